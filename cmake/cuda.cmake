@@ -1,0 +1,105 @@
+# Finds nvcc and the architectures to build for. nvcc is, in this order: the one named by CMAKE_CUDA_COMPILER
+# or CUDACXX; the cuda-toolkit wheels of the Python that runs the build; the system's.
+
+set(default "$ENV{PYCUDAKIT_CUDA}")
+if(default STREQUAL "")
+  set(default AUTO)
+endif()
+set(PYCUDAKIT_CUDA "${default}" CACHE STRING "Build the CUDA library: AUTO (where nvcc is), ON (or fail) or OFF")
+set(PYCUDAKIT_CUDA_FOUND OFF)
+
+string(TOUPPER "${PYCUDAKIT_CUDA}" mode)
+if(mode STREQUAL "AUTO" AND NOT CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  message(STATUS "pycudakit: building the CPU library alone, as there is no CUDA for ${CMAKE_SYSTEM_NAME}")
+  return()
+elseif(mode STREQUAL "AUTO" AND PYCUDAKIT_SANITIZE)
+  message(STATUS "pycudakit: building the CPU library alone, as sanitizers are for the CPU")
+  return()
+elseif(NOT mode)
+  message(STATUS "pycudakit: building the CPU library alone, as PYCUDAKIT_CUDA is ${PYCUDAKIT_CUDA}")
+  return()
+endif()
+
+set(origin "named by CMAKE_CUDA_COMPILER")
+if(NOT CMAKE_CUDA_COMPILER)
+  if(NOT "$ENV{CUDACXX}" STREQUAL "")
+    set(origin "named by CUDACXX")
+  else()
+    # A namespace package, perhaps incomplete (PyTorch brings nvidia.cu13 without nvcc).
+    set(find_wheels [[
+import pathlib
+import nvidia.cu13
+parts = "bin/nvcc", "nvvm/bin/cicc", "include/crt/host_config.h", "include/cuda_runtime.h", "lib/libcudart_static.a"
+roots = [p for p in map(pathlib.Path, nvidia.cu13.__path__) if all((p / part).exists() for part in parts)]
+print(roots[0].as_posix())
+]])
+    find_package(Python3 COMPONENTS Interpreter QUIET)
+    set(wheels "")
+    if(Python3_FOUND)
+      execute_process(COMMAND ${Python3_EXECUTABLE} -c "${find_wheels}"
+        OUTPUT_VARIABLE wheels OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    endif()
+    if(wheels)
+      set(origin "from the cuda-toolkit wheels")
+      set(CMAKE_CUDA_COMPILER ${wheels}/bin/nvcc)
+    else()
+      set(origin "found on this system")
+      find_program(PYCUDAKIT_NVCC nvcc PATHS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+      if(PYCUDAKIT_NVCC)
+        set(CMAKE_CUDA_COMPILER ${PYCUDAKIT_NVCC})
+      elseif(mode STREQUAL "AUTO")
+        message(STATUS "pycudakit: building the CPU library alone, as no nvcc was found")
+        return()
+      else()
+        message(FATAL_ERROR "PYCUDAKIT_CUDA=${PYCUDAKIT_CUDA}, and no nvcc found: install the cuda-toolkit wheels "
+                            "that pyproject.toml lists, or set CUDACXX")
+      endif()
+    endif()
+  endif()
+endif()
+
+if(NOT CMAKE_CUDA_COMPILER)
+  separate_arguments(command NATIVE_COMMAND "$ENV{CUDACXX}")
+  list(POP_FRONT command nvcc)
+else()
+  set(nvcc ${CMAKE_CUDA_COMPILER})
+endif()
+
+# The wheels keep libcudart_static.a where nvcc does not search by itself: the variable is for CMake's trial
+# compilation, the library directory for the real one.
+find_program(nvcc_path ${nvcc} NO_CACHE)
+get_filename_component(PYCUDAKIT_CUDA_LIBRARY_DIR "${nvcc_path}/../../lib" REALPATH)
+if(EXISTS ${PYCUDAKIT_CUDA_LIBRARY_DIR}/libcudart_static.a)
+  set(ENV{LIBRARY_PATH} "${PYCUDAKIT_CUDA_LIBRARY_DIR}:$ENV{LIBRARY_PATH}")
+else()
+  set(PYCUDAKIT_CUDA_LIBRARY_DIR "")
+endif()
+
+# The architectures of the GPUs here, else one of each generation, as far as this nvcc knows them, and PTX.
+if(NOT CMAKE_CUDA_ARCHITECTURES AND "$ENV{CUDAARCHS}" STREQUAL "")
+  execute_process(COMMAND ${nvcc} --list-gpu-code OUTPUT_VARIABLE known ERROR_QUIET)
+  string(REGEX MATCHALL "[0-9]+" known "${known}")
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+    OUTPUT_VARIABLE visible ERROR_QUIET RESULT_VARIABLE result)
+  string(REPLACE "." "" visible "${visible}")
+  string(REGEX MATCHALL "[0-9]+" visible "${visible}")
+  list(REMOVE_DUPLICATES visible)
+  list(SORT visible COMPARE NATURAL)
+  set(CMAKE_CUDA_ARCHITECTURES "")
+  foreach(candidates IN ITEMS "${visible}" "75;80;90;100;120")
+    foreach(architecture IN LISTS candidates)
+      if(architecture IN_LIST known)
+        list(APPEND CMAKE_CUDA_ARCHITECTURES ${architecture}-real)
+      endif()
+    endforeach()
+    if(CMAKE_CUDA_ARCHITECTURES)
+      break()
+    endif()
+  endforeach()
+  string(REGEX REPLACE "-real$" "" CMAKE_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}") # the last one's PTX, too
+endif()
+
+enable_language(CUDA)
+set(PYCUDAKIT_CUDA_FOUND ON)
+message(STATUS "pycudakit: building both libraries with nvcc ${CMAKE_CUDA_COMPILER_VERSION} ${origin} "
+               "(${CMAKE_CUDA_COMPILER}) for ${CMAKE_CUDA_ARCHITECTURES}")

@@ -1,0 +1,214 @@
+// NumPy's arithmetic for one element, where C's differs: wrapping integers, floor division, shifts, casts.
+#pragma once
+
+#include <limits>
+
+#include "math/exponential.h"
+#include "math/hyperbolic.h"
+#include "math/inverse_trigonometric.h"
+#include "math/logarithm.h"
+#include "math/power.h"
+#include "math/roots.h"
+#include "math/trigonometric.h"
+#include "portable.h"
+
+namespace pk::arith {
+
+template <class T>
+constexpr bool is_float = std::is_floating_point<T>::value;
+template <class T>
+constexpr bool is_signed_int = std::is_integral<T>::value && std::is_signed<T>::value;
+
+// Signed overflow is undefined in C, so integers are computed as unsigned ones at least as wide as int.
+template <class T>
+struct unsigned_of {
+    using type = typename std::conditional<(sizeof(T) > 4), uint64_t, uint32_t>::type;
+};
+template <>
+struct unsigned_of<float> {
+    using type = float;
+};
+template <>
+struct unsigned_of<double> {
+    using type = double;
+};
+template <class T>
+using wrapping = typename unsigned_of<T>::type;
+
+template <class T>
+PK_HD T add(T a, T b) {
+    return T(wrapping<T>(a) + wrapping<T>(b));
+}
+template <class T>
+PK_HD T subtract(T a, T b) {
+    return T(wrapping<T>(a) - wrapping<T>(b));
+}
+template <class T>
+PK_HD T multiply(T a, T b) {
+    return T(wrapping<T>(a) * wrapping<T>(b));
+}
+
+template <class T>
+PK_HD T negative(T a) {
+    if constexpr (is_float<T>) return -a;
+    return T(wrapping<T>(0) - wrapping<T>(a));
+}
+
+template <class T>
+PK_HD T absolute(T a) {
+    if constexpr (is_float<T>) return pk::abs(a);
+    if constexpr (is_signed_int<T>) return a < 0 ? negative(a) : a;
+    return a;
+}
+
+template <class T>
+PK_HD T sign(T a) {
+    return T(a != a ? a : T(T(a > 0) - T(a < 0)));
+}
+
+// 1 / a truncated; NumPy gives INT_MIN for the 0 of int32 and int64, and 0 for that of other integers.
+template <class T>
+PK_HD T reciprocal(T a) {
+    if constexpr (is_float<T>) return T(1) / a;
+    const T of_zero = is_signed_int<T> && sizeof(T) >= 4 ? std::numeric_limits<T>::min() : T(0);
+    return a == 0 ? of_zero : T(a == 1 ? 1 : (is_signed_int<T> && a == T(-1) ? -1 : 0));
+}
+
+template <class T>
+PK_HD bool is_finite(T a) {
+    return pk::abs(a) <= std::numeric_limits<T>::max();
+}
+template <class T>
+PK_HD bool is_infinite(T a) {
+    return pk::abs(a) > std::numeric_limits<T>::max();
+}
+
+PK_HD bool sign_bit(float a) { return bit_cast<uint32_t>(a) >> 31; }
+PK_HD bool sign_bit(double a) { return bit_cast<uint64_t>(a) >> 63; }
+
+PK_HD float copysign(float a, float b) {
+    return bit_cast<float>((bit_cast<uint32_t>(a) & 0x7fffffffu) | (bit_cast<uint32_t>(b) & 0x80000000u));
+}
+PK_HD double copysign(double a, double b) {
+    const uint64_t sign = uint64_t(1) << 63;
+    return bit_cast<double>((bit_cast<uint64_t>(a) & ~sign) | (bit_cast<uint64_t>(b) & sign));
+}
+
+#if defined(__CUDA_ARCH__)
+PK_HD float floor(float a) { return ::floorf(a); }
+PK_HD double floor(double a) { return ::floor(a); }
+PK_HD float ceil(float a) { return ::ceilf(a); }
+PK_HD double ceil(double a) { return ::ceil(a); }
+PK_HD float trunc(float a) { return ::truncf(a); }
+PK_HD double trunc(double a) { return ::trunc(a); }
+PK_HD float rint(float a) { return ::rintf(a); }
+PK_HD double rint(double a) { return ::rint(a); }
+PK_HD float fmod(float a, float b) { return ::fmodf(a, b); }
+PK_HD double fmod(double a, double b) { return ::fmod(a, b); }
+#else
+PK_HD float floor(float a) { return __builtin_floorf(a); }
+PK_HD double floor(double a) { return __builtin_floor(a); }
+PK_HD float ceil(float a) { return __builtin_ceilf(a); }
+PK_HD double ceil(double a) { return __builtin_ceil(a); }
+PK_HD float trunc(float a) { return __builtin_truncf(a); }
+PK_HD double trunc(double a) { return __builtin_trunc(a); }
+PK_HD float rint(float a) { return __builtin_rintf(a); }
+PK_HD double rint(double a) { return __builtin_rint(a); }
+PK_HD float fmod(float a, float b) { return __builtin_fmodf(a, b); }
+PK_HD double fmod(double a, double b) { return __builtin_fmod(a, b); }
+#endif
+
+// Python's remainder, with the divisor's sign, and the quotient that goes with it.
+template <class T>
+PK_HD T remainder(T a, T b) {
+    if constexpr (is_float<T>) {
+        const T rest = fmod(a, b);
+        if (b == 0) return rest;
+        if (rest == 0) return copysign(T(0), b);
+        return (b < 0) != (rest < 0) ? rest + b : rest;
+    } else {
+        if (b == 0 || (is_signed_int<T> && b == T(-1))) return T(0);
+        const T rest = T(a % b);
+        return rest != 0 && (rest < 0) != (b < 0) ? T(rest + b) : rest;
+    }
+}
+
+template <class T>
+PK_HD T floor_divide(T a, T b) {
+    if constexpr (is_float<T>) {
+        if (b == 0) return a / b;
+        const T rest = fmod(a, b);
+        T quotient = (a - rest) / b;
+        if (rest != 0 && (b < 0) != (rest < 0)) quotient -= T(1);
+        if (quotient == 0) return copysign(T(0), a / b);
+        const T whole = floor(quotient);
+        return quotient - whole > T(0.5) ? whole + T(1) : whole;
+    } else {
+        if (b == 0) return T(0);
+        if (is_signed_int<T> && b == T(-1)) return negative(a);
+        const T quotient = T(a / b);
+        return is_signed_int<T> && (a < 0) != (b < 0) && T(quotient * b) != a ? T(quotient - 1) : quotient;
+    }
+}
+
+// Integers by repeated squaring; a negative exponent is reported, and its result means nothing.
+template <class T>
+PK_HD T power(T a, T b) {
+    if constexpr (is_float<T>) {
+        return math::pow(a, b);
+    } else {
+        wrapping<T> result = 1;
+        wrapping<T> square = wrapping<T>(a);
+        for (wrapping<T> left = b < 0 ? 0 : wrapping<T>(b); left != 0; left >>= 1) {
+            if (left & 1) result *= square;
+            square *= square;
+        }
+        return T(result);
+    }
+}
+
+// Shifts by the width or more, or by a negative count, shift everything out.
+template <class T>
+PK_HD T left_shift(T a, T b) {
+    const bool inside = wrapping<T>(b) < sizeof(T) * 8;
+    return inside ? T(wrapping<T>(a) << (wrapping<T>(b) & (sizeof(T) * 8 - 1))) : T(0);
+}
+template <class T>
+PK_HD T right_shift(T a, T b) {
+    const bool inside = wrapping<T>(b) < sizeof(T) * 8;
+    const T out = is_signed_int<T> && a < 0 ? T(-1) : T(0);
+    return inside ? T(a >> (wrapping<T>(b) & (sizeof(T) * 8 - 1))) : out;
+}
+
+template <class T>
+PK_HD T nextafter(T a, T b) {
+    using Bits = typename std::conditional<sizeof(T) == 4, uint32_t, uint64_t>::type;
+    const Bits bits = bit_cast<Bits>(a);
+    const bool away = (b > a) == !sign_bit(a);
+    const T smallest = copysign(bit_cast<T>(Bits(1)), b);
+    const T moved = a == 0 ? smallest : bit_cast<T>(Bits(away ? bits + 1 : bits - 1));
+    return (a != a) | (b != b) ? a + b : (a == b ? b : moved);
+}
+
+// The integers strictly between low and high, as floats, are those that To can hold.
+template <class To, class From>
+PK_HD bool fits(From a) {
+    const From high = From(std::numeric_limits<To>::max() / 2 + 1) * From(2);
+    const From low = is_signed_int<To> ? -high - From(1) : From(-1);
+    // Past From's precision low rounds onto the least integer itself, which fits.
+    return (low == -high ? a >= low : a > low) & (a < high);
+}
+
+// Truncates; saturates out of range; NaN becomes 0.
+template <class To, class From>
+PK_HD To cast(From a) {
+    if constexpr (is_float<From> && std::is_integral<To>::value) {
+        const To outside = a != a ? To(0) : (a < 0 ? std::numeric_limits<To>::min() : std::numeric_limits<To>::max());
+        const bool inside = fits<To>(a);
+        return inside ? To(inside ? a : From(0)) : outside;
+    } else {
+        return To(a);
+    }
+}
+
+}  // namespace pk::arith

@@ -1,0 +1,200 @@
+#include "layout.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <string>
+
+#include "status.h"
+#include "types.h"
+
+namespace pk {
+
+static int64_t checked_size(const int64_t *dims, int64_t dim_count) {
+    int64_t size = 1;
+    bool empty = false;
+    for (int64_t d = 0; d < dim_count; ++d) {
+        require(dims[d] >= 0, "a dimension is negative");
+        empty |= dims[d] == 0;
+        if (!empty && __builtin_mul_overflow(size, dims[d], &size)) {
+            fail(PK_INVALID_ARGUMENT, "the shape has more elements than 64 bits can count");
+        }
+    }
+    return empty ? 0 : size;
+}
+
+static uint64_t magnitude(int64_t stride) { return stride < 0 ? 0 - uint64_t(stride) : uint64_t(stride); }
+
+Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t *dims, int64_t dim_count,
+               const std::vector<bool> &stored)
+    : size(checked_size(dims, dim_count)) {
+    for (int64_t i = 0; i < operand_count; ++i) {
+        const pk_operand &operand = operands[i];
+        if (size != 0 && operand.address == 0) {
+            fail(PK_INVALID_ARGUMENT, "operand " + std::to_string(i) + " is a null pointer");
+        }
+        require((operand.flags & ~PK_BYTE_SWAPPED) == 0, "an operand has unknown flags");
+        for (int64_t d = 0; d < dim_count; ++d) {
+            if (stored[i] && dims[d] > 1 && operand.strides[d] == 0) {
+                fail(PK_INVALID_ARGUMENT, "operand " + std::to_string(i) + " is stored to and has a stride of 0");
+            }
+        }
+        const int64_t item = size_of(operand.type);
+        const bool swapped = (operand.flags & PK_BYTE_SWAPPED) != 0 && item > 1;
+        views.push_back({reinterpret_cast<char *>(operand.address), operand.type, item, swapped, Access::strided, {}});
+    }
+
+    // The order to walk in: the stored operands' first, then the loaded ones' as a tie-break.
+    std::vector<int64_t> order;
+    for (int64_t d = 0; d < dim_count; ++d) {
+        if (dims[d] != 1) order.push_back(d);
+    }
+    std::vector<int64_t> priority(operand_count);
+    std::iota(priority.begin(), priority.end(), 0);
+    std::stable_partition(priority.begin(), priority.end(), [&](int64_t i) { return stored[i]; });
+    std::stable_sort(order.begin(), order.end(), [&](int64_t x, int64_t y) {
+        for (int64_t i : priority) {
+            const uint64_t sx = magnitude(operands[i].strides[x]), sy = magnitude(operands[i].strides[y]);
+            if (sx != sy) return sx > sy;
+        }
+        return false;
+    });
+
+    for (int64_t d : order) {
+        const bool backwards =
+            std::all_of(operands, operands + operand_count, [&](auto &o) { return o.strides[d] <= 0; });
+        std::vector<int64_t> strides(operand_count);
+        bool merges = !shape.empty();
+        for (int64_t i = 0; i < operand_count; ++i) {
+            strides[i] = operands[i].strides[d];
+            if (backwards && size != 0) {
+                views[i].base += (dims[d] - 1) * strides[i];
+                strides[i] = -strides[i];
+            }
+            merges = merges && views[i].strides.back() == strides[i] * dims[d];
+        }
+        for (int64_t i = 0; i < operand_count; ++i) {
+            if (merges) views[i].strides.pop_back();
+            views[i].strides.push_back(strides[i]);
+        }
+        if (merges) {
+            shape.back() *= dims[d];
+        } else {
+            shape.push_back(dims[d]);
+        }
+    }
+    if (shape.empty()) {
+        shape.push_back(1);
+        for (View &view : views) view.strides.push_back(view.item);
+    }
+
+    for (View &view : views) {
+        const bool constant = std::all_of(view.strides.begin(), view.strides.end(), [](int64_t s) { return s == 0; });
+        const bool dense = view.strides.size() == 1 && view.strides[0] == view.item && !view.swapped;
+        const bool aligned = reinterpret_cast<uintptr_t>(view.base) % uintptr_t(view.item) == 0;
+        view.access = constant ? Access::constant : (dense && aligned ? Access::contiguous : Access::strided);
+    }
+}
+
+// Calls run(address, stride, elements so far, elements in this run) for the runs of elements along the last
+// dimension that make up [start, start + count).
+template <class Run>
+static void for_each_run(const Layout &layout, const View &view, int64_t start, int64_t count, Run run) {
+    const int64_t last = int64_t(layout.shape.size()) - 1;
+    int64_t index[PK_MAX_DIMS];
+    char *address = view.base;
+    int64_t rest = start;
+    for (int64_t d = last; d >= 0; --d) {
+        index[d] = rest % layout.shape[d];
+        rest /= layout.shape[d];
+        address += index[d] * view.strides[d];
+    }
+    int64_t done = 0;
+    while (done < count) {
+        const int64_t length = std::min(count - done, layout.shape[last] - index[last]);
+        run(address, view.strides[last], done, length);
+        done += length;
+        if (done == count) return;
+        address -= index[last] * view.strides[last];
+        index[last] = 0;
+        for (int64_t d = last - 1; d >= 0; --d) {
+            address += view.strides[d];
+            if (++index[d] < layout.shape[d]) break;
+            address -= index[d] * view.strides[d];
+            index[d] = 0;
+        }
+    }
+}
+
+static uint8_t swap_bytes(uint8_t x) { return x; }
+static uint16_t swap_bytes(uint16_t x) { return __builtin_bswap16(x); }
+static uint32_t swap_bytes(uint32_t x) { return __builtin_bswap32(x); }
+static uint64_t swap_bytes(uint64_t x) { return __builtin_bswap64(x); }
+
+// Elements may lie at any address, so they are read and written by memcpy.
+template <class Word, bool swapped>
+static void gather_words(const Layout &layout, const View &view, int64_t start, int64_t count, Word *dense) {
+    for_each_run(layout, view, start, count, [&](const char *from, int64_t stride, int64_t done, int64_t length) {
+        Word *to = dense + done;
+        if (stride == int64_t(sizeof(Word)) && !swapped) {
+            std::memcpy(to, from, size_t(length) * sizeof(Word));
+            return;
+        }
+        for (int64_t i = 0; i < length; ++i) {
+            Word word;
+            std::memcpy(&word, from + i * stride, sizeof(word));
+            to[i] = swapped ? swap_bytes(word) : word;
+        }
+    });
+}
+
+template <class Word, bool swapped>
+static void scatter_words(const Layout &layout, const View &view, int64_t start, int64_t count, const Word *dense) {
+    for_each_run(layout, view, start, count, [&](char *to, int64_t stride, int64_t done, int64_t length) {
+        const Word *from = dense + done;
+        if (stride == int64_t(sizeof(Word)) && !swapped) {
+            std::memcpy(to, from, size_t(length) * sizeof(Word));
+            return;
+        }
+        for (int64_t i = 0; i < length; ++i) {
+            const Word word = swapped ? swap_bytes(from[i]) : from[i];
+            std::memcpy(to + i * stride, &word, sizeof(word));
+        }
+    });
+}
+
+// Calls body(Word(), swapped as a compile-time constant) for the view's elements.
+template <class Body>
+static void with_word(const View &view, Body body) {
+    switch (view.item) {
+        case 1: return body(uint8_t(), std::false_type());
+        case 2: return view.swapped ? body(uint16_t(), std::true_type()) : body(uint16_t(), std::false_type());
+        case 4: return view.swapped ? body(uint32_t(), std::true_type()) : body(uint32_t(), std::false_type());
+        default: return view.swapped ? body(uint64_t(), std::true_type()) : body(uint64_t(), std::false_type());
+    }
+}
+
+void Layout::gather(const View &view, int64_t start, int64_t count, void *dense) const {
+    with_word(view, [&](auto word, auto swapped) {
+        using Word = decltype(word);
+        gather_words<Word, decltype(swapped)::value>(*this, view, start, count, static_cast<Word *>(dense));
+    });
+}
+
+void Layout::fill(const View &view, int64_t count, void *dense) const {
+    with_word(view, [&](auto word, auto swapped) {
+        using Word = decltype(word);
+        Word *words = static_cast<Word *>(dense);
+        gather_words<Word, decltype(swapped)::value>(*this, view, 0, 1, words);
+        std::fill_n(words + 1, count - 1, *words);
+    });
+}
+
+void Layout::scatter(const View &view, int64_t start, int64_t count, const void *dense) const {
+    with_word(view, [&](auto word, auto swapped) {
+        using Word = decltype(word);
+        scatter_words<Word, decltype(swapped)::value>(*this, view, start, count, static_cast<const Word *>(dense));
+    });
+}
+
+}  // namespace pk

@@ -1,0 +1,41 @@
+// Where the elements of a call's operands lie: dimensions reordered and merged, and strided copies.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "../pycudakit.h"
+
+namespace pk {
+
+enum class Access { constant, contiguous, strided };
+
+// An operand as it is walked: element i of the call, in the layout's order, lies at
+// base + i * (item) if contiguous, at base if constant, and where the strides say otherwise.
+struct View {
+    char *base;
+    int type;
+    int64_t item;  // bytes of an element
+    bool swapped;
+    Access access;
+    std::vector<int64_t> strides;  // one for each of the layout's dimensions
+};
+
+// The iteration space of a call. Its order is the memory's order of the operands that are stored to, with
+// dimensions merged wherever every operand allows, so that most calls have a single one.
+struct Layout {
+    std::vector<int64_t> shape;
+    int64_t size;
+    std::vector<View> views;
+
+    // Checks what can be checked without touching an element. `stored` says which operands are written.
+    Layout(const pk_operand *operands, int64_t operand_count, const int64_t *dims, int64_t dim_count,
+           const std::vector<bool> &stored);
+
+    // Copies elements [start, start + count) to or from a dense buffer in the machine's byte order.
+    void gather(const View &view, int64_t start, int64_t count, void *dense) const;
+    void fill(const View &view, int64_t count, void *dense) const;  // with a constant's one element
+    void scatter(const View &view, int64_t start, int64_t count, const void *dense) const;
+};
+
+}  // namespace pk

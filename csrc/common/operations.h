@@ -1,0 +1,127 @@
+// ops.def as C++: a struct an operation, with `apply` for one element and what it reports.
+#pragma once
+
+#include "arithmetic.h"
+#include "half.h"
+#include "types.h"
+
+namespace pk::ops {
+
+struct Quiet {};
+struct NoPole {};
+
+#define SAME false
+#define BOOLEAN true
+#define QUIET Quiet{}
+#define NO_POLE NoPole{}
+
+// clang-format off
+#define PK_OP1(name_, types_, boolean, pole_, expression)                                            \
+    struct name_ {                                                                                   \
+        static constexpr const char *name = #name_;                                                  \
+        static constexpr int arity = 1;                                                              \
+        static constexpr uint32_t types = types_;                                                    \
+        static constexpr bool returns_bool = boolean;                                                \
+        template <class T> PK_HD static auto apply(T a) { return expression; }                       \
+        template <class T> PK_HD static auto pole([[maybe_unused]] T a, T) { return pole_; }         \
+    };
+#define PK_OP2(name_, types_, boolean, pole_, expression)                                            \
+    struct name_ {                                                                                   \
+        static constexpr const char *name = #name_;                                                  \
+        static constexpr int arity = 2;                                                              \
+        static constexpr uint32_t types = types_;                                                    \
+        static constexpr bool returns_bool = boolean;                                                \
+        template <class T> PK_HD static auto apply(T a, T b) { return expression; }                  \
+        template <class T> PK_HD static auto pole([[maybe_unused]] T a, [[maybe_unused]] T b) {      \
+            return pole_;                                                                            \
+        }                                                                                            \
+    };
+#define PK_OP3(name_, types_, boolean, pole_, expression)                                            \
+    struct name_ {                                                                                   \
+        static constexpr const char *name = #name_;                                                  \
+        static constexpr int arity = 3;                                                              \
+        static constexpr uint32_t types = types_;                                                    \
+        static constexpr bool returns_bool = boolean;                                                \
+        template <class T> PK_HD static auto apply(uint8_t a, T b, T c) { return expression; }       \
+        template <class T> PK_HD static auto pole(T, T) { return pole_; }                            \
+    };
+#include "../ops.def"
+
+// Operations whose complete expression branches, in their branch-free form.
+template <class Op> struct fast_path { static constexpr bool exists = false; };
+#define PK_FAST(name, holds_, expression)                                       \
+    template <> struct fast_path<name> {                                        \
+        static constexpr bool exists = true;                                    \
+        template <class T> PK_HD static bool holds(T a) { return holds_; }      \
+        template <class T> PK_HD static auto apply(T a) { return expression; }  \
+    };
+#include "../ops.def"
+
+// The opcode of each operation, and the list of them all.
+enum opcode : uint16_t {
+    before_first = PK_FIRST_OPERATION - 1,
+#define PK_OP(name) op_##name,
+#include "../ops.def"
+    after_last
+};
+constexpr int count = after_last - PK_FIRST_OPERATION;
+// clang-format on
+
+#undef SAME
+#undef BOOLEAN
+#undef QUIET
+#undef NO_POLE
+
+template <class Op, class T>
+using pole_of = decltype(Op::template pole<T>(T(), T()));
+
+// Whether an operation ever reports anything about arguments of this type.
+template <class Op, class T>
+constexpr bool raises = arith::is_float<T> ? !std::is_same<pole_of<Op, T>, Quiet>::value
+                                           : std::is_same<pole_of<Op, T>, bool>::value;
+
+template <class Op, class T>
+PK_HD bool at_pole(T a, T b) {
+    if constexpr (std::is_same<pole_of<Op, T>, bool>::value) return Op::pole(a, b);
+    return false;
+}
+
+// What one element's operation reports; `b` repeats `a` where there is one argument.
+template <class Op, class T>
+PK_HD uint8_t exceptions([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T result) {
+    if constexpr (!raises<Op, T>) {
+        return 0;
+    } else if constexpr (arith::is_float<T>) {
+        const bool nan = (result != result) & (a == a) & (b == b);
+        // A step from the largest number to infinity overflows although its direction is infinite.
+        const bool steps = std::is_same<Op, nextafter>::value || std::is_same<Op, nextafter_half>::value;
+        const bool infinite = arith::is_infinite(result) & arith::is_finite(a) & (steps | arith::is_finite(b));
+        const uint8_t kind = at_pole<Op>(a, b) ? PK_DIVIDE : PK_OVERFLOW;
+        return uint8_t((nan ? PK_INVALID : 0) | (infinite ? kind : 0));
+    } else if constexpr (std::is_same<Op, power>::value) {
+        return b < 0 ? PK_NEGATIVE_POWER : 0;
+    } else if constexpr (std::is_same<Op, reciprocal>::value) {
+        return a == 0 ? PK_DIVIDE | PK_INVALID : 0;
+    } else {
+        // Only INT_MIN / -1 gives back a dividend other than 0; a wrapped one does at any width.
+        const bool wraps = std::is_same<Op, floor_divide>::value && arith::is_signed_int<T> && b == T(-1) &&
+                           a != 0 && result == a;
+        return uint8_t(at_pole<Op>(a, b) ? PK_DIVIDE : (wraps ? PK_OVERFLOW : 0));
+    }
+}
+
+// What a cast reports: `result` is the cast's, as a float, if it casts to a float.
+template <class To, class From>
+PK_HD uint8_t cast_exceptions([[maybe_unused]] From a, [[maybe_unused]] To result) {
+    if constexpr (arith::is_float<To>) {
+        bool from_finite = true;
+        if constexpr (arith::is_float<From>) from_finite = arith::is_finite(a);
+        return arith::is_infinite(result) && from_finite ? PK_OVERFLOW : 0;
+    } else if constexpr (arith::is_float<From>) {
+        return arith::fits<To>(a) ? 0 : PK_INVALID;
+    } else {
+        return 0;
+    }
+}
+
+}  // namespace pk::ops

@@ -1,0 +1,69 @@
+// What shared code needs to compile the same way for the host, once per instruction set, and for CUDA.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+// Forced inlining is not for speed: a shared inline function that the linker merged across objects built
+// for different instruction sets would crash on machines that lack the newest of them.
+#if defined(__CUDACC__)
+#define PK_HD __host__ __device__ __forceinline__
+#else
+#define PK_HD inline __attribute__((always_inline))
+#endif
+
+namespace pk {
+
+template <class To, class From>
+PK_HD To bit_cast(From from) {
+    static_assert(sizeof(To) == sizeof(From), "bit_cast needs equal sizes");
+    To to;
+    memcpy(&to, &from, sizeof(to));
+    return to;
+}
+
+// Both engines are built without contraction, so a fused multiply-add happens here and nowhere else.
+PK_HD float fma(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+    return ::fmaf(a, b, c);
+#else
+    return __builtin_fmaf(a, b, c);
+#endif
+}
+
+PK_HD double fma(double a, double b, double c) {
+#if defined(__CUDA_ARCH__)
+    return ::fma(a, b, c);
+#else
+    return __builtin_fma(a, b, c);
+#endif
+}
+
+PK_HD float sqrt(float x) {
+#if defined(__CUDA_ARCH__)
+    return ::sqrtf(x);
+#else
+    return __builtin_sqrtf(x);
+#endif
+}
+
+PK_HD double sqrt(double x) {
+#if defined(__CUDA_ARCH__)
+    return ::sqrt(x);
+#else
+    return __builtin_sqrt(x);
+#endif
+}
+
+PK_HD float abs(float x) { return bit_cast<float>(bit_cast<uint32_t>(x) & 0x7fffffffu); }
+PK_HD double abs(double x) { return bit_cast<double>(bit_cast<uint64_t>(x) & 0x7fffffffffffffffu); }
+
+// Both values are computed, so a loop over a select still vectorises.
+template <class T>
+PK_HD T select(bool condition, T yes, T no) {
+    return condition ? yes : no;
+}
+
+}  // namespace pk

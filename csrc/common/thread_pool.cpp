@@ -1,0 +1,174 @@
+#include "thread_pool.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cfenv>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <mutex>
+#include <new>
+#include <string>
+#include <thread>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+#include "status.h"
+
+namespace pk {
+
+static constexpr int64_t MAX_THREADS = 1024;
+
+// The processors that a container's quota leaves, in either version of control groups.
+static int64_t quota_processors() {
+    double quota = 0, period = 0;
+    std::string word;
+    if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> word >> period && word != "max") {
+        quota = std::atof(word.c_str());
+    } else {
+        std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") >> quota;
+        std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_period_us") >> period;
+    }
+    if (quota <= 0 || period <= 0) return MAX_THREADS;
+    return std::max<int64_t>(1, int64_t(quota / period + 0.5));
+}
+
+static int64_t usable_processors() {
+    int64_t processors = std::max<int64_t>(1, std::thread::hardware_concurrency());
+#if defined(__linux__)
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) processors = std::max<int64_t>(1, CPU_COUNT(&set));
+#endif
+    return std::min({processors, quota_processors(), MAX_THREADS});
+}
+
+static int64_t configured_threads() {
+    const char *text = std::getenv("PYCUDAKIT_THREADS");
+    if (text == nullptr || *text == '\0') return usable_processors();
+    char *end = nullptr;
+    const long threads = std::strtol(text, &end, 10);
+    if (*end != '\0' || threads < 1 || threads > MAX_THREADS) {
+        fail(PK_INVALID_ARGUMENT, "PYCUDAKIT_THREADS is '" + std::string(text) + "'; set it to a number from 1 to " +
+                                      std::to_string(MAX_THREADS) + ", or unset it");
+    }
+    return threads;
+}
+
+int64_t thread_count() {
+    static const int64_t threads = configured_threads();
+    return threads;
+}
+
+namespace {
+
+class Pool {
+   public:
+    explicit Pool(int64_t helpers) {
+        for (int64_t i = 0; i < helpers; ++i) std::thread([this] { help(); }).detach();
+    }
+
+    // False if another call has the pool.
+    bool run(int64_t helpers, const std::function<void()> &work, int64_t *took_part) {
+        std::unique_lock<std::mutex> owner(owner_, std::try_to_lock);
+        if (!owner.owns_lock()) return false;
+        std::exception_ptr error;
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            work_ = &work;
+            open_places_ = helpers;
+            helped_ = 0;
+            error_ = nullptr;
+        }
+        if (helpers == 1) {
+            wake_.notify_one();
+        } else {
+            wake_.notify_all();
+        }
+        try {
+            work();
+        } catch (...) {
+            error = std::current_exception();
+        }
+        std::unique_lock<std::mutex> lock(mutex_);
+        open_places_ = 0;
+        idle_.wait(lock, [&] { return active_ == 0; });
+        *took_part = 1 + helped_;
+        if (!error) error = error_;
+        lock.unlock();
+        if (error) std::rethrow_exception(error);
+        return true;
+    }
+
+   private:
+    void help() {
+        std::fesetenv(FE_DFL_ENV);
+        std::unique_lock<std::mutex> lock(mutex_);
+        for (;;) {
+            wake_.wait(lock, [&] { return open_places_ > 0; });
+            --open_places_;
+            ++active_;
+            ++helped_;
+            const std::function<void()> *work = work_;
+            lock.unlock();
+            std::exception_ptr error;
+            try {
+                (*work)();
+            } catch (...) {
+                error = std::current_exception();
+            }
+            lock.lock();
+            if (error && !error_) error_ = error;
+            if (--active_ == 0) idle_.notify_one();
+        }
+    }
+
+    std::mutex owner_;  // held by the call that has the pool
+    std::mutex mutex_;  // guards everything below
+    std::condition_variable wake_, idle_;
+    const std::function<void()> *work_ = nullptr;
+    int64_t open_places_ = 0;
+    int64_t active_ = 0;
+    int64_t helped_ = 0;
+    std::exception_ptr error_;
+};
+
+// The process's pool. A forked child has none of the threads, and its copy of the pool may be locked for
+// good, so it makes a new one. Pools are never destroyed, since their threads never end.
+std::mutex pool_creation;
+Pool *current_pool = nullptr;
+
+Pool &pool() {
+    std::lock_guard<std::mutex> lock(pool_creation);
+    static const int registered = pthread_atfork([] { pool_creation.lock(); }, [] { pool_creation.unlock(); },
+                                                 [] {
+                                                     current_pool = nullptr;
+                                                     pool_creation.unlock();
+                                                 });
+    (void)registered;
+    if (current_pool == nullptr) current_pool = new Pool(thread_count() - 1);
+    return *current_pool;
+}
+
+}  // namespace
+
+int64_t run_on_threads(int64_t threads, const std::function<void()> &work) {
+    const int64_t helpers = std::min(threads, thread_count()) - 1;
+    int64_t took_part = 1;
+    if (helpers < 1 || !pool().run(helpers, work, &took_part)) work();
+    return took_part;
+}
+
+DefaultFloatingPoint::DefaultFloatingPoint() {
+    static_assert(sizeof(std::fenv_t) <= sizeof(saved_), "no room for the floating-point environment");
+    std::fegetenv(new (saved_) std::fenv_t);
+    std::fesetenv(FE_DFL_ENV);
+}
+
+DefaultFloatingPoint::~DefaultFloatingPoint() { std::fesetenv(reinterpret_cast<std::fenv_t *>(saved_)); }
+
+}  // namespace pk

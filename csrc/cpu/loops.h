@@ -1,0 +1,33 @@
+// The CPU engine's loops over dense blocks, compiled once for each instruction set behind one table.
+#pragma once
+
+#include <cstdint>
+
+#include "../common/operations.h"
+
+namespace pk {
+
+// result[i] = f(a[i], b[i], c[i]). The result may be one of the arguments if its elements are as large.
+using Loop = void (*)(void *result, const void *a, const void *b, const void *c, int64_t count);
+
+struct Loops {
+    const char *name;
+    Loop operation[ops::count][PK_TYPE_COUNT];  // null where the operation does not take the type
+    Loop cast[PK_TYPE_COUNT][PK_TYPE_COUNT];
+    Loop half_to_float;   // float16 as stored, to float16 as registers hold it
+    Loop float_to_half;   // and back, exactly
+    Loop round_to_half;   // floats rounded to float16, kept as floats
+    // Whether any result is not finite, and so whether it is worth asking what was met.
+    bool (*any_special32)(const void *values, int64_t count);
+    bool (*any_special64)(const void *values, int64_t count);
+};
+
+// The table for this machine, or for PYCUDAKIT_ISA.
+const Loops &loops();
+
+// What an instruction over a block met: PK_DIVIDE and so on. `b` repeats `a` where there is one argument.
+using Check = uint8_t (*)(const void *a, const void *b, const void *result, int64_t count);
+Check operation_check(int op, int type);  // null where there is nothing to meet
+Check cast_check(int from, int to);
+
+}  // namespace pk

@@ -1,0 +1,187 @@
+/* pycudakit's C ABI: the whole contract between a library and its callers.
+ *
+ * Two libraries implement it, libpycudakit_cpu and libpycudakit_cuda, with the same symbols and the same
+ * answers.
+ *
+ * - Every function returns a pk_status and blocks until its outputs are complete. Output arguments are
+ *   meaningful only after PK_OK, except where a function says otherwise.
+ * - Any thread may call any function at any time.
+ * - Sizes and strides are int64_t; strides count bytes and may be zero or negative.
+ * - A library never exits, prints, or lets a C++ exception escape.
+ */
+#ifndef PYCUDAKIT_H
+#define PYCUDAKIT_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(PK_BUILDING)
+#define PK_API __attribute__((visibility("default")))
+#else
+#define PK_API
+#endif
+
+/* Raised whenever a signature or a struct below changes; pk_abi_version() tells the library's. */
+#define PK_ABI_VERSION 1
+
+enum {
+    PK_MAX_DIMS = 64,
+    PK_MAX_OPERANDS = 1024,
+    PK_MAX_INSTRUCTIONS = 16384,
+    PK_NAME_SIZE = 256
+};
+
+/* Each failure has a class of its own in pycudakit.errors; pk_last_error() tells what went wrong. */
+typedef enum pk_status {
+    PK_OK = 0,
+    PK_INVALID_ARGUMENT = 1, /* an argument breaks this contract; nothing was written */
+    PK_OUT_OF_MEMORY = 2,    /* host or device memory */
+    PK_NO_DEVICE = 3,        /* no driver, a driver too old for this build, or no GPU */
+    PK_DEVICE_ERROR = 4,     /* a CUDA call failed, or the library met a fault of its own */
+    PK_COMPILE_ERROR = 5,    /* a kernel's source did not compile */
+    PK_UNSUPPORTED = 6,      /* this engine does not do that */
+    PK_INTERRUPTED = 7       /* the caller asked the call to stop */
+} pk_status;
+
+typedef enum pk_type {
+    PK_BOOL = 0,
+    PK_INT8 = 1,
+    PK_INT16 = 2,
+    PK_INT32 = 3,
+    PK_INT64 = 4,
+    PK_UINT8 = 5,
+    PK_UINT16 = 6,
+    PK_UINT32 = 7,
+    PK_UINT64 = 8,
+    PK_FLOAT16 = 9,
+    PK_FLOAT32 = 10,
+    PK_FLOAT64 = 11,
+    PK_TYPE_COUNT = 12
+} pk_type;
+
+/* ---- The library ---------------------------------------------------------------------------------- */
+
+/* The PK_ABI_VERSION this library was built with. */
+PK_API int32_t pk_abi_version(int64_t *version);
+
+/* The calling thread's last failure, as UTF-8. The pointer is valid until the thread's next call. */
+PK_API int32_t pk_last_error(const char **message);
+
+/* How the library was built: one line per fact, "key: value", UTF-8. The pointer is valid for good. */
+PK_API int32_t pk_build_info(const char **text);
+
+/* Fails on purpose with the given status, PK_INVALID_ARGUMENT ... PK_INTERRUPTED. For tests of callers:
+ * the failure is a C++ exception that crosses the same barrier as any other. */
+PK_API int32_t pk_fail(int32_t status);
+
+/* Threads that the library computes with on the host, the caller's included. */
+PK_API int32_t pk_thread_count(int64_t *count);
+
+/* The instruction set that the host's loops were chosen for: "baseline", "avx2", "avx512". */
+PK_API int32_t pk_instruction_set(const char **name);
+
+/* ---- Devices -------------------------------------------------------------------------------------- */
+
+typedef struct pk_device {
+    char name[PK_NAME_SIZE]; /* UTF-8 */
+    char pci_bus_id[32];     /* "0000:65:00.0" */
+    int64_t memory;          /* bytes */
+    int32_t compute_major;
+    int32_t compute_minor;
+    int32_t multiprocessors;
+    int32_t reserved; /* zero */
+} pk_device;
+
+/* The number of GPUs that the library can use. The CPU library has none: PK_OK and 0. The CUDA library
+ * fails with PK_NO_DEVICE where it can use none, and the message is the plain reason. */
+PK_API int32_t pk_device_count(int64_t *count);
+
+/* Describes the GPU of that index, from 0. */
+PK_API int32_t pk_device_info(int64_t index, pk_device *device);
+
+/* ---- Elementwise programs ------------------------------------------------------------------------- */
+
+/* One operation of csrc/ops.def. */
+typedef struct pk_operation {
+    char name[32];
+    int32_t arity;        /* 1, 2 or 3 */
+    uint32_t types;       /* bit t is set if the operation takes values of pk_type t */
+    int32_t returns_bool; /* else the result has the type of the arguments */
+    int32_t quiet;        /* never reports an exception */
+} pk_operation;
+
+/* Opcodes 0, 1 and 2 are these; opcode 3 + i is the i-th operation of csrc/ops.def. */
+enum { PK_LOAD = 0, PK_STORE = 1, PK_CAST = 2, PK_FIRST_OPERATION = 3 };
+
+PK_API int32_t pk_operation_count(int64_t *count);
+PK_API int32_t pk_operation_info(int64_t index, pk_operation *operation);
+
+/* A program is a list of instructions. Each defines the value of its own index, but for PK_STORE, which
+ * defines none; arguments name values defined earlier.
+ *   PK_LOAD   a: operand                 type: the operand's type
+ *   PK_STORE  a: value, b: operand       type: the operand's and the value's type
+ *   PK_CAST   a: value                   type: the value's type; to: the result's type
+ *   others    a, b, c: values, as many as the operation takes, all of the type `type`; of an operation
+ *             of three arguments, a is a PK_BOOL
+ * Casts round to nearest even; from a float to an integer they truncate, out of range they saturate, and
+ * NaN becomes 0. */
+typedef struct pk_instruction {
+    uint16_t op;
+    uint8_t type;
+    uint8_t to;
+    int32_t a;
+    int32_t b;
+    int32_t c;
+} pk_instruction;
+
+enum { PK_BYTE_SWAPPED = 1 };
+
+/* An array that a program loads from or stores to: the address of its first element, and a stride in
+ * bytes for each of the call's dimensions. */
+typedef struct pk_operand {
+    uint64_t address;
+    int32_t type;  /* pk_type */
+    int32_t flags; /* PK_BYTE_SWAPPED or 0 */
+    int64_t strides[PK_MAX_DIMS];
+} pk_operand;
+
+/* What an instruction met, OR-ed over all elements. */
+enum {
+    PK_DIVIDE = 1,        /* an exact infinity from finite arguments; an integer division by zero */
+    PK_OVERFLOW = 2,      /* an infinity from finite arguments by rounding; the quotient INT_MIN / -1 */
+    PK_INVALID = 4,       /* a NaN from arguments without one; a float that its integer type can't hold */
+    PK_NEGATIVE_POWER = 8 /* an integer raised to a negative integer power */
+};
+
+/* What a call did. */
+typedef struct pk_report {
+    int64_t bytes_up;   /* host to device */
+    int64_t bytes_down; /* device to host */
+    int64_t chunks;
+    int64_t threads; /* host threads that took part */
+    double seconds;  /* the whole call */
+    double stage_seconds;
+    double upload_seconds;
+    double kernel_seconds;
+    double download_seconds;
+    double unstage_seconds;
+} pk_report;
+
+/* Runs a program once for every element of `shape`, in any order.
+ *
+ * Operands that the program stores to must not overlap each other, nor any other operand, unless they
+ * are the same elements at the same addresses with the same strides. No element of a store's operand may
+ * stand at two places of `shape`. `exceptions`, one byte per instruction, and `report` are set on PK_OK.
+ */
+PK_API int32_t pk_evaluate(const pk_instruction *program, int64_t instruction_count, const pk_operand *operands,
+                           int64_t operand_count, const int64_t *shape, int64_t dimensions,
+                           uint8_t *exceptions, pk_report *report);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

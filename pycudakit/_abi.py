@@ -1,0 +1,151 @@
+"""csrc/pycudakit.h as one table of signatures, applied to either library."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.ctypeslib import ndpointer
+
+from pycudakit import errors
+
+ABI_VERSION = 1
+MAX_DIMS = 64
+MAX_OPERANDS = 1024
+MAX_INSTRUCTIONS = 16384
+NAME_SIZE = 256
+
+LOAD, STORE, CAST, FIRST_OPERATION = range(4)
+BYTE_SWAPPED = 1
+DIVIDE, OVERFLOW, INVALID, NEGATIVE_POWER = 1, 2, 4, 8
+
+# In the order of pk_type.
+TYPES = tuple(
+    np.dtype(name)
+    for name in (
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "float32",
+        "float64",
+    )
+)
+
+DEVICE = np.dtype(
+    [
+        ("name", f"S{NAME_SIZE}"),
+        ("pci_bus_id", "S32"),
+        ("memory", np.int64),
+        ("compute_major", np.int32),
+        ("compute_minor", np.int32),
+        ("multiprocessors", np.int32),
+        ("reserved", np.int32),
+    ]
+)
+OPERATION = np.dtype(
+    [
+        ("name", "S32"),
+        ("arity", np.int32),
+        ("types", np.uint32),
+        ("returns_bool", np.int32),
+        ("quiet", np.int32),
+    ]
+)
+INSTRUCTION = np.dtype(
+    [
+        ("op", np.uint16),
+        ("type", np.uint8),
+        ("to", np.uint8),
+        ("a", np.int32),
+        ("b", np.int32),
+        ("c", np.int32),
+    ]
+)
+OPERAND = np.dtype(
+    [
+        ("address", np.uint64),
+        ("type", np.int32),
+        ("flags", np.int32),
+        ("strides", np.int64, (MAX_DIMS,)),
+    ]
+)
+REPORT = np.dtype(
+    [
+        ("bytes_up", np.int64),
+        ("bytes_down", np.int64),
+        ("chunks", np.int64),
+        ("threads", np.int64),
+        ("seconds", np.float64),
+        ("stage_seconds", np.float64),
+        ("upload_seconds", np.float64),
+        ("kernel_seconds", np.float64),
+        ("download_seconds", np.float64),
+        ("unstage_seconds", np.float64),
+    ]
+)
+
+
+def _in(dtype: Any) -> Any:
+    return ndpointer(dtype, flags="C_CONTIGUOUS")
+
+
+def _out(dtype: Any) -> Any:
+    return ndpointer(dtype, flags=("C_CONTIGUOUS", "WRITEABLE"))
+
+
+_STATUS = ctypes.c_int32
+_SIZE = ctypes.c_int64
+_SIZE_OUT = ctypes.POINTER(ctypes.c_int64)
+_TEXT_OUT = ctypes.POINTER(ctypes.c_char_p)
+
+SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "pk_abi_version": (_SIZE_OUT,),
+    "pk_last_error": (_TEXT_OUT,),
+    "pk_build_info": (_TEXT_OUT,),
+    "pk_fail": (_STATUS,),
+    "pk_thread_count": (_SIZE_OUT,),
+    "pk_instruction_set": (_TEXT_OUT,),
+    "pk_device_count": (_SIZE_OUT,),
+    "pk_device_info": (_SIZE, _out(DEVICE)),
+    "pk_operation_count": (_SIZE_OUT,),
+    "pk_operation_info": (_SIZE, _out(OPERATION)),
+    "pk_evaluate": (
+        *(_in(INSTRUCTION), _SIZE),
+        *(_in(OPERAND), _SIZE),
+        *(_in(np.int64), _SIZE),
+        _out(np.uint8),
+        _out(REPORT),
+    ),
+}
+
+
+def _error_check(library: ctypes.CDLL) -> Callable[..., int]:
+    def check(status: int, _function: Any, _arguments: Any) -> int:
+        if status:
+            message = ctypes.c_char_p()
+            library.pk_last_error(ctypes.byref(message))
+            text = (message.value or b"").decode("utf-8", "replace")
+            raise errors.BY_STATUS.get(status, errors.Error)(text)
+        return status
+
+    return check
+
+
+def declare(library: ctypes.CDLL) -> None:
+    """Give every entry of the library its types, and have every status checked."""
+    check = _error_check(library)
+    for name, arguments in SIGNATURES.items():
+        function = getattr(library, name)
+        function.argtypes = arguments
+        function.restype = _STATUS
+        if name != "pk_last_error":
+            function.errcheck = check

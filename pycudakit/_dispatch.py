@@ -1,0 +1,290 @@
+"""From a NumPy-like call to a program, an engine, and outputs."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit import _cost, _engine, _execute, errors
+from pycudakit._program import BOOL, Builder, Program, Scalar, Value, code_of
+
+Array = np.ndarray[Any, Any]
+Results = tuple[Value, ...]
+
+
+class Function:
+    """A NumPy function that a program can compute.
+
+    Parameters
+    ----------
+    name
+        NumPy's name, which is also the public one.
+    numpy
+        NumPy's own function.
+    write
+        Adds the function to a program: called with the builder, the arguments, and the keywords
+        `out`, `dtype` and `casting` of `Builder.call`.
+    numpy_agrees
+        Whether NumPy's bits are ours, or none are promised, so that NumPy may answer small calls.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        numpy: Callable[..., Any],
+        write: Callable[..., Results] | None = None,
+        outputs: int = 1,
+        numpy_agrees: bool = True,
+    ) -> None:
+        self.name = name
+        self.numpy = numpy
+        self.write = write or functools.partial(_write_ufunc, name)
+        self.outputs = outputs
+        self.numpy_agrees = numpy_agrees
+
+
+def _write_ufunc(name: str, builder: Builder, *arguments: Value | Scalar, **keywords: Any) -> Results:
+    return builder.call(name, *arguments, **keywords)
+
+
+# Where a mask is off, arguments are replaced by one that no function objects to.
+_HARMLESS = {"arctanh": 0}
+
+
+@functools.lru_cache(4096)
+def compile_function(
+    function: Function,
+    types: tuple[Any, ...],
+    outs: tuple[Any, ...],
+    masked: bool,
+    dtype: Any,
+    casting: str,
+) -> Program:
+    """Return the program of a function for arguments of these types: dtypes, or `int` and `float`."""
+    builder = Builder()
+    arguments: list[Value | Scalar] = [
+        Scalar(t, i) if isinstance(t, type) else builder.load("input", i, t) for i, t in enumerate(types)
+    ]
+    mask = builder.load("mask", 0, BOOL) if masked else None
+    if mask is not None:
+        builder.mask, builder.harmless = mask, _HARMLESS.get(function.name, 1)
+        arguments = [a if isinstance(a, Scalar) else builder.masked(a) for a in arguments]
+    results = function.write(builder, *arguments, out=outs, dtype=dtype, casting=casting)
+    results = tuple(builder.cast(r, o or r.dtype) for r, o in zip(results, outs, strict=True))
+    if mask is not None:
+        olds = [
+            builder.load("out", i, r.dtype) if outs[i] is not None else builder.constant(0, r.dtype)
+            for i, r in enumerate(results)
+        ]
+        results = tuple(builder.select(mask, r, old) for r, old in zip(results, olds, strict=True))
+    for i, result in enumerate(results):
+        builder.store(result, i)
+    return builder.finish()
+
+
+def as_argument(value: Any) -> Any:
+    """Return an array or a Python number as it will be computed with, or None for what is NumPy's alone."""
+    kind = type(value)
+    if kind is int or kind is float:
+        return value
+    if isinstance(value, np.memmap):
+        value = value.view(np.ndarray)
+    elif kind is not np.ndarray:
+        if isinstance(value, np.ndarray) or (
+            hasattr(kind, "__array_ufunc__") and not isinstance(value, np.generic)
+        ):
+            return None
+        value = np.asarray(value)
+    return value if code_of(value.dtype) is not None else None
+
+
+def _as_outs(out: Any, count: int) -> list[Array | None]:
+    if out is None:
+        return [None] * count
+    outs = list(out) if isinstance(out, tuple) else [out]
+    if len(outs) != count:
+        raise ValueError("The 'out' tuple must have exactly one entry per ufunc output")
+    if not all(o is None or isinstance(o, np.ndarray) for o in outs):
+        raise TypeError("return arrays must be of ArrayType")
+    return outs
+
+
+def _as_mask(where: Any) -> Array | None:
+    if where is True:
+        return None
+    mask = np.asarray(where)
+    if mask.dtype != BOOL:
+        raise TypeError(
+            f"Cannot cast array data from {mask.dtype!r} to dtype('bool') according to the rule 'safe'"
+        )
+    return mask
+
+
+def broadcast(arrays: Sequence[Array], outs: Sequence[Array | None]) -> tuple[int, ...]:
+    """Return the shape of a call, with NumPy's errors for those that don't go together."""
+    shapes = {a.shape for a in arrays}
+    given = [o for o in outs if o is not None]
+    try:
+        shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+        full = np.broadcast_shapes(shape, *(o.shape for o in given)) if given else shape
+    except ValueError:
+        listed = " ".join(str(a.shape).replace(" ", "") for a in [*arrays, *given])
+        raise ValueError(f"operands could not be broadcast together with shapes {listed} ") from None
+    for out in given:
+        if out.shape != full:
+            own, whole = (str(s).replace(" ", "") for s in (out.shape, full))
+            raise ValueError(
+                f"non-broadcastable output operand with shape {own} doesn't match the broadcast shape {whole}"
+            )
+        if not out.flags.writeable:
+            raise ValueError("output array is read-only")
+    if math.prod(n for n in full if n) > np.iinfo(np.intp).max:
+        raise ValueError(
+            "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
+        )
+    return full
+
+
+def _same_elements(a: Array, b: Array) -> bool:
+    return (
+        a.shape == b.shape
+        and a.strides == b.strides
+        and a.dtype == b.dtype
+        and a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
+    )
+
+
+def _overlaps_itself(array: Array) -> bool:
+    if array.flags.c_contiguous or array.flags.f_contiguous or array.size == 0:
+        return False
+    reach = array.itemsize
+    for stride, size in sorted(
+        (abs(st), n) for st, n in zip(array.strides, array.shape, strict=True) if n > 1
+    ):
+        if stride < reach:
+            return True
+        reach = stride * (size - 1) + reach
+    return False
+
+
+def needs_copy(out: Array, others: Sequence[Array]) -> bool:
+    """Tell whether writing to `out` while reading the others could change what is read."""
+    return _overlaps_itself(out) or any(
+        np.may_share_memory(out, other) and not _same_elements(out, other) for other in others
+    )
+
+
+def execute(
+    program: Program,
+    engine: str,
+    name: str,
+    reason: str,
+    inputs: Sequence[Any],
+    outs: Sequence[Array | None],
+    mask: Array | None,
+    shape: tuple[int, ...],
+) -> list[Array]:
+    """Run a program into outputs given or new, through copies of those that overlap what is read."""
+    arrays = [a for a in inputs if isinstance(a, np.ndarray)]
+    if mask is not None:
+        arrays.append(mask)
+    finals: list[Array] = []
+    targets: list[Array] = []
+    for out, dtype in zip(outs, program.out_dtypes, strict=True):
+        if out is None:
+            target = final = _execute.allocate(dtype, shape, arrays)
+        else:
+            target = final = out
+            if needs_copy(out, [*arrays, *finals]) or any(np.may_share_memory(out, f) for f in finals):
+                target = out.copy()
+        finals.append(final)
+        targets.append(target)
+    _execute.run(program, engine, name, reason, inputs=inputs, outs=targets, shape=shape, mask=mask)
+    for final, target in zip(finals, targets, strict=True):
+        if final is not target:
+            final[...] = target
+    return finals
+
+
+def _refuse(name: str, engine: str, value: Any) -> errors.Unsupported:
+    what = f"an array of {value.dtype}" if type(value) is np.ndarray else f"a {type(value).__name__}"
+    return errors.Unsupported(
+        f"{name}: the {engine} engine takes bool, integers and floats of up to 64 bits, and got {what}; "
+        "convert it, or use the engine 'auto'"
+    )
+
+
+def _check_exponents(program: Program, inputs: Sequence[Any], mask: Array | None) -> None:
+    if program.out_dtypes[0].kind not in "iu":
+        return
+    exponent = np.asarray(inputs[1])
+    negative = exponent < 0 if mask is None else (exponent < 0) & mask
+    if exponent.dtype.kind == "i" and negative.any():
+        raise ValueError("Integers to negative integer powers are not allowed.")
+
+
+def _type_of(argument: Any) -> Any:
+    return argument.dtype.newbyteorder("=") if isinstance(argument, np.ndarray) else type(argument)
+
+
+def call(
+    function: Function,
+    inputs: Sequence[Any],
+    out: Any = None,
+    where: Any = True,
+    dtype: Any = None,
+    casting: str = "same_kind",
+    numpy_call: Callable[..., Any] | None = None,
+) -> Any:
+    """Compute a function on the engine that is asked for, or on the one that will answer first.
+
+    `numpy_call` takes the place of the function's own `numpy` where that needs other arguments.
+    """
+    engine = _engine.checked_current()
+
+    def by_numpy(reason: str) -> Any:
+        _engine.local.call = _engine.Call(function.name, "numpy", reason)
+        if numpy_call is not None:
+            return numpy_call(*inputs)
+        given = {"out": out, "dtype": dtype, "where": where, "casting": casting}
+        usual = {"out": None, "dtype": None, "where": True, "casting": "same_kind"}
+        return function.numpy(*inputs, **{k: v for k, v in given.items() if v is not usual[k]})
+
+    if engine == "numpy":
+        return by_numpy("the engine asked for")
+    arguments = [as_argument(value) for value in inputs]
+    outs = _as_outs(out, function.outputs)
+    mask = _as_mask(where)
+    wanted = None if dtype is None else np.dtype(dtype)
+    foreign = [v for v, a in zip(inputs, arguments, strict=True) if a is None]
+    foreign += [o for o in outs if o is not None and as_argument(o) is None]
+    if wanted is not None and code_of(wanted) is None:
+        foreign.append(np.empty(0, wanted))
+    if foreign:
+        if engine == "auto":
+            return by_numpy("auto: only NumPy takes these types")
+        raise _refuse(function.name, engine, foreign[0])
+
+    types = tuple(_type_of(a) for a in arguments)
+    out_types = tuple(None if o is None else _type_of(o) for o in outs)
+    program = compile_function(function, types, out_types, mask is not None, wanted, casting)
+    arrays = [np.asarray(a) for a in arguments]
+    shape = broadcast([*arrays, mask] if mask is not None else arrays, outs)
+    if function.name == "power":
+        _check_exponents(program, arguments, mask)
+    reason = "the engine asked for"
+    if engine == "auto":
+        moved = sum(a.nbytes for a in arrays) + math.prod(shape) * sum(d.itemsize for d in program.out_dtypes)
+        engine, reason = _cost.choose(function, math.prod(shape), moved, program)
+        if engine == "numpy":
+            return by_numpy(reason)
+    results = execute(program, engine, function.name, reason, arguments, outs, mask, shape)
+    finished = tuple(
+        r[()] if o is None and r.ndim == 0 else (r if o is None else o)
+        for r, o in zip(results, outs, strict=True)
+    )
+    return finished if function.outputs > 1 else finished[0]

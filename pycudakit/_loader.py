@@ -1,0 +1,72 @@
+"""Find and open a library."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.metadata
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pycudakit
+from pycudakit import _abi, errors
+
+_SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
+
+
+def file_name(engine: str) -> str:
+    """Return the file that holds an engine's library."""
+    return f"libpycudakit_{engine}{_SUFFIX}"
+
+
+def candidates(engine: str) -> Iterator[Path]:
+    """Every path at which an engine's library may lie, in the order they are tried."""
+    name = file_name(engine)
+    forced = os.environ.get("PYCUDAKIT_LIBRARY_DIR")
+    if forced:
+        yield Path(forced) / name
+        return
+    for entry in pycudakit.__path__:
+        yield Path(entry) / "lib" / name
+    # Python started inside a clone imports the clone's package, which holds no library.
+    try:
+        installed = importlib.metadata.files("pycudakit") or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for file in installed:
+        if file.name == name:
+            yield Path(str(file.locate()))
+
+
+def find(engine: str) -> Path | None:
+    """Return the first path that exists, or None."""
+    return next((path for path in candidates(engine) if path.is_file()), None)
+
+
+@functools.cache
+def library(engine: str) -> ctypes.CDLL:
+    """Open the library of an engine, ``"cpu"`` or ``"cuda"``, once."""
+    path = find(engine)
+    if path is None:
+        tried = "".join(f"\n  {path}" for path in dict.fromkeys(candidates(engine)))
+        raise errors.NoDevice(
+            f"no library built: {file_name(engine)} is at none of{tried or ' no path at all'}"
+        )
+    try:
+        opened = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise errors.NoDevice(f"{path} does not open: {error}") from None
+    version = ctypes.c_int64()
+    try:
+        opened.pk_abi_version(ctypes.byref(version))
+    except AttributeError:
+        raise errors.NoDevice(f"{path} is not a library of pycudakit") from None
+    if version.value != _abi.ABI_VERSION:
+        raise errors.NoDevice(
+            f"{path} speaks version {version.value} of the ABI and this pycudakit {_abi.ABI_VERSION}: "
+            "install the two from one release"
+        )
+    _abi.declare(opened)
+    return opened

@@ -1,0 +1,378 @@
+"""Elementwise programs: NumPy's functions and types, as instructions for `pk_evaluate`."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pycudakit import _abi, _loader
+
+DType = np.dtype[Any]
+
+_CODES = {dtype: code for code, dtype in enumerate(_abi.TYPES)}
+BOOL, INT64, UINT8, UINT64 = (np.dtype(name) for name in ("bool", "int64", "uint8", "uint64"))
+FLOAT16, FLOAT32, FLOAT64 = (np.dtype(name) for name in ("float16", "float32", "float64"))
+
+
+def code_of(dtype: DType) -> int | None:
+    """Return the pk_type of a dtype in either byte order, or None where there is none."""
+    code = _CODES.get(dtype)
+    if code is None and dtype.kind in "biuf" and dtype.itemsize <= 8:
+        code = _CODES.get(np.dtype(f"{dtype.kind}{dtype.itemsize}"))  # long long, or the other byte order
+    return code
+
+
+@functools.cache
+def operations() -> dict[str, int]:
+    """Return the opcode of every operation in ops.def, as the CPU library lists them."""
+    library = _loader.library("cpu")
+    count = ctypes.c_int64()
+    library.pk_operation_count(ctypes.byref(count))
+    info = np.zeros(1, _abi.OPERATION)
+    opcodes = {}
+    for index in range(count.value):
+        library.pk_operation_info(index, info)
+        opcodes[info["name"][0].decode()] = _abi.FIRST_OPERATION + index
+    return opcodes
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What an instruction defines."""
+
+    index: int
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A Python number: it takes the type of its company, as NumPy has it, and then becomes an operand."""
+
+    type: type
+    position: int | None  # among the inputs of a call, or None for a literal
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """Where one of a program's operands comes from, and its type in the program."""
+
+    source: str  # "input", "scalar", "mask", "out" or "constant"
+    position: int
+    dtype: DType
+    constant: np.ndarray[Any, Any] | None = None
+
+
+class Program:
+    """Instructions, and what they apply to."""
+
+    def __init__(
+        self,
+        instructions: np.ndarray[Any, Any],
+        names: tuple[str, ...],
+        operands: tuple[Operand, ...],
+        out_dtypes: tuple[DType, ...],
+    ) -> None:
+        self.instructions = instructions
+        self.names = names  # the NumPy function that each instruction is part of, for its warnings
+        self.operands = operands
+        self.out_dtypes = out_dtypes
+        # What a call's operand table starts from: with the strides of arrays that are all dense and of
+        # one shape, and with none.
+        self.dense_table = self._table(dense=True)
+        self.strided_table = self._table(dense=False)
+
+    def _table(self, dense: bool) -> np.ndarray[Any, Any]:
+        table = np.zeros(len(self.operands), _abi.OPERAND)
+        for index, operand in enumerate(self.operands):
+            table["type"][index] = _CODES[operand.dtype]
+            if operand.constant is not None:
+                table["address"][index] = operand.constant.ctypes.data
+            elif dense and operand.source != "scalar":
+                table["strides"][index, 0] = operand.dtype.itemsize
+        return table
+
+
+@functools.lru_cache(4096)
+def resolve(
+    name: str,
+    types: tuple[DType | type, ...],
+    out: tuple[DType | None, ...],
+    dtype: DType | None,
+    casting: str,
+) -> tuple[DType, ...]:
+    """Return the types of the loop that NumPy's ufunc would run; raise as NumPy does where it has none."""
+    ufunc = getattr(np, name)
+    keywords = {} if dtype is None else {"signature": (None,) * ufunc.nin + (dtype,) * ufunc.nout}
+    loop: tuple[DType, ...] = ufunc.resolve_dtypes((*types, *out), casting=casting, **keywords)
+    return tuple(d.newbyteorder("=") for d in loop)
+
+
+class Builder:
+    """Writes a program, one function after the other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pycudakit._program import Builder
+    >>> builder = Builder()
+    >>> x = builder.load("input", 0, np.dtype("float32"))
+    >>> (root,) = builder.call("sqrt", x)
+    >>> builder.store(root, 0)
+    >>> builder.finish().out_dtypes
+    (dtype('float32'),)
+    """
+
+    def __init__(self) -> None:
+        self._instructions: list[tuple[int, int, int, int, int, int]] = []
+        self._names: list[str] = []
+        self._operands: list[Operand] = []
+        self._name = "cast"
+        self._known: dict[tuple[int, ...], Value] = {}
+        self._loaded: dict[tuple[Any, ...], Value] = {}
+        self._out_dtypes: list[DType] = []
+        self.mask: Value | None = None
+        self.harmless = 1
+
+    def _add(self, dtype: DType, op: int, type_: DType, *arguments: int) -> Value:
+        a, b, c = (*arguments, 0, 0, 0)[:3]
+        instruction = (op, _CODES[type_], _CODES[dtype], a, b, c)
+        known = self._known.get(instruction)  # the same operation on the same values is done once
+        if known is None or op == _abi.STORE:
+            known = self._known[instruction] = Value(len(self._instructions), dtype)
+            self._instructions.append(instruction)
+            self._names.append(self._name)
+        return known
+
+    @contextmanager
+    def _naming(self, name: str) -> Iterator[None]:
+        outer, self._name = self._name, name
+        yield
+        self._name = outer
+
+    def load(
+        self, source: str, position: int, dtype: DType, constant: np.ndarray[Any, Any] | None = None
+    ) -> Value:
+        """Load an operand; the same one twice is one operand."""
+        key = (source, position, dtype, None if constant is None else constant.tobytes())
+        if key not in self._loaded:
+            self._operands.append(Operand(source, position, dtype, constant))
+            self._loaded[key] = self._add(dtype, _abi.LOAD, dtype, len(self._operands) - 1)
+        return self._loaded[key]
+
+    def constant(self, value: Any, dtype: DType) -> Value:
+        """Load a number; `OverflowError` if the type cannot hold it."""
+        return self.load("constant", 0, dtype, np.asarray(value, dtype=dtype))
+
+    def cast(self, value: Value | Scalar, dtype: DType) -> Value:
+        """Convert a value to a type, or give a Python number its type."""
+        if isinstance(value, Scalar):
+            if value.position is None:
+                return self.constant(value.value, dtype)
+            return self.load("scalar", value.position, dtype)
+        if value.dtype == dtype:
+            return value
+        with self._naming("cast"):
+            return self._add(dtype, _abi.CAST, value.dtype, value.index)
+
+    def apply(self, operation: str, *values: Value) -> Value:
+        """Apply an operation of ops.def to values of one type, the first of three being a bool."""
+        dtype = values[-1].dtype
+        result = BOOL if operation in _RETURNS_BOOL else dtype
+        return self._add(result, operations()[operation], dtype, *(value.index for value in values))
+
+    def select(self, condition: Value, yes: Value, no: Value) -> Value:
+        """Take one of two values of one type."""
+        return self.apply("where", condition, yes, no)
+
+    def masked(self, value: Value) -> Value:
+        """Replace a value where the call's mask is off, so that nothing is reported there."""
+        if self.mask is None:
+            return value
+        return self.select(self.mask, value, self.constant(self.harmless, value.dtype))
+
+    def call(
+        self,
+        name: str,
+        *arguments: Value | Scalar,
+        out: tuple[DType | None, ...] | None = None,
+        dtype: DType | None = None,
+        casting: str = "same_kind",
+    ) -> tuple[Value, ...]:
+        """Apply a NumPy ufunc, by name, with NumPy's promotion and errors."""
+        types = tuple(a.type if isinstance(a, Scalar) else a.dtype for a in arguments)
+        outputs = getattr(np, name).nout
+        loop = resolve(name, types, out or (None,) * outputs, dtype, casting)
+        unsupported = [d for d in loop if d not in _CODES]
+        if unsupported:
+            raise TypeError(f"{name} has no loop for {unsupported[0]} but NumPy's own")
+        with self._naming(name):
+            values = []
+            for argument, type_ in zip(arguments, loop, strict=False):
+                value = self.cast(argument, type_)
+                values.append(self.masked(value) if isinstance(argument, Scalar) else value)
+            result = _LOWERED.get(name, _as_named(name))(self, *values)
+        return result if isinstance(result, tuple) else (result,)
+
+    def store(self, value: Value, position: int) -> None:
+        """Store a value to an output."""
+        self._out_dtypes.append(value.dtype)
+        known = next(
+            (i for i, o in enumerate(self._operands) if o.source == "out" and o.position == position), None
+        )
+        if known is None:
+            known = len(self._operands)
+            self._operands.append(Operand("out", position, value.dtype))
+        self._add(value.dtype, _abi.STORE, value.dtype, value.index, known)
+
+    def finish(self) -> Program:
+        """Return the program."""
+        instructions = np.array(self._instructions, _abi.INSTRUCTION)
+        instructions.flags.writeable = False
+        return Program(instructions, tuple(self._names), tuple(self._operands), tuple(self._out_dtypes))
+
+
+# ---- NumPy's functions that are not an operation of the same name for every type -------------------
+
+Lowering = Callable[..., "Value | tuple[Value, ...]"]
+
+_RETURNS_BOOL = frozenset(
+    [
+        "logical_not",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "isnan",
+        "isinf",
+        "isfinite",
+        "signbit",
+        "equal",
+        "not_equal",
+        "less",
+        "less_equal",
+    ]
+)
+
+
+def _as_named(name: str) -> Lowering:
+    return lambda builder, *values: builder.apply(name, *values)
+
+
+def _same(_builder: Builder, value: Value) -> Value:
+    return value
+
+
+def _or_for_bool(name: str, for_bool: str) -> Lowering:
+    def lower(builder: Builder, *values: Value) -> Value:
+        return builder.apply(for_bool if values[0].dtype == BOOL else name, *values)
+
+    return lower
+
+
+def _or_for_exact(name: str, for_exact: Lowering) -> Lowering:
+    """Lower to something else for bools and integers."""
+
+    def lower(builder: Builder, *values: Value) -> Value | tuple[Value, ...]:
+        return builder.apply(name, *values) if values[0].dtype.kind == "f" else for_exact(builder, *values)
+
+    return lower
+
+
+def _constantly(result: bool) -> Lowering:
+    return lambda builder, _value: builder.constant(result, BOOL)
+
+
+def _comparison(name: str, swapped: bool = False) -> Lowering:
+    """Compare bools as bytes, and int64 with uint64 exactly."""
+    negative_answer = {"equal": False, "not_equal": True}
+
+    def lower(builder: Builder, a: Value, b: Value) -> Value:
+        if swapped:
+            a, b = b, a
+        if a.dtype == b.dtype:
+            return builder.apply(name, builder.cast(a, UINT8) if a.dtype == BOOL else a,
+                                 builder.cast(b, UINT8) if b.dtype == BOOL else b)  # fmt: skip
+        signed, unsigned = (a, b) if a.dtype == INT64 else (b, a)
+        is_negative = builder.apply("less", signed, builder.constant(0, INT64))
+        as_unsigned = builder.apply(name, builder.cast(a, UINT64), builder.cast(b, UINT64))
+        # A negative number is less than every unsigned one.
+        for_negative = negative_answer.get(name, signed is a)
+        return builder.select(is_negative, builder.constant(for_negative, BOOL), as_unsigned)
+
+    return lower
+
+
+def _scaled_by(factor: float) -> Lowering:
+    def lower(builder: Builder, value: Value) -> Value:
+        work = FLOAT32 if value.dtype == FLOAT16 else value.dtype
+        if work == FLOAT32:
+            numerator, denominator = (np.float32(np.pi), np.float32(180))
+            ratio: Any = numerator / denominator if factor < 1 else denominator / numerator
+        else:
+            ratio = factor
+        scaled = builder.apply("multiply", builder.cast(value, work), builder.constant(ratio, work))
+        return builder.cast(scaled, value.dtype)
+
+    return lower
+
+
+def _absolute(builder: Builder, value: Value) -> Value:
+    return value if value.dtype == BOOL else builder.apply("absolute", value)
+
+
+def _square(builder: Builder, value: Value) -> Value:
+    return builder.apply("multiply", value, value)
+
+
+def _nextafter(builder: Builder, a: Value, b: Value) -> Value:
+    return builder.apply("nextafter_half" if a.dtype == FLOAT16 else "nextafter", a, b)
+
+
+def _divmod(builder: Builder, a: Value, b: Value) -> tuple[Value, ...]:
+    return builder.apply("floor_divide", a, b), builder.apply("remainder", a, b)
+
+
+_LOWERED: dict[str, Lowering] = {
+    "add": _or_for_bool("add", "logical_or"),
+    "multiply": _or_for_bool("multiply", "logical_and"),
+    "maximum": _or_for_bool("maximum", "logical_or"),
+    "minimum": _or_for_bool("minimum", "logical_and"),
+    "fmax": _or_for_exact("fmax", _or_for_bool("maximum", "logical_or")),
+    "fmin": _or_for_exact("fmin", _or_for_bool("minimum", "logical_and")),
+    "bitwise_and": _or_for_bool("bitwise_and", "logical_and"),
+    "bitwise_or": _or_for_bool("bitwise_or", "logical_or"),
+    "bitwise_xor": _or_for_bool("bitwise_xor", "logical_xor"),
+    "invert": _or_for_bool("invert", "logical_not"),
+    "true_divide": _as_named("divide"),
+    "mod": _as_named("remainder"),
+    "absolute": _absolute,
+    "abs": _absolute,
+    "fabs": _as_named("absolute"),
+    "float_power": _as_named("power"),
+    "positive": _same,
+    "square": _square,
+    "floor": _or_for_exact("floor", _same),
+    "ceil": _or_for_exact("ceil", _same),
+    "trunc": _or_for_exact("trunc", _same),
+    "isnan": _or_for_exact("isnan", _constantly(False)),
+    "isinf": _or_for_exact("isinf", _constantly(False)),
+    "isfinite": _or_for_exact("isfinite", _constantly(True)),
+    "equal": _comparison("equal"),
+    "not_equal": _comparison("not_equal"),
+    "less": _comparison("less"),
+    "less_equal": _comparison("less_equal"),
+    "greater": _comparison("less", swapped=True),
+    "greater_equal": _comparison("less_equal", swapped=True),
+    "deg2rad": _scaled_by(np.pi / 180),
+    "radians": _scaled_by(np.pi / 180),
+    "rad2deg": _scaled_by(180 / np.pi),
+    "degrees": _scaled_by(180 / np.pi),
+    "nextafter": _nextafter,
+    "divmod": _divmod,
+}

@@ -176,10 +176,12 @@ class Builder:
             if value.position is None:
                 return self.constant(value.value, dtype)
             return self.load("scalar", value.position, dtype)
-        if value.dtype == dtype:
-            return value
         with self._naming("cast"):
-            return self._add(dtype, _abi.CAST, value.dtype, value.index)
+            return self.convert(value, dtype)
+
+    def convert(self, value: Value, dtype: DType) -> Value:
+        """Convert a value as a part of the function being written, which is who warns."""
+        return value if value.dtype == dtype else self._add(dtype, _abi.CAST, value.dtype, value.index)
 
     def apply(self, operation: str, *values: Value) -> Value:
         """Apply an operation of ops.def to values of one type, the first of three being a bool."""
@@ -317,7 +319,7 @@ def _scaled_by(factor: float) -> Lowering:
         else:
             ratio = factor
         scaled = builder.apply("multiply", builder.cast(value, work), builder.constant(ratio, work))
-        return builder.cast(scaled, value.dtype)
+        return builder.convert(scaled, value.dtype)
 
     return lower
 

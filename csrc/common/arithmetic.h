@@ -70,17 +70,19 @@ PK_HD T sign(T a) {
 template <class T>
 PK_HD T reciprocal(T a) {
     if constexpr (is_float<T>) return T(1) / a;
-    const T of_zero = is_signed_int<T> && sizeof(T) >= 4 ? std::numeric_limits<T>::min() : T(0);
+    constexpr T of_zero = is_signed_int<T> && sizeof(T) >= 4 ? std::numeric_limits<T>::min() : T(0);
     return a == 0 ? of_zero : T(a == 1 ? 1 : (is_signed_int<T> && a == T(-1) ? -1 : 0));
 }
 
 template <class T>
 PK_HD bool is_finite(T a) {
-    return pk::abs(a) <= std::numeric_limits<T>::max();
+    constexpr T largest = std::numeric_limits<T>::max();
+    return pk::abs(a) <= largest;
 }
 template <class T>
 PK_HD bool is_infinite(T a) {
-    return pk::abs(a) > std::numeric_limits<T>::max();
+    constexpr T largest = std::numeric_limits<T>::max();
+    return pk::abs(a) > largest;
 }
 
 PK_HD bool sign_bit(float a) { return bit_cast<uint32_t>(a) >> 31; }
@@ -193,8 +195,8 @@ PK_HD T nextafter(T a, T b) {
 // The integers strictly between low and high, as floats, are those that To can hold.
 template <class To, class From>
 PK_HD bool fits(From a) {
-    const From high = From(std::numeric_limits<To>::max() / 2 + 1) * From(2);
-    const From low = is_signed_int<To> ? -high - From(1) : From(-1);
+    constexpr From high = From(std::numeric_limits<To>::max() / 2 + 1) * From(2);
+    constexpr From low = is_signed_int<To> ? -high - From(1) : From(-1);
     // Past From's precision low rounds onto the least integer itself, which fits.
     return (low == -high ? a >= low : a > low) & (a < high);
 }
@@ -203,7 +205,8 @@ PK_HD bool fits(From a) {
 template <class To, class From>
 PK_HD To cast(From a) {
     if constexpr (is_float<From> && std::is_integral<To>::value) {
-        const To outside = a != a ? To(0) : (a < 0 ? std::numeric_limits<To>::min() : std::numeric_limits<To>::max());
+        constexpr To least = std::numeric_limits<To>::min(), greatest = std::numeric_limits<To>::max();
+        const To outside = a != a ? To(0) : (a < 0 ? least : greatest);
         const bool inside = fits<To>(a);
         return inside ? To(inside ? a : From(0)) : outside;
     } else {

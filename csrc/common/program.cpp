@@ -104,10 +104,10 @@ Program::Program(const pk_instruction *instructions, int64_t instruction_count, 
         } else if (in.op < PK_FIRST_OPERATION + ops::count) {
             const Signature &signature = signatures[in.op - PK_FIRST_OPERATION];
             if ((signature.types >> in.type & 1u) == 0) reject(i, "has a type that its operation does not take");
-            values.use(i, in.a, signature.arity == 3 ? PK_BOOL : in.type);
+            values.use(i, in.a, signature.arity == 3 ? int(PK_BOOL) : int(in.type));
             if (signature.arity >= 2) values.use(i, in.b, in.type);
             if (signature.arity == 3) values.use(i, in.c, in.type);
-            values.define(i, signature.returns_bool ? PK_BOOL : in.type);
+            values.define(i, signature.returns_bool ? int(PK_BOOL) : int(in.type));
         } else {
             reject(i, "has an unknown opcode");
         }

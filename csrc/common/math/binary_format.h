@@ -73,7 +73,7 @@ PK_HD Rounded<T> round_product(T x, T factor) {
     return {shifted - shift, to_bits(shifted)};
 }
 
-// These keep NaN. (clamp compares x twice: were the second select to see the first's value, GCC would jump.)
+// These keep NaN. (clamp compares x itself twice: GCC makes a worse loop of a second select on the first's.)
 template <class T>
 PK_HD T at_most(T x, T high) {
     return select(x > high, high, x);

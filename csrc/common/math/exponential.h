@@ -94,7 +94,8 @@ PK_HD T exp2(T x, T low) {
     return exp_scaled((x - n.value + low) * C::ln2_hi, n.bits);
 }
 
-// (e^x - 1) / 2 from 2^n (e^r - 1) + (2^n - 1), its parts added in order of size. (Half, so that 2^n is finite.)
+// (e^x - 1) / 2 from 2^n (e^r - 1) + (2^n - 1), the parts added in order of size. (Half, so that 2^n is
+// finite.)
 template <class T>
 PK_HD T half_expm1(T x) {
     auto [n, r, r_low] = exp_reduce(x);
@@ -112,12 +113,15 @@ PK_HD T expm1(T x) {
 
 }  // namespace detail
 
+// n ln2 off x in two parts, minimax to r^6 / r^11, 2^n in two factors. Max error 0.94 / 0.93 ULP.
 PK_HD float exp(float x) { return detail::exp(x); }
 PK_HD double exp(double x) { return detail::exp(x); }
 
+// The same after x - n, which is exact. Max error 0.95 / 1.03 ULP.
 PK_HD float exp2(float x) { return detail::exp2(x, 0.0f); }
 PK_HD double exp2(double x) { return detail::exp2(x, 0.0); }
 
+// The same, with the rounding of r carried along. Max error 1.33 / 1.35 ULP.
 PK_HD float expm1(float x) { return detail::expm1(x); }
 PK_HD double expm1(double x) { return detail::expm1(x); }
 

@@ -35,7 +35,7 @@ PK_HD HyperbolicReduced<T> hyperbolic_reduce(T x) {
     T magnitude = pk::abs(x);
     auto [n, r, r_low] = exp_reduce(at_most(magnitude, HyperbolicConstants<T>::sinh_max));
     T up = power_of_two<T>(n - 2);
-    T down = select(magnitude > T(32), T(0), power_of_two<T>(-2 - n));
+    T down = select(magnitude > T(32), T(0), power_of_two<T>(Bits<T>(0) - n - 2));
     T z = r * r;
     return {r, pk::fma(z * r, sinh_tail(z), r_low), z * cosh_tail(z), up, down, up + down, up - down};
 }
@@ -105,7 +105,18 @@ PK_HD T arccosh(T x) {
     return select(x < T(1), Format<T>::nan, y);
 }
 
-// Half the log of (1 + a) / (1 - a) = 2^n (1 + s) / (1 - s), which is n ln2 / 2 + arctanh s, |s| < 0.24.
+// (arctanh s - s) / s^3 in z = s^2, |s| <= 0.267: minimax.
+PK_HD float arctanh_tail(float z) {
+    return polynomial(z, 0.333333139f, 0.200026133f, 0.141771024f, 0.128621188f);
+}
+
+PK_HD double arctanh_tail(double z) {
+    return polynomial(z, 0.33333333333333415, 0.19999999999953252, 0.14285714294705107, 0.1111111026440217,
+                      0.090909541064355281, 0.076908672167197989, 0.06694889776217243, 0.055532396831758757,
+                      0.073187292487027253);
+}
+
+// Half the log of (1 + a) / (1 - a) = 2^n (1 + s) / (1 - s), which is n ln2 / 2 + arctanh s, |s| < 0.263.
 template <class T>
 PK_HD T arctanh(T x) {
     using F = Format<T>;
@@ -113,12 +124,11 @@ PK_HD T arctanh(T x) {
     T plus = T(1) + a, plus_low = a - (plus - T(1));
     T minus = T(1) - a, minus_low = (T(1) - minus) - a;
     Bits<T> log2_ratio = to_bits(plus) - to_bits(minus);  // near enough, in units of the last place
-    Bits<T> n = (log2_ratio + (Bits<T>(3) << (F::mantissa_bits - 3))) >> F::mantissa_bits;
+    Bits<T> n = (log2_ratio + (Bits<T>(5) << (F::mantissa_bits - 4))) >> F::mantissa_bits;
     T scale = power_of_two<T>(n);
     T scaled = scale * minus, scaled_low = scale * minus_low;
     T difference = (plus - scaled) + (plus_low - scaled_low);
-    T sum = (plus + scaled) + (plus_low + scaled_low);
-    T s = select(n == 0, a, difference / sum);
+    T s = select(n == 0, a, difference / (plus + scaled));
     T z = s * s;
     T exponent = integer_value<T>(n) * T(0.5);
     LogBase<T> base = base_e(x);
@@ -129,17 +139,27 @@ PK_HD T arctanh(T x) {
 
 }  // namespace detail
 
+// sinh and cosh of r by minimax, of n ln2 by powers of 2; addition theorem. Max error 1.43 / 1.76 ULP.
 PK_HD float sinh(float x) { return detail::sinh(x); }
 PK_HD double sinh(double x) { return detail::sinh(x); }
+
+// As sinh. Max error 1.29 / 1.25 ULP.
 PK_HD float cosh(float x) { return detail::cosh(x); }
 PK_HD double cosh(double x) { return detail::cosh(x); }
+
+// A polynomial and 1 - 2 / (e^2a + 1) for float, expm1 for double. Max error 1.59 / 2.29 ULP.
 PK_HD float tanh(float x) { return detail::tanh(x); }
 PK_HD double tanh(double x) { return detail::tanh(x); }
 
+// log of a sum of two. Max error 1.29 / 1.31 ULP.
 PK_HD float arcsinh(float x) { return detail::arcsinh(x); }
 PK_HD double arcsinh(double x) { return detail::arcsinh(x); }
+
+// log of a sum of two. Max error 1.63 / 1.69 ULP.
 PK_HD float arccosh(float x) { return detail::arccosh(x); }
 PK_HD double arccosh(double x) { return detail::arccosh(x); }
+
+// One quotient, its logarithm by arctanh series. Max error 1.86 / 1.87 ULP.
 PK_HD float arctanh(float x) { return detail::arctanh(x); }
 PK_HD double arctanh(double x) { return detail::arctanh(x); }
 

@@ -30,13 +30,6 @@ PK_HD constexpr LogBase<double> base_10(double) {
     return {0x1.bcb7b1526e50ep-2, 0x1.95355baaafad3p-57, 0x1.34413509f79ffp-2, -0x1.9dc1da994fd21p-59};
 }
 
-// (arctanh s - s) / s^3 in z = s^2, |s| <= 0.24: minimax.
-PK_HD float arctanh_tail(float z) { return polynomial(z, 0.333333253f, 0.200013365f, 0.14216712f, 0.124973194f); }
-PK_HD double arctanh_tail(double z) {
-    return polynomial(z, 0.33333333333332638, 0.20000000000388538, 0.1428571421149451, 0.11111117958593908,
-                      0.090905604212972571, 0.077026084245901391, 0.06491714217868437, 0.0744401795784808);
-}
-
 // log(1 + f) - f, sqrt(1/2) <= 1 + f < sqrt(2): minimax.
 PK_HD float log_tail(float f) {
     float z = f * f;
@@ -45,12 +38,13 @@ PK_HD float log_tail(float f) {
     return z * pk::fma(f, pk::fma(f, odd, even), -0.5f);
 }
 
-// The same through 2 arctanh s, s = f / (2 + f), which needs far fewer terms.
+// The same through 2 arctanh s, s = f / (2 + f), which needs far fewer terms. (2 s is f - s f.)
 PK_HD double log_tail(double f) {
     double s = f / (2.0 + f);
     double z = s * s;
-    double series = polynomial(z, 0.33333333333333676, 0.19999999999704665, 0.14285714371845271, 0.11111099214302853,
-                               0.090917861866501165, 0.076569158500109022, 0.073991317546318866);
+    double series = polynomial(z, 0.33333333333333676, 0.19999999999704665, 0.14285714371845271,
+                               0.11111099214302853, 0.090917861866501165, 0.076569158500109022,
+                               0.073991317546318866);
     return s * pk::fma(z + z, series, -f);
 }
 
@@ -61,8 +55,8 @@ struct LogReduced {
     T inverse;  // 2^-exponent, while that is a normal number
 };
 
-// For normal positive x. (Any other gives some number or NaN.) A bias that is k off
-// adds -k to the exponent.
+// For normal positive x. (Any other gives some number or NaN.) A bias larger by k makes the exponent smaller
+// by k.
 template <class T>
 PK_HD LogReduced<T> log_reduce_normal(T x, T bias) {
     using F = Format<T>;
@@ -108,7 +102,8 @@ PK_HD T log_in_base(T x, LogBase<T> base) {
     return log_extended(x, pk::fma(exponent, base.two, fraction));
 }
 
-// log(x + low), or log(2x) if doubled; x is positive and normal, low is below its last place unless x = 1.
+// log(x + low), or log(2x) if doubled; x is positive and normal, low at most a few of x's last places unless
+// x = 1.
 template <class T>
 PK_HD T log_of_sum(T x, T low, bool doubled = false) {
     LogBase<T> base = base_e(x);
@@ -131,15 +126,19 @@ PK_HD T log1p(T x) {
 
 }  // namespace detail
 
+// Exponent and f, minimax to f^10 for float, arctanh series to s^15 for double. Max error 0.94 / 0.94 ULP.
 PK_HD float log(float x) { return detail::log(x); }
 PK_HD double log(double x) { return detail::log(x); }
 
+// The same times 1 / ln2 as a pair. Max error 1.17 / 1.05 ULP.
 PK_HD float log2(float x) { return detail::log_in_base(x, detail::base_2(x)); }
 PK_HD double log2(double x) { return detail::log_in_base(x, detail::base_2(x)); }
 
+// The same times 1 / ln10 as a pair. Max error 1.04 / 1.00 ULP.
 PK_HD float log10(float x) { return detail::log_in_base(x, detail::base_10(x)); }
 PK_HD double log10(double x) { return detail::log_in_base(x, detail::base_10(x)); }
 
+// log of 1 + x and of what its rounding took. Max error 1.02 / 1.00 ULP.
 PK_HD float log1p(float x) { return detail::log1p(x); }
 PK_HD double log1p(double x) { return detail::log1p(x); }
 

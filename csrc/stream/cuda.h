@@ -1,0 +1,62 @@
+// Calls to CUDA, checked, and what they hand out, owned.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <utility>
+
+namespace pk {
+
+// Throws a Failure that carries CUDA's name for the error, the call, and where it stands.
+void check_cuda(cudaError_t error, const char *call, const char *file, int line);
+#define PK_CUDA(call) ::pk::check_cuda((call), #call, __FILE__, __LINE__)
+
+// Throws where this process can use no device: no driver, a driver too old for this build, no GPU, or a
+// process that was forked from one that used CUDA.
+void require_cuda();
+
+// Makes a device current while it lives, and then the one that was.
+class CurrentDevice {
+   public:
+    explicit CurrentDevice(int device);
+    ~CurrentDevice();
+    CurrentDevice(const CurrentDevice &) = delete;
+    CurrentDevice &operator=(const CurrentDevice &) = delete;
+
+   private:
+    int previous_ = 0;
+};
+
+// A handle that its own function gives back.
+template <class Handle, cudaError_t (*release)(Handle)>
+class Owned {
+   public:
+    Owned() = default;
+    explicit Owned(Handle handle) : handle_(handle) {}
+    Owned(Owned &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    Owned &operator=(Owned &&other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    ~Owned() {
+        // A failure to release has no one to report to, and follows a failure that was reported.
+        if (handle_ != nullptr) (void)release(handle_);
+    }
+    Handle get() const { return handle_; }
+
+   private:
+    Handle handle_ = nullptr;
+};
+
+using DeviceMemory = Owned<void *, cudaFree>;
+using PinnedMemory = Owned<void *, cudaFreeHost>;
+using Stream = Owned<cudaStream_t, cudaStreamDestroy>;
+using Event = Owned<cudaEvent_t, cudaEventDestroy>;
+
+DeviceMemory device_memory(int64_t bytes);
+PinnedMemory pinned_memory(int64_t bytes);
+Stream stream();
+Event event();
+
+}  // namespace pk

@@ -1,0 +1,50 @@
+"""The engines that tests run on, and how long hypothesis searches."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import pycudakit as pk
+
+sys.path.insert(0, str(Path(__file__).parent))  # for strategies.py; --import-mode=importlib leaves it out
+
+_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+settings.register_profile("quick", max_examples=20, derandomize=True, database=None, **_COMMON)
+settings.register_profile("long", max_examples=2000, **_COMMON)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+def _engines():
+    named = os.environ.get("PYCUDAKIT_TEST_ENGINES")
+    if named:
+        return named.split(",")
+    return ["cpu", "cuda"] if pk.engines()["cuda"].available else ["cpu"]
+
+
+ENGINES = _engines()
+
+
+@pytest.fixture(params=ENGINES, scope="session")
+def engine(request):
+    """The name of the engine that the test's calls run on."""
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def _in_engine(request):
+    """Run a test that asks for `engine` inside `pk.engine(engine)`."""
+    if "engine" not in request.fixturenames:
+        yield
+        return
+    with pk.engine(request.getfixturevalue("engine")):
+        yield
+
+
+@pytest.fixture(scope="session")
+def both_engines():
+    """Skip where there is one engine only."""
+    if not {"cpu", "cuda"} <= set(ENGINES):
+        pytest.skip("needs the cpu and the cuda engine")

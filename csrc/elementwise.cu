@@ -115,8 +115,11 @@ class Passage {
         const auto *met = reinterpret_cast<const uint32_t *>(slot_.host() + exceptions_);
 
         std::lock_guard<std::mutex> lock(call_.merge);
-        for (int64_t i = 0; i < call_.instruction_count; ++i) call_.exceptions[i] |= uint8_t(met[i]);
         pk_report &report = *call_.report;
+        for (int64_t i = 0; i < call_.instruction_count; ++i) {
+            call_.exceptions[i] |= uint8_t(met[i]);
+            report.exceptions |= met[i];
+        }
         report.chunks += 1;
         report.bytes_up += outputs_;
         report.bytes_down += end_ - exceptions_;

@@ -161,7 +161,8 @@ typedef struct pk_report {
     int64_t bytes_up;   /* host to device */
     int64_t bytes_down; /* device to host */
     int64_t chunks;
-    int64_t threads; /* host threads that took part */
+    int64_t threads;    /* host threads that took part */
+    int64_t exceptions; /* what any instruction met */
     double seconds;  /* the whole call */
     double stage_seconds;
     double upload_seconds;

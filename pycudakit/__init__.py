@@ -94,6 +94,7 @@ from pycudakit.elementwise import (
     trunc,
     where,
 )
+from pycudakit.expression import evaluate
 
 __version__ = "0.1.0"
 
@@ -131,6 +132,7 @@ __all__ = [
     "engines",
     "equal",
     "errors",
+    "evaluate",
     "exp",
     "exp2",
     "expm1",

@@ -84,6 +84,7 @@ REPORT = np.dtype(
         ("bytes_down", np.int64),
         ("chunks", np.int64),
         ("threads", np.int64),
+        ("exceptions", np.int64),
         ("seconds", np.float64),
         ("stage_seconds", np.float64),
         ("upload_seconds", np.float64),
@@ -94,12 +95,29 @@ REPORT = np.dtype(
 )
 
 
+def _pointer(dtype: Any, flags: tuple[str, ...]) -> Any:
+    """Return an `ndpointer` type as strict as NumPy's own, which takes its time over each argument."""
+    checked: Any = ndpointer(dtype, flags=flags)
+    expected = np.dtype(dtype)
+    writeable = "WRITEABLE" in flags
+
+    class Pointer(checked):  # type: ignore[misc]
+        @classmethod
+        def from_param(cls, obj: Any) -> Any:
+            if type(obj) is np.ndarray and obj.dtype == expected and obj.flags.c_contiguous:
+                if obj.flags.writeable or not writeable:
+                    return ctypes.c_void_p(obj.ctypes.data)
+            return checked.from_param(obj)  # which says what is wrong
+
+    return Pointer
+
+
 def _in(dtype: Any) -> Any:
-    return ndpointer(dtype, flags="C_CONTIGUOUS")
+    return _pointer(dtype, ("C_CONTIGUOUS",))
 
 
 def _out(dtype: Any) -> Any:
-    return ndpointer(dtype, flags=("C_CONTIGUOUS", "WRITEABLE"))
+    return _pointer(dtype, ("C_CONTIGUOUS", "WRITEABLE"))
 
 
 _STATUS = ctypes.c_int32

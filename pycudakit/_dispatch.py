@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ class Function:
         `out`, `dtype` and `casting` of `Builder.call`.
     numpy_agrees
         Whether NumPy's bits are ours, or none are promised, so that NumPy may answer small calls.
+    labels
+        What errors call the inputs, if those have names.
     """
 
     def __init__(
@@ -39,12 +42,14 @@ class Function:
         write: Callable[..., Results] | None = None,
         outputs: int = 1,
         numpy_agrees: bool = True,
+        labels: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.numpy = numpy
         self.write = write or functools.partial(_write_ufunc, name)
         self.outputs = outputs
         self.numpy_agrees = numpy_agrees
+        self.labels = labels
 
 
 def _write_ufunc(name: str, builder: Builder, *arguments: Value | Scalar, **keywords: Any) -> Results:
@@ -74,7 +79,8 @@ def compile_function(
         builder.mask, builder.harmless = mask, _HARMLESS.get(function.name, 1)
         arguments = [a if isinstance(a, Scalar) else builder.masked(a) for a in arguments]
     results = function.write(builder, *arguments, out=outs, dtype=dtype, casting=casting)
-    results = tuple(builder.cast(r, o or r.dtype) for r, o in zip(results, outs, strict=True))
+    with builder.naming(function.numpy.__name__):
+        results = tuple(builder.convert(r, o or r.dtype) for r, o in zip(results, outs, strict=True))
     if mask is not None:
         olds = [
             builder.load("out", i, r.dtype) if outs[i] is not None else builder.constant(0, r.dtype)
@@ -102,9 +108,28 @@ def as_argument(value: Any) -> Any:
     return value if code_of(value.dtype) is not None else None
 
 
+_COMPARISONS = frozenset(["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"])
+
+
+def _as_numpy_takes_numbers(name: str, inputs: Sequence[Any]) -> Sequence[Any]:
+    """Give Python numbers alone a type, and replace those that no element can equal in a comparison."""
+    if all(type(value) in (int, float) for value in inputs):
+        return [np.asarray(value) for value in inputs]
+    if name not in _COMPARISONS or not any(type(value) is int for value in inputs):
+        return inputs
+    dtype = next(np.asarray(value).dtype for value in inputs if type(value) is not int)
+    if dtype.kind not in "iu":
+        return inputs
+    limits = np.iinfo(dtype)
+    beyond = [type(value) is int and not limits.min <= value <= limits.max for value in inputs]
+    return [math.copysign(math.inf, v) if b else v for v, b in zip(inputs, beyond, strict=True)]
+
+
 def _as_outs(out: Any, count: int) -> list[Array | None]:
     if out is None:
         return [None] * count
+    if count > 1 and not isinstance(out, tuple):
+        raise TypeError("'out' must be a tuple of arrays")
     outs = list(out) if isinstance(out, tuple) else [out]
     if len(outs) != count:
         raise ValueError("The 'out' tuple must have exactly one entry per ufunc output")
@@ -116,7 +141,7 @@ def _as_outs(out: Any, count: int) -> list[Array | None]:
 def _as_mask(where: Any) -> Array | None:
     if where is True:
         return None
-    mask = np.asarray(where)
+    mask = where if isinstance(where, np.ndarray) else np.asarray(where, bool)
     if mask.dtype != BOOL:
         raise TypeError(
             f"Cannot cast array data from {mask.dtype!r} to dtype('bool') according to the rule 'safe'"
@@ -142,11 +167,21 @@ def broadcast(arrays: Sequence[Array], outs: Sequence[Array | None]) -> tuple[in
             )
         if not out.flags.writeable:
             raise ValueError("output array is read-only")
-    if math.prod(n for n in full if n) > np.iinfo(np.intp).max:
+    if math.prod(n for n in full if n) > sys.maxsize:
         raise ValueError(
             "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
         )
     return full
+
+
+def checked_output(name: str, result: Value, out: tuple[Any, ...], casting: str) -> tuple[Value]:
+    """Refuse an output that NumPy would refuse, with its words."""
+    if out[0] is not None and not np.can_cast(result.dtype, out[0], casting=casting):  # type: ignore[arg-type]
+        raise TypeError(
+            f"Cannot cast ufunc '{name}' output from {result.dtype!r} to {out[0]!r} "
+            f"with casting rule '{casting}'"
+        )
+    return (result,)
 
 
 def _same_elements(a: Array, b: Array) -> bool:
@@ -199,7 +234,8 @@ def execute(
             target = final = _execute.allocate(dtype, shape, arrays)
         else:
             target = final = out
-            if needs_copy(out, [*arrays, *finals]) or any(np.may_share_memory(out, f) for f in finals):
+            overlaps = needs_copy(out, [*arrays, *finals]) or any(np.may_share_memory(out, f) for f in finals)
+            if overlaps or program.may_refuse:
                 target = out.copy()
         finals.append(final)
         targets.append(target)
@@ -210,8 +246,9 @@ def execute(
     return finals
 
 
-def _refuse(name: str, engine: str, value: Any) -> errors.Unsupported:
+def _refuse(name: str, engine: str, value: Any, label: str = "") -> errors.Unsupported:
     what = f"an array of {value.dtype}" if type(value) is np.ndarray else f"a {type(value).__name__}"
+    what += f" as {label}" * bool(label)
     return errors.Unsupported(
         f"{name}: the {engine} engine takes bool, integers and floats of up to 64 bits, and got {what}; "
         "convert it, or use the engine 'auto'"
@@ -256,7 +293,7 @@ def call(
 
     if engine == "numpy":
         return by_numpy("the engine asked for")
-    arguments = [as_argument(value) for value in inputs]
+    arguments = [as_argument(value) for value in _as_numpy_takes_numbers(function.name, inputs)]
     outs = _as_outs(out, function.outputs)
     mask = _as_mask(where)
     wanted = None if dtype is None else np.dtype(dtype)
@@ -267,8 +304,12 @@ def call(
     if foreign:
         if engine == "auto":
             return by_numpy("auto: only NumPy takes these types")
-        raise _refuse(function.name, engine, foreign[0])
+        labels = (label for a, label in zip(arguments, function.labels, strict=False) if a is None)
+        raise _refuse(function.name, engine, foreign[0], next(labels, ""))
 
+    if casting == "no" and hasattr(function.numpy, "resolve_dtypes"):  # "no" counts the byte order
+        exact = (a.dtype if isinstance(a, np.ndarray) else type(a) for a in arguments)
+        function.numpy.resolve_dtypes((*exact, *(None if o is None else o.dtype for o in outs)), casting=casting)
     types = tuple(_type_of(a) for a in arguments)
     out_types = tuple(None if o is None else _type_of(o) for o in outs)
     program = compile_function(function, types, out_types, mask is not None, wanted, casting)

@@ -261,9 +261,9 @@ def last_call() -> Call | None:
     return local.call
 
 
-def record(function: str, engine: str, reason: str, report: np.ndarray[Any, Any]) -> None:
-    """Remember a call that a library ran, for `last_call`."""
-    up, down, chunks, threads, seconds, stage, upload, kernel, download, unstage = report[0].item()
+def record(function: str, engine: str, reason: str, report: np.ndarray[Any, Any]) -> int:
+    """Remember a call that a library ran, for `last_call`, and return what it met."""
+    up, down, chunks, threads, met, seconds, stage, upload, kernel, download, unstage = report.item()
     stages = {"compute": seconds}
     if engine == "cuda":
         stages = {
@@ -274,3 +274,4 @@ def record(function: str, engine: str, reason: str, report: np.ndarray[Any, Any]
             "unstage": unstage,
         }
     local.call = Call(function, engine, reason, seconds, up, down, chunks, threads, stages)
+    return int(met)

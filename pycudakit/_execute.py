@@ -52,32 +52,29 @@ def run(
     mask: Array | None = None,
 ) -> None:
     """Run a program on ``"cpu"`` or ``"cuda"`` into `outs`, record the call, and warn as NumPy would."""
+    given = {"input": inputs, "out": outs, "mask": (mask,)}
     dense = True
     arrays: list[Array | None] = []
     for operand in program.operands:
-        array: Array | None = None
-        if operand.source == "input":
-            array = inputs[operand.position]
-        elif operand.source == "out":
-            array = outs[operand.position]
-        elif operand.source == "mask":
-            array = mask
+        if operand.constant is not None:
+            arrays.append(None)
         elif operand.source == "scalar":
-            array = np.asarray(inputs[operand.position], dtype=operand.dtype)
-        arrays.append(array)
-        if array is not None and operand.source != "scalar":
-            dense = dense and array.flags.c_contiguous and array.shape == shape and array.dtype.isnative
+            arrays.append(np.asarray(inputs[operand.position], dtype=operand.dtype))
+        else:
+            array = given[operand.source][operand.position]
+            arrays.append(array)
+            dense = dense and array.shape == shape and array.flags.c_contiguous and array.dtype.isnative
 
     table = (program.dense_table if dense else program.strided_table).copy()
-    addresses, flags, strides = table["address"], table["flags"], table["strides"]
+    addresses = table["address"]
     for index, array in enumerate(arrays):
         if array is None:
             continue
-        addresses[index] = array.__array_interface__["data"][0]
-        if not dense and array.ndim:
-            strides[index, : len(shape)] = _strides(array, shape)
+        addresses[index] = array.ctypes.data
+        if not dense:
+            table["strides"][index, : len(shape)] = _strides(array, shape)
             if not array.dtype.isnative:
-                flags[index] = _abi.BYTE_SWAPPED
+                table["flags"][index] = _abi.BYTE_SWAPPED
 
     walked = np.array((outs[0].size,) if dense else shape, np.int64)
     met = np.empty(len(program.instructions), np.uint8)
@@ -88,8 +85,7 @@ def run(
         *(walked, len(walked)),
         *(met, report),
     )
-    _engine.record(function, engine, reason, report)
-    if met.any():
+    if _engine.record(function, engine, reason, report):
         report_exceptions(program, met)
 
 
@@ -130,7 +126,7 @@ def report_exceptions(program: Program, met: Array) -> None:
             elif mode == "raise":
                 raise FloatingPointError(message)
             elif mode == "print":
-                print(f"Warning: {message}")
+                print(f"Warning: {message}", file=sys.stderr)
             elif mode == "call":
                 handler: Any = np.geterrcall()
                 if handler is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,11 +79,13 @@ class Program:
         names: tuple[str, ...],
         operands: tuple[Operand, ...],
         out_dtypes: tuple[DType, ...],
+        may_refuse: bool = False,
     ) -> None:
         self.instructions = instructions
         self.names = names  # the NumPy function that each instruction is part of, for its warnings
         self.operands = operands
         self.out_dtypes = out_dtypes
+        self.may_refuse = may_refuse  # an element, when others are written already
         # What a call's operand table starts from: with the strides of arrays that are all dense and of
         # one shape, and with none.
         self.dense_table = self._table(dense=True)
@@ -137,6 +140,7 @@ class Builder:
         self._known: dict[tuple[int, ...], Value] = {}
         self._loaded: dict[tuple[Any, ...], Value] = {}
         self._out_dtypes: list[DType] = []
+        self._may_refuse = False
         self.mask: Value | None = None
         self.harmless = 1
 
@@ -151,7 +155,8 @@ class Builder:
         return known
 
     @contextmanager
-    def _naming(self, name: str) -> Iterator[None]:
+    def naming(self, name: str) -> Iterator[None]:
+        """Say which function the instructions written in the block are part of."""
         outer, self._name = self._name, name
         yield
         self._name = outer
@@ -176,7 +181,7 @@ class Builder:
             if value.position is None:
                 return self.constant(value.value, dtype)
             return self.load("scalar", value.position, dtype)
-        with self._naming("cast"):
+        with self.naming("cast"):
             return self.convert(value, dtype)
 
     def convert(self, value: Value, dtype: DType) -> Value:
@@ -211,16 +216,44 @@ class Builder:
         types = tuple(a.type if isinstance(a, Scalar) else a.dtype for a in arguments)
         outputs = getattr(np, name).nout
         loop = resolve(name, types, out or (None,) * outputs, dtype, casting)
+        if name in _OF_ANY_INTEGER:
+            held = tuple(_held(a, t) for a, t in zip(arguments, loop, strict=False))
+            if held != arguments:
+                return self.call(name, *held, out=out, dtype=dtype, casting=casting)
         unsupported = [d for d in loop if d not in _CODES]
         if unsupported:
             raise TypeError(f"{name} has no loop for {unsupported[0]} but NumPy's own")
-        with self._naming(name):
+        with self.naming(getattr(np, name).__name__):  # warnings of mod speak of remainder
+            if name == "power":
+                product = self._multiplied(arguments[0], arguments[1], loop[0])
+                if product is not None:
+                    return (product,)
+                self._may_refuse |= loop[0].kind == "i"
             values = []
             for argument, type_ in zip(arguments, loop, strict=False):
                 value = self.cast(argument, type_)
                 values.append(self.masked(value) if isinstance(argument, Scalar) else value)
             result = _LOWERED.get(name, _as_named(name))(self, *values)
         return result if isinstance(result, tuple) else (result,)
+
+    def _multiplied(self, base: Value | Scalar, exponent: Value | Scalar, dtype: DType) -> Value | None:
+        """Raise to a literal power by multiplication: integers exactly, floats within the error bound."""
+        number = exponent.value if isinstance(exponent, Scalar) else None
+        if number is None or isinstance(base, Scalar):
+            return None
+        if dtype.kind in "iu":
+            np.asarray(number, dtype)  # raises OverflowError
+            if number < 0:
+                raise ValueError("Integers to negative integer powers are not allowed.")
+        if number not in range(1, 65 if dtype.kind in "iu" else 5):
+            return None
+        rest, factor, product = int(number), self.cast(base, dtype), None
+        while rest:
+            if rest & 1:
+                product = factor if product is None else self.apply("multiply", product, factor)
+            rest >>= 1
+            factor = self.apply("multiply", factor, factor) if rest else factor
+        return product
 
     def store(self, value: Value, position: int) -> None:
         """Store a value to an output."""
@@ -237,7 +270,40 @@ class Builder:
         """Return the program."""
         instructions = np.array(self._instructions, _abi.INSTRUCTION)
         instructions.flags.writeable = False
-        return Program(instructions, tuple(self._names), tuple(self._operands), tuple(self._out_dtypes))
+        return Program(
+            instructions,
+            tuple(self._names),
+            tuple(self._operands),
+            tuple(self._out_dtypes),
+            self._may_refuse,
+        )
+
+
+# Functions that need not hold a Python integer in the type of its company: only how it compares.
+_OF_ANY_INTEGER = frozenset(
+    [
+        "equal",
+        "not_equal",
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+    ]
+)
+
+
+def _held(argument: Value | Scalar, dtype: DType) -> Value | Scalar:
+    """Replace a literal integer that a type cannot hold by an infinity."""
+    number = argument.value if isinstance(argument, Scalar) else None
+    if type(number) is not int or dtype.kind not in "iu":
+        return argument
+    limits = np.iinfo(dtype)
+    if limits.min <= number <= limits.max:
+        return argument
+    return Scalar(float, None, math.copysign(math.inf, number))
 
 
 # ---- NumPy's functions that are not an operation of the same name for every type -------------------

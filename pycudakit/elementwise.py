@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pycudakit import _cost, _engine
-from pycudakit._dispatch import Function, as_argument, call
+from pycudakit._dispatch import Function, as_argument, call, checked_output
 from pycudakit._program import BOOL, FLOAT64, Builder, Scalar, Value, code_of
 
 
@@ -284,9 +284,11 @@ _DIVMOD = Function("divmod", np.divmod, outputs=2)
 def divmod(
     x1: Any,
     x2: Any,
+    out1: Any = None,
+    out2: Any = None,
     /,
-    out: Any = None,
     *,
+    out: Any = None,
     where: Any = True,
     casting: str = "same_kind",
     dtype: Any = None,
@@ -297,7 +299,7 @@ def divmod(
     ----------
     x1, x2 : array_like
         The arguments, broadcast together.
-    out : tuple of two ndarrays or None, optional
+    out1, out2, out : ndarrays, or a tuple of two ndarrays or None, optional
         Where to put the results.
     where, casting, dtype
         As for `add`.
@@ -308,6 +310,10 @@ def divmod(
     >>> pk.divmod([7, -7], 4)
     (array([ 1, -2]), array([3, 1]))
     """
+    if out1 is not None or out2 is not None:
+        if out is not None:
+            raise TypeError("cannot specify 'out' as both a positional and keyword argument")
+        out = (out1, out2)
     quotient, remainder = call(_DIVMOD, (x1, x2), out, where, dtype, casting)
     return quotient, remainder
 
@@ -316,23 +322,13 @@ def _promoted(arguments: tuple[Value | Scalar, ...]) -> np.dtype[Any]:
     return np.result_type(*(a.type(1) if isinstance(a, Scalar) else a.dtype for a in arguments))
 
 
-def _checked(name: str, result: Value, out: tuple[Any, ...], casting: str) -> tuple[Value]:
-    """Refuse an output that NumPy would refuse, with its words."""
-    if out[0] is not None and not np.can_cast(result.dtype, out[0], casting=casting):  # type: ignore[arg-type]
-        raise TypeError(
-            f"Cannot cast ufunc '{name}' output from {result.dtype!r} to {out[0]!r} "
-            f"with casting rule '{casting}'"
-        )
-    return (result,)
-
-
-def _write_where(builder: Builder, condition: Any, *branches: Any, **_: Any) -> tuple[Value, ...]:
+def write_where(builder: Builder, condition: Any, *branches: Any, **_: Any) -> tuple[Value, ...]:
     dtype = _promoted(branches)
     yes, no = (builder.cast(branch, dtype) for branch in branches)
     return (builder.select(builder.cast(condition, BOOL), yes, no),)
 
 
-_WHERE = Function("where", np.where, _write_where)
+_WHERE = Function("where", np.where, write_where)
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
@@ -360,7 +356,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     return np.asarray(result)
 
 
-def _write_clip(
+def write_clip(
     bounds: tuple[str, ...], builder: Builder, *arguments: Any, out: Any, dtype: Any, casting: str
 ) -> tuple[Value, ...]:
     common = dtype or _promoted(arguments)
@@ -373,12 +369,12 @@ def _write_clip(
     value, *limits = (builder.cast(argument, common) for argument in arguments)
     for bound, limit in zip(bounds, limits, strict=True):
         (value,) = builder.call(bound, value, limit)
-    return _checked("clip", value, out, casting)
+    return checked_output("clip", value, out, casting)
 
 
 def _clip_function(*bounds: str) -> Function:
     def write(builder: Builder, *arguments: Any, **keywords: Any) -> tuple[Value, ...]:
-        return _write_clip(bounds, builder, *arguments, **keywords)
+        return write_clip(bounds, builder, *arguments, **keywords)
 
     return Function("clip", np.clip, write)
 
@@ -429,6 +425,11 @@ def clip(
         )
     low = next((v for v in (a_min, min) if v is not _NOT_GIVEN), None)
     high = next((v for v in (a_max, max) if v is not _NOT_GIVEN), None)
+    if type(low) is int or type(high) is int:  # limits beyond those of an integer type limit nothing
+        own = (a if isinstance(a, np.ndarray) else np.asarray(a)).dtype
+        if own.kind in "iu":
+            low = None if type(low) is int and low <= np.iinfo(own).min else low
+            high = None if type(high) is int and high >= np.iinfo(own).max else high
     if low is None and high is None:
         return positive(a, out=out, where=where, casting=casting, dtype=dtype)
     limits = [limit for limit in (low, high) if limit is not None]
@@ -443,7 +444,7 @@ def clip(
     return call(function, (a, *limits), out, where, dtype, casting, numpy_call=by_numpy)
 
 
-def _write_nan_to_num(builder: Builder, x: Value, *replacements: Scalar, **_: Any) -> tuple[Value, ...]:
+def write_nan_to_num(builder: Builder, x: Value, *replacements: Scalar, **_: Any) -> tuple[Value, ...]:
     if x.dtype.kind != "f":
         return (x,)
     nan, highest, lowest = (builder.cast(replacement, x.dtype) for replacement in replacements)
@@ -454,7 +455,7 @@ def _write_nan_to_num(builder: Builder, x: Value, *replacements: Scalar, **_: An
     return (builder.select(is_nan, nan, finite),)
 
 
-_NAN_TO_NUM = Function("nan_to_num", np.nan_to_num, _write_nan_to_num)
+_NAN_TO_NUM = Function("nan_to_num", np.nan_to_num, write_nan_to_num)
 
 
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
@@ -485,27 +486,34 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
 
     if any(np.ndim(number) for number in numbers):
         array = None  # arrays of replacements are NumPy's alone
-    return call(
+    out = None
+    if isinstance(x, np.ndarray) and (not copy or not x.dtype.isnative):
+        out = np.empty_like(x) if copy else x  # NumPy's copy keeps the byte order
+    result = call(
         _NAN_TO_NUM,
         (x if array is None else array, *(float(n) if np.ndim(n) == 0 else n for n in numbers)),
-        out=None if copy or not isinstance(x, np.ndarray) else x,
+        out=out,
         numpy_call=by_numpy,
     )
+    return result[()] if np.ndim(result) == 0 else result
 
 
-def _round_function(decimals: int) -> Function:
-    def write(builder: Builder, x: Value, out: Any, casting: str, **_: Any) -> tuple[Value, ...]:
+def round_function(decimals: int) -> Function:
+    def write(
+        builder: Builder, x: Value, power: Value | Scalar, out: Any, casting: str, **_: Any
+    ) -> tuple[Value, ...]:
         if decimals == 0 and x.dtype.kind in "fb":
             return builder.call("rint", x, out=out, casting=casting)
         if decimals >= 0 and x.dtype.kind in "iu":
-            return _checked("round", x, out, casting)
-        power = Scalar(float, None, 10.0 ** builtins.abs(decimals))
+            return checked_output("round", x, out, casting)
         before, after = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+        if x.dtype == BOOL:
+            builder.call(before, x, power, out=(BOOL,))  # which NumPy refuses
         work = builder.cast(x, FLOAT64) if x.dtype.kind in "iub" else x
         (scaled,) = builder.call(before, work, power)
         (whole,) = builder.call("rint", scaled)
         (result,) = builder.call(after, whole, power)
-        return _checked(
+        return checked_output(
             "round", result if x.dtype.kind == "f" else builder.cast(result, x.dtype), out, casting
         )
 
@@ -534,8 +542,9 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     array([ 0.12,  2.5 , 17.62])
     """
     decimals = operator.index(decimals)
-    function = _ROUND.setdefault(decimals, _round_function(decimals))
-    return call(function, (a,), out, numpy_call=lambda _: np.round(a, decimals, out=out))
+    function = _ROUND.setdefault(decimals, round_function(decimals))
+    power = 10.0 ** builtins.abs(decimals)
+    return call(function, (a, power), out, numpy_call=lambda *_: np.round(a, decimals, out=out))
 
 
 def _astype_function(dtype: np.dtype[Any], numpy_agrees: bool) -> Function:

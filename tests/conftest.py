@@ -1,5 +1,6 @@
 """The engines that tests run on, and how long hypothesis searches."""
 
+import ctypes
 import os
 import sys
 from pathlib import Path
@@ -8,12 +9,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import pycudakit as pk
+from pycudakit import _loader
 
 sys.path.insert(0, str(Path(__file__).parent))  # for strategies.py; --import-mode=importlib leaves it out
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("quick", max_examples=20, derandomize=True, database=None, **_COMMON)
 settings.register_profile("long", max_examples=2000, **_COMMON)
+settings.register_profile("medium", max_examples=400, database=None, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
@@ -41,6 +44,14 @@ def _in_engine(request):
         return
     with pk.engine(request.getfixturevalue("engine")):
         yield
+
+
+@pytest.fixture(params=[name for name in ("cpu", "cuda") if pk.engines()[name].available])
+def raw(request):
+    """A library whose functions check none of their arguments in Python."""
+    opened = ctypes.CDLL(str(_loader.find(request.param)))
+    opened.pk_evaluate.argtypes = [*(ctypes.c_void_p, ctypes.c_int64) * 3, ctypes.c_void_p, ctypes.c_void_p]
+    return opened
 
 
 @pytest.fixture(scope="session")

@@ -56,6 +56,8 @@ def values(dtype, size, kind, seed):
             return (rng.standard_normal(size) * 10).astype(dtype)
         return rng.integers(0 if dtype.kind == "u" else -100, 101, size).astype(dtype)
     bits = rng.integers(0, 256, (size, dtype.itemsize), np.uint8).view(dtype)[:, 0]
+    if dtype.kind == "f":  # quiet NaNs only: NumPy, not pycudakit, reports the signalling ones
+        bits = np.where(np.isnan(bits), np.copysign(dtype.type(np.nan), bits), bits)
     if kind == "bits":
         return bits
     special = rng.choice(special_values(dtype), size)
@@ -70,12 +72,12 @@ def lay_out(array, layout):
         return np.ascontiguousarray(array.T).T
     if layout == "step":
         wide = np.zeros(tuple(2 * n for n in array.shape), array.dtype)
-        view = wide[tuple(slice(None, None, 2) for _ in array.shape)]
+        view = wide[(..., *(slice(None, None, 2) for _ in array.shape))]
         view[...] = array
-        return view if array.ndim else array.copy()
+        return view
     if layout == "reversed":
-        flip = tuple(slice(None, None, -1) for _ in array.shape)
-        return array[flip].copy()[flip] if array.ndim else array.copy()
+        flip = (..., *(slice(None, None, -1) for _ in array.shape))
+        return array[flip].copy()[flip]
     if layout == "broadcast":
         return np.broadcast_to(array[:1], array.shape) if array.ndim and array.shape[0] else array.copy()
     if layout == "swapped":
@@ -184,8 +186,10 @@ def assert_same_outcome(ours, numpys, ulp=0, free_zero=False, strides=True, cont
     for mine, theirs in zip(*((r if isinstance(r, tuple) else (r,)) for r in (got, want)), strict=True):
         assert type(mine) is type(theirs), f"{context}: got a {type(mine)}, not a {type(theirs)}"
         assert_values(np.asarray(mine), np.asarray(theirs), ulp, free_zero, context)
-        if strides and isinstance(theirs, np.ndarray):
-            assert mine.strides == theirs.strides, f"{context}: strides {mine.strides}, not {theirs.strides}"
+        if strides and isinstance(theirs, np.ndarray) and theirs.size:
+            both = zip(mine.strides, theirs.strides, mine.shape, strict=True)
+            alike = all(a == b for a, b, n in both if n > 1)
+            assert alike, f"{context}: strides {mine.strides}, not {theirs.strides}"
     assert warned == wanted_warnings, f"{context}: warned {warned}, not {wanted_warnings}"
 
 

@@ -111,7 +111,8 @@ def test_all_pairs_of_bytes(engine, name, dtype):
 
 @pytest.mark.parametrize("name", [n for n in UNARY if n not in INEXACT])
 def test_all_float16(engine, name):
-    compare(name, np.arange(65536, dtype=np.uint16).view(np.float16))
+    every = np.arange(65536, dtype=np.uint16).view(np.float16)
+    compare(name, np.where(np.isnan(every), np.float16(np.nan), every))
 
 
 @pytest.mark.parametrize("name", ["add", "multiply", "divide", "floor_divide", "remainder", "nextafter"])
@@ -153,6 +154,9 @@ def test_out(engine, name, data):
     layout = data.draw(st.lists(st.sampled_from(["F", "step", "reversed", "swapped", "misaligned"]), max_size=2))
     dtype, casting = data.draw(dtypes), data.draw(st.sampled_from(["same_kind", "unsafe", "safe", "no"]))
     assume(len(shape) <= 5)
+    # 10 to the 10, or 1 / 0, is more than most integers hold.
+    large = name in ("power", "divide") or (name == "floor_divide" and np.result_type(a, b).kind == "f")
+    assume(not large or np.dtype(dtype).kind == "f")
     compare_out(name, (a, b), lambda: build(dtype, shape, "small", 5, layout), ulp=8, casting=casting)
 
 
@@ -221,8 +225,10 @@ def test_out_that_overlaps(engine, data):
     views = [a_slice(), a_slice(), a_slice()]
     assume(views[2][1] != 0)
     dtype = data.draw(st.sampled_from(["float32", "int64", "uint8", "float64"]))
-    name = data.draw(st.sampled_from(["add", "subtract", "divide", "less", "exp", "floor_divide"]))
-    mask = build("bool", (count,), "bits", 9) if data.draw(st.booleans()) else True
+    name = data.draw(st.sampled_from(["add", "subtract", "divide", "less", "sqrt", "floor_divide"]))
+    cast = getattr(np, name).resolve_dtypes((*[np.dtype(dtype)] * getattr(np, name).nin, None))[-1] != dtype
+    # Where a masked out is cast, NumPy casts its masked-off elements there and back.
+    mask = build("bool", (count,), "bits", 9) if not cast and data.draw(st.booleans()) else True
     results = []
     for module in (pk, np):
         memory = build(dtype, (size,), "small", 3)
@@ -233,7 +239,7 @@ def test_out_that_overlaps(engine, data):
         inputs = (a, b)[: getattr(np, name).nin]
         getattr(module, name)(*inputs, out=out, where=mask, casting="unsafe")
         results.append(memory)
-    assert_values(*results, ulp=8 if name == "exp" else 0, context=f"{name} {views}")
+    assert_values(*results, context=f"{name} {views}")
 
 
 @pytest.mark.parametrize("layout", ["transposed", "step", "reversed"])
@@ -262,6 +268,9 @@ def test_divmod_outs(engine):
     got = pk.divmod(a, b, out=(quotient, None))
     assert got[0] is quotient
     assert (got[1] == a % b).all()
+    remainder = np.empty(5000, np.int32)
+    assert all(x is y for x, y in zip(pk.divmod(a, b, quotient, remainder), (quotient, remainder), strict=True))
+    assert (remainder == a % b).all()
     for order in ((0, 1), (1, 0)):  # onto its own inputs
         inputs = a.copy(), b.copy()
         pk.divmod(*inputs, out=tuple(inputs[i] for i in order))

@@ -120,14 +120,53 @@ PK_HD float fmod(float a, float b) { return __builtin_fmodf(a, b); }
 PK_HD double fmod(double a, double b) { return __builtin_fmod(a, b); }
 #endif
 
-// Python's remainder, with the divisor's sign, and the quotient that goes with it.
+// `value` where a and b have opposite signs, else 0. Nested, because GCC gives up vectorising a select on a
+// combination of conditions.
+template <class T>
+PK_HD T if_opposite(T a, T b, T value) {
+    return select(a < 0, select(b > 0, value, T(0)), select(b < 0, select(a > 0, value, T(0)), T(0)));
+}
+
+// The exact remainder without fmod's loop, where the quotient is small enough to be exact but for one unit:
+// then the fused multiply-add is exact, and the unit too much shows in its sign.
+template <class T>
+PK_HD bool fmod_is_fast(T a, T b) {
+    return pk::abs(a) < pk::abs(b) * T(1 << 20);
+}
+template <class T>
+PK_HD T fmod_fast(T a, T b) {
+    const T rest = fma(-trunc(a / b), b, a);
+    const T mended = rest + if_opposite(a, rest, copysign(b, a));
+    return select(pk::abs(a) < pk::abs(b), a, copysign(mended, a));
+}
+
+// Python's remainder, with the divisor's sign, and the quotient that goes with it, given C's remainder.
+template <class T>
+PK_HD T remainder_of(T b, T rest) {
+    const T moved = rest + if_opposite(rest, b, b);
+    return select(b == 0, rest, select(rest == 0, copysign(T(0), b), moved));
+}
+template <class T>
+PK_HD T quotient_of(T a, T b, T rest) {
+    const T quotient = (a - rest) / b - if_opposite(rest, b, T(1));
+    const T below = floor(quotient);
+    const T whole = below + select(quotient - below > T(0.5), T(1), T(0));
+    return select(b == 0, a / b, select(quotient == 0, copysign(T(0), a / b), whole));
+}
+
+template <class T>
+PK_HD T remainder_fast(T a, T b) {
+    return remainder_of(b, fmod_fast(a, b));
+}
+template <class T>
+PK_HD T floor_divide_fast(T a, T b) {
+    return quotient_of(a, b, fmod_fast(a, b));
+}
+
 template <class T>
 PK_HD T remainder(T a, T b) {
     if constexpr (is_float<T>) {
-        const T rest = fmod(a, b);
-        if (b == 0) return rest;
-        if (rest == 0) return copysign(T(0), b);
-        return (b < 0) != (rest < 0) ? rest + b : rest;
+        return remainder_of(b, fmod(a, b));
     } else {
         if (b == 0 || (is_signed_int<T> && b == T(-1))) return T(0);
         const T rest = T(a % b);
@@ -138,13 +177,7 @@ PK_HD T remainder(T a, T b) {
 template <class T>
 PK_HD T floor_divide(T a, T b) {
     if constexpr (is_float<T>) {
-        if (b == 0) return a / b;
-        const T rest = fmod(a, b);
-        T quotient = (a - rest) / b;
-        if (rest != 0 && (b < 0) != (rest < 0)) quotient -= T(1);
-        if (quotient == 0) return copysign(T(0), a / b);
-        const T whole = floor(quotient);
-        return quotient - whole > T(0.5) ? whole + T(1) : whole;
+        return quotient_of(a, b, fmod(a, b));
     } else {
         if (b == 0) return T(0);
         if (is_signed_int<T> && b == T(-1)) return negative(a);

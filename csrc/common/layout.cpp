@@ -35,7 +35,7 @@ Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t 
         }
         require((operand.flags & ~PK_BYTE_SWAPPED) == 0, "an operand has unknown flags");
         for (int64_t d = 0; d < dim_count; ++d) {
-            if (stored[i] && dims[d] > 1 && operand.strides[d] == 0) {
+            if (stored[i] && size != 0 && dims[d] > 1 && operand.strides[d] == 0) {
                 fail(PK_INVALID_ARGUMENT, "operand " + std::to_string(i) + " is stored to and has a stride of 0");
             }
         }

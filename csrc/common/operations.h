@@ -52,8 +52,10 @@ template <class Op> struct fast_path { static constexpr bool exists = false; };
 #define PK_FAST(name, holds_, expression)                                       \
     template <> struct fast_path<name> {                                        \
         static constexpr bool exists = true;                                    \
-        template <class T> PK_HD static bool holds(T a) { return holds_; }      \
-        template <class T> PK_HD static auto apply(T a) { return expression; }  \
+        template <class T>                                                      \
+        PK_HD static bool holds(T a, [[maybe_unused]] T b) { return holds_; }   \
+        template <class T>                                                      \
+        PK_HD static T apply(T a, [[maybe_unused]] T b) { return expression; }  \
     };
 #include "../ops.def"
 
@@ -96,7 +98,9 @@ PK_HD uint8_t exceptions([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unu
         // A step from the largest number to infinity overflows although its direction is infinite.
         const bool steps = std::is_same<Op, nextafter>::value || std::is_same<Op, nextafter_half>::value;
         const bool infinite = arith::is_infinite(result) & arith::is_finite(a) & (steps | arith::is_finite(b));
-        const uint8_t kind = at_pole<Op>(a, b) ? PK_DIVIDE : PK_OVERFLOW;
+        // NumPy meets inf - inf where it rounds a quotient that overflowed.
+        const bool inf_minus_inf = std::is_same<Op, floor_divide>::value && arith::is_infinite(a / b);
+        const uint8_t kind = at_pole<Op>(a, b) ? PK_DIVIDE : (inf_minus_inf ? PK_OVERFLOW | PK_INVALID : PK_OVERFLOW);
         return uint8_t((nan ? PK_INVALID : 0) | (infinite ? kind : 0));
     } else if constexpr (std::is_same<Op, power>::value) {
         return b < 0 ? PK_NEGATIVE_POWER : 0;

@@ -3,7 +3,9 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cfenv>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -66,6 +68,20 @@ int64_t thread_count() {
 
 namespace {
 
+// Sleeping and waking cost some 40 us where the processor is virtual, so both sides look again for about as
+// long before they sleep.
+constexpr std::chrono::microseconds PATIENCE(50);
+
+template <class Condition>
+void wait_awake(Condition holds) {
+    const auto end = std::chrono::steady_clock::now() + PATIENCE;
+    while (!holds() && std::chrono::steady_clock::now() < end) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+}
+
 class Pool {
    public:
     explicit Pool(int64_t helpers) {
@@ -96,6 +112,9 @@ class Pool {
         }
         std::unique_lock<std::mutex> lock(mutex_);
         open_places_ = 0;
+        lock.unlock();
+        wait_awake([&] { return active_ == 0; });
+        lock.lock();
         idle_.wait(lock, [&] { return active_ == 0; });
         *took_part = 1 + helped_;
         if (!error) error = error_;
@@ -109,6 +128,9 @@ class Pool {
         std::fesetenv(FE_DFL_ENV);
         std::unique_lock<std::mutex> lock(mutex_);
         for (;;) {
+            lock.unlock();
+            wait_awake([&] { return open_places_ > 0; });
+            lock.lock();
             wake_.wait(lock, [&] { return open_places_ > 0; });
             --open_places_;
             ++active_;
@@ -128,11 +150,11 @@ class Pool {
     }
 
     std::mutex owner_;  // held by the call that has the pool
-    std::mutex mutex_;  // guards everything below
+    std::mutex mutex_;  // held to write anything below
     std::condition_variable wake_, idle_;
     const std::function<void()> *work_ = nullptr;
-    int64_t open_places_ = 0;
-    int64_t active_ = 0;
+    std::atomic<int64_t> open_places_{0};
+    std::atomic<int64_t> active_{0};
     int64_t helped_ = 0;
     std::exception_ptr error_;
 };

@@ -24,7 +24,10 @@ PK_EACH_ISA(PK_DECLARE)
 
 static bool runs_baseline() { return true; }
 #if defined(PK_HAVE_AVX2)
-static bool runs_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+static bool runs_avx2() {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
+           __builtin_cpu_supports("f16c");
+}
 #endif
 #if defined(PK_HAVE_AVX512)
 static bool runs_avx512() {

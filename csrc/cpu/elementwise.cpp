@@ -31,7 +31,10 @@ static void evaluate(const Program &program, const Layout &layout, int64_t instr
         Machine machine(plan, instruction_count);
         for (; start < size; start = next.fetch_add(share)) machine.run(start, std::min(share, size - start));
         std::lock_guard<std::mutex> lock(merge);
-        for (int64_t i = 0; i < instruction_count; ++i) exceptions[i] |= machine.exceptions()[i];
+        for (int64_t i = 0; i < instruction_count; ++i) {
+            exceptions[i] |= machine.exceptions()[i];
+            report.exceptions |= machine.exceptions()[i];
+        }
     });
     report.chunks = (size + share - 1) / share;
 }

@@ -8,7 +8,8 @@
 namespace pk {
 
 // result[i] = f(a[i], b[i], c[i]). The result may be one of the arguments if its elements are as large.
-using Loop = void (*)(void *result, const void *a, const void *b, const void *c, int64_t count);
+// Returns false if it is sure that nothing was met that anyone reports: no result is infinite or NaN.
+using Loop = bool (*)(void *result, const void *a, const void *b, const void *c, int64_t count);
 
 struct Loops {
     const char *name;
@@ -17,9 +18,6 @@ struct Loops {
     Loop half_to_float;   // float16 as stored, to float16 as registers hold it
     Loop float_to_half;   // and back, exactly
     Loop round_to_half;   // floats rounded to float16, kept as floats
-    // Whether any result is not finite, and so whether it is worth asking what was met.
-    bool (*any_special32)(const void *values, int64_t count);
-    bool (*any_special64)(const void *values, int64_t count);
 };
 
 // The table for this machine, or for PYCUDAKIT_ISA.

@@ -1,7 +1,6 @@
 #include "machine.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "../common/types.h"
 
@@ -93,9 +92,6 @@ void Plan::add_compute(const Step &step) {
         compute.check = operation_check(step.op, step.type);
         if (step.to == PK_FLOAT16) compute.round = loops().round_to_half;
     }
-    if (is_float_type(step.to)) {
-        compute.filter = step.to == PK_FLOAT64 ? loops().any_special64 : loops().any_special32;
-    }
     steps.push_back(compute);
     home_[step.target] = compute.target;
 }
@@ -125,8 +121,11 @@ void Plan::add_store(const Step &step) {
             store.a = store.target;
             store.kind = BlockStep::scatter;
         }
+    } else if (view.access == Access::contiguous) {
+        const int type = view.type == PK_BOOL ? PK_UINT8 : view.type;
+        store.loop = loops().cast[type][type];
     } else {
-        store.kind = view.access == Access::contiguous ? BlockStep::copy : BlockStep::scatter;
+        store.kind = BlockStep::scatter;
     }
     steps.push_back(store);
 }
@@ -174,12 +173,11 @@ void Machine::run_block(const std::vector<BlockStep> &steps, int64_t start, int6
             case BlockStep::fill: layout.fill(layout.views[step.operand], count, target); break;
             case BlockStep::gather: layout.gather(layout.views[step.operand], start, count, target); break;
             case BlockStep::scatter: layout.scatter(layout.views[step.operand], start, count, a); break;
-            case BlockStep::copy: std::memcpy(target, a, size_t(count * layout.views[step.operand].item)); break;
             case BlockStep::compute: {
                 const void *b = at(step.b, start);
-                step.loop(target, a, b, at(step.c, start), count);
-                if (step.round != nullptr) step.round(target, target, nullptr, nullptr, count);
-                if (step.check != nullptr && (step.filter == nullptr || step.filter(target, count))) {
+                bool suspect = step.loop(target, a, b, at(step.c, start), count);
+                if (step.round != nullptr) suspect = step.round(target, target, nullptr, nullptr, count);
+                if (suspect && step.check != nullptr) {
                     exceptions_[step.origin] |= step.check(a, b != nullptr ? b : a, target, count);
                 }
                 break;

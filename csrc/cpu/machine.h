@@ -19,10 +19,9 @@ struct Place {
 
 // One loop over a block.
 struct BlockStep {
-    enum { compute, fill, gather, scatter, copy } kind = compute;
+    enum { compute, fill, gather, scatter } kind = compute;
     Loop loop = nullptr;
     Check check = nullptr;  // null where nothing can be met
-    bool (*filter)(const void *values, int64_t count) = nullptr;  // is the check worth it?
     Loop round = nullptr;   // rounds a float16's result
     Place target, a, b, c;
     int32_t operand = 0;  // of a fill, gather or scatter

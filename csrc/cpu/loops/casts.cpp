@@ -5,37 +5,41 @@ namespace {
 
 // A float16 register holds a float: only what becomes one differs from a float32's casts.
 template <int from, int to>
-void cast(void *result_, const void *a_, const void *, const void *, int64_t count) {
+bool cast(void *result_, const void *a_, const void *, const void *, int64_t count) {
     using From = typename type_of<from>::type;
     using To = typename type_of<to>::type;
     To *result = static_cast<To *>(result_);
     const From *a = static_cast<const From *>(a_);
+    Suspicion<is_float_type(to), To> suspicion;
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i) {
-        const From value = from == PK_BOOL ? From(a[i] != 0) : a[i];
+        const From value = from == PK_BOOL && a[i] != 0 ? From(1) : a[i];
         if constexpr (to == PK_BOOL) {
             result[i] = value != 0;
         } else if constexpr (to == PK_FLOAT16) {
             using Rounded = typename std::conditional<from == PK_FLOAT64, double, float>::type;
-            result[i] = half::round(Rounded(value));
+            result[i] = suspicion.note(half::round(Rounded(value)));
         } else {
-            result[i] = arith::cast<To>(value);
+            result[i] = suspicion.note(arith::cast<To>(value));
         }
     }
+    return is_float_type(to) ? suspicion.found() : is_float_type(from);
 }
 
-void half_to_float(void *result_, const void *a_, const void *, const void *, int64_t count) {
+bool half_to_float(void *result_, const void *a_, const void *, const void *, int64_t count) {
     float *result = static_cast<float *>(result_);
     const uint16_t *a = static_cast<const uint16_t *>(a_);
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i) result[i] = half::to_float(a[i]);
+    return false;
 }
 
-void float_to_half(void *result_, const void *a_, const void *, const void *, int64_t count) {
+bool float_to_half(void *result_, const void *a_, const void *, const void *, int64_t count) {
     uint16_t *result = static_cast<uint16_t *>(result_);
     const float *a = static_cast<const float *>(a_);
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i) result[i] = half::from_float(a[i]);
+    return false;
 }
 
 template <int from, int to = 0>

@@ -4,42 +4,41 @@
 namespace pk {
 namespace {
 
+// result[i] = element(i), and whether any is infinite or NaN, if that is asked.
+template <bool asks, class R, class Element>
+PK_HD bool each(R *result, int64_t count, Element element) {
+    Suspicion<asks, R> suspicion;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < count; ++i) result[i] = suspicion.note(element(i));
+    return suspicion.found();
+}
+
 template <class Op, class T>
-void run(void *result_, const void *a_, const void *b_, const void *c_, int64_t count) {
+bool run(void *result_, const void *a_, const void *b_, const void *c_, int64_t count) {
     using R = typename std::conditional<Op::returns_bool, uint8_t, T>::type;
     R *result = static_cast<R *>(result_);
     [[maybe_unused]] const T *b = static_cast<const T *>(b_);
     [[maybe_unused]] const T *c = static_cast<const T *>(c_);
+    constexpr bool asks = ops::raises<Op, T> && arith::is_float<T>;
+    bool special = false;
     if constexpr (Op::arity == 3) {
         const uint8_t *a = static_cast<const uint8_t *>(a_);
-#pragma GCC ivdep
-        for (int64_t i = 0; i < count; ++i) result[i] = R(Op::apply(a[i], b[i], c[i]));
-    } else if constexpr (Op::arity == 2) {
-        const T *a = static_cast<const T *>(a_);
-#pragma GCC ivdep
-        for (int64_t i = 0; i < count; ++i) result[i] = R(Op::apply(a[i], b[i]));
+        special = each<asks>(result, count, [=](int64_t i) { return R(Op::apply(a[i], b[i], c[i])); });
     } else {
         const T *a = static_cast<const T *>(a_);
-        if constexpr (ops::fast_path<Op>::exists) {
+        if constexpr (ops::fast_path<Op>::exists && arith::is_float<T>) {
+            using Fast = ops::fast_path<Op>;
+            const T *second = Op::arity == 2 ? b : a;
             int outside = 0;
-            for (int64_t i = 0; i < count; ++i) outside |= !ops::fast_path<Op>::holds(a[i]);
-            if (!outside) {
-#pragma GCC ivdep
-                for (int64_t i = 0; i < count; ++i) result[i] = ops::fast_path<Op>::apply(a[i]);
-                return;
-            }
+            for (int64_t i = 0; i < count; ++i) outside |= !Fast::holds(a[i], second[i]);
+            if (!outside) return each<asks>(result, count, [=](int64_t i) { return Fast::apply(a[i], second[i]); });
         }
-#pragma GCC ivdep
-        for (int64_t i = 0; i < count; ++i) result[i] = R(Op::apply(a[i]));
+        special = each<asks>(result, count, [=](int64_t i) {
+            if constexpr (Op::arity == 2) return R(Op::apply(a[i], b[i]));
+            if constexpr (Op::arity == 1) return R(Op::apply(a[i]));
+        });
     }
-}
-
-template <class T>
-bool any_special(const void *values_, int64_t count) {
-    const T *values = static_cast<const T *>(values_);
-    int special = 0;
-    for (int64_t i = 0; i < count; ++i) special |= !arith::is_finite(values[i]);
-    return special != 0;
+    return asks ? special : ops::raises<Op, T>;
 }
 
 template <class Op, int type = 0>
@@ -56,8 +55,6 @@ void PK_ISA_FUNCTION(fill_operations)(Loops &loops) {
 #define PK_OP(name) fill<ops::name>(loops.operation[ops::op_##name - PK_FIRST_OPERATION]);
 #include "../../ops.def"
     loops.name = PK_STRING(PK_ISA);
-    loops.any_special32 = any_special<float>;
-    loops.any_special64 = any_special<double>;
 }
 
 }  // namespace pk

@@ -1,0 +1,82 @@
+"""The command line: ``pycudakit`` or ``python -m pycudakit``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+import pycudakit
+from pycudakit import errors
+from pycudakit._cli import bench, demo, info, selftest
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pycudakit",
+        description="NumPy arrays in, NumPy arrays out, computed on a GPU or, without one, the CPU.",
+    )
+    parser.add_argument("--version", action="version", version=f"pycudakit {pycudakit.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+
+    command("info", "engines, devices, libraries and versions on this machine")
+    command("demo", "a short tour on the engines present, each result checked against NumPy and timed")
+    benchmark = command("bench", "a table of times, the engines present against NumPy")
+    benchmark.add_argument("--quick", action="store_true", help="up to a million elements, fewer rounds")
+    command("selftest", "every elementwise function on every engine and dtype against NumPy")
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.command == "info":
+        for line in info.lines():
+            print(line)
+        return 0
+    if arguments.command == "bench":
+        return bench.run(_say, quick=arguments.quick)
+    return demo.run(_say) if arguments.command == "demo" else selftest.run(_say)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; return the exit status: 0, or 1 where a check failed or no engine is there.
+
+    Parameters
+    ----------
+    argv
+        The arguments, by default the process's.
+
+    Examples
+    --------
+    >>> from pycudakit.__main__ import main
+    >>> main(["info"])  # doctest: +ELLIPSIS
+    pycudakit ...
+    0
+    """
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.command is None:
+        parser.print_help()
+        return 0
+    try:
+        return _run(arguments)
+    except errors.Error as error:
+        print(f"pycudakit: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # `pycudakit info | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""`pycudakit demo`: a short tour, each line checked against NumPy and timed beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import pycudakit as pk
+from pycudakit._cli import work
+from pycudakit._cli.compare import verdict
+from pycudakit._cli.measure import in_words, interleave
+from pycudakit._cli.progress import Say
+
+SIDE = 2000
+ROUNDS = 5
+
+# What it is; how it is written; the call, of pycudakit as of NumPy; the ulps allowed.
+Row = tuple[str, str, Callable[[Any], Any], int]
+
+_LINE = "{:<22} {:<30} {:<13} {:>9} {:>9} {:>8}"
+
+
+def _rows() -> list[Row]:
+    rng = np.random.default_rng(0)
+    count = SIDE * SIDE
+    a, b = (rng.random(count, np.float32) for _ in "ab")
+    m, row = a.reshape(SIDE, SIDE), b[:SIDE]
+    i, j = rng.integers(-1000, 1000, count, np.int32), rng.integers(1, 100, count, np.int32)
+    mask, c = a < b, np.empty_like(a)
+
+    def evaluate(kit: Any) -> Any:
+        if kit is np:
+            return work.by_numpy(a, b)
+        return pk.evaluate(work.EXPRESSION, {"a": a, "b": b})
+
+    return [
+        ("two arrays", "pk.add(a, b)", lambda kit: kit.add(a, b), 0),
+        ("a matrix and a row", "pk.multiply(m, row)", lambda kit: kit.multiply(m, row), 0),
+        ("a transposed matrix", "pk.add(m, m.T)", lambda kit: kit.add(m, m.T), 0),
+        ("every second, reversed", "pk.sqrt(a[::-2])", lambda kit: kit.sqrt(a[::-2]), 0),
+        ("exponential", "pk.exp(a)", lambda kit: kit.exp(a), work.ULPS),
+        ("hyperbolic tangent", "pk.tanh(a)", lambda kit: kit.tanh(a), work.ULPS),
+        ("integers", "pk.floor_divide(i, j)", lambda kit: kit.floor_divide(i, j), 0),
+        ("a choice", "pk.where(mask, a, b)", lambda kit: kit.where(mask, a, b), 0),
+        ("limits", "pk.clip(a, 0.25, 0.75)", lambda kit: kit.clip(a, 0.25, 0.75), 0),
+        ("into an array", "pk.subtract(a, b, out=c)", lambda kit: kit.subtract(a, b, out=c), 0),
+        ("a whole expression", "pk.evaluate(expression)", evaluate, work.ULPS),
+    ]
+
+
+def _tour(engine: str, rows: list[Row], say: Say) -> int:
+    say(f"Engine {engine} ({pk.engines()[engine].reason})")
+    say(_LINE.format("what", "call", "check", engine, "NumPy", "speed-up").rstrip())
+    failures = 0
+    for what, text, call, ulps in rows:
+        with pk.engine(engine):
+            mine = np.array(call(pk))
+            right, words = verdict(mine, call(np), ulps)
+            failures += not right
+            times = interleave({"ours": lambda c=call: c(pk), "NumPy": lambda c=call: c(np)}, ROUNDS, 1)  # type: ignore[misc]
+        ratio, _ = times["NumPy"].over(times["ours"])
+        ours, numpys = (in_words(times[name].median) for name in ("ours", "NumPy"))
+        say(_LINE.format(what, text, words, ours, numpys, f"{ratio:.1f}x"))
+    say("")
+    return failures
+
+
+def run(say: Say) -> int:
+    """Take the tour; return the exit status."""
+    present = work.engines()
+    if not present:
+        for line in work.excuse():
+            say(line)
+        return 1
+    rows = _rows()
+    say(f"pycudakit {pk.__version__}: NumPy arrays in, NumPy arrays out.")
+    say("NumPy has each call below, too: results are checked against its own, and timed beside it.")
+    say("")
+    say(f"  a, b, c     {SIDE * SIDE:,} float32       i, j     {SIDE * SIDE:,} int32")
+    say(f"  m           a as {SIDE} x {SIDE}          row      the first {SIDE} of b       mask     a < b")
+    say(f'  expression  "{work.EXPRESSION}"')
+    say("")
+    failures = sum(_tour(engine, rows, say) for engine in present)
+    say('Left to itself (engine "auto"), each call goes where it will be answered first:')
+    with pk.engine("auto"):
+        for count in (10, SIDE * SIDE):
+            pk.exp(np.zeros(count, np.float32))
+            call = pk.last_call()
+            if call is not None:
+                say(f"  pk.exp of {count:>9,} float32   {call.engine:<6} {call.reason}")
+    say("")
+    say(f"{failures} of the checks FAILED" if failures else "All checks passed.")
+    return 1 if failures else 0

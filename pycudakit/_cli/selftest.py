@@ -1,0 +1,135 @@
+"""`pycudakit selftest`: every elementwise function, on every engine and dtype, against NumPy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+import pycudakit as pk
+from pycudakit import _abi
+from pycudakit._cli import work
+from pycudakit._cli.compare import verdict
+from pycudakit._cli.progress import Progress, Say
+
+COUNT = 30_003
+# fmt: off
+INEXACT = frozenset([
+    "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin",
+    "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "power",
+    "float_power", "arctan2", "hypot",
+])
+# fmt: on
+FREE_ZERO = frozenset(["maximum", "minimum", "fmax", "fmin", "clip"])
+OTHERS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "clip": lambda kit, x, y: kit.clip(x, np.minimum(x[0], y[1]), np.maximum(x[0], y[1])),
+    "nan_to_num": lambda kit, x, _: kit.nan_to_num(x),
+    "round": lambda kit, x, _: kit.round(x),
+    "where": lambda kit, x, y: kit.where(x > y, x, y),
+}
+
+Case = tuple[str, Callable[[Any], Any]]
+
+
+def _values(dtype: np.dtype[Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Return values of every size: the least, the greatest, small ones, and floats' special ones."""
+    if dtype.kind == "b":
+        return rng.integers(0, 2, COUNT).astype(bool)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        values = rng.integers(limits.min, limits.max, COUNT, dtype, endpoint=True)
+        values[: COUNT // 2] %= 12
+        values[-2:] = limits.min, limits.max
+        return values
+    values = rng.normal(0, 1, COUNT).astype(dtype)
+    values[: COUNT // 4] *= 50
+    tiny = np.finfo(dtype).tiny
+    values[-8:] = 0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, tiny, tiny / 2
+    return values
+
+
+def _ufuncs() -> Iterator[str]:
+    for name in pk.__all__:
+        if isinstance(getattr(np, name, None), np.ufunc):
+            yield name
+
+
+def _cases(dtype: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:
+    x = _values(dtype, rng)
+    y = rng.permutation(x)
+    powers = y % 7 if dtype.kind in "iu" else y  # no negative integer powers
+    x.flags.writeable = y.flags.writeable = False
+    # The second argument also comes reversed, so that half of what is read is not contiguous.
+    for name in _ufuncs():
+        second = powers if name == "power" else y
+        arguments = (x, second[::-1]) if getattr(np, name).nin == 2 else (x[::-1],)
+        yield name, lambda kit, name=name, given=arguments: getattr(kit, name)(*given)  # type: ignore[misc]
+    for name, call in OTHERS.items():
+        yield name, lambda kit, call=call: call(kit, x, y)  # type: ignore[misc]
+    small = np.where(np.isfinite(x), x, 1) % 100 if dtype.kind != "b" else x
+    for target in _abi.TYPES:
+        yield f"astype {target}", lambda kit, t=target: kit.astype(small.astype(dtype), t)  # type: ignore[misc]
+
+
+def _outcome(call: Callable[[Any], Any], kit: Any) -> Any:
+    try:
+        return call(kit)
+    except TypeError as error:  # there is no such function of such types
+        return error
+
+
+def _check(name: str, dtype: np.dtype[Any], call: Callable[[Any], Any]) -> str | None:
+    """Return what is wrong, or None."""
+    theirs = _outcome(call, np)
+    mine = _outcome(call, pk)
+    refused = isinstance(mine, TypeError)
+    if refused != isinstance(theirs, TypeError):
+        return f"{name} of {dtype}: {mine if refused else 'no TypeError, which NumPy raises'}"
+    if refused:
+        return None
+    right, words = verdict(mine, theirs, work.ULPS if name in INEXACT else 0, name in FREE_ZERO)
+    return None if right else f"{name} of {dtype}: {words}"
+
+
+def _expression(dtype: np.dtype[Any], rng: np.random.Generator) -> Case:
+    a, b = (rng.random(COUNT).astype(dtype) for _ in "ab")
+
+    def call(kit: Any) -> Any:
+        return work.by_numpy(a, b) if kit is np else pk.evaluate(work.EXPRESSION, {"a": a, "b": b})
+
+    return "exp", call  # as exact as its functions
+
+
+def run(say: Say) -> int:
+    """Test every engine that is present; return the exit status."""
+    present = work.engines()
+    if not present:
+        for line in work.excuse():
+            say(line)
+        return 1
+    failures: list[str] = []
+    for engine in present:
+        begin, count, found = time.perf_counter(), 0, len(failures)
+        with (
+            closing(Progress(len(_abi.TYPES), say)) as progress,
+            pk.engine(engine),
+            np.errstate(all="ignore"),
+        ):
+            for dtype in _abi.TYPES:
+                progress.step(f"{engine}: {dtype}")
+                rng = np.random.default_rng(0)
+                cases = [*_cases(dtype, rng), *([_expression(dtype, rng)] if dtype.kind == "f" else [])]
+                for name, call in cases:
+                    wrong = _check(name, dtype, call)
+                    count += 1
+                    if wrong is not None:
+                        failures.append(wrong)
+                        progress.say(f"{engine}: {wrong}")
+        seconds = time.perf_counter() - begin
+        wrongs = len(failures) - found
+        say(f"{engine}: {count - wrongs} of {count} checks against NumPy passed, in {seconds:.1f} s")
+    say(f"selftest FAILED: {len(failures)} checks" if failures else "selftest passed")
+    return 1 if failures else 0

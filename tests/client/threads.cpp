@@ -1,0 +1,144 @@
+// A client of the ABI that calls from many threads at once: valid programs, whose results it checks element
+// by element, and invalid ones, whose messages must be the calling thread's own. For ThreadSanitizer.
+// Returns the number of mismatches, at most 1.
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "pycudakit.h"
+
+namespace {
+
+std::atomic<int> mismatches{0};
+
+void expect(bool holds, const char *what, int thread, int round) {
+    if (holds || mismatches.fetch_add(1) > 20) return;
+    const char *message = "";
+    pk_last_error(&message);
+    std::fprintf(stderr, "thread %d, round %d: %s (last error: %s)\n", thread, round, what, message);
+}
+
+uint16_t opcode_of(const char *name) {
+    int64_t count = 0;
+    pk_operation operation;
+    pk_operation_count(&count);
+    for (int64_t i = 0; i < count; ++i) {
+        if (pk_operation_info(i, &operation) == PK_OK && std::strcmp(operation.name, name) == 0) {
+            return uint16_t(PK_FIRST_OPERATION + i);
+        }
+    }
+    std::fprintf(stderr, "there is no operation %s\n", name);
+    std::exit(1);
+}
+
+template <class T>
+pk_operand operand_of(std::vector<T> &array, pk_type type, int64_t step = 1) {
+    pk_operand operand{};
+    operand.address = reinterpret_cast<uint64_t>(array.data());
+    operand.type = type;
+    operand.strides[0] = step * int64_t(sizeof(T));
+    return operand;
+}
+
+int32_t evaluate(const std::vector<pk_instruction> &program, const std::vector<pk_operand> &operands,
+                 int64_t size, std::vector<uint8_t> &met) {
+    pk_report report;
+    met.assign(program.size(), 0);
+    return pk_evaluate(program.data(), int64_t(program.size()), operands.data(), int64_t(operands.size()),
+                       &size, 1, met.data(), &report);
+}
+
+// out = (a op b) + a of every second int64.
+void integers(uint16_t op, uint16_t add, int thread, int round) {
+    const int64_t size = 1000 + 7919 * ((thread + round) % 23);
+    std::vector<int64_t> a(size_t(2 * size)), b{thread + 3}, out(size_t(size), -1);
+    for (int64_t i = 0; i < 2 * size; ++i) a[size_t(i)] = i * (round + 1);
+    const std::vector<pk_instruction> program = {
+        {PK_LOAD, PK_INT64, PK_INT64, 0, 0, 0},  {PK_LOAD, PK_INT64, PK_INT64, 1, 0, 0},
+        {op, PK_INT64, PK_INT64, 0, 1, 0},       {add, PK_INT64, PK_INT64, 2, 0, 0},
+        {PK_STORE, PK_INT64, PK_INT64, 3, 2, 0},
+    };
+    std::vector<uint8_t> met;
+    const int32_t status =
+        evaluate(program, {operand_of(a, PK_INT64, 2), operand_of(b, PK_INT64, 0), operand_of(out, PK_INT64)},
+                 size, met);
+    expect(status == PK_OK, "a valid program of integers failed", thread, round);
+    bool same = true;
+    for (int64_t i = 0; i < size; ++i) {
+        const int64_t x = a[size_t(2 * i)];
+        same &= out[size_t(i)] == (op == add ? x + b[0] : x * b[0]) + x;
+    }
+    expect(same, "integers are wrong", thread, round);
+}
+
+// out = a / b as float, in place, with a division by zero for the odd threads only.
+void floats(uint16_t divide, int thread, int round) {
+    const int64_t size = 300000 + 4099 * round;
+    std::vector<float> a(static_cast<size_t>(size)), b(static_cast<size_t>(size), 4.0f);
+    for (int64_t i = 0; i < size; ++i) a[size_t(i)] = float(i % 1000 + 1 + thread);
+    if (thread % 2 != 0) b[size_t(size / 2)] = 0.0f;
+    const std::vector<pk_instruction> program = {
+        {PK_LOAD, PK_FLOAT32, PK_FLOAT32, 0, 0, 0},
+        {PK_LOAD, PK_FLOAT32, PK_FLOAT32, 1, 0, 0},
+        {divide, PK_FLOAT32, PK_FLOAT32, 0, 1, 0},
+        {PK_STORE, PK_FLOAT32, PK_FLOAT32, 2, 0, 0},
+    };
+    std::vector<uint8_t> met;
+    const int32_t status =
+        evaluate(program, {operand_of(a, PK_FLOAT32), operand_of(b, PK_FLOAT32)}, size, met);
+    expect(status == PK_OK, "a valid program of floats failed", thread, round);
+    expect(met.size() == 4 && met[2] == (thread % 2 != 0 ? PK_DIVIDE : 0), "exceptions are wrong", thread,
+           round);
+    bool same = true;
+    for (int64_t i = 0; i < size; ++i) same &= a[size_t(i)] == float(i % 1000 + 1 + thread) / b[size_t(i)];
+    expect(same, "floats are wrong", thread, round);
+}
+
+// A program whose error names an instruction of this thread's own, and a failure on purpose.
+void failures(int thread, int round) {
+    std::vector<double> out(64, 1.5);
+    std::vector<pk_instruction> program(size_t(thread + 1), {PK_LOAD, PK_FLOAT64, PK_FLOAT64, 0, 0, 0});
+    program.push_back({PK_STORE, PK_FLOAT64, PK_FLOAT64, 1 << 20, 0, 0});
+    std::vector<uint8_t> met;
+    const int32_t status = evaluate(program, {operand_of(out, PK_FLOAT64)}, 64, met);
+    expect(status == PK_INVALID_ARGUMENT, "an invalid program was not refused", thread, round);
+    std::this_thread::yield();
+    const char *message = "";
+    pk_last_error(&message);
+    const std::string expected = "instruction " + std::to_string(thread + 1) + " ";
+    expect(std::strncmp(message, expected.c_str(), expected.size()) == 0, "another thread's message", thread,
+           round);
+    for (double x : out) expect(x == 1.5, "a refused program wrote", thread, round);
+
+    const int32_t wanted = PK_NO_DEVICE + (thread + round) % 5;
+    expect(pk_fail(wanted) == wanted, "another status than asked for", thread, round);
+    std::this_thread::yield();
+    pk_last_error(&message);
+    expect(std::strstr(message, std::to_string(wanted).c_str()) != nullptr, "another failure's message",
+           thread, round);
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    const int threads = argc > 1 ? std::atoi(argv[1]) : 12;
+    const int rounds = argc > 2 ? std::atoi(argv[2]) : 10;
+    const uint16_t add = opcode_of("add"), multiply = opcode_of("multiply"), divide = opcode_of("divide");
+    std::vector<std::thread> running;
+    for (int thread = 0; thread < threads; ++thread) {
+        running.emplace_back([=] {
+            for (int round = 0; round < rounds; ++round) {
+                integers(thread % 3 == 0 ? add : multiply, add, thread, round);
+                floats(divide, thread, round);
+                failures(thread, round);
+            }
+        });
+    }
+    for (std::thread &thread : running) thread.join();
+    if (mismatches == 0) std::printf("%d threads, %d rounds: all exact\n", threads, rounds);
+    return mismatches == 0 ? 0 : 1;
+}

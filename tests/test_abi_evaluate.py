@@ -1,0 +1,219 @@
+"""pk_evaluate with arguments that the ABI promises to refuse: a status, a message, and nothing written."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from pycudakit import _abi
+from pycudakit._program import operations
+
+F32, F64, I64, BOOL = (_abi.TYPES.index(np.dtype(t)) for t in ("float32", "float64", "int64", "bool"))
+
+
+class Call:
+    """A valid call, out = (a + b < b) + 0 as float64, to be spoilt."""
+
+    def __init__(self, size=5000):
+        self.size = size
+        opcode = operations()
+        self.a, self.b, self.out = np.arange(size * 1.0), np.ones(size), np.full(size, -7.0)
+        self.program = np.array(
+            [
+                (_abi.LOAD, F64, F64, 0, 0, 0),
+                (_abi.LOAD, F64, F64, 1, 0, 0),
+                (opcode["add"], F64, F64, 0, 1, 0),
+                (opcode["less"], F64, BOOL, 2, 1, 0),
+                (_abi.CAST, BOOL, F64, 3, 0, 0),
+                (opcode["where"], F64, F64, 3, 2, 4),
+                (_abi.STORE, F64, F64, 5, 2, 0),
+            ],
+            _abi.INSTRUCTION,
+        )
+        self.operands = np.zeros(3, _abi.OPERAND)
+        for row, array in zip(self.operands, (self.a, self.b, self.out), strict=True):
+            row["address"], row["type"], row["strides"][0] = array.ctypes.data, F64, 8
+        self.shape = np.array([size], np.int64)
+        self.exceptions = np.full(len(self.program), 0xAA, np.uint8)
+        self.report = np.full(_abi.REPORT.itemsize, 0xAA, np.uint8)
+        self.counts = {"instruction_count": len(self.program), "operand_count": 3, "dimensions": 1}
+        self.null = set()
+
+    def run(self, library):
+        def at(name):
+            return None if name in self.null else getattr(self, name).ctypes.data
+
+        counts = self.counts
+        return library.pk_evaluate(
+            *(at("program"), counts["instruction_count"]),
+            *(at("operands"), counts["operand_count"]),
+            *(at("shape"), counts["dimensions"]),
+            *(at("exceptions"), at("report")),
+        )
+
+    def untouched(self):
+        return bool(
+            (self.out == -7.0).all() and (self.exceptions == 0xAA).all() and (self.report == 0xAA).all()
+        )
+
+
+def count(name, value):
+    return lambda call: call.counts.update({name: value})
+
+
+def null(name):
+    return lambda call: call.null.add(name)
+
+
+def instruction(index, **fields):
+    def spoil(call):
+        for field, value in fields.items():
+            call.program[field][index] = value
+
+    return spoil
+
+
+def operand(index, **fields):
+    def spoil(call):
+        for field, value in fields.items():
+            call.operands[field][index] = value
+
+    return spoil
+
+
+def shape(*dims):
+    def spoil(call):
+        call.shape = np.array(dims, np.int64)
+        call.counts["dimensions"] = len(dims)
+        call.operands["strides"][:, : len(dims)] = 8
+
+    return spoil
+
+
+def second_store(call):
+    call.program = np.append(call.program, call.program[-1:])
+    call.counts["instruction_count"] += 1
+    call.exceptions = np.full(len(call.program), 0xAA, np.uint8)
+
+
+BAD = {
+    "null program": (null("program"), "program is a null pointer"),
+    "null operands": (null("operands"), "operands is a null pointer"),
+    "null shape": (null("shape"), "shape is a null pointer"),
+    "null exceptions": (null("exceptions"), "exceptions is a null pointer"),
+    "null report": (null("report"), "report is a null pointer"),
+    "null address": (operand(1, address=0), "operand 1 is a null pointer"),
+    "null stored address": (operand(2, address=0), "operand 2 is a null pointer"),
+    "negative dimension": (shape(-1), "negative"),
+    "negative dimension among zeros": (shape(0, -5), "negative"),
+    "size overflow": (shape(2**32, 2**32), "64 bits"),
+    "size overflow to zero": (shape(2**62, 4), "64 bits"),
+    "unknown opcode": (instruction(2, op=3 + len(operations())), "opcode"),
+    "largest opcode": (instruction(2, op=2**16 - 1), "opcode"),
+    "unknown type": (instruction(2, type=12), "unknown type"),
+    "largest type": (instruction(2, type=255), "unknown type"),
+    "unknown result type": (instruction(4, to=12), "unknown type"),
+    "unknown operand type": (operand(0, type=12), "operand 0 has an unknown type"),
+    "negative operand type": (operand(0, type=-1), "operand 0 has an unknown type"),
+    "unknown flags": (operand(0, flags=2), "flags"),
+    "all flags": (operand(2, flags=-1), "flags"),
+    "load of no operand": (instruction(0, a=3), "operand"),
+    "load of a negative operand": (instruction(0, a=-1), "operand"),
+    "load of a far operand": (instruction(0, a=2**31 - 1), "operand"),
+    "store to no operand": (instruction(6, b=3), "operand"),
+    "store to a negative operand": (instruction(6, b=-1), "operand"),
+    "load of another type": (instruction(0, type=F32), "another type than its operand"),
+    "store of another type": (operand(2, type=I64), "another type than its operand"),
+    "store of another type of value": (instruction(6, a=3), "another type than its own"),
+    "two stores": (second_store, "second time"),
+    "itself as argument": (instruction(2, a=2), "not defined before"),
+    "a later value": (instruction(2, b=3), "not defined before"),
+    "a far value": (instruction(2, b=2**31 - 1), "not defined before"),
+    "a negative value": (instruction(2, a=-1), "not defined before"),
+    "store of a negative value": (instruction(6, a=-(2**31)), "not defined before"),
+    "argument of another type": (instruction(5, b=3), "another type than its own"),
+    "condition that is no bool": (instruction(5, a=2), "another type than its own"),
+    "third argument undefined": (instruction(5, c=5), "not defined before"),
+    "cast of another type": (instruction(4, type=F64), "another type than its own"),
+    "operation without that type": (instruction(2, op=operations()["invert"]), "does not take"),
+    "bool to an operation for numbers": (instruction(2, type=BOOL), "does not take"),
+    "zero stride of a store": (operand(2, strides=[0] * _abi.MAX_DIMS), "stride of 0"),
+    **{f"{n} instructions": (count("instruction_count", n), "instruction_count") for n in (0, -1, 16385, 2**62)},
+    **{f"{n} operands": (count("operand_count", n), "operand_count") for n in (0, -1, 1025, -(2**63))},
+    **{f"{n} dimensions": (count("dimensions", n), "dimensions") for n in (-1, 65, 2**62)},
+}
+
+
+@pytest.mark.parametrize("spoilt", BAD)
+def test_refused(raw, spoilt):
+    spoil, message = BAD[spoilt]
+    call = Call()
+    spoil(call)
+    assert call.run(raw) == 1
+    text = ctypes.c_char_p()
+    raw.pk_last_error(ctypes.byref(text))
+    assert message in text.value.decode()
+    assert call.untouched()
+
+
+def test_a_value_that_a_store_does_not_define(raw):
+    call = Call()
+    call.program[5] = (_abi.STORE, F64, F64, 2, 2, 0)
+    call.program[6] = (_abi.CAST, F64, F64, 5, 0, 0)
+    assert call.run(raw) == 1
+    assert call.untouched()
+
+
+@pytest.mark.smoke
+def test_accepted(raw):
+    call = Call()
+    assert call.run(raw) == 0
+    total = call.a + call.b
+    assert (call.out == np.where(total < call.b, total, total < call.b)).all()
+    assert (call.exceptions == 0).all()
+
+
+def test_no_dimensions_and_no_elements(raw):
+    call = Call()
+    call.counts["dimensions"] = 0
+    call.null = {"shape"}
+    assert call.run(raw) == 0
+    assert call.out[0] == 0
+    assert (call.out[1:] == -7.0).all()
+    for dims in ((0,), (5, 0, 3), (2**62, 0, 2**62)):
+        call = Call()
+        shape(*dims)(call)
+        call.operands["address"] = 0  # no element is at any address
+        assert call.run(raw) == 0
+        assert (call.out == -7.0).all()
+        assert (call.exceptions == 0).all()
+
+
+def test_many_instructions_and_operands(raw):
+    """The largest program, over the most operands, with more live values than any machine has registers."""
+    call = Call(300)
+    add, loads = operations()["add"], _abi.MAX_OPERANDS - 1
+    rows = [(_abi.LOAD, F64, F64, i, 0, 0) for i in range(loads)]
+    rows += [(add, F64, F64, 0, 1, 0)]
+    rows += [(add, F64, F64, len(rows) - 1 + i, 2 + i, 0) for i in range(loads - 2)]
+    while len(rows) < _abi.MAX_INSTRUCTIONS - 1:
+        rows.append((_abi.CAST, F64, F64, len(rows) - 1, 0, 0))
+    rows.append((_abi.STORE, F64, F64, len(rows) - 1, loads, 0))
+    call.program = np.array(rows, _abi.INSTRUCTION)
+    call.operands = np.repeat(call.operands[:1], loads + 1)
+    call.operands["address"][-1] = call.out.ctypes.data
+    call.counts.update(instruction_count=len(rows), operand_count=loads + 1)
+    call.exceptions = np.zeros(len(rows), np.uint8)
+    assert call.run(raw) == 0
+    assert (call.out == call.a * loads).all()
+
+
+def test_sixty_four_dimensions(raw):
+    call = Call(1024)
+    shape(*[2 if i % 6 == 0 and i < 60 else 1 for i in range(64)])(call)
+    strides = np.zeros(64, np.int64)
+    strides[[i for i in range(60) if i % 6 == 0]] = 8 << np.arange(10)[::-1]
+    call.operands["strides"] = strides
+    assert call.run(raw) == 0
+    total = call.a + call.b
+    assert (call.out == np.where(total < call.b, total, total < call.b)).all()

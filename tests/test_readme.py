@@ -1,0 +1,80 @@
+"""What README.md and docs/ show: every Python block runs, and prints what is printed below it."""
+
+import contextlib
+import doctest
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))] if path.is_file()]
+# A fence's language, its text, and the text of the output fence that follows it, if one does.
+BLOCKS = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
+LINKS = re.compile(r"\]\((?!https?:)([^)#]+)?(?:#([^)]+))?\)")
+
+pytestmark = [
+    pytest.mark.skipif(not (ROOT / "README.md").is_file(), reason="README.md is not beside the tests"),
+    pytest.mark.skipif(not pk.engines()["cpu"], reason="the pages show the cpu engine"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _as_a_process_starts():
+    """Start each page from the default engine and NumPy's default warnings."""
+    from pycudakit import _engine
+
+    before, warnings = _engine.process, np.seterr(all="warn", under="ignore")
+    pk.set_engine("auto")
+    yield
+    _engine.process = before
+    np.seterr(**warnings)
+
+
+def _run_session(text, page, names):
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+    test = doctest.DocTestParser().get_doctest(text, names, page.name, str(page), 0)
+    printed = io.StringIO()
+    results = doctest.DocTestRunner(optionflags=flags).run(test, out=printed.write, clear_globs=False)
+    names.update(test.globs)
+    assert not results.failed, printed.getvalue()
+
+
+def _run_script(text, shown, page, names):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(text, str(page), "exec"), names)
+    assert printed.getvalue() == (shown or "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_page(page):
+    names = {"__name__": page.stem}
+    for text, shown in BLOCKS.findall(page.read_text(encoding="utf-8")):
+        if text.startswith(">>>"):
+            _run_session(text, page, names)
+        else:
+            _run_script(text, shown, page, names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target, anchor in LINKS.findall(page.read_text(encoding="utf-8")):
+        path = page.parent / target if target else page
+        if not (ROOT / "CONTRIBUTING.md").is_file() and target.startswith("CONTRIBUTING"):
+            continue
+        assert path.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in [h.lower().replace(" ", "-") for h in headings], f"{target}#{anchor}"
+
+
+def test_readme_names_every_function():
+    listed = re.search(r"^> `(.*?)`$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)[1]
+    listed = set(listed.replace("\n>", " ").split())
+    public = {name for name in pk.__all__ if callable(getattr(pk, name)) and hasattr(np, name)}
+    assert listed == public

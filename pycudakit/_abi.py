@@ -95,7 +95,7 @@ REPORT = np.dtype(
 )
 
 
-def _pointer(dtype: Any, flags: tuple[str, ...]) -> Any:
+def _pointer(dtype: Any, flags: Any) -> Any:
     """Return an `ndpointer` type as strict as NumPy's own, which takes its time over each argument."""
     checked: Any = ndpointer(dtype, flags=flags)
     expected = np.dtype(dtype)
@@ -104,9 +104,13 @@ def _pointer(dtype: Any, flags: tuple[str, ...]) -> Any:
     class Pointer(checked):  # type: ignore[misc]
         @classmethod
         def from_param(cls, obj: Any) -> Any:
-            if type(obj) is np.ndarray and obj.dtype == expected and obj.flags.c_contiguous:
-                if obj.flags.writeable or not writeable:
-                    return ctypes.c_void_p(obj.ctypes.data)
+            if (
+                type(obj) is np.ndarray
+                and obj.dtype == expected
+                and obj.flags.c_contiguous
+                and (obj.flags.writeable or not writeable)
+            ):
+                return ctypes.c_void_p(obj.ctypes.data)
             return checked.from_param(obj)  # which says what is wrong
 
     return Pointer

@@ -2,21 +2,97 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import ctypes
+import functools
+from typing import TYPE_CHECKING
+
+from pycudakit import _engine, _loader
+from pycudakit._measured import NANOSECONDS
 
 if TYPE_CHECKING:
     from pycudakit._program import Program
 
+# Seconds. What a call to a library costs beside NumPy's own; the work below which its second thread does
+# not pay; what a call to the GPU costs at least; the work from which it is worth waking the GPU at all.
+CALL = 32e-6
+SHARED_WORK = 80e-6
+CUDA_CALL = 150e-6
+WORTH_CUDA = 5e-3
+
+# Bytes a second: of host memory for each thread, and for all; up and down a PCIe 5 link, staging included.
+THREAD_BANDWIDTH, HOST_BANDWIDTH = 10e9, 65e9
+UP_BANDWIDTH, DOWN_BANDWIDTH = 40e9, 30e9
+
+# Nanoseconds an element of an instruction that was not measured, NumPy's and ours.
+UNKNOWN = (0.2, 0.2)
+
 SMALL = "auto: NumPy answers first at this size"
 
 
-def numpy_below(name: str) -> int:
-    """Return the number of elements below which NumPy answers first, whatever the types."""
-    return 2000
+@functools.cache
+def measured(name: str, code: int) -> tuple[float, float]:
+    """Return nanoseconds an element for a function and a type, NumPy's and ours."""
+    cells = NANOSECONDS.get(name, "").split()
+    if len(cells) <= code or cells[code] == "-":
+        return UNKNOWN
+    numpy, ours = cells[code].split("/")
+    return float(numpy), float(ours)
 
 
-def choose(function: Any, size: int, moved: int, program: Program) -> tuple[str, str]:
-    """Return the engine that will answer first, and why."""
-    if size < 20000 and function.numpy_agrees:
+@functools.cache
+def threads() -> int:
+    """Return the threads of the CPU engine."""
+    count = ctypes.c_int64()
+    _loader.library("cpu").pk_thread_count(ctypes.byref(count))
+    return count.value
+
+
+def nanoseconds(program: Program) -> tuple[float, float]:
+    """Return what an element costs in NumPy and in the CPU engine on one thread."""
+    if program.cost is None:
+        pairs = [measured(name, code) for name, code in program.work]
+        program.cost = (sum(p[0] for p in pairs), sum(p[1] for p in pairs))
+    return program.cost
+
+
+def cpu_seconds(program: Program, size: int, moved: int) -> float:
+    """Return what a call takes on the CPU engine."""
+    work = nanoseconds(program)[1] * 1e-9 * size
+    workers = threads() if work > SHARED_WORK else 1
+    return CALL + max(work / workers, moved / min(workers * THREAD_BANDWIDTH, HOST_BANDWIDTH))
+
+
+def numpy_below(program: Program) -> float:
+    """Return the number of elements of its arrays below which NumPy answers a program first.
+
+    In cache, that is: beyond it, NumPy's single thread is no faster at moving memory than ours.
+    """
+    numpy, ours = nanoseconds(program)
+    alone = CALL * 1e9 / (numpy - ours) if numpy > ours else float("inf")
+    if alone * ours <= SHARED_WORK * 1e9:
+        return alone
+    faster = numpy - ours / threads()
+    return max(CALL * 1e9 / faster, SHARED_WORK * 1e9 / ours) if faster > 0 else float("inf")
+
+
+def choose(program: Program, size: int, up: int, down: int, numpy_agrees: bool = True) -> tuple[str, str]:
+    """Return the engine that will answer first, and why.
+
+    Parameters
+    ----------
+    program
+        What is computed.
+    size
+        The number of elements.
+    up, down
+        The bytes read and written.
+    numpy_agrees
+        Whether NumPy may answer: its bits are ours, or none are promised.
+    """
+    if numpy_agrees and size < numpy_below(program):
         return "numpy", SMALL
+    on_cpu = cpu_seconds(program, size, up + down)
+    on_cuda = CUDA_CALL + up / UP_BANDWIDTH + down / DOWN_BANDWIDTH
+    if on_cpu > WORTH_CUDA and on_cuda < on_cpu and _engine.status("cuda"):
+        return "cuda", f"auto: about {on_cuda * 1e3:.3g} ms, against {on_cpu * 1e3:.3g} ms on the CPU"
     return "cpu", "auto: the CPU engine answers first"

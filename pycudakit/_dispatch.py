@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import math
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from pycudakit import _cost, _engine, _execute, errors
+from pycudakit import _cost, _engine, _execute, _loader, errors
 from pycudakit._program import BOOL, Builder, Program, Scalar, Value, code_of
 
 Array = np.ndarray[Any, Any]
@@ -33,6 +34,8 @@ class Function:
         Whether NumPy's bits are ours, or none are promised, so that NumPy may answer small calls.
     labels
         What errors call the inputs, if those have names.
+    types_numbers
+        Whether Python numbers alone get a type, as from a ufunc.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class Function:
         outputs: int = 1,
         numpy_agrees: bool = True,
         labels: tuple[str, ...] = (),
+        types_numbers: bool = True,
     ) -> None:
         self.name = name
         self.numpy = numpy
@@ -50,6 +54,26 @@ class Function:
         self.outputs = outputs
         self.numpy_agrees = numpy_agrees
         self.labels = labels
+        self.types_numbers = types_numbers
+        self.numpy_below: dict[tuple[Any, ...], float] = {}  # elements, by the arguments' types, once known
+        self.small = _engine.Call(name, "numpy", _cost.SMALL)
+
+    def is_small(self, first: Any, *others: Any) -> bool:
+        """Tell whether NumPy will answer a plain call first, and if so, record that it did."""
+        if type(first) is not np.ndarray or (_engine.context.get() or _engine.process) != "auto":
+            return False
+        types = [first.dtype]
+        for other in others:
+            if type(other) is not np.ndarray:
+                types.append(type(other))
+            elif other.shape == first.shape:
+                types.append(other.dtype)
+            else:
+                return False
+        small = first.size < self.numpy_below.get(tuple(types), 0)
+        if small:
+            _engine.local.call = self.small
+        return small
 
 
 def _write_ufunc(name: str, builder: Builder, *arguments: Value | Scalar, **keywords: Any) -> Results:
@@ -293,7 +317,15 @@ def call(
 
     if engine == "numpy":
         return by_numpy("the engine asked for")
-    arguments = [as_argument(value) for value in _as_numpy_takes_numbers(function.name, inputs)]
+    automatic = engine == "auto"
+    if automatic and not (_engine.status("cpu") or _engine.status("cuda")):
+        return by_numpy(f"auto: {_engine.status('cpu').reason}")
+    if not automatic:
+        _loader.library(engine)  # or NoDevice, before anything else can be wrong
+    arguments = [
+        as_argument(value)
+        for value in (_as_numpy_takes_numbers(function.name, inputs) if function.types_numbers else inputs)
+    ]
     outs = _as_outs(out, function.outputs)
     mask = _as_mask(where)
     wanted = None if dtype is None else np.dtype(dtype)
@@ -302,28 +334,49 @@ def call(
     if wanted is not None and code_of(wanted) is None:
         foreign.append(np.empty(0, wanted))
     if foreign:
-        if engine == "auto":
+        if automatic:
             return by_numpy("auto: only NumPy takes these types")
         labels = (label for a, label in zip(arguments, function.labels, strict=False) if a is None)
         raise _refuse(function.name, engine, foreign[0], next(labels, ""))
 
     if casting == "no" and hasattr(function.numpy, "resolve_dtypes"):  # "no" counts the byte order
         exact = (a.dtype if isinstance(a, np.ndarray) else type(a) for a in arguments)
-        function.numpy.resolve_dtypes((*exact, *(None if o is None else o.dtype for o in outs)), casting=casting)
+        function.numpy.resolve_dtypes(
+            (*exact, *(None if o is None else o.dtype for o in outs)), casting=casting
+        )
     types = tuple(_type_of(a) for a in arguments)
     out_types = tuple(None if o is None else _type_of(o) for o in outs)
     program = compile_function(function, types, out_types, mask is not None, wanted, casting)
     arrays = [np.asarray(a) for a in arguments]
     shape = broadcast([*arrays, mask] if mask is not None else arrays, outs)
-    if function.name == "power":
+    if function.name == "power" and 0 not in shape:
         _check_exponents(program, arguments, mask)
     reason = "the engine asked for"
-    if engine == "auto":
-        moved = sum(a.nbytes for a in arrays) + math.prod(shape) * sum(d.itemsize for d in program.out_dtypes)
-        engine, reason = _cost.choose(function, math.prod(shape), moved, program)
+    if automatic:
+        size = math.prod(shape)
+        up, down = sum(a.nbytes for a in arrays), size * sum(d.itemsize for d in program.out_dtypes)
+        engine, reason = _cost.choose(program, size, up, down, function.numpy_agrees)
+        plain = out is None and mask is None and wanted is None
+        if plain and function.numpy_agrees:
+            function.numpy_below.setdefault(types, _cost.numpy_below(program))
         if engine == "numpy":
             return by_numpy(reason)
-    results = execute(program, engine, function.name, reason, arguments, outs, mask, shape)
+    run = functools.partial(
+        execute, program, name=function.name, inputs=arguments, outs=outs, mask=mask, shape=shape
+    )
+    try:
+        results = run(engine=engine, reason=reason)
+    except (errors.NoDevice, errors.OutOfMemory, errors.DeviceError) as error:
+        read = [a for a in [*arrays, mask] if a is not None]
+        overwritten = any(o is not None and any(np.may_share_memory(o, a) for a in read) for o in outs)
+        if not automatic or engine != "cuda" or overwritten:
+            raise
+        warnings.warn(
+            f"the CUDA engine failed, and the CPU engine took over: {error}",
+            RuntimeWarning,
+            stacklevel=_execute.level_of_caller(),
+        )
+        results = run(engine="cpu", reason="auto: the CUDA engine failed")
     finished = tuple(
         r[()] if o is None and r.ndim == 0 else (r if o is None else o)
         for r, o in zip(results, outs, strict=True)

@@ -99,7 +99,7 @@ _KINDS = (
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
-def _level_of_caller() -> int:
+def level_of_caller() -> int:
     """Return the stack level, as `warnings.warn` counts it here, of the first frame outside the package."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and os.path.dirname(os.path.abspath(frame.f_code.co_filename)) == _PACKAGE:
@@ -122,7 +122,7 @@ def report_exceptions(program: Program, met: Array) -> None:
                 continue
             message = f"{text} encountered in {name}"
             if mode == "warn":
-                warnings.warn(message, RuntimeWarning, stacklevel=_level_of_caller())
+                warnings.warn(message, RuntimeWarning, stacklevel=level_of_caller())
             elif mode == "raise":
                 raise FloatingPointError(message)
             elif mode == "print":

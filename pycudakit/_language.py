@@ -66,7 +66,7 @@ class Source:
         """Return the line and the column, from 0, in characters, of a place in the parser's text."""
         line += self.first - 1
         indent = self.indent if line == self.first else 0
-        seen = self.lines[line][indent:].encode()[:column]
+        seen = self.lines[line][indent:].encode(errors="surrogatepass")[:column]
         return line, indent + len(seen.decode(errors="ignore"))
 
     def segment(self, span: Span) -> str:
@@ -97,6 +97,11 @@ class Source:
 
     def parse(self) -> ast.expr:
         """Return Python's tree of the text."""
+        strange = re.search("[\0\ud800-\udfff]", self.text)
+        if strange:
+            before = self.text[: strange.start()].split("\n")
+            line, column = len(before), len(before[-1].encode())
+            raise self.syntax_error(f"invalid character {strange[0]!r}", Span(line, column, line, column + 1))
         try:
             return ast.parse(self.text, "<expression>", mode="eval").body
         except SyntaxError as error:
@@ -108,8 +113,6 @@ class Source:
             column = len(lines[line - 1][:column].encode())
         except (RecursionError, MemoryError):
             message, line, column = "the expression is nested too deeply", 1, 0
-        except ValueError as error:  # null bytes, lone surrogates
-            message, line, column = str(error), 1, 0
         if not self.text:
             message = "the expression is empty"
         raise self.syntax_error(message, Span(line, column, line, column + 1)) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.metadata
 import os
 import sys
 from collections.abc import Iterator
@@ -31,6 +30,8 @@ def candidates(engine: str) -> Iterator[Path]:
     for entry in pycudakit.__path__:
         yield Path(entry) / "lib" / name
     # Python started inside a clone imports the clone's package, which holds no library.
+    import importlib.metadata  # noqa: PLC0415  (takes 15 ms, and is seldom needed)
+
     try:
         installed = importlib.metadata.files("pycudakit") or []
     except importlib.metadata.PackageNotFoundError:

@@ -31,8 +31,8 @@ def code_of(dtype: DType) -> int | None:
 
 @functools.cache
 def operations() -> dict[str, int]:
-    """Return the opcode of every operation in ops.def, as the CPU library lists them."""
-    library = _loader.library("cpu")
+    """Return the opcode of every operation in ops.def, as a library lists them."""
+    library = _loader.library("cpu" if _loader.find("cpu") else "cuda")
     count = ctypes.c_int64()
     library.pk_operation_count(ctypes.byref(count))
     info = np.zeros(1, _abi.OPERATION)
@@ -86,6 +86,13 @@ class Program:
         self.operands = operands
         self.out_dtypes = out_dtypes
         self.may_refuse = may_refuse  # an element, when others are written already
+        # For the cost model: each function with the type of its arguments, and, once asked, their cost.
+        self.work = tuple(
+            (f"cast {_abi.TYPES[to]}" if op == _abi.CAST else name, type_)
+            for name, (op, type_, to, *_) in zip(names, instructions.tolist(), strict=True)
+            if op not in (_abi.LOAD, _abi.STORE)
+        )
+        self.cost: tuple[float, float] | None = None
         # What a call's operand table starts from: with the strides of arrays that are all dense and of
         # one shape, and with none.
         self.dense_table = self._table(dense=True)

@@ -83,8 +83,8 @@ def _describe(function: Any, name: str, parameters: str, what: str, texts: tuple
 def _unary(name: str, summary: str, example: str, shown: str) -> Unary:
     ufunc = getattr(np, name)
     function = Function(name, ufunc)
-    below = _cost.numpy_below(name)
-    small = _engine.Call(name, "numpy", _cost.SMALL)
+    below = function.numpy_below
+    small = function.small
     context, local = _engine.context, _engine.local
 
     def unary(
@@ -92,7 +92,7 @@ def _unary(name: str, summary: str, example: str, shown: str) -> Unary:
     ) -> Any:
         if (
             type(x) is np.ndarray
-            and x.size < below
+            and x.size < below.get((x.dtype,), 0)
             and out is None
             and where is True
             and dtype is None
@@ -109,8 +109,8 @@ def _unary(name: str, summary: str, example: str, shown: str) -> Unary:
 def _binary(name: str, summary: str, example: str, shown: str) -> Binary:
     ufunc = getattr(np, name)
     function = Function(name, ufunc)
-    below = _cost.numpy_below(name)
-    small = _engine.Call(name, "numpy", _cost.SMALL)
+    below = function.numpy_below
+    small = function.small
     context, local = _engine.context, _engine.local
 
     def binary(
@@ -125,9 +125,10 @@ def _binary(name: str, summary: str, example: str, shown: str) -> Binary:
     ) -> Any:
         if (
             type(x1) is np.ndarray
-            and x1.size < below
-            and (x2.size < below and x2.ndim <= 1 if type(x2) is np.ndarray else type(x2) in (int, float))
-            and x1.ndim <= 1
+            and x1.size
+            < below.get(
+                (x1.dtype, x2.dtype if type(x2) is np.ndarray and x2.shape == x1.shape else type(x2)), 0
+            )
             and out is None
             and where is True
             and dtype is None
@@ -352,6 +353,8 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
         return np.nonzero(np.asarray(condition))
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
+    if _WHERE.is_small(condition, x, y):
+        return np.where(condition, x, y)
     result = call(_WHERE, (condition, x, y))
     return np.asarray(result)
 
@@ -441,6 +444,9 @@ def clip(
         return np.clip(arguments[0], least, most, **keywords)
 
     function = _CLIP[low is not None, high is not None]
+    plain = out is None and where is True and dtype is None and casting == "same_kind"
+    if plain and function.is_small(a, *limits):
+        return np.clip(a, low, high)
     return call(function, (a, *limits), out, where, dtype, casting, numpy_call=by_numpy)
 
 
@@ -476,6 +482,8 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     >>> pk.nan_to_num([1.5, float("nan")])
     array([1.5, 0. ])
     """
+    if copy and _NAN_TO_NUM.is_small(x, 0.0, 0.0, 0.0):
+        return np.nan_to_num(x, copy, nan, posinf, neginf)
     array = as_argument(x if isinstance(x, np.ndarray) else np.asarray(x))
     floating = isinstance(array, np.ndarray) and array.dtype.kind == "f"
     limits = np.finfo(array.dtype) if floating else np.finfo(FLOAT64)
@@ -517,7 +525,8 @@ def round_function(decimals: int) -> Function:
             "round", result if x.dtype.kind == "f" else builder.cast(result, x.dtype), out, casting
         )
 
-    return Function("round", np.round, write)
+    # A negative number of decimals can take an integer out of its type, where NumPy's casts are not ours.
+    return Function("round", np.round, write, numpy_agrees=decimals >= 0)
 
 
 _ROUND: dict[int, Function] = {}
@@ -544,17 +553,20 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     decimals = operator.index(decimals)
     function = _ROUND.setdefault(decimals, round_function(decimals))
     power = 10.0 ** builtins.abs(decimals)
+    if out is None and function.is_small(a, power):
+        return np.round(a, decimals)
     return call(function, (a, power), out, numpy_call=lambda *_: np.round(a, decimals, out=out))
 
 
-def _astype_function(dtype: np.dtype[Any], numpy_agrees: bool) -> Function:
+def _astype_function(own: np.dtype[Any], wanted: np.dtype[Any]) -> Function:
     def write(builder: Builder, x: Value, **_: Any) -> tuple[Value, ...]:
-        return (builder.cast(x, dtype),)
+        return (builder.cast(x, wanted.newbyteorder("=")),)
 
-    return Function("astype", np.astype, write, numpy_agrees=numpy_agrees)
+    agrees = not (own.kind == "f" and wanted.kind in "iu")  # where NumPy disagrees with itself
+    return Function("astype", np.astype, write, numpy_agrees=agrees)
 
 
-_ASTYPE: dict[tuple[np.dtype[Any], bool], Function] = {}
+_ASTYPE: dict[tuple[np.dtype[Any], np.dtype[Any]], Function] = {}
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
@@ -579,16 +591,17 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
     >>> pk.astype(np.array([1.7, -1.7, 300.0]), np.int8)
     array([  1,  -1, 127], dtype=int8)
     """
-    array = np.asarray(x) if not isinstance(x, np.ndarray) else x
     wanted = np.dtype(dtype)
+    array = x if isinstance(x, np.ndarray) else np.asarray(x)
+    known = _ASTYPE.get((array.dtype, wanted))
+    if known is not None and copy and known.is_small(x):
+        return array.astype(wanted)
     if not copy and array.dtype == wanted:
         return array
-    native = wanted.newbyteorder("=")
-    agrees = not (array.dtype.kind == "f" and wanted.kind in "iu")
     if code_of(wanted) is None:
         function = Function("astype", np.astype)
         return call(function, (array,), dtype=wanted, numpy_call=lambda _: array.astype(wanted))
-    function = _ASTYPE.setdefault((native, agrees), _astype_function(native, agrees))
+    function = _ASTYPE.setdefault((array.dtype, wanted), _astype_function(array.dtype, wanted))
     out = None if wanted.isnative else np.empty(array.shape, wanted)
     result = call(function, (array,), out, numpy_call=lambda _: array.astype(wanted))
     return np.asarray(result)

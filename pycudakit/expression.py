@@ -74,7 +74,9 @@ class _Plan:
             step.function == "astype" and step.value.kind in "iu" for step in self.steps
         )  # NumPy disagrees with itself there
         labels = tuple(repr(parsed.source.segment(self.steps[index].span)) for index in self.inputs)
-        self.function = Function("evaluate", self.cast, self.write, numpy_agrees=not unlike, labels=labels)
+        self.function = Function(
+            "evaluate", self.cast, self.write, numpy_agrees=not unlike, labels=labels, types_numbers=False
+        )
 
     def bind(self, operands: Sequence[Any]) -> list[Any]:
         """Compute what is Python's, and return the function's inputs."""
@@ -104,7 +106,10 @@ class _Plan:
                 raise self.parsed.source.again(error, step.span) from None
         result = values[self.parsed.result]
         if out is None:
-            return result if self.by_function else np.array(result)[()]
+            if not isinstance(result, np.ndarray):
+                return result if self.by_function else np.asarray(result)[()]
+            result = result.astype(result.dtype.newbyteorder("="), copy=not self.by_function)
+            return result[()] if result.ndim == 0 else result
         broadcast([np.asarray(result)], [out])
         np.copyto(out, result, casting="same_kind")
         return out

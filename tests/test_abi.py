@@ -44,7 +44,9 @@ _STRUCTS = {
     "pk_operand": _abi.OPERAND,
     "pk_report": _abi.REPORT,
 }
-_NUMBERS = {f"{sign}int{bits}_t": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
+_NUMBERS = {
+    f"{sign}int{bits}_t": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
 _NUMBERS |= {"double": np.dtype("float64")}
 
 
@@ -97,7 +99,16 @@ def test_constants(header):
     constants = {name: int(value) for name, value in re.findall(r"(PK_\w+) = (\d+)", header)}
     constants["PK_ABI_VERSION"] = int(re.search(r"#define PK_ABI_VERSION (\d+)", header).group(1))
     ours = [
-        *("ABI_VERSION", "MAX_DIMS", "MAX_OPERANDS", "MAX_INSTRUCTIONS", "NAME_SIZE", "LOAD", "STORE", "CAST"),
+        *(
+            "ABI_VERSION",
+            "MAX_DIMS",
+            "MAX_OPERANDS",
+            "MAX_INSTRUCTIONS",
+            "NAME_SIZE",
+            "LOAD",
+            "STORE",
+            "CAST",
+        ),
         *("FIRST_OPERATION", "BYTE_SWAPPED", "DIVIDE", "OVERFLOW", "INVALID", "NEGATIVE_POWER"),
     ]
     for name in ours:
@@ -135,7 +146,9 @@ def test_operations(header, library):
 def exported(path):
     """Return the names an ELF library defines for others."""
     if shutil.which("nm"):
-        text = subprocess.run(["nm", "-D", "--defined-only", path], check=True, capture_output=True, text=True).stdout
+        text = subprocess.run(
+            ["nm", "-D", "--defined-only", path], check=True, capture_output=True, text=True
+        ).stdout
         return {line.split()[-1] for line in text.splitlines()}
     data = Path(path).read_bytes()
     table, count = struct.unpack_from("<Q", data, 40)[0], struct.unpack_from("<H", data, 60)[0]
@@ -182,7 +195,9 @@ def test_abi_version_is_checked():
             except pk.errors.NoDevice as error:
                 print(error)
     """
-    lines = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.splitlines()
+    lines = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
     assert len(lines) == 2
     version = _abi.ABI_VERSION
     for line in lines:
@@ -234,7 +249,14 @@ def test_messages_belong_to_threads(raw):
 
 
 def test_null_and_out_of_range(raw):
-    for name in ("abi_version", "last_error", "build_info", "thread_count", "instruction_set", "device_count"):
+    for name in (
+        "abi_version",
+        "last_error",
+        "build_info",
+        "thread_count",
+        "instruction_set",
+        "device_count",
+    ):
         assert getattr(raw, f"pk_{name}")(None) == 1, name
     assert raw.pk_operation_count(None) == 1
     count = ctypes.c_int64(-7)

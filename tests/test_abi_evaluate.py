@@ -138,7 +138,10 @@ BAD = {
     "operation without that type": (instruction(2, op=operations()["invert"]), "does not take"),
     "bool to an operation for numbers": (instruction(2, type=BOOL), "does not take"),
     "zero stride of a store": (operand(2, strides=[0] * _abi.MAX_DIMS), "stride of 0"),
-    **{f"{n} instructions": (count("instruction_count", n), "instruction_count") for n in (0, -1, 16385, 2**62)},
+    **{
+        f"{n} instructions": (count("instruction_count", n), "instruction_count")
+        for n in (0, -1, 16385, 2**62)
+    },
     **{f"{n} operands": (count("operand_count", n), "operand_count") for n in (0, -1, 1025, -(2**63))},
     **{f"{n} dimensions": (count("dimensions", n), "dimensions") for n in (-1, 65, 2**62)},
 }
@@ -217,3 +220,68 @@ def test_sixty_four_dimensions(raw):
     assert call.run(raw) == 0
     total = call.a + call.b
     assert (call.out == np.where(total < call.b, total, total < call.b)).all()
+
+
+# ---- Operands that are loaded from and stored to ----------------------------------------------------
+
+
+def two_operands(rows, dtype="float64", aliased=False, size=10_000):
+    """Return a call over two operands, or three where the third is the first under another index."""
+    call = Call(size)
+    kind = _abi.TYPES.index(np.dtype(dtype))
+    call.a, call.b = np.arange(size).astype(dtype), np.full(size, 3, dtype)
+    arrays = [call.a, call.b, call.a if aliased else call.out.astype(dtype)]
+    call.operands["type"] = kind
+    call.operands["strides"][:, 0] = np.dtype(dtype).itemsize
+    call.operands["address"] = [x.ctypes.data for x in arrays]
+    call.program = np.array([(op, kind, kind, a, b, 0) for op, a, b in rows], _abi.INSTRUCTION)
+    call.counts["instruction_count"] = len(rows)
+    call.exceptions = np.zeros(len(rows), np.uint8)
+    call.arrays = arrays
+    return call
+
+
+LOADS = [(_abi.LOAD, 0, 0), (_abi.LOAD, 1, 0)]
+
+
+@pytest.mark.parametrize("stored", [0, 2])
+def test_exceptions_of_a_division_in_place(raw, stored):
+    rows = [*LOADS, (operations()["divide"], 0, 1), (_abi.STORE, 2, stored)]
+    call = two_operands(rows, aliased=True)
+    call.b[7777] = 0
+    expected = np.arange(10_000.0)
+    expected = np.where(call.b == 0, np.inf, expected / 3)
+    assert call.run(raw) == 0
+    assert (call.a == expected).all()
+    assert call.exceptions.tolist() == [0, 0, _abi.DIVIDE, 0]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32"])
+def test_swap(raw, dtype):
+    call = two_operands([*LOADS, (_abi.STORE, 0, 1), (_abi.STORE, 1, 0)], dtype)
+    a, b = call.a.copy(), call.b.copy()
+    assert call.run(raw) == 0
+    assert np.array_equal(call.a, b)
+    assert np.array_equal(call.b, a)
+
+
+@pytest.mark.parametrize("cast", [False, True])
+@pytest.mark.parametrize("first", [0, 2])
+def test_a_value_outlives_its_memory(raw, first, cast):
+    add, multiply = operations()["add"], operations()["multiply"]
+    middle = [(_abi.CAST, 0, 0), (add, 0, 1), (_abi.STORE, 3, first), (multiply, 2 if cast else 0, 1)]
+    call = two_operands([*LOADS, *middle, (_abi.STORE, 5, 1)], aliased=True)
+    a, b = call.a.copy(), call.b.copy()
+    assert call.run(raw) == 0
+    assert (call.a == a + b).all()
+    assert (call.b == a * b).all()
+
+
+def test_load_after_store(raw):
+    add = operations()["add"]
+    rows = [*LOADS, (add, 0, 1), (_abi.STORE, 2, 0), (_abi.LOAD, 0, 0), (add, 4, 4), (_abi.STORE, 5, 1)]
+    call = two_operands(rows)
+    a, b = call.a.copy(), call.b.copy()
+    assert call.run(raw) == 0
+    assert (call.a == a + b).all()
+    assert (call.b == 2 * (a + b)).all()

@@ -119,7 +119,8 @@ def test_all_float16(engine, name):
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_exact_over_many_bits(engine, name, dtype):
     a, b = build(dtype, (200_000,), "bits", 1), build(dtype, (200_000,), "bits", 2)
-    near = np.where(np.arange(a.size) % 2 == 0, b, (a * build(dtype, a.shape, "small", 3)).astype(dtype))
+    with np.errstate(over="ignore"):
+        near = np.where(np.arange(a.size) % 2 == 0, b, a * build(dtype, a.shape, "small", 3))
     compare(name, a, near)
 
 
@@ -151,7 +152,9 @@ def test_out(engine, name, data):
     a, b = data.draw(operands(2, kind=st.just("small")))
     shape = np.broadcast_shapes(a.shape, b.shape)
     shape = data.draw(st.sampled_from([shape, (2, *shape), (1, *shape), shape[1:]]))
-    layout = data.draw(st.lists(st.sampled_from(["F", "step", "reversed", "swapped", "misaligned"]), max_size=2))
+    layout = data.draw(
+        st.lists(st.sampled_from(["F", "step", "reversed", "swapped", "misaligned"]), max_size=2)
+    )
     dtype, casting = data.draw(dtypes), data.draw(st.sampled_from(["same_kind", "unsafe", "safe", "no"]))
     assume(len(shape) <= 5)
     # 10 to the 10, or 1 / 0, is more than most integers hold.
@@ -160,7 +163,9 @@ def test_out(engine, name, data):
     compare_out(name, (a, b), lambda: build(dtype, shape, "small", 5, layout), ulp=8, casting=casting)
 
 
-@pytest.mark.parametrize("name", ["add", "divide", "sqrt", "log", "floor_divide", "arctanh", "reciprocal", "less"])
+@pytest.mark.parametrize(
+    "name", ["add", "divide", "sqrt", "log", "floor_divide", "arctanh", "reciprocal", "less"]
+)
 @given(data=st.data())
 def test_where_with_out(engine, name, data):
     dtype = data.draw(st.sampled_from(INTEGERS + FLOATS))
@@ -168,7 +173,9 @@ def test_where_with_out(engine, name, data):
     inputs = inputs[: getattr(np, name).nin]
     full = np.broadcast_shapes(*(a.shape for a in inputs))
     shape = data.draw(st.sampled_from([full, full[1:], tuple(1 for _ in full)]))
-    mask = build("bool", shape, "bits", data.draw(seeds), data.draw(st.sampled_from([[], ["step"], ["reversed"]])))
+    mask = build(
+        "bool", shape, "bits", data.draw(seeds), data.draw(st.sampled_from([[], ["step"], ["reversed"]]))
+    )
     assume(getattr(np, name).resolve_dtypes((*(a.dtype for a in inputs), None))[0].itemsize <= 8)
     out_dtype = getattr(np, name).resolve_dtypes((*(a.dtype.newbyteorder("=") for a in inputs), None))[-1]
     swapped = [["swapped"], [], ["step"]][data.draw(st.integers(0, 2))]
@@ -269,7 +276,9 @@ def test_divmod_outs(engine):
     assert got[0] is quotient
     assert (got[1] == a % b).all()
     remainder = np.empty(5000, np.int32)
-    assert all(x is y for x, y in zip(pk.divmod(a, b, quotient, remainder), (quotient, remainder), strict=True))
+    assert all(
+        x is y for x, y in zip(pk.divmod(a, b, quotient, remainder), (quotient, remainder), strict=True)
+    )
     assert (remainder == a % b).all()
     for order in ((0, 1), (1, 0)):  # onto its own inputs
         inputs = a.copy(), b.copy()
@@ -283,7 +292,16 @@ def test_divmod_outs(engine):
 _NUMBERS = [
     *(0, 1, -1, 2, 127, 128, 255, 256, -128, -129, 2**31, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63) - 1),
     *(0.0, -0.0, 1.5, 1e300, 70000.0, float("inf"), float("nan")),
-    *(True, False, np.float32(1.5), np.float64(2.5), np.int8(-3), np.uint64(2**63), np.bool_(True), np.float16(2)),
+    *(
+        True,
+        False,
+        np.float32(1.5),
+        np.float64(2.5),
+        np.int8(-3),
+        np.uint64(2**63),
+        np.bool_(True),
+        np.float16(2),
+    ),
 ]
 
 

@@ -36,7 +36,7 @@ def _as_a_process_starts():
 
 
 def _run_session(text, page, names):
-    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     test = doctest.DocTestParser().get_doctest(text, names, page.name, str(page), 0)
     printed = io.StringIO()
     results = doctest.DocTestRunner(optionflags=flags).run(test, out=printed.write, clear_globs=False)
@@ -78,3 +78,16 @@ def test_readme_names_every_function():
     listed = set(listed.replace("\n>", " ").split())
     public = {name for name in pk.__all__ if callable(getattr(pk, name)) and hasattr(np, name)}
     assert listed == public
+
+
+def test_documented_bounds_are_those_tested():
+    from test_accuracy import BOUNDS
+
+    page = ROOT / "docs" / "elementwise.md"
+    rows = re.findall(r"^\| `(\w+)` \|((?: *[\d.]*(?: \([\d.]+\))? \|){3})$", page.read_text(), re.MULTILINE)
+    assert {name for name, _ in rows} == set(BOUNDS)
+    for name, cells in rows:
+        for cell, bound in zip(cells.split("|"), BOUNDS[name], strict=False):
+            stated, _, met = cell.strip().rstrip(")").partition(" (")
+            assert not stated or float(stated) == bound, f"{name}: {stated}, tested {bound}"
+            assert not met or float(met) <= float(stated), f"{name}: met {met}, stated {stated}"

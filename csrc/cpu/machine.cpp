@@ -8,32 +8,53 @@ namespace pk {
 
 // A block's registers and operands share L1 with the code's constants and the stack.
 static constexpr int64_t L1_BUDGET = 24 << 10;
-static constexpr int64_t SMALLEST_BLOCK = 64, LARGEST_BLOCK = 4096;
+static constexpr int64_t SMALLEST_BLOCK = 64, LARGEST_BLOCK = 64 << 10;
 static constexpr int64_t REGISTER_ITEM = 8;
 static constexpr int32_t NO_REGISTER = -1;
 
 // The bytes that a value of a type takes in a register.
 static int64_t register_item(int type) { return type == PK_FLOAT16 ? 4 : size_of(type); }
 
+// Whether a store changes the memory of a loaded value before the value is last used.
+static bool overwritten_in_use(const std::vector<Step> &steps, size_t load, const Layout &layout) {
+    const char *memory = layout.views[steps[load].a].base;
+    const int32_t value = steps[load].target;
+    bool overwritten = false, renamed = false;
+    for (size_t i = load + 1; i < steps.size(); ++i) {
+        const Step &step = steps[i];
+        const bool uses = step.op != PK_LOAD && (step.a == value || step.b == value || step.c == value);
+        renamed |= uses && step.op == PK_CAST && step.type == step.to;
+        if (overwritten && (uses || renamed)) return true;
+        if (step.op == PK_STORE) {
+            overwritten |= layout.views[step.target].base == memory;
+        } else if (step.target == value && !renamed) {
+            return false;
+        }
+    }
+    return overwritten && renamed;
+}
+
 Plan::Plan(const Program &program, const Layout &layout)
     : layout(layout),
       home_(size_t(program.register_count)),
       registers_(size_t(program.register_count), NO_REGISTER) {
     int64_t widest = 1;
-    for (const Step &step : program.steps) {
+    for (size_t i = 0; i < program.steps.size(); ++i) {
+        const Step &step = program.steps[i];
         widest = std::max({widest, register_item(step.type), register_item(step.to)});
         if (step.op == PK_LOAD) {
-            add_load(step);
+            add_load(step, overwritten_in_use(program.steps, i, layout));
         } else if (step.op == PK_STORE) {
             add_store(step);
         } else {
             add_compute(step);
         }
     }
+    // Without registers there is nothing to keep in L1.
     int64_t bytes = register_count * widest;
     for (const View &view : layout.views) bytes += view.item;
     const int64_t fitting = L1_BUDGET / bytes / SMALLEST_BLOCK * SMALLEST_BLOCK;
-    block = std::clamp(fitting, SMALLEST_BLOCK, LARGEST_BLOCK);
+    block = register_count == 0 ? LARGEST_BLOCK : std::clamp(fitting, SMALLEST_BLOCK, LARGEST_BLOCK / 16);
 }
 
 // The machine's register for one of the program's; values that stay in an operand's memory need none.
@@ -43,12 +64,12 @@ Place Plan::register_for(int32_t program_register) {
     return {Place::in_register, index};
 }
 
-void Plan::add_load(const Step &step) {
+void Plan::add_load(const Step &step, bool must_move) {
     const View &view = layout.views[step.a];
     const bool half = view.type == PK_FLOAT16;
     std::vector<BlockStep> &list = view.access == Access::constant ? constants : steps;
     Place raw{Place::in_operand, step.a};
-    if (view.access != Access::contiguous) {
+    if (view.access != Access::contiguous || must_move) {
         BlockStep gather;
         gather.kind = view.access == Access::constant ? BlockStep::fill : BlockStep::gather;
         gather.operand = step.a;
@@ -133,8 +154,10 @@ void Plan::add_store(const Step &step) {
 // A check reads the arguments after the result was written: they must not be the same memory.
 bool Plan::may_write_directly(int32_t operand, const BlockStep &producer) const {
     if (producer.check == nullptr) return true;
-    for (size_t i = 0; i < layout.views.size(); ++i) {
-        if (int32_t(i) != operand && layout.views[i].base == layout.views[operand].base) return false;
+    for (const Place &argument : {producer.a, producer.b, producer.c}) {
+        if (argument.kind == Place::in_operand && layout.views[argument.index].base == layout.views[operand].base) {
+            return false;
+        }
     }
     return true;
 }

@@ -40,7 +40,7 @@ class Plan {
     int64_t block;  // elements
 
    private:
-    void add_load(const Step &step);
+    void add_load(const Step &step, bool must_move);
     void add_store(const Step &step);
     void add_compute(const Step &step);
     Place register_for(int32_t program_register);

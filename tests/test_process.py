@@ -1,0 +1,272 @@
+"""What only a fresh process shows: settings from the environment, import, loading, forks."""
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pycudakit as pk
+from pycudakit import _loader, errors
+
+LIBRARY = _loader.find("cpu")
+
+
+def python(code, *, check=True, env=None, timeout=60, cwd=None):
+    """Run code in a fresh interpreter, with variables added, or removed where None; return what it printed."""
+    variables = {
+        **os.environ,
+        "PYCUDAKIT_LIBRARY_DIR": str(LIBRARY.parent),
+        "PYCUDAKIT_ENGINE": None,
+        **(env or {}),
+    }
+    variables = {k: v for k, v in variables.items() if v is not None}
+    prelude = "import json, os, sys, threading, time\nimport numpy as np\n"
+    done = subprocess.run(
+        [sys.executable, "-c", prelude + code],
+        check=False, capture_output=True, text=True, timeout=timeout, env=variables, cwd=cwd,
+    )  # fmt: skip
+    assert not check or done.returncode == 0, done.stderr
+    return done.stdout.strip() if check else done
+
+
+FAILURE = """
+import pycudakit as pk
+try:
+    {call}
+except pk.errors.Error as error:
+    print(json.dumps([type(error).__name__, str(error)]))
+"""
+
+
+def failure(call, **keywords):
+    name, message = json.loads(python(FAILURE.format(call=call), **keywords))
+    return getattr(errors, name), message
+
+
+# ---- The environment --------------------------------------------------------------------------------
+
+ENGINE_OF = "import pycudakit as pk\npk.sqrt(np.ones(300_000)); print(pk.last_call().engine)"
+
+
+def test_engine_variable_is_weakest():
+    for name in ("cpu", "numpy"):
+        assert python(ENGINE_OF, env={"PYCUDAKIT_ENGINE": name}) == name
+    code = ENGINE_OF.replace("\n", "\npk.set_engine('cpu')\n", 1)
+    assert python(code, env={"PYCUDAKIT_ENGINE": "numpy"}) == "cpu"
+    code = (
+        "import pycudakit as pk\nwith pk.engine('cpu'):\n  pk.sqrt(np.ones(9)); print(pk.last_call().engine)"
+    )
+    assert python(code, env={"PYCUDAKIT_ENGINE": "numpy"}) == "cpu"
+    assert python(ENGINE_OF, env={"PYCUDAKIT_ENGINE": ""}) == python(ENGINE_OF)
+
+
+def test_misspelt_engine_variable():
+    """Import works, every call says what is wrong, and a choice that is made in the program stands."""
+    for call in ("pk.sqrt(np.ones(300_000))", "pk.sqrt(np.ones(3))", "pk.add(1, 2)", "pk.add(np.ones(3), 1)"):
+        error, message = failure(call, env={"PYCUDAKIT_ENGINE": "gpu"})
+        assert error is errors.InvalidArgument
+        assert "PYCUDAKIT_ENGINE is 'gpu'" in message
+    assert (
+        python(ENGINE_OF.replace("\n", "\npk.set_engine('cpu')\n", 1), env={"PYCUDAKIT_ENGINE": "gpu"})
+        == "cpu"
+    )
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "two", "1.5", "1025", "99999999999999999999", "3x", " "])
+def test_bad_thread_count(value):
+    error, message = failure("with pk.engine('cpu'): pk.sqrt(np.ones(9))", env={"PYCUDAKIT_THREADS": value})
+    assert error is errors.InvalidArgument
+    assert f"PYCUDAKIT_THREADS is '{value}'" in message
+    reason = python("import pycudakit as pk; print(pk.engines()['cpu'])", env={"PYCUDAKIT_THREADS": value})
+    assert "available=False" in reason
+    assert "PYCUDAKIT_THREADS" in reason
+
+
+def test_thread_count():
+    code = "import pycudakit as pk; print(pk.engines()['cpu'].reason)"
+    assert python(code, env={"PYCUDAKIT_THREADS": "3"}).startswith("3 threads")
+    assert python(code, env={"PYCUDAKIT_THREADS": "1"}).startswith("1 thread,")
+    if hasattr(os, "sched_getaffinity"):
+        usable = int(python(code, env={"PYCUDAKIT_THREADS": None}).split()[0])
+        assert 1 <= usable <= len(os.sched_getaffinity(0))
+        one = "os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\n" + code
+        assert python(one, env={"PYCUDAKIT_THREADS": ""}).startswith("1 thread,")
+
+
+@pytest.mark.parametrize("value", ["sse9", "AVX2", "avx2 ", "neon", "native"])
+def test_bad_instruction_set(value):
+    error, message = failure("with pk.engine('cpu'): pk.sqrt(np.ones(9))", env={"PYCUDAKIT_ISA": value})
+    assert error is errors.InvalidArgument
+    assert f"PYCUDAKIT_ISA is '{value}'" in message
+    assert "baseline" in message
+
+
+# ---- Import -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_import_opens_no_library():
+    maps = python("import pycudakit\nprint(open('/proc/self/maps').read())")
+    for library in ("libcuda", "libnv", "libpycudakit"):
+        assert library not in maps
+    mapped = python("import pycudakit as pk\npk.engines(); print(open('/proc/self/maps').read())")
+    assert "libpycudakit_cpu" in mapped
+
+
+def test_import_needs_no_library(tmp_path):
+    env = {"PYCUDAKIT_LIBRARY_DIR": str(tmp_path)}
+    assert python("import pycudakit as pk; print(pk.devices(), pk.build_info())", env=env) == "[] {}"
+    code = "import pycudakit as pk\nwith pk.engine('numpy'): print(pk.add(np.ones(2), 1))"
+    assert python(code, env=env) == "[2. 2.]"
+    for call in (
+        "pk.add(np.ones(300_000), 1.0)",
+        "pk.add(np.ones((3, 3)), [1, 2, 3])",
+        "pk.add(np.ones(3), 1.0)",
+    ):
+        code = f"import pycudakit as pk\nprint({call}.flat[0], pk.last_call().engine)"
+        assert python(code, env=env) == "2.0 numpy", "auto has NumPy left"
+
+
+def test_import_is_quick():
+    code = "t = time.perf_counter(); import pycudakit; print(time.perf_counter() - t)"
+    python(code)  # writes __pycache__
+    seconds = [float(python(code)) for _ in range(7)]
+    assert min(seconds) < 0.05, f"{min(seconds):.3f} s at best, {statistics.median(seconds):.3f} s as a rule"
+
+
+# ---- Loading ----------------------------------------------------------------------------------------
+
+
+def test_a_missing_library_tells_every_path(tmp_path):
+    for engine in ("cpu", "cuda"):
+        error, message = failure(
+            f"with pk.engine('{engine}'): pk.add(np.ones(9), 1)", env={"PYCUDAKIT_LIBRARY_DIR": str(tmp_path)}
+        )
+        assert error is errors.NoDevice
+        assert str(tmp_path / _loader.file_name(engine)) in message
+        assert len(message.strip().splitlines()) == 2, "PYCUDAKIT_LIBRARY_DIR alone is searched"
+
+
+def test_candidates(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYCUDAKIT_LIBRARY_DIR", str(tmp_path))
+    assert list(_loader.candidates("cpu")) == [tmp_path / _loader.file_name("cpu")]
+    monkeypatch.delenv("PYCUDAKIT_LIBRARY_DIR")
+    monkeypatch.setattr(pk, "__path__", [str(tmp_path / "a"), str(tmp_path / "b")])
+    paths = list(_loader.candidates("cpu"))
+    assert paths[:2] == [tmp_path / d / "lib" / _loader.file_name("cpu") for d in ("a", "b")]
+    (tmp_path / "b" / "lib").mkdir(parents=True)
+    paths[1].write_text("")
+    assert _loader.find("cpu") == paths[1]
+    (tmp_path / "a" / "lib").mkdir(parents=True)
+    paths[0].write_text("")
+    assert _loader.find("cpu") == paths[0]
+
+
+def test_files_that_are_no_library(tmp_path):
+    env = {"PYCUDAKIT_LIBRARY_DIR": str(tmp_path)}
+    path = tmp_path / _loader.file_name("cpu")
+    path.write_text("not a library")
+    error, message = failure("with pk.engine('cpu'): pk.add(np.ones(9), 1)", env=env)
+    assert error is errors.NoDevice
+    assert message.startswith(f"{path} does not open")
+    import _ctypes
+
+    shutil.copy(_ctypes.__file__, path)
+    error, message = failure("with pk.engine('cpu'): pk.add(np.ones(9), 1)", env=env)
+    assert error is errors.NoDevice
+    assert message == f"{path} is not a library of pycudakit"
+
+
+def test_elsewhere_than_the_source_tree(tmp_path):
+    """A relative PYCUDAKIT_LIBRARY_DIR and spaces in paths."""
+    folder = tmp_path / "with space"
+    folder.mkdir()
+    shutil.copy(LIBRARY, folder)
+    code = "import pycudakit as pk\nwith pk.engine('cpu'): print(pk.add(np.ones(2), 1))"
+    assert python(code, env={"PYCUDAKIT_LIBRARY_DIR": "with space"}, cwd=tmp_path) == "[2. 2.]"
+    path = os.environ.get("PYTHONPATH", "")
+    assert Path(path).is_absolute() or not path
+
+
+# ---- Forks ------------------------------------------------------------------------------------------
+
+FORK = """
+import pycudakit as pk
+a = np.linspace(1, 2, 1_000_000)
+pk.set_engine({engine!r})
+before = pk.sqrt(a)
+{busy}
+child = os.fork()
+if child == 0:
+    try:
+        right = (pk.sqrt(a) == np.sqrt(a)).all() and (pk.add(a, 1) == a + 1).all()
+        os._exit(0 if right else 1)
+    except pk.errors.Error as error:
+        os._exit(2)
+deadline = time.monotonic() + 10
+while time.monotonic() < deadline:
+    done, status = os.waitpid(child, os.WNOHANG)
+    if done:
+        break
+    time.sleep(0.01)
+else:
+    os.kill(child, 9)
+    sys.exit("the child hung")
+assert (pk.sqrt(a) == before).all()
+print(os.waitstatus_to_exitcode(status))
+{stop}
+"""
+BUSY = """
+stopping = threading.Event()
+def work():
+    while not stopping.is_set():
+        pk.sqrt(a)
+threads = [threading.Thread(target=work) for _ in range(3)]
+for thread in threads:
+    thread.start()
+time.sleep(0.05)
+"""
+STOP = "stopping.set()\nfor thread in threads: thread.join()"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.parametrize("busy", [False, True])
+def test_fork(engine, busy):
+    code = FORK.format(engine=engine, busy=BUSY if busy else "", stop=STOP if busy else "")
+    status = python(code, env={"PYCUDAKIT_THREADS": "3"})
+    assert status in (("0",) if engine == "cpu" else ("0", "2"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_multiprocessing_pool():
+    code = """
+import multiprocessing, pycudakit as pk
+def work(n):
+    return float(pk.add(np.full(200_000, n), 1).sum())
+pk.set_engine("cpu")
+work(1)
+with multiprocessing.get_context("fork").Pool(3) as pool:
+    print(pool.map(work, range(6)) == [200_000.0 * (n + 1) for n in range(6)])
+"""
+    assert python(code) == "True"
+
+
+def test_exit_while_threads_compute():
+    """A process ends, quickly and without noise, while daemon threads are inside the library."""
+    code = """
+import pycudakit as pk
+pk.set_engine("cpu")
+def work():
+    while True:
+        pk.exp(np.ones(1_000_000))
+for _ in range(4):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.2)
+"""
+    done = python(code, check=False, timeout=20)
+    assert (done.returncode, done.stderr) == (0, "")

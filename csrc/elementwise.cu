@@ -84,22 +84,25 @@ class Passage {
         stage();
         stage_seconds_ = seconds_since(clock);
 
-        const int shared_registers = int(std::min<int64_t>(call_.program.register_count, device::MOST_REGISTERS));
+        const int shared_registers =
+            int(std::min<int64_t>(call_.program.register_count, device::MOST_REGISTERS));
         const int per_thread = device::elements_per_thread(shared_registers);
-        const Chunk chunk{slot_.device(), exceptions_, aligned(end_), count, int32_t(call_.program.steps.size()),
-                          shared_registers, per_thread};
+        const Chunk chunk{
+            slot_.device(),   exceptions_, aligned(end_), count, int32_t(call_.program.steps.size()),
+            shared_registers, per_thread};
         const int64_t per_block = int64_t(device::BLOCK) * per_thread;
         const auto blocks = unsigned((count + per_block - 1) / per_block);
         const size_t shared_bytes = size_t(shared_registers) * per_thread * device::BLOCK * sizeof(uint64_t);
         const cudaStream_t queue = slot_.queue.get();
         PK_CUDA(cudaEventRecord(slot_.begun.get(), queue));
-        PK_CUDA(cudaMemcpyAsync(slot_.device(), slot_.host(), size_t(outputs_), cudaMemcpyHostToDevice, queue));
+        PK_CUDA(
+            cudaMemcpyAsync(slot_.device(), slot_.host(), size_t(outputs_), cudaMemcpyHostToDevice, queue));
         PK_CUDA(cudaEventRecord(slot_.uploaded.get(), queue));
         device::interpret<<<blocks, device::BLOCK, shared_bytes, queue>>>(chunk);
         PK_CUDA(cudaGetLastError());
         PK_CUDA(cudaEventRecord(slot_.computed.get(), queue));
-        PK_CUDA(cudaMemcpyAsync(slot_.host() + exceptions_, slot_.device() + exceptions_, size_t(end_ - exceptions_),
-                                cudaMemcpyDeviceToHost, queue));
+        PK_CUDA(cudaMemcpyAsync(slot_.host() + exceptions_, slot_.device() + exceptions_,
+                                size_t(end_ - exceptions_), cudaMemcpyDeviceToHost, queue));
         PK_CUDA(cudaEventRecord(slot_.downloaded.get(), queue));
     }
 
@@ -139,7 +142,8 @@ class Passage {
         int64_t offset = aligned(int64_t(steps.size() * sizeof(DeviceStep)));
         for (size_t i = 0; i < steps.size(); ++i) {
             const Step &step = steps[i];
-            image[i] = {step.op, step.type, step.to, step.target, step.a, step.b, step.c, step.origin, offset};
+            image[i] = {step.op, step.type, step.to,     step.target, step.a,
+                        step.b,  step.c,    step.origin, offset};
             if (step.op != PK_LOAD) continue;
             const View &view = call_.layout.views[step.a];
             const bool constant = view.access == Access::constant;
@@ -219,7 +223,8 @@ int32_t pk_evaluate(const pk_instruction *program, int64_t instruction_count, co
                     pk_report *report) {
     return pk::guarded([&] {
         const auto begin = pk::Clock::now();
-        pk::check_evaluate(program, instruction_count, operands, operand_count, shape, dimensions, exceptions, report);
+        pk::check_evaluate(program, instruction_count, operands, operand_count, shape, dimensions, exceptions,
+                           report);
         const pk::Program checked(program, instruction_count, operands, operand_count);
         const pk::Layout layout(operands, operand_count, shape, dimensions, checked.stored);
         pk::require_cuda();

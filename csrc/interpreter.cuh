@@ -92,7 +92,9 @@ struct Context {
 };
 
 // A narrow integer is computed in 32 bits, and a float16 as a float: brings the result back to its type.
-__device__ inline float wrap(int type, float value) { return type == PK_FLOAT16 ? half::round(value) : value; }
+__device__ inline float wrap(int type, float value) {
+    return type == PK_FLOAT16 ? half::round(value) : value;
+}
 __device__ inline double wrap(int, double value) { return value; }
 __device__ inline int64_t wrap(int, int64_t value) { return value; }
 __device__ inline uint64_t wrap(int, uint64_t value) { return value; }
@@ -107,9 +109,14 @@ __device__ inline uint32_t wrap(int type, uint32_t value) {
 template <class Body>
 __device__ void with_class(int type, Body body) {
     switch (type) {
-        case PK_INT8: case PK_INT16: case PK_INT32: return body(int32_t());
+        case PK_INT8:
+        case PK_INT16:
+        case PK_INT32: return body(int32_t());
         case PK_INT64: return body(int64_t());
-        case PK_BOOL: case PK_UINT8: case PK_UINT16: case PK_UINT32: return body(uint32_t());
+        case PK_BOOL:
+        case PK_UINT8:
+        case PK_UINT16:
+        case PK_UINT32: return body(uint32_t());
         case PK_UINT64: return body(uint64_t());
         case PK_FLOAT64: return body(double());
         default: return body(float());
@@ -117,8 +124,12 @@ __device__ void with_class(int type, Body body) {
 }
 
 // Calls body with a value of the type that an array stores; a float16 is stored as its bits.
-struct HalfBits { uint16_t bits; };
-struct Bool { uint8_t byte; };
+struct HalfBits {
+    uint16_t bits;
+};
+struct Bool {
+    uint8_t byte;
+};
 template <class Body>
 __device__ void with_stored(int type, Body body) {
     switch (type) {
@@ -140,14 +151,19 @@ __device__ void with_stored(int type, Body body) {
 template <class T>
 using class_of = typename std::conditional<
     std::is_floating_point<T>::value, T,
-    typename std::conditional<sizeof(T) == 8, T,
-                              typename std::conditional<std::is_signed<T>::value, int32_t, uint32_t>::type>::type>::type;
+    typename std::conditional<
+        sizeof(T) == 8, T,
+        typename std::conditional<std::is_signed<T>::value, int32_t, uint32_t>::type>::type>::type;
 
-template <class T> __device__ class_of<T> widen(T value) { return value; }
+template <class T>
+__device__ class_of<T> widen(T value) {
+    return value;
+}
 __device__ inline float widen(HalfBits value) { return half::to_float(value.bits); }
 __device__ inline uint32_t widen(Bool value) { return value.byte != 0; }
 
-template <class T, class From> __device__ T narrow(From value) {
+template <class T, class From>
+__device__ T narrow(From value) {
     if constexpr (std::is_same<T, HalfBits>::value) {
         return {half::from_float(value)};
     } else if constexpr (std::is_same<T, Bool>::value) {
@@ -193,7 +209,8 @@ __device__ inline void cast(const Context &context, const DeviceStep &step) {
                 if constexpr (std::is_same<T, Bool>::value) {
                     context.registers.set(step.target, e, element, uint32_t(value != 0));
                 } else if constexpr (std::is_same<T, HalfBits>::value) {
-                    using Rounded = typename std::conditional<std::is_same<From, double>::value, double, float>::type;
+                    using Rounded =
+                        typename std::conditional<std::is_same<From, double>::value, double, float>::type;
                     const float result = half::round(Rounded(value));
                     met |= ops::cast_exceptions<float>(value, result);
                     context.registers.set(step.target, e, element, result);

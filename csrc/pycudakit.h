@@ -27,12 +27,7 @@ extern "C" {
 /* Raised whenever a signature or a struct below changes; pk_abi_version() tells the library's. */
 #define PK_ABI_VERSION 1
 
-enum {
-    PK_MAX_DIMS = 64,
-    PK_MAX_OPERANDS = 1024,
-    PK_MAX_INSTRUCTIONS = 16384,
-    PK_NAME_SIZE = 256
-};
+enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_NAME_SIZE = 256 };
 
 /* Each failure has a class of its own in pycudakit.errors; pk_last_error() tells what went wrong. */
 typedef enum pk_status {
@@ -163,7 +158,7 @@ typedef struct pk_report {
     int64_t chunks;
     int64_t threads;    /* host threads that took part */
     int64_t exceptions; /* what any instruction met */
-    double seconds;  /* the whole call */
+    double seconds;     /* the whole call */
     double stage_seconds;
     double upload_seconds;
     double kernel_seconds;
@@ -177,9 +172,9 @@ typedef struct pk_report {
  * are the same elements at the same addresses with the same strides. No element of a store's operand may
  * stand at two places of `shape`. `exceptions`, one byte per instruction, and `report` are set on PK_OK.
  */
-PK_API int32_t pk_evaluate(const pk_instruction *program, int64_t instruction_count, const pk_operand *operands,
-                           int64_t operand_count, const int64_t *shape, int64_t dimensions,
-                           uint8_t *exceptions, pk_report *report);
+PK_API int32_t pk_evaluate(const pk_instruction *program, int64_t instruction_count,
+                           const pk_operand *operands, int64_t operand_count, const int64_t *shape,
+                           int64_t dimensions, uint8_t *exceptions, pk_report *report);
 
 #ifdef __cplusplus
 }

@@ -59,7 +59,7 @@ def set_engine(name: str) -> None:
     array([4, 6])
     >>> pk.set_engine("auto")
     """
-    global process
+    global process  # noqa: PLW0603
     process = _checked(name, "name")
 
 

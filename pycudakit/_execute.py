@@ -101,7 +101,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 def level_of_caller() -> int:
     """Return the stack level, as `warnings.warn` counts it here, of the first frame outside the package."""
-    level, frame = 1, sys._getframe(1)
+    level, frame = 1, sys._getframe(1)  # noqa: SLF001
     while frame.f_back is not None and os.path.dirname(os.path.abspath(frame.f_code.co_filename)) == _PACKAGE:
         level, frame = level + 1, frame.f_back
     return level

@@ -373,7 +373,7 @@ def _comparison(name: str, swapped: bool = False) -> Lowering:
         if a.dtype == b.dtype:
             return builder.apply(name, builder.cast(a, UINT8) if a.dtype == BOOL else a,
                                  builder.cast(b, UINT8) if b.dtype == BOOL else b)  # fmt: skip
-        signed, unsigned = (a, b) if a.dtype == INT64 else (b, a)
+        signed = a if a.dtype == INT64 else b
         is_negative = builder.apply("less", signed, builder.constant(0, INT64))
         as_unsigned = builder.apply(name, builder.cast(a, UINT64), builder.cast(b, UINT64))
         # A negative number is less than every unsigned one.

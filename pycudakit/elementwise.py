@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pycudakit import _cost, _engine
+from pycudakit import _engine
 from pycudakit._dispatch import Function, as_argument, call, checked_output
 from pycudakit._program import BOOL, FLOAT64, Builder, Scalar, Value, code_of
 
@@ -324,6 +324,7 @@ def _promoted(arguments: tuple[Value | Scalar, ...]) -> np.dtype[Any]:
 
 
 def write_where(builder: Builder, condition: Any, *branches: Any, **_: Any) -> tuple[Value, ...]:
+    """Add `where` to a program."""
     dtype = _promoted(branches)
     yes, no = (builder.cast(branch, dtype) for branch in branches)
     return (builder.select(builder.cast(condition, BOOL), yes, no),)
@@ -362,6 +363,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
 def write_clip(
     bounds: tuple[str, ...], builder: Builder, *arguments: Any, out: Any, dtype: Any, casting: str
 ) -> tuple[Value, ...]:
+    """Add `clip` to a program; `bounds` names the functions that apply each limit."""
     common = dtype or _promoted(arguments)
     for argument in arguments:
         if isinstance(argument, Value) and not np.can_cast(argument.dtype, common, casting=casting):  # type: ignore[arg-type]
@@ -451,6 +453,7 @@ def clip(
 
 
 def write_nan_to_num(builder: Builder, x: Value, *replacements: Scalar, **_: Any) -> tuple[Value, ...]:
+    """Add `nan_to_num` to a program."""
     if x.dtype.kind != "f":
         return (x,)
     nan, highest, lowest = (builder.cast(replacement, x.dtype) for replacement in replacements)
@@ -507,6 +510,8 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
 
 
 def round_function(decimals: int) -> Function:
+    """Return `round` to a number of decimals; its second argument is the power of ten."""
+
     def write(
         builder: Builder, x: Value, power: Value | Scalar, out: Any, casting: str, **_: Any
     ) -> tuple[Value, ...]:

@@ -29,7 +29,7 @@ seeds = st.integers(0, 2**32 - 1)
 def special_values(dtype):
     """The values at which a type's arithmetic is most likely to go wrong."""
     dtype = np.dtype(dtype)
-    if dtype == bool:
+    if dtype.kind == "b":
         return np.array([False, True])
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
@@ -47,7 +47,7 @@ def values(dtype, size, kind, seed):
     """Return `size` values of a kind, a different list for each seed."""
     dtype = np.dtype(dtype)
     rng = np.random.default_rng(seed)
-    if dtype == bool:
+    if dtype.kind == "b":
         return rng.integers(0, 2, size).astype(bool)
     if kind == "small":
         return rng.integers(1, 11, size).astype(dtype)

@@ -3,6 +3,7 @@
 import inspect
 import io
 import itertools
+import math
 import warnings
 
 import numpy as np
@@ -201,7 +202,8 @@ def saturated(array, dtype):
     """The documented rule, by Python's integers."""
     info = np.iinfo(dtype)
     flat = [
-        0 if v != v else max(info.min, min(info.max, int(min(max(v, -1e300), 1e300)))) for v in array.tolist()
+        0 if math.isnan(v) else max(info.min, min(info.max, int(min(max(v, -1e300), 1e300))))
+        for v in array.tolist()
     ]
     return np.array(flat, dtype)
 
@@ -311,7 +313,7 @@ def test_bad_outputs(engine, name):
     inputs = (np.ones((2, 3)), np.full((2, 3), 2.0))[: ufunc.nin]
     sentinel = 7.0
     shapes_and_types = [
-        ((3,), "f8"), ((2, 4), "f8"), ((1, 3), "f8"), ((2, 3), "i4"), ((2, 3), "?"), ((2, 3), "u1"), ((2, 2, 4), "f8"),
+        ((3,), "f8"), ((2, 4), "f8"), ((1, 3), "f8"), ((2, 3), "i4"), ((2, 3), "u1"), ((2, 2, 4), "f8"),
     ]  # fmt: skip
     for shape, dtype in shapes_and_types:
         outs = tuple(np.full(shape, sentinel, dtype) for _ in range(ufunc.nout))

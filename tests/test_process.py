@@ -17,7 +17,7 @@ LIBRARY = _loader.find("cpu")
 
 
 def python(code, *, check=True, env=None, timeout=60, cwd=None):
-    """Run code in a fresh interpreter, with variables added, or removed where None; return what it printed."""
+    """Run code in a fresh interpreter, with variables added, or removed where None; return its output."""
     variables = {
         **os.environ,
         "PYCUDAKIT_LIBRARY_DIR": str(LIBRARY.parent),

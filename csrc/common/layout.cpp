@@ -36,12 +36,14 @@ Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t 
         require((operand.flags & ~PK_BYTE_SWAPPED) == 0, "an operand has unknown flags");
         for (int64_t d = 0; d < dim_count; ++d) {
             if (stored[i] && size != 0 && dims[d] > 1 && operand.strides[d] == 0) {
-                fail(PK_INVALID_ARGUMENT, "operand " + std::to_string(i) + " is stored to and has a stride of 0");
+                fail(PK_INVALID_ARGUMENT,
+                     "operand " + std::to_string(i) + " is stored to and has a stride of 0");
             }
         }
         const int64_t item = size_of(operand.type);
         const bool swapped = (operand.flags & PK_BYTE_SWAPPED) != 0 && item > 1;
-        views.push_back({reinterpret_cast<char *>(operand.address), operand.type, item, swapped, Access::strided, {}});
+        views.push_back(
+            {reinterpret_cast<char *>(operand.address), operand.type, item, swapped, Access::strided, {}});
     }
 
     // The order to walk in: the stored operands' first, then the loaded ones' as a tie-break.
@@ -89,7 +91,8 @@ Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t 
     }
 
     for (View &view : views) {
-        const bool constant = std::all_of(view.strides.begin(), view.strides.end(), [](int64_t s) { return s == 0; });
+        const bool constant =
+            std::all_of(view.strides.begin(), view.strides.end(), [](int64_t s) { return s == 0; });
         const bool dense = view.strides.size() == 1 && view.strides[0] == view.item && !view.swapped;
         const bool aligned = reinterpret_cast<uintptr_t>(view.base) % uintptr_t(view.item) == 0;
         view.access = constant ? Access::constant : (dense && aligned ? Access::contiguous : Access::strided);
@@ -134,22 +137,24 @@ static uint64_t swap_bytes(uint64_t x) { return __builtin_bswap64(x); }
 // Elements may lie at any address, so they are read and written by memcpy.
 template <class Word, bool swapped>
 static void gather_words(const Layout &layout, const View &view, int64_t start, int64_t count, Word *dense) {
-    for_each_run(layout, view, start, count, [&](const char *from, int64_t stride, int64_t done, int64_t length) {
-        Word *to = dense + done;
-        if (stride == int64_t(sizeof(Word)) && !swapped) {
-            std::memcpy(to, from, size_t(length) * sizeof(Word));
-            return;
-        }
-        for (int64_t i = 0; i < length; ++i) {
-            Word word;
-            std::memcpy(&word, from + i * stride, sizeof(word));
-            to[i] = swapped ? swap_bytes(word) : word;
-        }
-    });
+    for_each_run(layout, view, start, count,
+                 [&](const char *from, int64_t stride, int64_t done, int64_t length) {
+                     Word *to = dense + done;
+                     if (stride == int64_t(sizeof(Word)) && !swapped) {
+                         std::memcpy(to, from, size_t(length) * sizeof(Word));
+                         return;
+                     }
+                     for (int64_t i = 0; i < length; ++i) {
+                         Word word;
+                         std::memcpy(&word, from + i * stride, sizeof(word));
+                         to[i] = swapped ? swap_bytes(word) : word;
+                     }
+                 });
 }
 
 template <class Word, bool swapped>
-static void scatter_words(const Layout &layout, const View &view, int64_t start, int64_t count, const Word *dense) {
+static void scatter_words(const Layout &layout, const View &view, int64_t start, int64_t count,
+                          const Word *dense) {
     for_each_run(layout, view, start, count, [&](char *to, int64_t stride, int64_t done, int64_t length) {
         const Word *from = dense + done;
         if (stride == int64_t(sizeof(Word)) && !swapped) {
@@ -168,9 +173,12 @@ template <class Body>
 static void with_word(const View &view, Body body) {
     switch (view.item) {
         case 1: return body(uint8_t(), std::false_type());
-        case 2: return view.swapped ? body(uint16_t(), std::true_type()) : body(uint16_t(), std::false_type());
-        case 4: return view.swapped ? body(uint32_t(), std::true_type()) : body(uint32_t(), std::false_type());
-        default: return view.swapped ? body(uint64_t(), std::true_type()) : body(uint64_t(), std::false_type());
+        case 2:
+            return view.swapped ? body(uint16_t(), std::true_type()) : body(uint16_t(), std::false_type());
+        case 4:
+            return view.swapped ? body(uint32_t(), std::true_type()) : body(uint32_t(), std::false_type());
+        default:
+            return view.swapped ? body(uint64_t(), std::true_type()) : body(uint64_t(), std::false_type());
     }
 }
 
@@ -193,7 +201,8 @@ void Layout::fill(const View &view, int64_t count, void *dense) const {
 void Layout::scatter(const View &view, int64_t start, int64_t count, const void *dense) const {
     with_word(view, [&](auto word, auto swapped) {
         using Word = decltype(word);
-        scatter_words<Word, decltype(swapped)::value>(*this, view, start, count, static_cast<const Word *>(dense));
+        scatter_words<Word, decltype(swapped)::value>(*this, view, start, count,
+                                                      static_cast<const Word *>(dense));
     });
 }
 

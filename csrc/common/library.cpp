@@ -5,7 +5,6 @@
 #include "status.h"
 #include "thread_pool.h"
 
-
 namespace pk {
 
 template <class Op>

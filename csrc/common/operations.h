@@ -12,8 +12,10 @@ struct NoPole {};
 
 #define SAME false
 #define BOOLEAN true
-#define QUIET Quiet{}
-#define NO_POLE NoPole{}
+#define QUIET \
+    Quiet {}
+#define NO_POLE \
+    NoPole {}
 
 // clang-format off
 #define PK_OP1(name_, types_, boolean, pole_, expression)                                            \
@@ -97,10 +99,12 @@ PK_HD uint8_t exceptions([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unu
         const bool nan = (result != result) & (a == a) & (b == b);
         // A step from the largest number to infinity overflows although its direction is infinite.
         const bool steps = std::is_same<Op, nextafter>::value || std::is_same<Op, nextafter_half>::value;
-        const bool infinite = arith::is_infinite(result) & arith::is_finite(a) & (steps | arith::is_finite(b));
+        const bool infinite =
+            arith::is_infinite(result) & arith::is_finite(a) & (steps | arith::is_finite(b));
         // NumPy meets inf - inf where it rounds a quotient that overflowed.
         const bool inf_minus_inf = std::is_same<Op, floor_divide>::value && arith::is_infinite(a / b);
-        const uint8_t kind = at_pole<Op>(a, b) ? PK_DIVIDE : (inf_minus_inf ? PK_OVERFLOW | PK_INVALID : PK_OVERFLOW);
+        const uint8_t kind =
+            at_pole<Op>(a, b) ? PK_DIVIDE : (inf_minus_inf ? PK_OVERFLOW | PK_INVALID : PK_OVERFLOW);
         return uint8_t((nan ? PK_INVALID : 0) | (infinite ? kind : 0));
     } else if constexpr (std::is_same<Op, power>::value) {
         return b < 0 ? PK_NEGATIVE_POWER : 0;

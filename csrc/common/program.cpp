@@ -61,11 +61,12 @@ struct Registers {
 }  // namespace
 
 void check_evaluate(const pk_instruction *program, int64_t instruction_count, const pk_operand *operands,
-                    int64_t operand_count, const int64_t *shape, int64_t dimensions, const uint8_t *exceptions,
-                    const pk_report *report) {
+                    int64_t operand_count, const int64_t *shape, int64_t dimensions,
+                    const uint8_t *exceptions, const pk_report *report) {
     require(instruction_count >= 1 && instruction_count <= PK_MAX_INSTRUCTIONS,
             "instruction_count is not from 1 to PK_MAX_INSTRUCTIONS");
-    require(operand_count >= 1 && operand_count <= PK_MAX_OPERANDS, "operand_count is not from 1 to PK_MAX_OPERANDS");
+    require(operand_count >= 1 && operand_count <= PK_MAX_OPERANDS,
+            "operand_count is not from 1 to PK_MAX_OPERANDS");
     require(dimensions >= 0 && dimensions <= PK_MAX_DIMS, "dimensions is not from 0 to PK_MAX_DIMS");
     require(program != nullptr, "program is a null pointer");
     require(operands != nullptr, "operands is a null pointer");
@@ -103,7 +104,8 @@ Program::Program(const pk_instruction *instructions, int64_t instruction_count, 
             values.define(i, in.to);
         } else if (in.op < PK_FIRST_OPERATION + ops::count) {
             const Signature &signature = signatures[in.op - PK_FIRST_OPERATION];
-            if ((signature.types >> in.type & 1u) == 0) reject(i, "has a type that its operation does not take");
+            if ((signature.types >> in.type & 1u) == 0)
+                reject(i, "has a type that its operation does not take");
             values.use(i, in.a, signature.arity == 3 ? int(PK_BOOL) : int(in.type));
             if (signature.arity >= 2) values.use(i, in.b, in.type);
             if (signature.arity == 3) values.use(i, in.c, in.type);

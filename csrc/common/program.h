@@ -10,8 +10,8 @@ namespace pk {
 
 // Refuses the arguments of pk_evaluate that no later check may touch: null pointers, counts out of range.
 void check_evaluate(const pk_instruction *program, int64_t instruction_count, const pk_operand *operands,
-                    int64_t operand_count, const int64_t *shape, int64_t dimensions, const uint8_t *exceptions,
-                    const pk_report *report);
+                    int64_t operand_count, const int64_t *shape, int64_t dimensions,
+                    const uint8_t *exceptions, const pk_report *report);
 
 // An instruction whose arguments are registers. Of a load, `a` is the operand; of a store, `target` is.
 struct Step {

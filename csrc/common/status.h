@@ -20,7 +20,9 @@ class Failure : public std::runtime_error {
     pk_status status_;
 };
 
-[[noreturn]] inline void fail(pk_status status, const std::string &message) { throw Failure(status, message); }
+[[noreturn]] inline void fail(pk_status status, const std::string &message) {
+    throw Failure(status, message);
+}
 
 inline void require(bool holds, const char *message) {
     if (!holds) fail(PK_INVALID_ARGUMENT, message);

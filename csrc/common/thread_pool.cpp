@@ -55,8 +55,9 @@ static int64_t configured_threads() {
     char *end = nullptr;
     const long threads = std::strtol(text, &end, 10);
     if (*end != '\0' || threads < 1 || threads > MAX_THREADS) {
-        fail(PK_INVALID_ARGUMENT, "PYCUDAKIT_THREADS is '" + std::string(text) + "'; set it to a number from 1 to " +
-                                      std::to_string(MAX_THREADS) + ", or unset it");
+        fail(PK_INVALID_ARGUMENT, "PYCUDAKIT_THREADS is '" + std::string(text) +
+                                      "'; set it to a number from 1 to " + std::to_string(MAX_THREADS) +
+                                      ", or unset it");
     }
     return threads;
 }

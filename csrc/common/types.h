@@ -11,32 +11,75 @@ namespace pk {
 // The bytes of an element in an array.
 PK_HD int64_t size_of(int type) {
     switch (type) {
-        case PK_BOOL: case PK_INT8: case PK_UINT8: return 1;
-        case PK_INT16: case PK_UINT16: case PK_FLOAT16: return 2;
-        case PK_INT32: case PK_UINT32: case PK_FLOAT32: return 4;
+        case PK_BOOL:
+        case PK_INT8:
+        case PK_UINT8: return 1;
+        case PK_INT16:
+        case PK_UINT16:
+        case PK_FLOAT16: return 2;
+        case PK_INT32:
+        case PK_UINT32:
+        case PK_FLOAT32: return 4;
         default: return 8;
     }
 }
 
 // The C++ type that computes with a pk_type: a bool is a byte of 0 or 1, a float16 a float that holds a
 // float16's value.
-template <int type> struct type_of;
-template <> struct type_of<PK_BOOL> { using type = uint8_t; };
-template <> struct type_of<PK_INT8> { using type = int8_t; };
-template <> struct type_of<PK_INT16> { using type = int16_t; };
-template <> struct type_of<PK_INT32> { using type = int32_t; };
-template <> struct type_of<PK_INT64> { using type = int64_t; };
-template <> struct type_of<PK_UINT8> { using type = uint8_t; };
-template <> struct type_of<PK_UINT16> { using type = uint16_t; };
-template <> struct type_of<PK_UINT32> { using type = uint32_t; };
-template <> struct type_of<PK_UINT64> { using type = uint64_t; };
-template <> struct type_of<PK_FLOAT16> { using type = float; };
-template <> struct type_of<PK_FLOAT32> { using type = float; };
-template <> struct type_of<PK_FLOAT64> { using type = double; };
+template <int type>
+struct type_of;
+template <>
+struct type_of<PK_BOOL> {
+    using type = uint8_t;
+};
+template <>
+struct type_of<PK_INT8> {
+    using type = int8_t;
+};
+template <>
+struct type_of<PK_INT16> {
+    using type = int16_t;
+};
+template <>
+struct type_of<PK_INT32> {
+    using type = int32_t;
+};
+template <>
+struct type_of<PK_INT64> {
+    using type = int64_t;
+};
+template <>
+struct type_of<PK_UINT8> {
+    using type = uint8_t;
+};
+template <>
+struct type_of<PK_UINT16> {
+    using type = uint16_t;
+};
+template <>
+struct type_of<PK_UINT32> {
+    using type = uint32_t;
+};
+template <>
+struct type_of<PK_UINT64> {
+    using type = uint64_t;
+};
+template <>
+struct type_of<PK_FLOAT16> {
+    using type = float;
+};
+template <>
+struct type_of<PK_FLOAT32> {
+    using type = float;
+};
+template <>
+struct type_of<PK_FLOAT64> {
+    using type = double;
+};
 
 constexpr uint32_t LOGICAL = 1u << PK_BOOL;
-constexpr uint32_t INTEGERS = 1u << PK_INT8 | 1u << PK_INT16 | 1u << PK_INT32 | 1u << PK_INT64 | 1u << PK_UINT8 |
-                              1u << PK_UINT16 | 1u << PK_UINT32 | 1u << PK_UINT64;
+constexpr uint32_t INTEGERS = 1u << PK_INT8 | 1u << PK_INT16 | 1u << PK_INT32 | 1u << PK_INT64 |
+                              1u << PK_UINT8 | 1u << PK_UINT16 | 1u << PK_UINT32 | 1u << PK_UINT64;
 constexpr uint32_t FLOATS = 1u << PK_FLOAT16 | 1u << PK_FLOAT32 | 1u << PK_FLOAT64;
 
 constexpr bool is_float_type(int type) { return (FLOATS >> type & 1u) != 0; }

@@ -17,7 +17,7 @@ namespace pk {
 #define PK_EACH_ISA(visit) visit(baseline) visit(avx2) visit(avx512)
 #endif
 
-#define PK_DECLARE(isa)                     \
+#define PK_DECLARE(isa)                       \
     void fill_operations_##isa(Loops &loops); \
     void fill_casts_##isa(Loops &loops);
 PK_EACH_ISA(PK_DECLARE)
@@ -25,8 +25,8 @@ PK_EACH_ISA(PK_DECLARE)
 static bool runs_baseline() { return true; }
 #if defined(PK_HAVE_AVX2)
 static bool runs_avx2() {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
-           __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
 }
 #endif
 #if defined(PK_HAVE_AVX512)
@@ -43,19 +43,20 @@ static Loops choose() {
     Loops chosen{};
     std::string available;
     bool found = false;
-#define PK_CONSIDER(isa)                             \
-    if (runs_##isa()) {                              \
-        available += available.empty() ? "" : ", ";  \
-        available += #isa;                           \
-        if (wanted.empty() || wanted == #isa) {      \
-            fill_operations_##isa(chosen);           \
-            fill_casts_##isa(chosen);                \
-            found = true;                            \
-        }                                            \
+#define PK_CONSIDER(isa)                            \
+    if (runs_##isa()) {                             \
+        available += available.empty() ? "" : ", "; \
+        available += #isa;                          \
+        if (wanted.empty() || wanted == #isa) {     \
+            fill_operations_##isa(chosen);          \
+            fill_casts_##isa(chosen);               \
+            found = true;                           \
+        }                                           \
     }
     PK_EACH_ISA(PK_CONSIDER)
     if (!found) {
-        fail(PK_INVALID_ARGUMENT, "PYCUDAKIT_ISA is '" + wanted + "'; this machine and build have " + available);
+        fail(PK_INVALID_ARGUMENT,
+             "PYCUDAKIT_ISA is '" + wanted + "'; this machine and build have " + available);
     }
     return chosen;
 }

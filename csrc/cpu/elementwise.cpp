@@ -13,8 +13,8 @@ namespace pk {
 static constexpr int64_t WORTH_A_THREAD = 32 << 10;
 static constexpr int64_t SHARE = 128 << 10;
 
-static void evaluate(const Program &program, const Layout &layout, int64_t instruction_count, uint8_t *exceptions,
-                     pk_report &report) {
+static void evaluate(const Program &program, const Layout &layout, int64_t instruction_count,
+                     uint8_t *exceptions, pk_report &report) {
     const Plan plan(program, layout);
     const int64_t size = layout.size;
     const int64_t worth = size * int64_t(plan.steps.size()) / WORTH_A_THREAD;
@@ -46,7 +46,8 @@ int32_t pk_evaluate(const pk_instruction *program, int64_t instruction_count, co
                     pk_report *report) {
     return pk::guarded([&] {
         const auto begin = std::chrono::steady_clock::now();
-        pk::check_evaluate(program, instruction_count, operands, operand_count, shape, dimensions, exceptions, report);
+        pk::check_evaluate(program, instruction_count, operands, operand_count, shape, dimensions, exceptions,
+                           report);
         const pk::Program checked(program, instruction_count, operands, operand_count);
         const pk::Layout layout(operands, operand_count, shape, dimensions, checked.stored);
         std::fill_n(exceptions, instruction_count, uint8_t(0));

@@ -122,8 +122,9 @@ void Plan::add_store(const Step &step) {
     const Place out{Place::in_operand, step.target};
     Place from = home_[step.a];
     BlockStep *last = steps.empty() ? nullptr : &steps.back();
-    const bool just_made = last != nullptr && last->kind == BlockStep::compute && from.kind == Place::in_register &&
-                           last->target.kind == Place::in_register && last->target.index == from.index;
+    const bool just_made = last != nullptr && last->kind == BlockStep::compute &&
+                           from.kind == Place::in_register && last->target.kind == Place::in_register &&
+                           last->target.index == from.index;
     if (view.access == Access::contiguous && view.type != PK_FLOAT16 && just_made &&
         may_write_directly(step.target, *last)) {
         last->target = out;
@@ -155,7 +156,8 @@ void Plan::add_store(const Step &step) {
 bool Plan::may_write_directly(int32_t operand, const BlockStep &producer) const {
     if (producer.check == nullptr) return true;
     for (const Place &argument : {producer.a, producer.b, producer.c}) {
-        if (argument.kind == Place::in_operand && layout.views[argument.index].base == layout.views[operand].base) {
+        if (argument.kind == Place::in_operand &&
+            layout.views[argument.index].base == layout.views[operand].base) {
             return false;
         }
     }

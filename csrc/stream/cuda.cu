@@ -22,9 +22,9 @@ void check_cuda(cudaError_t error, const char *call, const char *file, int line)
     (void)cudaGetLastError();  // the failure is reported here, not by some later call
     const std::string path = file;
     const size_t name = path.rfind("csrc/");
-    fail(status_of(error), std::string(cudaGetErrorName(error)) + " (" + cudaGetErrorString(error) + ") from " + call +
-                               " at " + (name == std::string::npos ? path : path.substr(name)) + ":" +
-                               std::to_string(line));
+    fail(status_of(error),
+         std::string(cudaGetErrorName(error)) + " (" + cudaGetErrorString(error) + ") from " + call + " at " +
+             (name == std::string::npos ? path : path.substr(name)) + ":" + std::to_string(line));
 }
 
 static std::string release_name(int version) {
@@ -35,7 +35,8 @@ void require_cuda() {
     static std::atomic<pid_t> user{0};  // the process that used CUDA first
     if (user != 0 && user != getpid()) {
         fail(PK_NO_DEVICE,
-             "this process was forked from one that used CUDA, which does not survive a fork: start processes with "
+             "this process was forked from one that used CUDA, which does not survive a fork: start "
+             "processes with "
              "the 'spawn' or 'forkserver' method, or use the engine 'cpu'");
     }
     int count = 0;

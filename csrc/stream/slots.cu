@@ -63,7 +63,8 @@ Lease::Lease(size_t wanted) {
 
 Lease::~Lease() {
     Shelf &to = shelf();
-    for (auto &slot : slots_) (void)cudaStreamSynchronize(slot->queue.get());  // a failed call leaves work behind
+    for (auto &slot : slots_)
+        (void)cudaStreamSynchronize(slot->queue.get());  // a failed call leaves work behind
     {
         std::lock_guard<std::mutex> lock(to.mutex);
         for (auto &slot : slots_) to.free.push_back(std::move(slot));

@@ -51,7 +51,8 @@ def _rows() -> list[Row]:
 
 
 def _tour(engine: str, rows: list[Row], say: Say) -> int:
-    say(f"Engine {engine} ({pk.engines()[engine].reason})")
+    where = pk.devices()[0].name if engine == "cuda" else pk.engines()[engine].reason
+    say(f"Engine {engine} ({where})")
     say(_LINE.format("what", "call", "check", engine, "NumPy", "speed-up").rstrip())
     failures = 0
     for what, text, call, ulps in rows:

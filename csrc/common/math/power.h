@@ -44,8 +44,8 @@ struct Log2Constants<double> {
 PK_HD float log2_tail(float z) { return polynomial(z, 0.577080221f, 0.41184706f, 0.337884166f); }
 PK_HD double log2_tail(double z) {
     double w = z * z;
-    double even = polynomial(w, 0.57707801635561828, 0.32059890230120802, 0.22198411965636247,
-                             0.19041373913559242);
+    double even =
+        polynomial(w, 0.57707801635561828, 0.32059890230120802, 0.22198411965636247, 0.19041373913559242);
     double odd = polynomial(w, 0.41219858309179319, 0.26230769858882996, 0.19125221291951827);
     return pk::fma(z, odd, even);
 }

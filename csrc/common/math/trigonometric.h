@@ -62,11 +62,11 @@ PK_HD float tan_tail(float s) {
 }
 
 PK_HD double tan_tail(double s) {
-    return polynomial(s, 0.33333333333332776, 0.13333333333414826, 0.053968253926569121,
-                      0.021869489611408676, 0.008863219129760529, 0.0035922893955785914,
-                      0.001454756006264354, 0.00059507314669166673, 0.00022235464026540481,
-                      0.00013657802012367125, -2.6460832472983692e-05, 8.9521485164084674e-05,
-                      -4.4914133606537371e-05, 2.0872348365207144e-05);
+    return polynomial(s, 0.33333333333332776, 0.13333333333414826, 0.053968253926569121, 0.021869489611408676,
+                      0.008863219129760529, 0.0035922893955785914, 0.001454756006264354,
+                      0.00059507314669166673, 0.00022235464026540481, 0.00013657802012367125,
+                      -2.6460832472983692e-05, 8.9521485164084674e-05, -4.4914133606537371e-05,
+                      2.0872348365207144e-05);
 }
 
 // The angle quadrant * pi / 2 + remainder + low: low is what rounding the remainder lost.
@@ -116,7 +116,8 @@ PK_HD ReducedAngle<T> reduce_fast_precisely(T x) {
 // Payne and Hanek, for kFastLimit < |x|: x / (2 pi) without its whole part, in fixed point, from as many bits
 // of 1 / (2 pi) as matter.
 PK_HD ReducedAngle<double> reduce_huge(double x) {
-    static constexpr uint64_t kInverseTwoPi[20] = {  // the first word is its whole part
+    static constexpr uint64_t kInverseTwoPi[20] = {
+        // the first word is its whole part
         0x0000000000000000, 0x28be60db9391054a, 0x7f09d5f47d4d3770, 0x36d8a5664f10e410, 0x7f9458eaf7aef158,
         0x6dc91b8e909374b8, 0x01924bba82746487, 0x3f877ac72c4a69cf, 0xba208d7d4baed121, 0x3a671c09ad17df90,
         0x4e64758e60d4ce7d, 0x272117e2ef7e4a0e, 0xc7fe25fff7816603, 0xfbcbc462d6829b47, 0xdb4d9fb3c9f2c26d,
@@ -216,8 +217,10 @@ PK_HD T sin_fast(T x) {
 template <class T>
 PK_HD T sin(T x) {
     if (sin_is_fast(x)) return sin_fast(x);
-    if constexpr (sizeof(T) < sizeof(double)) return static_cast<T>(sin(static_cast<double>(x)));
-    else return detail::sin_of(detail::reduce_huge(pk::abs(x)), x);
+    if constexpr (sizeof(T) < sizeof(double))
+        return static_cast<T>(sin(static_cast<double>(x)));
+    else
+        return detail::sin_of(detail::reduce_huge(pk::abs(x)), x);
 }
 
 template <class T>
@@ -229,8 +232,10 @@ PK_HD T cos_fast(T x) {
 template <class T>
 PK_HD T cos(T x) {
     if (cos_is_fast(x)) return cos_fast(x);
-    if constexpr (sizeof(T) < sizeof(double)) return static_cast<T>(cos(static_cast<double>(x)));
-    else return detail::cos_of(detail::reduce_huge(x));
+    if constexpr (sizeof(T) < sizeof(double))
+        return static_cast<T>(cos(static_cast<double>(x)));
+    else
+        return detail::cos_of(detail::reduce_huge(x));
 }
 
 template <class T>
@@ -243,8 +248,10 @@ PK_HD T tan_fast(T x) {
 template <class T>
 PK_HD T tan(T x) {
     if (tan_is_fast(x)) return tan_fast(x);
-    if constexpr (sizeof(T) < sizeof(double)) return static_cast<T>(tan(static_cast<double>(x)));
-    else return detail::tan_of(detail::reduce_huge(pk::abs(x)), x);
+    if constexpr (sizeof(T) < sizeof(double))
+        return static_cast<T>(tan(static_cast<double>(x)));
+    else
+        return detail::tan_of(detail::reduce_huge(pk::abs(x)), x);
 }
 
 }  // namespace pk::math

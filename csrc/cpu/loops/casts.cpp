@@ -49,7 +49,7 @@ template <int from, int to = 0>
 void fill(Loop *by_target) {
     if constexpr (to < PK_TYPE_COUNT) {
         // Casts out of float16 are those out of float32.
-        by_target[to] = cast<from == PK_FLOAT16 ? int(PK_FLOAT32) : from, to>;
+        by_target[to] = cast < from == PK_FLOAT16 ? int(PK_FLOAT32) : from, to > ;
         fill<from, to + 1>(by_target);
     }
 }

@@ -31,7 +31,8 @@ bool run(void *result_, const void *a_, const void *b_, const void *c_, int64_t 
             const T *second = Op::arity == 2 ? b : a;
             int outside = 0;
             for (int64_t i = 0; i < count; ++i) outside |= !Fast::holds(a[i], second[i]);
-            if (!outside) return each<asks>(result, count, [=](int64_t i) { return Fast::apply(a[i], second[i]); });
+            if (!outside)
+                return each<asks>(result, count, [=](int64_t i) { return Fast::apply(a[i], second[i]); });
         }
         special = each<asks>(result, count, [=](int64_t i) {
             if constexpr (Op::arity == 2) return R(Op::apply(a[i], b[i]));

@@ -95,7 +95,6 @@ class Harness:
         self.rows = []
         self.wrong = 0
         self._text = not (self.arguments.json or self.arguments.csv)
-        self._progress = Progress(works, print)
         if self.engine != "auto" and not pk.engines()[self.engine]:
             parser.error(f"the engine {self.engine} is not available: {pk.engines()[self.engine].reason}")
         if self._text:
@@ -104,8 +103,9 @@ class Harness:
             print(
                 _LINE.format(
                     "work", "elements", "engine", "time", "against", "time", "ratio", "+-", "at least", ""
-                )
+                ).rstrip()
             )
+        self._progress = Progress(works, print)
 
     def size(self, elements):
         """Return how many elements to take for so many."""

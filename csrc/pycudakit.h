@@ -75,7 +75,8 @@ PK_API int32_t pk_fail(int32_t status);
 /* Threads that the library computes with on the host, the caller's included. */
 PK_API int32_t pk_thread_count(int64_t *count);
 
-/* The instruction set that the host's loops were chosen for: "baseline", "avx2", "avx512". */
+/* What computes: the instruction set that the loops were chosen for, "baseline", "avx2" or "avx512"; or
+ * "cuda". */
 PK_API int32_t pk_instruction_set(const char **name);
 
 /* ---- Devices -------------------------------------------------------------------------------------- */
@@ -121,6 +122,7 @@ PK_API int32_t pk_operation_info(int64_t index, pk_operation *operation);
  *   PK_CAST   a: value                   type: the value's type; to: the result's type
  *   others    a, b, c: values, as many as the operation takes, all of the type `type`; of an operation
  *             of three arguments, a is a PK_BOOL
+ * An operand is stored to at most once, and not loaded after that.
  * Casts round to nearest even; from a float to an integer they truncate, out of range they saturate, and
  * NaN becomes 0. */
 typedef struct pk_instruction {

@@ -126,7 +126,7 @@ def report_exceptions(program: Program, met: Array) -> None:
             elif mode == "raise":
                 raise FloatingPointError(message)
             elif mode == "print":
-                print(f"Warning: {message}", file=sys.stderr)
+                sys.stderr.write(f"Warning: {message}\n")
             elif mode == "call":
                 handler: Any = np.geterrcall()
                 if handler is None:

@@ -53,7 +53,7 @@ _DOCSTRING = """{summary}
     out : ndarray, optional
         Where to put the result.
     where : array_like of bool, optional
-        Where it is False, `out` keeps its value, and a new array is zero.
+        Where it is False, `out` keeps its value; in a new array such elements mean nothing.
     casting, dtype
         As for `numpy.{name}`, whose answer this is.
 
@@ -560,6 +560,9 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     power = 10.0 ** builtins.abs(decimals)
     if out is None and function.is_small(a, power):
         return np.round(a, decimals)
+    swapped = isinstance(a, np.ndarray) and a.ndim > 0 and not a.dtype.isnative
+    if out is None and swapped and (decimals or a.dtype.kind in "iu"):
+        out = np.empty_like(a)  # NumPy keeps the byte order here
     return call(function, (a, power), out, numpy_call=lambda *_: np.round(a, decimals, out=out))
 
 
@@ -609,4 +612,4 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
     function = _ASTYPE.setdefault((array.dtype, wanted), _astype_function(array.dtype, wanted))
     out = None if wanted.isnative else np.empty(array.shape, wanted)
     result = call(function, (array,), out, numpy_call=lambda _: array.astype(wanted))
-    return np.asarray(result)
+    return result if isinstance(x, np.generic) else np.asarray(result)

@@ -310,6 +310,3 @@ def _baked(plan: _Plan, are_numbers: tuple[bool, ...], inputs: Sequence[Any], wh
     known = {i for i, step in enumerate(plan.parsed.steps) if step.function == NUMBER}
     added = [(plan.inputs[i], type(inputs[i]), inputs[i]) for i in which]
     return _plan(plan.parsed, are_numbers, tuple([b for b in before if b[0] not in known] + added))
-
-
-evaluate.__module__ = "pycudakit"

@@ -167,7 +167,7 @@ def exported(path):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads ELF files")
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_symbols(name):
-    if "sanitizers: a" in pk.build_info()[name].get("sanitizers", ""):
+    if pk.build_info()[name]["sanitizers"]:
         pytest.skip("sanitizers export symbols of their own")
     assert exported(_loader.find(name)) == set(_abi.SIGNATURES)
 

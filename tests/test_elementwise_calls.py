@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import (
     DTYPES,
@@ -163,11 +163,18 @@ def test_clip_keywords(engine):
 
 @given(array=arrays(), decimals=st.integers(-3, 5))
 def test_round(engine, array, decimals):
-    compare("round", array, decimals)
+    if array.dtype.kind in "iu" and decimals < 0:  # a rounded integer may exceed its type
+        assume(np.max(np.abs(array.astype(float)), initial=0) <= np.iinfo(array.dtype).max // 2)
+    compare("round", array, decimals, strides=0 not in array.strides)  # as of astype, below
 
 
 def test_round_out_and_numbers(engine):
     a = build("float64", (3000,), "ordinary", 1)
+    for order in "<>":
+        for kind in ("i2", "f2", "f8"):
+            swapped = a.astype(order + kind)
+            for decimals in (-1, 0, 2):
+                compare("round", swapped, decimals)
     out = np.zeros(3000, np.float32)
     for decimals in (0, 2, -1):
         assert pk.round(a, decimals, out) is out
@@ -228,9 +235,10 @@ def test_astype_of_special_values(engine, of):
 @given(array=arrays(kind=st.sampled_from(["small", "ordinary"])), to=dtypes, swap=st.booleans())
 def test_astype(engine, array, to, swap):
     if array.dtype.kind == "f" and np.dtype(to).kind == "u":
-        array = np.abs(array)
+        array = np.asarray(np.abs(array))
     wanted = np.dtype(to).newbyteorder() if swap else np.dtype(to)
-    compare("astype", array, wanted, strides=wanted.isnative)
+    # NumPy lays out a copy of zero strides in an order of its own.
+    compare("astype", array, wanted, strides=wanted.isnative and 0 not in array.strides)
 
 
 @pytest.mark.parametrize("to", INTEGERS)
@@ -256,6 +264,7 @@ def test_astype_copy(engine):
     assert pk.astype(a, np.float64, copy=False) is a
     assert not np.shares_memory(pk.astype(a, np.float64), a)
     assert pk.astype(a, "i4", copy=False).dtype == np.int32
+    compare("astype", np.float16(9), np.dtype("u1"))
     assert_values(pk.astype([1.5, 2.5], "f4"), np.array([1.5, 2.5], "f4"))
 
 

@@ -1,6 +1,5 @@
 """`pk.evaluate`: NumPy, evaluating the same string through Python, is what its results are compared with."""
 
-import ast
 import itertools
 import sys
 import threading
@@ -124,6 +123,7 @@ def test_powers(engine, dtype, n):
     x = np.array([0, 1, 2, 3, 100, 5], dtype)
     if np.dtype(dtype).kind == "f":
         x = np.concatenate([x, np.array([-0.0, -2, 0.3, 1e-3, np.inf, -np.inf, np.nan], dtype)])
+        x = np.append(x, np.finfo(dtype).max)
     for expression in POWERS:
         check(expression, {"x": x, "n": n}, ulp=2)
 
@@ -256,10 +256,10 @@ def test_out(engine, data):
         assert isinstance(ours[1], TypeError)
 
 
-@pytest.mark.parametrize(("start", "stop", "step"), [(0, 9, 1), (1, 10, 1), (9, 0, -1)])
+@pytest.mark.parametrize(("start", "stop", "step"), [(0, -1, 1), (1, None, 1), (-1, 0, -1)])
 def test_out_overlaps(engine, start, stop, step):
-    whole = np.arange(10.0)
-    out, a, b = whole[start:stop:step], whole[:9], whole[1:]
+    whole = np.arange(100_000.0)
+    out, a, b = whole[start:stop:step], whole[:-1], whole[1:]
     want = a * 2 + b * a
     assert pk.evaluate("a * 2 + b * a", {"a": a, "b": b}, out) is out
     assert_values(out, want)
@@ -284,11 +284,12 @@ def _read_only():
         ("i + missing", np.full(3, 7), NameError, "missing"),
     ],
 )
-@pytest.mark.parametrize("auto", [False, True])
-def test_refusals_leave_out_alone(engine, expression, out, error, message, auto):
+@pytest.mark.parametrize("chosen", ["the fixture's", "auto", "numpy"])
+def test_refusals_leave_out_alone(engine, expression, out, error, message, chosen):
     before = out.copy()
     names = {"i": np.array([1, 2, 3]), "k": np.array([3, 2, -1]), "u": np.zeros(2, np.uint8)}
-    with pk.engine("auto" if auto else engine), pytest.raises(error, match=message):
+    chosen = engine if chosen == "the fixture's" else chosen
+    with pk.engine(chosen), pytest.raises(error, match=message):
         pk.evaluate(expression, names, out)
     assert_values(out, before)
 
@@ -424,4 +425,3 @@ def test_deep_expressions(engine):
     assert_values(pk.evaluate("-" * 60 + "x"), x)
     chain = " < ".join(itertools.islice(itertools.cycle(["x", "y"]), 2000))
     assert not pk.evaluate(chain, {"x": x, "y": x}).any()
-    assert ast.parse("x")  # the interpreter is well

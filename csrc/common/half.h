@@ -46,13 +46,13 @@ PK_HD float to_odd(double value) {
 PK_HD float round(float value) { return to_float(from_float(value)); }
 PK_HD float round(double value) { return round(to_odd(value)); }
 
-// The neighbour of a, a float16 kept as a float, in the direction of b; of equal zeros NumPy gives a, not b.
+// The neighbour of a, a float16 kept as a float, in the direction of b.
 PK_HD float nextafter(float a, float b) {
     const uint16_t from = from_float(a);
     const bool away = (b > a) == !(from & 0x8000u);
     const uint16_t moved = select((from & 0x7fffu) == 0, uint16_t(select(b > 0, 0x0001u, 0x8001u)),
                                   uint16_t(from + select(away, 1u, 0xffffu)));
-    return a != a || b != b ? a + b : (a == b ? a : to_float(moved));
+    return a != a || b != b ? a + b : (a == b ? b : to_float(moved));
 }
 PK_HD double nextafter(double a, double) { return a; }  // float16 values are never kept as doubles
 

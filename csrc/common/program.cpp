@@ -93,7 +93,9 @@ Program::Program(const pk_instruction *instructions, int64_t instruction_count, 
             const int32_t operand = in.op == PK_LOAD ? in.a : in.b;
             if (operand < 0 || operand >= operand_count) reject(i, "names an operand that there is not");
             if (operands[operand].type != in.type) reject(i, "has another type than its operand");
-            if (in.op == PK_STORE) {
+            if (in.op == PK_LOAD) {
+                if (stored[operand]) reject(i, "loads an operand after it was stored to");
+            } else {
                 if (stored[operand]) reject(i, "stores to an operand a second time");
                 stored[operand] = true;
                 values.use(i, in.a, in.type);

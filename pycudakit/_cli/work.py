@@ -28,4 +28,4 @@ def engines() -> list[str]:
 def excuse() -> list[str]:
     """Return what to say where there is none."""
     reasons = [f"  {name}: {pk.engines()[name].reason}" for name in ("cpu", "cuda")]
-    return ["There is no engine to run.", *reasons, *NO_LIBRARIES]
+    return ["There is no engine to run.", *reasons, *([] if pk.build_info() else NO_LIBRARIES)]

@@ -57,7 +57,7 @@ def functions(name: str) -> tuple[Any, Any, int]:
         out[...] = x
         return out
 
-    def cast(x: Any, out: Any) -> None:
+    def cast(x: Any, out: Any) -> None:  # noqa: ARG001
         pk.astype(x, target)
 
     return copy, cast, 1

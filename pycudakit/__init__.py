@@ -12,6 +12,7 @@ from pycudakit._engine import (
     last_call,
     set_engine,
 )
+from pycudakit.compound import astype, clip, divmod, nan_to_num, round, where
 from pycudakit.elementwise import (
     abs,
     absolute,
@@ -23,19 +24,16 @@ from pycudakit.elementwise import (
     arctan,
     arctan2,
     arctanh,
-    astype,
     bitwise_and,
     bitwise_or,
     bitwise_xor,
     cbrt,
     ceil,
-    clip,
     copysign,
     cos,
     cosh,
     deg2rad,
     divide,
-    divmod,
     equal,
     exp,
     exp2,
@@ -69,7 +67,6 @@ from pycudakit.elementwise import (
     minimum,
     mod,
     multiply,
-    nan_to_num,
     negative,
     nextafter,
     not_equal,
@@ -80,7 +77,6 @@ from pycudakit.elementwise import (
     remainder,
     right_shift,
     rint,
-    round,
     sign,
     signbit,
     sin,
@@ -92,7 +88,6 @@ from pycudakit.elementwise import (
     tanh,
     true_divide,
     trunc,
-    where,
 )
 from pycudakit.expression import evaluate
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from pycudakit import _cost, _engine, _execute, _loader, errors
-from pycudakit._program import BOOL, Builder, Program, Scalar, Value, code_of
+from pycudakit._program import Builder, Program
+from pycudakit._values import BOOL, Scalar, Value, code_of
 
 Array = np.ndarray[Any, Any]
 Results = tuple[Value, ...]
@@ -132,14 +133,16 @@ def as_argument(value: Any) -> Any:
     return value if code_of(value.dtype) is not None else None
 
 
-_COMPARISONS = frozenset(["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"])
+_ANSWERS_BOOL = frozenset(
+    "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor".split()  # noqa: SIM905
+)
 
 
 def _as_numpy_takes_numbers(name: str, inputs: Sequence[Any]) -> Sequence[Any]:
-    """Give Python numbers alone a type, and replace those that no element can equal in a comparison."""
+    """Give a type to Python numbers alone, and replace those out of range where that does no harm."""
     if all(type(value) in (int, float) for value in inputs):
         return [np.asarray(value) for value in inputs]
-    if name not in _COMPARISONS or not any(type(value) is int for value in inputs):
+    if name not in _ANSWERS_BOOL or not any(type(value) is int for value in inputs):
         return inputs
     dtype = next(np.asarray(value).dtype for value in inputs if type(value) is not int)
     if dtype.kind not in "iu":

@@ -2,62 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pycudakit import _abi, _loader
-
-DType = np.dtype[Any]
-
-_CODES = {dtype: code for code, dtype in enumerate(_abi.TYPES)}
-BOOL, INT64, UINT8, UINT64 = (np.dtype(name) for name in ("bool", "int64", "uint8", "uint64"))
-FLOAT16, FLOAT32, FLOAT64 = (np.dtype(name) for name in ("float16", "float32", "float64"))
-
-
-def code_of(dtype: DType) -> int | None:
-    """Return the pk_type of a dtype in either byte order, or None where there is none."""
-    code = _CODES.get(dtype)
-    if code is None and dtype.kind in "biuf" and dtype.itemsize <= 8:
-        code = _CODES.get(np.dtype(f"{dtype.kind}{dtype.itemsize}"))  # long long, or the other byte order
-    return code
-
-
-@functools.cache
-def operations() -> dict[str, int]:
-    """Return the opcode of every operation in ops.def, as a library lists them."""
-    library = _loader.library("cpu" if _loader.find("cpu") else "cuda")
-    count = ctypes.c_int64()
-    library.pk_operation_count(ctypes.byref(count))
-    info = np.zeros(1, _abi.OPERATION)
-    opcodes = {}
-    for index in range(count.value):
-        library.pk_operation_info(index, info)
-        opcodes[info["name"][0].decode()] = _abi.FIRST_OPERATION + index
-    return opcodes
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """What an instruction defines."""
-
-    index: int
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """A Python number: it takes the type of its company, as NumPy has it, and then becomes an operand."""
-
-    type: type
-    position: int | None  # among the inputs of a call, or None for a literal
-    value: Any = None
+from pycudakit import _abi
+from pycudakit._lowering import LOWERED, as_named
+from pycudakit._values import BOOL, CODES, DType, Scalar, Value, operations, truths
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +57,7 @@ class Program:
     def _table(self, dense: bool) -> np.ndarray[Any, Any]:
         table = np.zeros(len(self.operands), _abi.OPERAND)
         for index, operand in enumerate(self.operands):
-            table["type"][index] = _CODES[operand.dtype]
+            table["type"][index] = CODES[operand.dtype]
             if operand.constant is not None:
                 table["address"][index] = operand.constant.ctypes.data
             elif dense and operand.source != "scalar":
@@ -153,7 +109,7 @@ class Builder:
 
     def _add(self, dtype: DType, op: int, type_: DType, *arguments: int) -> Value:
         a, b, c = (*arguments, 0, 0, 0)[:3]
-        instruction = (op, _CODES[type_], _CODES[dtype], a, b, c)
+        instruction = (op, CODES[type_], CODES[dtype], a, b, c)
         known = self._known.get(instruction)  # the same operation on the same values is done once
         if known is None or op == _abi.STORE:
             known = self._known[instruction] = Value(len(self._instructions), dtype)
@@ -198,7 +154,7 @@ class Builder:
     def apply(self, operation: str, *values: Value) -> Value:
         """Apply an operation of ops.def to values of one type, the first of three being a bool."""
         dtype = values[-1].dtype
-        result = BOOL if operation in _RETURNS_BOOL else dtype
+        result = BOOL if operation in truths() else dtype
         return self._add(result, operations()[operation], dtype, *(value.index for value in values))
 
     def select(self, condition: Value, yes: Value, no: Value) -> Value:
@@ -227,7 +183,7 @@ class Builder:
             held = tuple(_held(a, t) for a, t in zip(arguments, loop, strict=False))
             if held != arguments:
                 return self.call(name, *held, out=out, dtype=dtype, casting=casting)
-        unsupported = [d for d in loop if d not in _CODES]
+        unsupported = [d for d in loop if d not in CODES]
         if unsupported:
             raise TypeError(f"{name} has no loop for {unsupported[0]} but NumPy's own")
         with self.naming(getattr(np, name).__name__):  # warnings of mod speak of remainder
@@ -240,7 +196,7 @@ class Builder:
             for argument, type_ in zip(arguments, loop, strict=False):
                 value = self.cast(argument, type_)
                 values.append(self.masked(value) if isinstance(argument, Scalar) else value)
-            result = _LOWERED.get(name, _as_named(name))(self, *values)
+            result = LOWERED.get(name, as_named(name))(self, *values)
         return result if isinstance(result, tuple) else (result,)
 
     def _multiplied(self, base: Value | Scalar, exponent: Value | Scalar, dtype: DType) -> Value | None:
@@ -311,143 +267,3 @@ def _held(argument: Value | Scalar, dtype: DType) -> Value | Scalar:
     if limits.min <= number <= limits.max:
         return argument
     return Scalar(float, None, math.copysign(math.inf, number))
-
-
-# ---- NumPy's functions that are not an operation of the same name for every type -------------------
-
-Lowering = Callable[..., "Value | tuple[Value, ...]"]
-
-_RETURNS_BOOL = frozenset(
-    [
-        "logical_not",
-        "logical_and",
-        "logical_or",
-        "logical_xor",
-        "isnan",
-        "isinf",
-        "isfinite",
-        "signbit",
-        "equal",
-        "not_equal",
-        "less",
-        "less_equal",
-    ]
-)
-
-
-def _as_named(name: str) -> Lowering:
-    return lambda builder, *values: builder.apply(name, *values)
-
-
-def _same(_builder: Builder, value: Value) -> Value:
-    return value
-
-
-def _or_for_bool(name: str, for_bool: str) -> Lowering:
-    def lower(builder: Builder, *values: Value) -> Value:
-        return builder.apply(for_bool if values[0].dtype == BOOL else name, *values)
-
-    return lower
-
-
-def _or_for_exact(name: str, for_exact: Lowering) -> Lowering:
-    """Lower to something else for bools and integers."""
-
-    def lower(builder: Builder, *values: Value) -> Value | tuple[Value, ...]:
-        return builder.apply(name, *values) if values[0].dtype.kind == "f" else for_exact(builder, *values)
-
-    return lower
-
-
-def _constantly(result: bool) -> Lowering:
-    return lambda builder, _value: builder.constant(result, BOOL)
-
-
-def _comparison(name: str, swapped: bool = False) -> Lowering:
-    """Compare bools as bytes, and int64 with uint64 exactly."""
-    negative_answer = {"equal": False, "not_equal": True}
-
-    def lower(builder: Builder, a: Value, b: Value) -> Value:
-        if swapped:
-            a, b = b, a
-        if a.dtype == b.dtype:
-            return builder.apply(name, builder.cast(a, UINT8) if a.dtype == BOOL else a,
-                                 builder.cast(b, UINT8) if b.dtype == BOOL else b)  # fmt: skip
-        signed = a if a.dtype == INT64 else b
-        is_negative = builder.apply("less", signed, builder.constant(0, INT64))
-        as_unsigned = builder.apply(name, builder.cast(a, UINT64), builder.cast(b, UINT64))
-        # A negative number is less than every unsigned one.
-        for_negative = negative_answer.get(name, signed is a)
-        return builder.select(is_negative, builder.constant(for_negative, BOOL), as_unsigned)
-
-    return lower
-
-
-def _scaled_by(factor: float) -> Lowering:
-    def lower(builder: Builder, value: Value) -> Value:
-        work = FLOAT32 if value.dtype == FLOAT16 else value.dtype
-        if work == FLOAT32:
-            numerator, denominator = (np.float32(np.pi), np.float32(180))
-            ratio: Any = numerator / denominator if factor < 1 else denominator / numerator
-        else:
-            ratio = factor
-        scaled = builder.apply("multiply", builder.cast(value, work), builder.constant(ratio, work))
-        return builder.convert(scaled, value.dtype)
-
-    return lower
-
-
-def _absolute(builder: Builder, value: Value) -> Value:
-    return value if value.dtype == BOOL else builder.apply("absolute", value)
-
-
-def _square(builder: Builder, value: Value) -> Value:
-    return builder.apply("multiply", value, value)
-
-
-def _nextafter(builder: Builder, a: Value, b: Value) -> Value:
-    return builder.apply("nextafter_half" if a.dtype == FLOAT16 else "nextafter", a, b)
-
-
-def _divmod(builder: Builder, a: Value, b: Value) -> tuple[Value, ...]:
-    return builder.apply("floor_divide", a, b), builder.apply("remainder", a, b)
-
-
-_LOWERED: dict[str, Lowering] = {
-    "add": _or_for_bool("add", "logical_or"),
-    "multiply": _or_for_bool("multiply", "logical_and"),
-    "maximum": _or_for_bool("maximum", "logical_or"),
-    "minimum": _or_for_bool("minimum", "logical_and"),
-    "fmax": _or_for_exact("fmax", _or_for_bool("maximum", "logical_or")),
-    "fmin": _or_for_exact("fmin", _or_for_bool("minimum", "logical_and")),
-    "bitwise_and": _or_for_bool("bitwise_and", "logical_and"),
-    "bitwise_or": _or_for_bool("bitwise_or", "logical_or"),
-    "bitwise_xor": _or_for_bool("bitwise_xor", "logical_xor"),
-    "invert": _or_for_bool("invert", "logical_not"),
-    "true_divide": _as_named("divide"),
-    "mod": _as_named("remainder"),
-    "absolute": _absolute,
-    "abs": _absolute,
-    "fabs": _as_named("absolute"),
-    "float_power": _as_named("power"),
-    "positive": _same,
-    "square": _square,
-    "floor": _or_for_exact("floor", _same),
-    "ceil": _or_for_exact("ceil", _same),
-    "trunc": _or_for_exact("trunc", _same),
-    "isnan": _or_for_exact("isnan", _constantly(False)),
-    "isinf": _or_for_exact("isinf", _constantly(False)),
-    "isfinite": _or_for_exact("isfinite", _constantly(True)),
-    "equal": _comparison("equal"),
-    "not_equal": _comparison("not_equal"),
-    "less": _comparison("less"),
-    "less_equal": _comparison("less_equal"),
-    "greater": _comparison("less", swapped=True),
-    "greater_equal": _comparison("less_equal", swapped=True),
-    "deg2rad": _scaled_by(np.pi / 180),
-    "radians": _scaled_by(np.pi / 180),
-    "rad2deg": _scaled_by(180 / np.pi),
-    "degrees": _scaled_by(180 / np.pi),
-    "nextafter": _nextafter,
-    "divmod": _divmod,
-}

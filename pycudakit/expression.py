@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit import elementwise
+from pycudakit import compound
 from pycudakit._dispatch import Function, broadcast, call, checked_output
 from pycudakit._language import (
     ARITIES,
@@ -30,7 +30,8 @@ from pycudakit._language import (
     parse,
     suggestion,
 )
-from pycudakit._program import Builder, Scalar, Value
+from pycudakit._program import Builder
+from pycudakit._values import Scalar, Value
 
 # ---- Steps as a program ------------------------------------------------------------------------------
 
@@ -152,26 +153,26 @@ def _write_clip(builder: Builder, x: Value | Scalar, *limits: Value | Scalar) ->
             number = limit.value if isinstance(limit, Scalar) else None
             if type(number) is int and (number <= info.min if bound == "maximum" else number >= info.max):
                 del kept[bound]
-    return elementwise.write_clip(tuple(kept), builder, x, *kept.values(), **_KEYWORDS)[0]
+    return compound.write_clip(tuple(kept), builder, x, *kept.values(), **_KEYWORDS)[0]
 
 
 def _write_step(builder: Builder, step: Step, values: list[Any]) -> Value:
     name = step.function
     if name == "where":
-        return elementwise.write_where(builder, *values)[0]
+        return compound.write_where(builder, *values)[0]
     if name == "clip":
         return _write_clip(builder, *values)
     if name == "astype":
         return builder.cast(_with_dtype(builder, values[0]), step.value)
     if name == "round":
         power = Scalar(float, None, 10.0 ** abs(step.value))
-        write = elementwise.round_function(step.value).write
+        write = compound.round_function(step.value).write
         return write(builder, _with_dtype(builder, values[0]), power, **_KEYWORDS)[0]
     if name == "nan_to_num":
         x = _with_dtype(builder, values[0])
         limits = np.finfo(x.dtype if x.dtype.kind == "f" else np.float64)
         numbers = (0.0, float(limits.max), float(limits.min))
-        return elementwise.write_nan_to_num(builder, x, *(Scalar(float, None, n) for n in numbers))[0]
+        return compound.write_nan_to_num(builder, x, *(Scalar(float, None, n) for n in numbers))[0]
     if name == "power" and step.is_operator:
         base, exponent = values
         literal = exponent.value if isinstance(exponent, Scalar) else None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pycudakit import _abi
-from pycudakit._program import operations
+from pycudakit._values import operations
 
 F32, F64, I64, BOOL = (_abi.TYPES.index(np.dtype(t)) for t in ("float32", "float64", "int64", "bool"))
 
@@ -96,6 +96,11 @@ def second_store(call):
     call.exceptions = np.full(len(call.program), 0xAA, np.uint8)
 
 
+def load_after_store(call):
+    second_store(call)
+    call.program[-1] = (_abi.LOAD, *call.program[-1].item()[1:3], 2, 0, 0)
+
+
 BAD = {
     "null program": (null("program"), "program is a null pointer"),
     "null operands": (null("operands"), "operands is a null pointer"),
@@ -126,6 +131,7 @@ BAD = {
     "store of another type": (operand(2, type=I64), "another type than its operand"),
     "store of another type of value": (instruction(6, a=3), "another type than its own"),
     "two stores": (second_store, "second time"),
+    "a load after the store": (load_after_store, "after it was stored to"),
     "itself as argument": (instruction(2, a=2), "not defined before"),
     "a later value": (instruction(2, b=3), "not defined before"),
     "a far value": (instruction(2, b=2**31 - 1), "not defined before"),
@@ -275,13 +281,3 @@ def test_a_value_outlives_its_memory(raw, first, cast):
     assert call.run(raw) == 0
     assert (call.a == a + b).all()
     assert (call.b == a * b).all()
-
-
-def test_load_after_store(raw):
-    add = operations()["add"]
-    rows = [*LOADS, (add, 0, 1), (_abi.STORE, 2, 0), (_abi.LOAD, 0, 0), (add, 4, 4), (_abi.STORE, 5, 1)]
-    call = two_operands(rows)
-    a, b = call.a.copy(), call.b.copy()
-    assert call.run(raw) == 0
-    assert (call.a == a + b).all()
-    assert (call.b == 2 * (a + b)).all()

@@ -53,7 +53,10 @@ def compare(name, *arguments, strides=True, **keywords):
     numpys = outcome(getattr(np, name), *arguments, **keywords)
     ulp = 8 if name in INEXACT else 0
     context = f"{name}({describe(*arguments)})"
-    assert_same_outcome(ours, numpys, ulp, name in FREE_ZERO, strides, context)
+    free_zero = name in FREE_ZERO
+    if name == "nextafter" and np.result_type(*arguments) == np.float16:
+        free_zero = True  # of float16 zeros, NumPy gave the first until 2.5, and since then, as C, the second
+    assert_same_outcome(ours, numpys, ulp, free_zero, strides, context)
 
 
 @pytest.mark.smoke

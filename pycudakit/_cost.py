@@ -12,9 +12,9 @@ from pycudakit._measured import NANOSECONDS
 if TYPE_CHECKING:
     from pycudakit._program import Program
 
-# Seconds. What a call to a library costs beside NumPy's own; the work below which its second thread does
+# Seconds. What a call to a library costs, its threads and cold caches included; the work below which its second thread does
 # not pay; what a call to the GPU costs at least; the work from which it is worth waking the GPU at all.
-CALL = 32e-6
+CALL = 80e-6
 SHARED_WORK = 80e-6
 CUDA_CALL = 150e-6
 WORTH_CUDA = 5e-3

@@ -9,9 +9,10 @@
 
 namespace pk {
 
-// A thread is woken for no less than this many elements times steps, and takes this many elements at once.
+// A thread is woken for no less than this many elements times steps. It takes this many bytes of the widest
+// operand at once: smaller shares have two threads wait for each other in the first touch of one huge page.
 static constexpr int64_t WORTH_A_THREAD = 32 << 10;
-static constexpr int64_t SHARE = 128 << 10;
+static constexpr int64_t SHARE_BYTES = 4 << 20;
 
 static void evaluate(const Program &program, const Layout &layout, int64_t instruction_count,
                      uint8_t *exceptions, pk_report &report) {
@@ -20,7 +21,9 @@ static void evaluate(const Program &program, const Layout &layout, int64_t instr
     const int64_t worth = size * int64_t(plan.steps.size()) / WORTH_A_THREAD;
     const int64_t threads = std::clamp<int64_t>(worth, 1, thread_count());
     const int64_t fair = (size + threads - 1) / threads;
-    const int64_t share = (std::min(fair, SHARE) + plan.block - 1) / plan.block * plan.block;
+    int64_t widest = 1;
+    for (const View &view : layout.views) widest = std::max(widest, view.item);
+    const int64_t share = (std::min(fair, SHARE_BYTES / widest) + plan.block - 1) / plan.block * plan.block;
 
     std::atomic<int64_t> next{0};
     std::mutex merge;

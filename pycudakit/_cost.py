@@ -12,12 +12,16 @@ from pycudakit._measured import NANOSECONDS
 if TYPE_CHECKING:
     from pycudakit._program import Program
 
-# Seconds. What a call to a library costs, its threads and cold caches included; the work below which its second thread does
-# not pay; what a call to the GPU costs at least; the work from which it is worth waking the GPU at all.
-CALL = 80e-6
+# Seconds. What a call to a library costs, waking its threads and cold caches included; the work below which
+# a second thread does not pay; what a call to the GPU costs at least; the work from which it is worth asking
+# for a GPU at all.
+CALL = 100e-6
 SHARED_WORK = 80e-6
 CUDA_CALL = 150e-6
 WORTH_CUDA = 5e-3
+
+# A function faster than this, in nanoseconds an element, waits for memory, where more threads gain this share.
+MEMORY_BOUND, MEMORY_GAIN = 0.3, 0.2
 
 # Bytes a second: of host memory for each thread, and for all; up and down a PCIe 5 link, staging included.
 THREAD_BANDWIDTH, HOST_BANDWIDTH = 10e9, 65e9
@@ -71,8 +75,10 @@ def numpy_below(program: Program) -> float:
     alone = CALL * 1e9 / (numpy - ours) if numpy > ours else float("inf")
     if alone * ours <= SHARED_WORK * 1e9:
         return alone
-    faster = numpy - ours / threads()
-    return max(CALL * 1e9 / faster, SHARED_WORK * 1e9 / ours) if faster > 0 else float("inf")
+    gain = numpy - ours / threads()
+    if numpy < MEMORY_BOUND:
+        gain = min(gain, MEMORY_GAIN * numpy)
+    return max(CALL * 1e9 / gain, SHARED_WORK * 1e9 / ours) if gain > 0 else float("inf")
 
 
 def choose(program: Program, size: int, up: int, down: int, numpy_agrees: bool = True) -> tuple[str, str]:

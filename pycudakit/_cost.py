@@ -20,7 +20,7 @@ SHARED_WORK = 80e-6
 CUDA_CALL = 150e-6
 WORTH_CUDA = 5e-3
 
-# A function faster than this, in nanoseconds an element, waits for memory, where more threads gain this share.
+# A function faster than this many nanoseconds an element waits for memory, where threads gain this share.
 MEMORY_BOUND, MEMORY_GAIN = 0.3, 0.2
 
 # Bytes a second: of host memory for each thread, and for all; up and down a PCIe 5 link, staging included.

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pycudakit import _cost, _engine, _execute, _loader, errors
+from pycudakit._arguments import (
+    Array,
+    as_argument,
+    as_mask,
+    as_numpy_takes_numbers,
+    as_outs,
+    broadcast,
+    needs_copy,
+)
 from pycudakit._program import Builder, Program
 from pycudakit._values import BOOL, Scalar, Value, code_of
 
-Array = np.ndarray[Any, Any]
 Results = tuple[Value, ...]
 
 
@@ -117,162 +125,6 @@ def compile_function(
     return builder.finish()
 
 
-def as_argument(value: Any) -> Any:
-    """Return an array or a Python number as it will be computed with, or None for what is NumPy's alone."""
-    kind = type(value)
-    if kind is int or kind is float:
-        return value
-    if isinstance(value, np.memmap):
-        value = value.view(np.ndarray)
-    elif kind is not np.ndarray:
-        if isinstance(value, np.ndarray) or (
-            hasattr(kind, "__array_ufunc__") and not isinstance(value, np.generic)
-        ):
-            return None
-        value = np.asarray(value)
-    return value if code_of(value.dtype) is not None else None
-
-
-_ANSWERS_BOOL = frozenset(
-    "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor".split()  # noqa: SIM905
-)
-
-
-def _as_numpy_takes_numbers(name: str, inputs: Sequence[Any]) -> Sequence[Any]:
-    """Give a type to Python numbers alone, and replace those out of range where that does no harm."""
-    if all(type(value) in (int, float) for value in inputs):
-        return [np.asarray(value) for value in inputs]
-    if name not in _ANSWERS_BOOL or not any(type(value) is int for value in inputs):
-        return inputs
-    dtype = next(np.asarray(value).dtype for value in inputs if type(value) is not int)
-    if dtype.kind not in "iu":
-        return inputs
-    limits = np.iinfo(dtype)
-    beyond = [type(value) is int and not limits.min <= value <= limits.max for value in inputs]
-    return [math.copysign(math.inf, v) if b else v for v, b in zip(inputs, beyond, strict=True)]
-
-
-def _as_outs(out: Any, count: int) -> list[Array | None]:
-    if out is None:
-        return [None] * count
-    if count > 1 and not isinstance(out, tuple):
-        raise TypeError("'out' must be a tuple of arrays")
-    outs = list(out) if isinstance(out, tuple) else [out]
-    if len(outs) != count:
-        raise ValueError("The 'out' tuple must have exactly one entry per ufunc output")
-    if not all(o is None or isinstance(o, np.ndarray) for o in outs):
-        raise TypeError("return arrays must be of ArrayType")
-    return outs
-
-
-def _as_mask(where: Any) -> Array | None:
-    if where is True:
-        return None
-    mask = where if isinstance(where, np.ndarray) else np.asarray(where, bool)
-    if mask.dtype != BOOL:
-        raise TypeError(
-            f"Cannot cast array data from {mask.dtype!r} to dtype('bool') according to the rule 'safe'"
-        )
-    return mask
-
-
-def broadcast(arrays: Sequence[Array], outs: Sequence[Array | None]) -> tuple[int, ...]:
-    """Return the shape of a call, with NumPy's errors for those that don't go together."""
-    shapes = {a.shape for a in arrays}
-    given = [o for o in outs if o is not None]
-    try:
-        shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
-        full = np.broadcast_shapes(shape, *(o.shape for o in given)) if given else shape
-    except ValueError:
-        listed = " ".join(str(a.shape).replace(" ", "") for a in [*arrays, *given])
-        raise ValueError(f"operands could not be broadcast together with shapes {listed} ") from None
-    for out in given:
-        if out.shape != full:
-            own, whole = (str(s).replace(" ", "") for s in (out.shape, full))
-            raise ValueError(
-                f"non-broadcastable output operand with shape {own} doesn't match the broadcast shape {whole}"
-            )
-        if not out.flags.writeable:
-            raise ValueError("output array is read-only")
-    if math.prod(n for n in full if n) > sys.maxsize:
-        raise ValueError(
-            "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
-        )
-    return full
-
-
-def checked_output(name: str, result: Value, out: tuple[Any, ...], casting: str) -> tuple[Value]:
-    """Refuse an output that NumPy would refuse, with its words."""
-    if out[0] is not None and not np.can_cast(result.dtype, out[0], casting=casting):  # type: ignore[arg-type]
-        raise TypeError(
-            f"Cannot cast ufunc '{name}' output from {result.dtype!r} to {out[0]!r} "
-            f"with casting rule '{casting}'"
-        )
-    return (result,)
-
-
-def _same_elements(a: Array, b: Array) -> bool:
-    return (
-        a.shape == b.shape
-        and a.strides == b.strides
-        and a.dtype == b.dtype
-        and a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
-    )
-
-
-def _overlaps_itself(array: Array) -> bool:
-    if array.flags.c_contiguous or array.flags.f_contiguous or array.size == 0:
-        return False
-    reach = array.itemsize
-    for stride, size in sorted(
-        (abs(st), n) for st, n in zip(array.strides, array.shape, strict=True) if n > 1
-    ):
-        if stride < reach:
-            return True
-        reach = stride * (size - 1) + reach
-    return False
-
-
-def needs_copy(out: Array, others: Sequence[Array]) -> bool:
-    """Tell whether writing to `out` while reading the others could change what is read."""
-    return _overlaps_itself(out) or any(
-        np.may_share_memory(out, other) and not _same_elements(out, other) for other in others
-    )
-
-
-def execute(
-    program: Program,
-    engine: str,
-    name: str,
-    reason: str,
-    inputs: Sequence[Any],
-    outs: Sequence[Array | None],
-    mask: Array | None,
-    shape: tuple[int, ...],
-) -> list[Array]:
-    """Run a program into outputs given or new, through copies of those that overlap what is read."""
-    arrays = [a for a in inputs if isinstance(a, np.ndarray)]
-    if mask is not None:
-        arrays.append(mask)
-    finals: list[Array] = []
-    targets: list[Array] = []
-    for out, dtype in zip(outs, program.out_dtypes, strict=True):
-        if out is None:
-            target = final = _execute.allocate(dtype, shape, arrays)
-        else:
-            target = final = out
-            overlaps = needs_copy(out, [*arrays, *finals]) or any(np.may_share_memory(out, f) for f in finals)
-            if overlaps or program.may_refuse:
-                target = out.copy()
-        finals.append(final)
-        targets.append(target)
-    _execute.run(program, engine, name, reason, inputs=inputs, outs=targets, shape=shape, mask=mask)
-    for final, target in zip(finals, targets, strict=True):
-        if final is not target:
-            final[...] = target
-    return finals
-
-
 def _refuse(name: str, engine: str, value: Any, label: str = "") -> errors.Unsupported:
     what = f"an array of {value.dtype}" if type(value) is np.ndarray else f"a {type(value).__name__}"
     what += f" as {label}" * bool(label)
@@ -295,6 +147,103 @@ def _type_of(argument: Any) -> Any:
     return argument.dtype.newbyteorder("=") if isinstance(argument, np.ndarray) else type(argument)
 
 
+@dataclass
+class _Request:
+    """A call's arguments as they will be computed with, or the first that NumPy alone takes."""
+
+    arguments: list[Any]
+    outs: list[Array | None]
+    mask: Array | None
+    dtype: np.dtype[Any] | None
+    foreign: tuple[Any, str] | None = None  # the value, and what errors call it
+
+    @property
+    def read(self) -> list[Array]:
+        """The arrays that are read."""
+        arrays = [np.asarray(a) for a in self.arguments]
+        return arrays if self.mask is None else [*arrays, self.mask]
+
+
+def _read(function: Function, inputs: Sequence[Any], out: Any, where: Any, dtype: Any) -> _Request:
+    if function.types_numbers:
+        inputs = as_numpy_takes_numbers(function.name, inputs)
+    request = _Request(
+        arguments=[as_argument(value) for value in inputs],
+        outs=as_outs(out, function.outputs),
+        mask=as_mask(where),
+        dtype=None if dtype is None else np.dtype(dtype),
+    )
+    named = zip(inputs, request.arguments, [*function.labels, *[""] * len(inputs)], strict=False)
+    foreign = [(value, label) for value, argument, label in named if argument is None]
+    foreign += [(o, "out") for o in request.outs if o is not None and as_argument(o) is None]
+    if request.dtype is not None and code_of(request.dtype) is None:
+        foreign.append((np.empty(0, request.dtype), "dtype"))
+    request.foreign = foreign[0] if foreign else None
+    return request
+
+
+def _compile(function: Function, request: _Request, casting: str) -> Program:
+    outs = [None if o is None else o.dtype for o in request.outs]
+    if casting == "no" and hasattr(function.numpy, "resolve_dtypes"):  # "no" counts the byte order
+        exact = (a.dtype if isinstance(a, np.ndarray) else type(a) for a in request.arguments)
+        function.numpy.resolve_dtypes((*exact, *outs), casting=casting)
+    return compile_function(
+        function,
+        tuple(_type_of(a) for a in request.arguments),
+        tuple(None if o is None else o.newbyteorder("=") for o in outs),
+        request.mask is not None,
+        request.dtype,
+        casting,
+    )
+
+
+def _execute_into(
+    program: Program, request: _Request, name: str, engine: str, reason: str, shape: tuple[int, ...]
+) -> list[Array]:
+    """Run a program into outputs given or new, through copies of those that overlap what is read."""
+    arrays = [a for a in (*request.arguments, request.mask) if isinstance(a, np.ndarray)]
+    finals: list[Array] = []
+    targets: list[Array] = []
+    for out, dtype in zip(request.outs, program.out_dtypes, strict=True):
+        if out is None:
+            target = final = _execute.allocate(dtype, shape, arrays)
+        else:
+            target = final = out
+            overlaps = needs_copy(out, [*arrays, *finals]) or any(np.may_share_memory(out, f) for f in finals)
+            if overlaps or program.may_refuse:
+                target = out.copy()
+        finals.append(final)
+        targets.append(target)
+    _execute.run(
+        program,
+        engine,
+        name,
+        reason,
+        inputs=request.arguments,
+        outs=targets,
+        shape=shape,
+        mask=request.mask,
+    )
+    for final, target in zip(finals, targets, strict=True):
+        if final is not target:
+            final[...] = target
+    return finals
+
+
+def _choose(
+    function: Function, program: Program, request: _Request, shape: tuple[int, ...]
+) -> tuple[str, str]:
+    """Return the engine that `auto` takes, and why; note for which sizes it will be NumPy next time."""
+    size = math.prod(shape)
+    up = sum(array.nbytes for array in request.read)
+    down = size * sum(dtype.itemsize for dtype in program.out_dtypes)
+    plain = request.mask is None and request.dtype is None and not any(o is not None for o in request.outs)
+    if plain and function.numpy_agrees:
+        types = tuple(_type_of(a) for a in request.arguments)
+        function.numpy_below.setdefault(types, _cost.numpy_below(program))
+    return _cost.choose(program, size, up, down, function.numpy_agrees)
+
+
 def call(
     function: Function,
     inputs: Sequence[Any],
@@ -308,7 +257,6 @@ def call(
 
     `numpy_call` takes the place of the function's own `numpy` where that needs other arguments.
     """
-    engine = _engine.checked_current()
 
     def by_numpy(reason: str) -> Any:
         _engine.local.call = _engine.Call(function.name, "numpy", reason)
@@ -318,60 +266,35 @@ def call(
         usual = {"out": None, "dtype": None, "where": True, "casting": "same_kind"}
         return function.numpy(*inputs, **{k: v for k, v in given.items() if v is not usual[k]})
 
-    if engine == "numpy":
-        return by_numpy("the engine asked for")
+    engine, reason = _engine.checked_current(), "the engine asked for"
     automatic = engine == "auto"
-    if automatic and not (_engine.status("cpu") or _engine.status("cuda")):
-        return by_numpy(f"auto: {_engine.status('cpu').reason}")
+    if engine == "numpy":
+        return by_numpy(reason)
     if not automatic:
         _loader.library(engine)  # or NoDevice, before anything else can be wrong
-    arguments = [
-        as_argument(value)
-        for value in (_as_numpy_takes_numbers(function.name, inputs) if function.types_numbers else inputs)
-    ]
-    outs = _as_outs(out, function.outputs)
-    mask = _as_mask(where)
-    wanted = None if dtype is None else np.dtype(dtype)
-    foreign = [v for v, a in zip(inputs, arguments, strict=True) if a is None]
-    foreign += [o for o in outs if o is not None and as_argument(o) is None]
-    if wanted is not None and code_of(wanted) is None:
-        foreign.append(np.empty(0, wanted))
-    if foreign:
+    elif not (_engine.status("cpu") or _engine.status("cuda")):
+        return by_numpy(f"auto: {_engine.status('cpu').reason}")
+
+    request = _read(function, inputs, out, where, dtype)
+    if request.foreign is not None:
         if automatic:
             return by_numpy("auto: only NumPy takes these types")
-        labels = (label for a, label in zip(arguments, function.labels, strict=False) if a is None)
-        raise _refuse(function.name, engine, foreign[0], next(labels, ""))
-
-    if casting == "no" and hasattr(function.numpy, "resolve_dtypes"):  # "no" counts the byte order
-        exact = (a.dtype if isinstance(a, np.ndarray) else type(a) for a in arguments)
-        function.numpy.resolve_dtypes(
-            (*exact, *(None if o is None else o.dtype for o in outs)), casting=casting
-        )
-    types = tuple(_type_of(a) for a in arguments)
-    out_types = tuple(None if o is None else _type_of(o) for o in outs)
-    program = compile_function(function, types, out_types, mask is not None, wanted, casting)
-    arrays = [np.asarray(a) for a in arguments]
-    shape = broadcast([*arrays, mask] if mask is not None else arrays, outs)
+        raise _refuse(function.name, engine, *request.foreign)
+    program = _compile(function, request, casting)
+    shape = broadcast(request.read, request.outs)
     if function.name == "power" and 0 not in shape:
-        _check_exponents(program, arguments, mask)
-    reason = "the engine asked for"
+        _check_exponents(program, request.arguments, request.mask)
     if automatic:
-        size = math.prod(shape)
-        up, down = sum(a.nbytes for a in arrays), size * sum(d.itemsize for d in program.out_dtypes)
-        engine, reason = _cost.choose(program, size, up, down, function.numpy_agrees)
-        plain = out is None and mask is None and wanted is None
-        if plain and function.numpy_agrees:
-            function.numpy_below.setdefault(types, _cost.numpy_below(program))
+        engine, reason = _choose(function, program, request, shape)
         if engine == "numpy":
             return by_numpy(reason)
-    run = functools.partial(
-        execute, program, name=function.name, inputs=arguments, outs=outs, mask=mask, shape=shape
-    )
+
+    run = functools.partial(_execute_into, program, request, function.name, shape=shape)
     try:
         results = run(engine=engine, reason=reason)
     except (errors.NoDevice, errors.OutOfMemory, errors.DeviceError) as error:
-        read = [a for a in [*arrays, mask] if a is not None]
-        overwritten = any(o is not None and any(np.may_share_memory(o, a) for a in read) for o in outs)
+        given = [o for o in request.outs if o is not None]
+        overwritten = any(np.may_share_memory(o, array) for o in given for array in request.read)
         if not automatic or engine != "cuda" or overwritten:
             raise
         warnings.warn(
@@ -381,7 +304,7 @@ def call(
         )
         results = run(engine="cpu", reason="auto: the CUDA engine failed")
     finished = tuple(
-        r[()] if o is None and r.ndim == 0 else (r if o is None else o)
-        for r, o in zip(results, outs, strict=True)
+        result[()] if o is None and result.ndim == 0 else result
+        for result, o in zip(results, request.outs, strict=True)
     )
     return finished if function.outputs > 1 else finished[0]

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._dispatch import Function, as_argument, call, checked_output
+from pycudakit._arguments import as_argument, checked_output
+from pycudakit._dispatch import Function, call
 from pycudakit._program import Builder
 from pycudakit._values import BOOL, FLOAT64, Scalar, Value, code_of
 from pycudakit.elementwise import positive

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from pycudakit import compound
-from pycudakit._dispatch import Function, broadcast, call, checked_output
+from pycudakit._arguments import broadcast, checked_output
+from pycudakit._dispatch import Function, call
 from pycudakit._language import (
     ARITIES,
     CONSTANTS,

@@ -1,0 +1,137 @@
+"""What a call is given: arguments, outputs and masks as they will be computed with, and their shape."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit._values import BOOL, Value, code_of
+
+Array = np.ndarray[Any, Any]
+
+
+def as_argument(value: Any) -> Any:
+    """Return an array or a Python number as it will be computed with, or None for what is NumPy's alone."""
+    kind = type(value)
+    if kind is int or kind is float:
+        return value
+    if isinstance(value, np.memmap):
+        value = value.view(np.ndarray)
+    elif kind is not np.ndarray:
+        if isinstance(value, np.ndarray) or (
+            hasattr(kind, "__array_ufunc__") and not isinstance(value, np.generic)
+        ):
+            return None
+        value = np.asarray(value)
+    return value if code_of(value.dtype) is not None else None
+
+
+_ANSWERS_BOOL = frozenset(
+    "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor".split()  # noqa: SIM905
+)
+
+
+def as_numpy_takes_numbers(name: str, inputs: Sequence[Any]) -> Sequence[Any]:
+    """Give a type to Python numbers alone, and replace those out of range where that does no harm."""
+    if all(type(value) in (int, float) for value in inputs):
+        return [np.asarray(value) for value in inputs]
+    if name not in _ANSWERS_BOOL or not any(type(value) is int for value in inputs):
+        return inputs
+    dtype = next(np.asarray(value).dtype for value in inputs if type(value) is not int)
+    if dtype.kind not in "iu":
+        return inputs
+    limits = np.iinfo(dtype)
+    beyond = [type(value) is int and not limits.min <= value <= limits.max for value in inputs]
+    return [math.copysign(math.inf, v) if b else v for v, b in zip(inputs, beyond, strict=True)]
+
+
+def as_outs(out: Any, count: int) -> list[Array | None]:
+    if out is None:
+        return [None] * count
+    if count > 1 and not isinstance(out, tuple):
+        raise TypeError("'out' must be a tuple of arrays")
+    outs = list(out) if isinstance(out, tuple) else [out]
+    if len(outs) != count:
+        raise ValueError("The 'out' tuple must have exactly one entry per ufunc output")
+    if not all(o is None or isinstance(o, np.ndarray) for o in outs):
+        raise TypeError("return arrays must be of ArrayType")
+    return outs
+
+
+def as_mask(where: Any) -> Array | None:
+    if where is True:
+        return None
+    mask = where if isinstance(where, np.ndarray) else np.asarray(where, bool)
+    if mask.dtype != BOOL:
+        raise TypeError(
+            f"Cannot cast array data from {mask.dtype!r} to dtype('bool') according to the rule 'safe'"
+        )
+    return mask
+
+
+def broadcast(arrays: Sequence[Array], outs: Sequence[Array | None]) -> tuple[int, ...]:
+    """Return the shape of a call, with NumPy's errors for those that don't go together."""
+    shapes = {a.shape for a in arrays}
+    given = [o for o in outs if o is not None]
+    try:
+        shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+        full = np.broadcast_shapes(shape, *(o.shape for o in given)) if given else shape
+    except ValueError:
+        listed = " ".join(str(a.shape).replace(" ", "") for a in [*arrays, *given])
+        raise ValueError(f"operands could not be broadcast together with shapes {listed} ") from None
+    for out in given:
+        if out.shape != full:
+            own, whole = (str(s).replace(" ", "") for s in (out.shape, full))
+            raise ValueError(
+                f"non-broadcastable output operand with shape {own} doesn't match the broadcast shape {whole}"
+            )
+        if not out.flags.writeable:
+            raise ValueError("output array is read-only")
+    if math.prod(n for n in full if n) > sys.maxsize:
+        raise ValueError(
+            "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
+        )
+    return full
+
+
+def checked_output(name: str, result: Value, out: tuple[Any, ...], casting: str) -> tuple[Value]:
+    """Refuse an output that NumPy would refuse, with its words."""
+    if out[0] is not None and not np.can_cast(result.dtype, out[0], casting=casting):  # type: ignore[arg-type]
+        raise TypeError(
+            f"Cannot cast ufunc '{name}' output from {result.dtype!r} to {out[0]!r} "
+            f"with casting rule '{casting}'"
+        )
+    return (result,)
+
+
+def _same_elements(a: Array, b: Array) -> bool:
+    return (
+        a.shape == b.shape
+        and a.strides == b.strides
+        and a.dtype == b.dtype
+        and a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
+    )
+
+
+def _overlaps_itself(array: Array) -> bool:
+    if array.flags.c_contiguous or array.flags.f_contiguous or array.size == 0:
+        return False
+    reach = array.itemsize
+    for stride, size in sorted(
+        (abs(st), n) for st, n in zip(array.strides, array.shape, strict=True) if n > 1
+    ):
+        if stride < reach:
+            return True
+        reach = stride * (size - 1) + reach
+    return False
+
+
+def needs_copy(out: Array, others: Sequence[Array]) -> bool:
+    """Tell whether writing to `out` while reading the others could change what is read."""
+    return _overlaps_itself(out) or any(
+        np.may_share_memory(out, other) and not _same_elements(out, other) for other in others
+    )

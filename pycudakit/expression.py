@@ -289,6 +289,8 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
         plan = _baked(plan, are_numbers, inputs, exponents)
         inputs = plan.bind(values)
     try:
+        if out is None and inputs and plan.function.is_small(*inputs):
+            return plan.function.numpy(*inputs)
         return call(plan.function, inputs, out)
     except OverflowError:
         # An integer variable that its company's type cannot hold may still be compared, as a literal may.

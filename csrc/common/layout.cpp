@@ -25,28 +25,21 @@ static int64_t checked_size(const int64_t *dims, int64_t dim_count) {
 
 static uint64_t magnitude(int64_t stride) { return stride < 0 ? 0 - uint64_t(stride) : uint64_t(stride); }
 
-Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t *dims, int64_t dim_count,
-               const std::vector<bool> &stored)
-    : size(checked_size(dims, dim_count)) {
-    for (int64_t i = 0; i < operand_count; ++i) {
-        const pk_operand &operand = operands[i];
-        if (size != 0 && operand.address == 0) {
-            fail(PK_INVALID_ARGUMENT, "operand " + std::to_string(i) + " is a null pointer");
+static void check_operand(const pk_operand &operand, int64_t index, const int64_t *dims, int64_t dim_count,
+                          bool stored) {
+    const std::string name = "operand " + std::to_string(index);
+    if (operand.address == 0) fail(PK_INVALID_ARGUMENT, name + " is a null pointer");
+    for (int64_t d = 0; d < dim_count; ++d) {
+        if (stored && dims[d] > 1 && operand.strides[d] == 0) {
+            fail(PK_INVALID_ARGUMENT, name + " is stored to and has a stride of 0");
         }
-        require((operand.flags & ~PK_BYTE_SWAPPED) == 0, "an operand has unknown flags");
-        for (int64_t d = 0; d < dim_count; ++d) {
-            if (stored[i] && size != 0 && dims[d] > 1 && operand.strides[d] == 0) {
-                fail(PK_INVALID_ARGUMENT,
-                     "operand " + std::to_string(i) + " is stored to and has a stride of 0");
-            }
-        }
-        const int64_t item = size_of(operand.type);
-        const bool swapped = (operand.flags & PK_BYTE_SWAPPED) != 0 && item > 1;
-        views.push_back(
-            {reinterpret_cast<char *>(operand.address), operand.type, item, swapped, Access::strided, {}});
     }
+}
 
-    // The order to walk in: the stored operands' first, then the loaded ones' as a tie-break.
+// The dimensions from the slowest to the fastest: by the stored operands' strides, then the loaded ones'.
+static std::vector<int64_t> walking_order(const pk_operand *operands, int64_t operand_count,
+                                          const int64_t *dims, int64_t dim_count,
+                                          const std::vector<bool> &stored) {
     std::vector<int64_t> order;
     for (int64_t d = 0; d < dim_count; ++d) {
         if (dims[d] != 1) order.push_back(d);
@@ -61,15 +54,31 @@ Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t 
         }
         return false;
     });
+    return order;
+}
 
-    for (int64_t d : order) {
+Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t *dims, int64_t dim_count,
+               const std::vector<bool> &stored)
+    : size(checked_size(dims, dim_count)) {
+    for (int64_t i = 0; i < operand_count; ++i) {
+        const pk_operand &operand = operands[i];
+        require((operand.flags & ~PK_BYTE_SWAPPED) == 0, "an operand has unknown flags");
+        if (size != 0) check_operand(operand, i, dims, dim_count, stored[i]);
+        const int64_t item = size_of(operand.type);
+        const bool swapped = (operand.flags & PK_BYTE_SWAPPED) != 0 && item > 1;
+        views.push_back(
+            {reinterpret_cast<char *>(operand.address), operand.type, item, swapped, Access::strided, {}});
+    }
+    if (size == 0) return;  // nothing will be walked
+
+    for (int64_t d : walking_order(operands, operand_count, dims, dim_count, stored)) {
         const bool backwards =
             std::all_of(operands, operands + operand_count, [&](auto &o) { return o.strides[d] <= 0; });
         std::vector<int64_t> strides(operand_count);
         bool merges = !shape.empty();
         for (int64_t i = 0; i < operand_count; ++i) {
             strides[i] = operands[i].strides[d];
-            if (backwards && size != 0) {
+            if (backwards) {
                 views[i].base += (dims[d] - 1) * strides[i];
                 strides[i] = -strides[i];
             }

@@ -2,6 +2,7 @@
 
 #include "common/status.h"
 #include "stream/cuda.h"
+#include "stream/slots.h"
 
 int32_t pk_device_count(int64_t *count) {
     return pk::guarded([&] {
@@ -30,6 +31,20 @@ int32_t pk_device_info(int64_t index, pk_device *device) {
         found.compute_minor = properties.minor;
         found.multiprocessors = properties.multiProcessorCount;
         *device = found;
+    });
+}
+
+int32_t pk_memory_info(pk_memory *memory) {
+    return pk::guarded([&] {
+        pk::require(memory != nullptr, "memory is a null pointer");
+        *memory = pk::slots_memory();
+    });
+}
+
+int32_t pk_release(void) {
+    return pk::guarded([] {
+        pk::require_cuda();
+        pk::release_slots();
     });
 }
 

@@ -98,6 +98,22 @@ PK_API int32_t pk_device_count(int64_t *count);
 /* Describes the GPU of that index, from 0. */
 PK_API int32_t pk_device_info(int64_t index, pk_device *device);
 
+/* What the library keeps from call to call to stream arrays through its devices. It takes memory when a call
+ * first needs it, never more than the budgets, which the environment sets when the library is first used:
+ * PYCUDAKIT_DEVICE_MEMORY and PYCUDAKIT_PINNED_MEMORY, in bytes or with a K, M or G behind. */
+typedef struct pk_memory {
+    int64_t device_bytes;
+    int64_t device_budget; /* 512 MiB unless set */
+    int64_t pinned_bytes;  /* of the host's memory */
+    int64_t pinned_budget; /* 256 MiB unless set */
+} pk_memory;
+
+/* The CPU library keeps nothing: all zero. */
+PK_API int32_t pk_memory_info(pk_memory *memory);
+
+/* Gives back what is kept and not in use by a call under way. */
+PK_API int32_t pk_release(void);
+
 /* ---- Elementwise programs ------------------------------------------------------------------------- */
 
 /* One operation of csrc/ops.def. */

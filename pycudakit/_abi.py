@@ -51,6 +51,14 @@ DEVICE = np.dtype(
         ("reserved", np.int32),
     ]
 )
+MEMORY = np.dtype(
+    [
+        ("device_bytes", np.int64),
+        ("device_budget", np.int64),
+        ("pinned_bytes", np.int64),
+        ("pinned_budget", np.int64),
+    ]
+)
 OPERATION = np.dtype(
     [
         ("name", "S32"),
@@ -138,6 +146,8 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_instruction_set": (_TEXT_OUT,),
     "pk_device_count": (_SIZE_OUT,),
     "pk_device_info": (_SIZE, _out(DEVICE)),
+    "pk_memory_info": (_out(MEMORY),),
+    "pk_release": (),
     "pk_operation_count": (_SIZE_OUT,),
     "pk_operation_info": (_SIZE, _out(OPERATION)),
     "pk_evaluate": (

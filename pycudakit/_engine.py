@@ -198,6 +198,50 @@ def devices() -> list[Device]:
     return found
 
 
+@dataclass(frozen=True)
+class Memory:
+    """The bytes that the CUDA library keeps from call to call, and may keep."""
+
+    device_bytes: int
+    device_budget: int
+    pinned_bytes: int
+    pinned_budget: int
+
+
+def memory_info() -> Memory:
+    """Return what the CUDA library keeps to stream arrays through the GPU; all zero where there is none.
+
+    The budgets are set by ``PYCUDAKIT_DEVICE_MEMORY`` and ``PYCUDAKIT_PINNED_MEMORY``, as ``"512M"``.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> info = pk.memory_info()
+    >>> info.device_bytes <= info.device_budget, info.pinned_bytes <= info.pinned_budget
+    (True, True)
+    """
+    row = np.zeros(1, _abi.MEMORY)
+    if status("cuda"):
+        _loader.library("cuda").pk_memory_info(row)
+    return Memory(*row[0].item())
+
+
+def release() -> None:
+    """Give back the device and pinned memory that the CUDA library keeps, but for calls under way.
+
+    Later calls take it again, which costs the first of them some milliseconds.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.release()
+    >>> pk.memory_info().device_bytes
+    0
+    """
+    if status("cuda"):
+        _loader.library("cuda").pk_release()
+
+
 def build_info() -> dict[str, dict[str, str]]:
     """Return how each library that is present was built, as plain text.
 

@@ -39,6 +39,7 @@ def header():
 
 _STRUCTS = {
     "pk_device": _abi.DEVICE,
+    "pk_memory": _abi.MEMORY,
     "pk_operation": _abi.OPERATION,
     "pk_instruction": _abi.INSTRUCTION,
     "pk_operand": _abi.OPERAND,
@@ -55,7 +56,7 @@ def test_functions(header):
     assert declared.keys() == _abi.SIGNATURES.keys()
     assert len(re.findall(r"\bPK_API\b(?!\s*(?:__attribute__|\n))", header)) == len(declared)
     for name, text in declared.items():
-        arguments = [a.strip() for a in text.split(",")]
+        arguments = [] if text == "void" else [a.strip() for a in text.split(",")]
         assert len(arguments) == len(_abi.SIGNATURES[name]), name
         for argument, ctype in zip(arguments, _abi.SIGNATURES[name], strict=True):
             check_argument(f"{name}({argument})", argument, ctype)

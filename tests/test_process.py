@@ -274,3 +274,53 @@ time.sleep(0.2)
 """
     done = python(code, check=False, timeout=20)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# ---- What the CUDA library keeps --------------------------------------------------------------------
+
+needs_cuda = pytest.mark.skipif(not pk.engines()["cuda"], reason="needs a GPU")
+
+
+def test_nothing_is_kept_without_a_gpu():
+    code = "import pycudakit as pk\npk.add(np.ones(2_000_000), 1); pk.release(); print(pk.memory_info())"
+    empty = python(code, env={"PYCUDAKIT_LIBRARY_DIR": str(LIBRARY.parent), "CUDA_VISIBLE_DEVICES": ""})
+    assert empty == str(pk.Memory(0, 0, 0, 0))
+
+
+STREAMED = """
+import pycudakit as pk
+pk.set_engine("cuda")
+a, b = np.random.default_rng(0).random((2, 3_000_000))
+with np.errstate(all="ignore"):
+    right = (pk.add(a, b) == a + b).all() and (pk.add(a[::-1], b) == a[::-1] + b).all()
+kept = pk.memory_info()
+pk.release()
+freed = pk.memory_info()
+again = (pk.subtract(a, b) == a - b).all()
+print(json.dumps([bool(right), bool(again), list(vars(kept).values()), list(vars(freed).values())]))
+"""
+
+
+@needs_cuda
+@pytest.mark.parametrize(("device", "pinned"), [("8M", "4M"), ("20M", "64M"), ("1G", str(9 << 20))])
+def test_budgets_are_kept(device, pinned):
+    """Arrays far beyond the budgets pass through them."""
+    env = {"PYCUDAKIT_DEVICE_MEMORY": device, "PYCUDAKIT_PINNED_MEMORY": pinned, "PYCUDAKIT_THREADS": "4"}
+    right, again, kept, freed = json.loads(python(STREAMED, env=env))
+    assert right
+    assert again
+    units = {"M": 1 << 20, "G": 1 << 30}
+    wanted = [int(t[:-1]) * units[t[-1]] if t[-1] in units else int(t) for t in (device, pinned)]
+    assert [kept[1], kept[3]] == wanted
+    assert 0 < kept[0] <= kept[1]
+    assert 0 < kept[2] <= kept[3]
+    assert [freed[0], freed[2]] == [0, 0]
+
+
+@needs_cuda
+@pytest.mark.parametrize("variable", ["PYCUDAKIT_DEVICE_MEMORY", "PYCUDAKIT_PINNED_MEMORY"])
+@pytest.mark.parametrize("value", ["much", "12Q", "1M", "-1G", "nan", "4MM"])
+def test_budgets_that_cannot_be(variable, value):
+    kind, message = failure("pk.set_engine('cuda'); pk.add(np.ones(9), 1)", env={variable: value})
+    assert kind is errors.InvalidArgument
+    assert f"{variable} is '{value}'; set it to bytes" in message

@@ -8,6 +8,15 @@ int32_t pk_device_count(int64_t *count) {
     });
 }
 
+int32_t pk_memory_info(pk_memory *memory) {
+    return pk::guarded([&] {
+        pk::require(memory != nullptr, "memory is a null pointer");
+        *memory = pk_memory{};
+    });
+}
+
+int32_t pk_release(void) { return PK_OK; }
+
 int32_t pk_device_info(int64_t, pk_device *device) {
     return pk::guarded([&] {
         pk::require(device != nullptr, "device is a null pointer");

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "../pycudakit.h"
 #include "cuda.h"
 
 namespace pk {
@@ -43,5 +44,11 @@ class Lease {
    private:
     std::vector<std::unique_ptr<Slot>> slots_;
 };
+
+// What all slots take, and may take.
+pk_memory slots_memory();
+
+// Gives back the slots that no call has.
+void release_slots();
 
 }  // namespace pk

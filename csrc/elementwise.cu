@@ -26,7 +26,7 @@ static constexpr size_t SLOTS_A_THREAD = 3;
 static constexpr int64_t ALIGNMENT = 16;
 
 // Chunks that a thread takes at once: neighbours, so that threads seldom meet in the first touch of a huge page.
-static const int64_t RUN = getenv("RUN")?atoi(getenv("RUN")):3;
+static constexpr int64_t RUN = 3;
 
 static int64_t aligned(int64_t offset) { return (offset + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 

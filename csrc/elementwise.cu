@@ -25,7 +25,12 @@ static constexpr int64_t MOST_THREADS = 12;
 static constexpr size_t SLOTS_A_THREAD = 3;
 static constexpr int64_t ALIGNMENT = 16;
 
-// Chunks that a thread takes at once: neighbours, so that threads seldom meet in the first touch of a huge page.
+// A chunk of at most this many bytes stays in pinned memory, where the kernel reads and writes it over the
+// link: a launch instead of a launch and two copies.
+static constexpr int64_t MOST_IN_PLACE = 64 << 10;
+
+// Chunks that a thread takes at once: neighbours, so that threads seldom meet in the first touch of a huge
+// page.
 static constexpr int64_t RUN = 3;
 
 static int64_t aligned(int64_t offset) { return (offset + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
@@ -87,25 +92,14 @@ class Passage {
         stage();
         stage_seconds_ = seconds_since(clock);
 
-        const int shared_registers =
-            int(std::min<int64_t>(call_.program.register_count, device::MOST_REGISTERS));
-        const int per_thread = device::elements_per_thread(shared_registers);
-        const Chunk chunk{
-            slot_.device(),   exceptions_, aligned(end_), count, int32_t(call_.program.steps.size()),
-            shared_registers, per_thread};
-        const int64_t per_block = int64_t(device::BLOCK) * per_thread;
-        const auto blocks = unsigned((count + per_block - 1) / per_block);
-        const size_t shared_bytes = size_t(shared_registers) * per_thread * device::BLOCK * sizeof(uint64_t);
+        in_place_ = aligned(end_) + call_.spilled * 8 * count <= MOST_IN_PLACE;
         const cudaStream_t queue = slot_.queue.get();
         PK_CUDA(cudaEventRecord(slot_.begun.get(), queue));
-        PK_CUDA(
-            cudaMemcpyAsync(slot_.device(), slot_.host(), size_t(outputs_), cudaMemcpyHostToDevice, queue));
+        if (!in_place_) upload(outputs_);
         PK_CUDA(cudaEventRecord(slot_.uploaded.get(), queue));
-        device::interpret<<<blocks, device::BLOCK, shared_bytes, queue>>>(chunk);
-        PK_CUDA(cudaGetLastError());
+        launch();
         PK_CUDA(cudaEventRecord(slot_.computed.get(), queue));
-        PK_CUDA(cudaMemcpyAsync(slot_.host() + exceptions_, slot_.device() + exceptions_,
-                                size_t(end_ - exceptions_), cudaMemcpyDeviceToHost, queue));
+        if (!in_place_) download(exceptions_, end_);
         PK_CUDA(cudaEventRecord(slot_.downloaded.get(), queue));
     }
 
@@ -138,6 +132,33 @@ class Passage {
     }
 
    private:
+    void upload(int64_t end) {
+        PK_CUDA(cudaMemcpyAsync(slot_.device(), slot_.host(), size_t(end), cudaMemcpyHostToDevice,
+                                slot_.queue.get()));
+    }
+
+    void download(int64_t from, int64_t end) {
+        PK_CUDA(cudaMemcpyAsync(slot_.host() + from, slot_.device() + from, size_t(end - from),
+                                cudaMemcpyDeviceToHost, slot_.queue.get()));
+    }
+
+    void launch() {
+        const int registers = int(std::min<int64_t>(call_.program.register_count, device::MOST_REGISTERS));
+        Chunk chunk{};
+        chunk.image = in_place_ ? slot_.host() : slot_.device();
+        chunk.exceptions = exceptions_;
+        chunk.spilled = aligned(end_);
+        chunk.count = count_;
+        chunk.step_count = int32_t(call_.program.steps.size());
+        chunk.registers_in_shared = registers;
+        chunk.per_thread = device::elements_per_thread(registers);
+        const int64_t per_block = int64_t(device::BLOCK) * chunk.per_thread;
+        const auto blocks = unsigned((count_ + per_block - 1) / per_block);
+        const size_t shared_bytes = size_t(registers) * per_block * sizeof(uint64_t);
+        device::interpret<<<blocks, device::BLOCK, shared_bytes, slot_.queue.get()>>>(chunk);
+        PK_CUDA(cudaGetLastError());
+    }
+
     // Fills the slot's host memory up to the outputs; interpreter.cuh draws the layout.
     void stage() {
         const std::vector<Step> &steps = call_.program.steps;
@@ -182,10 +203,11 @@ class Passage {
     int64_t start_ = 0, count_ = 0;
     int64_t exceptions_ = 0, outputs_ = 0, end_ = 0;  // offsets in the image
     double stage_seconds_ = 0;
+    bool in_place_ = false;
 };
 
-// Every thread takes the next chunks, stages each into the next of its slots, and starts it on its way; when the
-// slot comes round again, the chunk before is copied out of it.
+// Every thread takes the next chunks, stages each into the next of its slots, and starts it on its way; when
+// the slot comes round again, the chunk before is copied out of it.
 void stream_chunks(Call &call) {
     const int64_t size = call.layout.size;
     const int64_t most_threads = std::min(thread_count(), MOST_THREADS);
@@ -232,6 +254,7 @@ int32_t pk_evaluate(const pk_instruction *program, int64_t instruction_count, co
                            report);
         const pk::Program checked(program, instruction_count, operands, operand_count);
         const pk::Layout layout(operands, operand_count, shape, dimensions, checked.stored);
+        pk::arm_faults();
         pk::require_cuda();
         std::fill_n(exceptions, instruction_count, uint8_t(0));
         *report = pk_report{};

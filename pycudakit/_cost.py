@@ -21,7 +21,7 @@ CUDA_CALL = 150e-6
 WORTH_CUDA = 5e-3
 
 # A function faster than this many nanoseconds an element waits for memory, where threads gain this share.
-MEMORY_BOUND, MEMORY_GAIN = 0.3, 0.2
+MEMORY_BOUND, MEMORY_GAIN = 0.3, 0.1
 
 # Bytes a second: of host memory for each thread, and for all; up and down a PCIe 5 link, staging included.
 THREAD_BANDWIDTH, HOST_BANDWIDTH = 10e9, 65e9

@@ -1,6 +1,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "../common/status.h"
@@ -25,6 +27,20 @@ void check_cuda(cudaError_t error, const char *call, const char *file, int line)
     fail(status_of(error),
          std::string(cudaGetErrorName(error)) + " (" + cudaGetErrorString(error) + ") from " + call + " at " +
              (name == std::string::npos ? path : path.substr(name)) + ":" + std::to_string(line));
+}
+
+static std::atomic<int64_t> calls_to_fault{0};
+
+void arm_faults() {
+    const char *text = std::getenv("PYCUDAKIT_FAIL_CUDA_CALL");
+    calls_to_fault = text == nullptr ? 0 : std::atoll(text);
+}
+
+bool fault_due() { return calls_to_fault > 0 && --calls_to_fault == 0; }
+
+cudaError_t fault_of(const char *call) {
+    const bool allocates = std::strstr(call, "Malloc") != nullptr || std::strstr(call, "Alloc(") != nullptr;
+    return allocates ? cudaErrorMemoryAllocation : cudaErrorUnknown;
 }
 
 static std::string release_name(int version) {

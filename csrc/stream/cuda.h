@@ -10,7 +10,13 @@ namespace pk {
 
 // Throws a Failure that carries CUDA's name for the error, the call, and where it stands.
 void check_cuda(cudaError_t error, const char *call, const char *file, int line);
-#define PK_CUDA(call) ::pk::check_cuda((call), #call, __FILE__, __LINE__)
+#define PK_CUDA(call) \
+    ::pk::check_cuda(::pk::fault_due() ? ::pk::fault_of(#call) : (call), #call, __FILE__, __LINE__)
+
+// For tests: PYCUDAKIT_FAIL_CUDA_CALL=n has the n-th CUDA call fail, unmade, that follows arm_faults().
+void arm_faults();
+bool fault_due();
+cudaError_t fault_of(const char *call);
 
 // Throws where this process can use no device: no driver, a driver too old for this build, no GPU, or a
 // process that was forked from one that used CUDA.

@@ -23,8 +23,9 @@ int64_t budget(const char *variable, int64_t usual, int64_t least) {
     const bool known = end != text && (unit.empty() || place != std::string::npos);
     const double bytes = unit.empty() ? number : std::ldexp(number, 10 * (int(place) + 1));
     if (!known || !(bytes >= double(least)) || bytes > 0x1p60) {
-        fail(PK_INVALID_ARGUMENT, std::string(variable) + " is '" + text + "'; set it to bytes, as 512M or 2G, of " +
-                                      std::to_string(least) + " at least, or unset it");
+        fail(PK_INVALID_ARGUMENT, std::string(variable) + " is '" + text +
+                                      "'; set it to bytes, as 512M or 2G, of " + std::to_string(least) +
+                                      " at least, or unset it");
     }
     return int64_t(bytes);
 }

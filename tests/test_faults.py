@@ -1,4 +1,4 @@
-"""Every CUDA call that a streamed call makes fails in turn: an exception or a right answer, and the next works."""
+"""Each CUDA call of a streamed call fails in turn: an exception or a right answer, and the next call works."""
 
 import numpy as np
 import pytest
@@ -20,26 +20,22 @@ CASES = {
 def test_a_call_fails(monkeypatch, case):
     size, calls = CASES[case]
     a, b = np.random.default_rng(0).random((2, size), np.float32)
-    right, failed = a + b, 0
+    right, messages = a + b, []
     with pk.engine("cuda"):
         for n in calls:
             pk.release()  # so that allocations are among the calls
             monkeypatch.setenv("PYCUDAKIT_FAIL_CUDA_CALL", str(n))
             try:
-                got = pk.add(a, b)
+                # Right, without a slot that could not be made, or past the last call.
+                assert np.array_equal(pk.add(a, b), right)
             except (errors.DeviceError, errors.OutOfMemory) as error:
-                failed += 1
-                assert "from cuda" in str(error)
-                assert " at csrc/" in str(error)
-            else:
-                assert np.array_equal(
-                    got, right
-                )  # without a slot that could not be made, or past the last call
+                messages.append(str(error))
             monkeypatch.delenv("PYCUDAKIT_FAIL_CUDA_CALL")
             assert np.array_equal(pk.add(a, b), right)
         pk.release()
         assert pk.memory_info().device_bytes == 0  # every slot came back
-    assert failed >= 12
+    assert len(messages) >= 12
+    assert all(" from cuda" in message and " at csrc/" in message for message in messages)
 
 
 def test_auto_takes_over(monkeypatch):
@@ -47,7 +43,7 @@ def test_auto_takes_over(monkeypatch):
     monkeypatch.setattr(_cost, "choose", lambda *_: ("cuda", "the test"))
     monkeypatch.setenv("PYCUDAKIT_FAIL_CUDA_CALL", "3")
     with pk.engine("auto"):
-        with pytest.warns(RuntimeWarning, match="the CPU engine took over: cudaErrorUnknown"):
+        with pytest.warns(RuntimeWarning, match="the CPU engine took over: cudaError"):
             got = pk.add(a[::-1], b)
         assert pk.last_call().engine == "cpu"
         assert np.array_equal(got, a[::-1] + b)

@@ -1,4 +1,4 @@
-"""Each CUDA call of a streamed call fails in turn: an exception or a right answer, and the next call works."""
+"""Each CUDA call of a streamed call fails in turn: it raises or is right, and the next call works."""
 
 import numpy as np
 import pytest

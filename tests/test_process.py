@@ -293,6 +293,9 @@ pk.set_engine("cuda")
 a, b = np.random.default_rng(0).random((2, 3_000_000))
 with np.errstate(all="ignore"):
     right = (pk.add(a, b) == a + b).all() and (pk.add(a[::-1], b) == a[::-1] + b).all()
+    mapped = np.memmap(sys.argv[-1], np.float64, "w+", shape=a.shape)
+    pk.multiply(a, b, out=mapped)
+    right = right and (mapped == a * b).all() and (pk.sqrt(mapped) == np.sqrt(a * b)).all()
 kept = pk.memory_info()
 pk.release()
 freed = pk.memory_info()
@@ -303,10 +306,11 @@ print(json.dumps([bool(right), bool(again), list(vars(kept).values()), list(vars
 
 @needs_cuda
 @pytest.mark.parametrize(("device", "pinned"), [("8M", "4M"), ("20M", "64M"), ("1G", str(9 << 20))])
-def test_budgets_are_kept(device, pinned):
-    """Arrays far beyond the budgets pass through them."""
+def test_budgets_are_kept(device, pinned, tmp_path):
+    """Arrays far beyond the budgets pass through them, ordinary, reversed and memory-mapped."""
     env = {"PYCUDAKIT_DEVICE_MEMORY": device, "PYCUDAKIT_PINNED_MEMORY": pinned, "PYCUDAKIT_THREADS": "4"}
-    right, again, kept, freed = json.loads(python(STREAMED, env=env))
+    code = STREAMED.replace("sys.argv[-1]", repr(str(tmp_path / "mapped")))
+    right, again, kept, freed = json.loads(python(code, env=env))
     assert right
     assert again
     units = {"M": 1 << 20, "G": 1 << 30}

@@ -7,6 +7,7 @@
 #include <cfenv>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -14,6 +15,7 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #if defined(__linux__)
@@ -86,7 +88,16 @@ void wait_awake(Condition holds) {
 class Pool {
    public:
     explicit Pool(int64_t helpers) {
-        for (int64_t i = 0; i < helpers; ++i) std::thread([this] { help(); }).detach();
+        // Helpers inherit a mask without any signal: those are for the program's own threads.
+        sigset_t all, own;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &own);
+        try {
+            for (int64_t i = 0; i < helpers; ++i) std::thread([this] { help(); }).detach();
+        } catch (const std::system_error &) {
+            // With fewer helpers the work takes longer, and is done.
+        }
+        pthread_sigmask(SIG_SETMASK, &own, nullptr);
     }
 
     // False if another call has the pool.

@@ -35,6 +35,9 @@ def test_a_call_fails(monkeypatch, case):
         pk.release()
         assert pk.memory_info().device_bytes == 0  # every slot came back
     assert len(messages) >= 12
+    out_of_memory = [message for message in messages if "cudaMalloc(" in message]
+    assert out_of_memory
+    assert all("asked for" in message and "are free" in message for message in out_of_memory)
     assert all(" from cuda" in message and " at csrc/" in message for message in messages)
 
 

@@ -85,7 +85,15 @@ CurrentDevice::~CurrentDevice() { (void)cudaSetDevice(previous_); }
 
 DeviceMemory device_memory(int64_t bytes) {
     void *memory = nullptr;
-    PK_CUDA(cudaMalloc(&memory, size_t(bytes)));
+    try {
+        PK_CUDA(cudaMalloc(&memory, size_t(bytes)));
+    } catch (const Failure &failure) {
+        size_t free = 0, total = 0;
+        if (failure.status() != PK_OUT_OF_MEMORY || cudaMemGetInfo(&free, &total) != cudaSuccess) throw;
+        fail(PK_OUT_OF_MEMORY, std::string(failure.what()) + ": asked for " + std::to_string(bytes) +
+                                   " bytes; " + std::to_string(free) + " of the device's " +
+                                   std::to_string(total) + " are free");
+    }
     return DeviceMemory(memory);
 }
 

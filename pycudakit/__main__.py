@@ -24,8 +24,8 @@ def _parser() -> argparse.ArgumentParser:
         return commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
 
     command("info", "engines, devices, libraries and versions on this machine")
-    command("demo", "a short tour on the engines present, each result checked against NumPy and timed")
-    benchmark = command("bench", "a table of times, the engines present against NumPy")
+    command("demo", "a short tour on all engines present, each result checked against NumPy and timed")
+    benchmark = command("bench", "a table of times, all engines present against NumPy")
     benchmark.add_argument("--quick", action="store_true", help="up to a million elements, fewer rounds")
     command("selftest", "every elementwise function on every engine and dtype against NumPy")
     return parser

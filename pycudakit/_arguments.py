@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._values import BOOL, Value, code_of
+from pycudakit._values import BOOL, Value, beyond_all, code_of
 
 Array = np.ndarray[Any, Any]
 
@@ -46,7 +47,7 @@ def as_numpy_takes_numbers(name: str, inputs: Sequence[Any]) -> Sequence[Any]:
         return inputs
     limits = np.iinfo(dtype)
     beyond = [type(value) is int and not limits.min <= value <= limits.max for value in inputs]
-    return [math.copysign(math.inf, v) if b else v for v, b in zip(inputs, beyond, strict=True)]
+    return [beyond_all(v) if b else v for v, b in zip(inputs, beyond, strict=True)]
 
 
 def as_outs(out: Any, count: int) -> list[Array | None]:
@@ -73,13 +74,29 @@ def as_mask(where: Any) -> Array | None:
     return mask
 
 
+_NUMPYS_DIMS = 32  # that `np.broadcast_shapes` takes
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return what `np.broadcast_shapes` does, and of as many dimensions as arrays have."""
+    if max(map(len, shapes), default=0) <= _NUMPYS_DIMS:
+        return np.broadcast_shapes(*shapes)
+    full = []
+    for sizes in itertools.zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1):
+        own = set(sizes) - {1}
+        if len(own) > 1:
+            raise ValueError("shape mismatch")
+        full.append(own.pop() if own else 1)
+    return tuple(reversed(full))
+
+
 def broadcast(arrays: Sequence[Array], outs: Sequence[Array | None]) -> tuple[int, ...]:
     """Return the shape of a call, with NumPy's errors for those that don't go together."""
     shapes = {a.shape for a in arrays}
     given = [o for o in outs if o is not None]
     try:
-        shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
-        full = np.broadcast_shapes(shape, *(o.shape for o in given)) if given else shape
+        shape = shapes.pop() if len(shapes) == 1 else broadcast_shapes(*shapes)
+        full = broadcast_shapes(shape, *(o.shape for o in given)) if given else shape
     except ValueError:
         listed = " ".join(str(a.shape).replace(" ", "") for a in [*arrays, *given])
         raise ValueError(f"operands could not be broadcast together with shapes {listed} ") from None

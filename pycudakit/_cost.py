@@ -81,7 +81,7 @@ def numpy_below(program: Program) -> float:
     return max(CALL * 1e9 / gain, SHARED_WORK * 1e9 / ours) if gain > 0 else float("inf")
 
 
-def choose(program: Program, size: int, up: int, down: int, numpy_agrees: bool = True) -> tuple[str, str]:
+def choose(program: Program, size: int, up: int, down: int) -> tuple[str, str]:
     """Return the engine that will answer first, and why.
 
     Parameters
@@ -92,10 +92,8 @@ def choose(program: Program, size: int, up: int, down: int, numpy_agrees: bool =
         The number of elements.
     up, down
         The bytes read and written.
-    numpy_agrees
-        Whether NumPy may answer: its bits are ours, or none are promised.
     """
-    if numpy_agrees and size < numpy_below(program):
+    if program.numpy_agrees and size < numpy_below(program):
         return "numpy", SMALL
     on_cpu = cpu_seconds(program, size, up + down)
     on_cuda = CUDA_CALL + up / UP_BANDWIDTH + down / DOWN_BANDWIDTH

@@ -39,8 +39,6 @@ class Function:
     write
         Adds the function to a program: called with the builder, the arguments, and the keywords
         `out`, `dtype` and `casting` of `Builder.call`.
-    numpy_agrees
-        Whether NumPy's bits are ours, or none are promised, so that NumPy may answer small calls.
     labels
         What errors call the inputs, if those have names.
     types_numbers
@@ -53,7 +51,6 @@ class Function:
         numpy: Callable[..., Any],
         write: Callable[..., Results] | None = None,
         outputs: int = 1,
-        numpy_agrees: bool = True,
         labels: tuple[str, ...] = (),
         types_numbers: bool = True,
     ) -> None:
@@ -61,7 +58,6 @@ class Function:
         self.numpy = numpy
         self.write = write or functools.partial(_write_ufunc, name)
         self.outputs = outputs
-        self.numpy_agrees = numpy_agrees
         self.labels = labels
         self.types_numbers = types_numbers
         self.numpy_below: dict[tuple[Any, ...], float] = {}  # elements, by the arguments' types, once known
@@ -238,10 +234,10 @@ def _choose(
     up = sum(array.nbytes for array in request.read)
     down = size * sum(dtype.itemsize for dtype in program.out_dtypes)
     plain = request.mask is None and request.dtype is None and not any(o is not None for o in request.outs)
-    if plain and function.numpy_agrees:
+    if plain and program.numpy_agrees:
         types = tuple(_type_of(a) for a in request.arguments)
         function.numpy_below.setdefault(types, _cost.numpy_below(program))
-    return _cost.choose(program, size, up, down, function.numpy_agrees)
+    return _cost.choose(program, size, up, down)
 
 
 def call(

@@ -392,8 +392,22 @@ class _Parser:
         return index
 
 
+# What other languages call a function.
+_OTHER_NAMES = {
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+    "atan2": "arctan2",
+    "pow": "power",
+    "max": "maximum",
+    "min": "minimum",
+}
+
+
 def suggestion(name: str, known: Iterable[Any]) -> str:
     """Return the end of a message about an unknown name."""
+    if _OTHER_NAMES.get(name) in known:
+        return f"; did you mean {_OTHER_NAMES[name]!r}?"
     close = difflib.get_close_matches(name, [k for k in known if isinstance(k, str)], 1)
     return f"; did you mean {close[0]!r}?" if close else ""
 

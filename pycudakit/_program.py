@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 
 from pycudakit import _abi
 from pycudakit._lowering import LOWERED, as_named
-from pycudakit._values import BOOL, CODES, DType, Scalar, Value, operations, truths
+from pycudakit._values import BOOL, CODES, DType, Scalar, Value, beyond_all, operations, truths
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +48,11 @@ class Program:
             if op not in (_abi.LOAD, _abi.STORE)
         )
         self.cost: tuple[float, float] | None = None
+        # Where a float becomes an integer, NumPy disagrees with itself out of range, and so with us.
+        self.numpy_agrees = not any(
+            op == _abi.CAST and _abi.TYPES[type_].kind == "f" and _abi.TYPES[to].kind in "iu"
+            for op, type_, to, *_ in instructions.tolist()
+        )
         # What a call's operand table starts from: with the strides of arrays that are all dense and of
         # one shape, and with none.
         self.dense_table = self._table(dense=True)
@@ -76,7 +80,15 @@ def resolve(
     """Return the types of the loop that NumPy's ufunc would run; raise as NumPy does where it has none."""
     ufunc = getattr(np, name)
     keywords = {} if dtype is None else {"signature": (None,) * ufunc.nin + (dtype,) * ufunc.nout}
-    loop: tuple[DType, ...] = ufunc.resolve_dtypes((*types, *out), casting=casting, **keywords)
+    # NumPy's resolve_dtypes crashes on Python numbers under the rule "equiv"; "no" is the same rule here,
+    # where byte orders are native, but takes such numbers as any type.
+    equiv = casting == "equiv" and any(isinstance(t, type) for t in types)
+    rule = "no" if equiv else casting
+    loop: tuple[DType, ...] = ufunc.resolve_dtypes((*types, *out), casting=rule, **keywords)
+    for given, taken in zip(types, loop, strict=False):
+        exempt = name in _COMPARISONS and taken.kind in "iu"
+        if equiv and isinstance(given, type) and taken != np.dtype(given) and not exempt:
+            raise TypeError(f"cannot cast Python {given.__name__} to {taken} under the casting rule 'equiv'")
     return tuple(d.newbyteorder("=") for d in loop)
 
 
@@ -243,19 +255,8 @@ class Builder:
 
 
 # Functions that need not hold a Python integer in the type of its company: only how it compares.
-_OF_ANY_INTEGER = frozenset(
-    [
-        "equal",
-        "not_equal",
-        "less",
-        "less_equal",
-        "greater",
-        "greater_equal",
-        "logical_and",
-        "logical_or",
-        "logical_xor",
-    ]
-)
+_COMPARISONS = frozenset(["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"])
+_OF_ANY_INTEGER = _COMPARISONS | {"logical_and", "logical_or", "logical_xor"}
 
 
 def _held(argument: Value | Scalar, dtype: DType) -> Value | Scalar:
@@ -266,4 +267,4 @@ def _held(argument: Value | Scalar, dtype: DType) -> Value | Scalar:
     limits = np.iinfo(dtype)
     if limits.min <= number <= limits.max:
         return argument
-    return Scalar(float, None, math.copysign(math.inf, number))
+    return Scalar(float, None, beyond_all(number))

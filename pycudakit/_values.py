@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,11 @@ def code_of(dtype: DType) -> int | None:
     if code is None and dtype.kind in "biuf" and dtype.itemsize <= 8:
         code = CODES.get(np.dtype(f"{dtype.kind}{dtype.itemsize}"))  # long long, or the other byte order
     return code
+
+
+def beyond_all(number: int) -> float:
+    """Return the infinity that compares as an integer beyond a type does; it may be beyond float64, too."""
+    return math.inf if number > 0 else -math.inf
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit import compound
-from pycudakit._arguments import broadcast, checked_output
+from pycudakit._arguments import broadcast, broadcast_shapes, checked_output
 from pycudakit._dispatch import Function, call
 from pycudakit._language import (
     ARITIES,
@@ -72,13 +72,8 @@ class _Plan:
             for step in (self.steps[index] for index in self.by_function)
             if step.function == "power" and step.arguments[1] in numbers.intersection(self.inputs)
         ]
-        unlike = any(
-            step.function == "astype" and step.value.kind in "iu" for step in self.steps
-        )  # NumPy disagrees with itself there
         labels = tuple(repr(parsed.source.segment(self.steps[index].span)) for index in self.inputs)
-        self.function = Function(
-            "evaluate", self.cast, self.write, numpy_agrees=not unlike, labels=labels, types_numbers=False
-        )
+        self.function = Function("evaluate", self.cast, self.write, labels=labels, types_numbers=False)
 
     def bind(self, operands: Sequence[Any]) -> list[Any]:
         """Compute what is Python's, and return the function's inputs."""
@@ -301,7 +296,7 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
         return call(plan.function, plan.bind(values), out)
     except ValueError:
         try:
-            np.broadcast_shapes(*(np.shape(value) for value in values))
+            broadcast_shapes(*(np.shape(value) for value in values))
         except ValueError:
             shapes = ", ".join(f"{w} {np.shape(v)}" for (_, w), v in zip(parsed.names, values, strict=True))
             raise ValueError(f"operands could not be broadcast together: {shapes}") from None

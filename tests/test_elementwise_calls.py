@@ -402,3 +402,18 @@ def test_negative_power_leaves_out_untouched(engine):
     pk.power(base, exponents, out=out, where=mask)
     assert (out[mask] == 2).all()
     assert out[4321] == 7
+
+
+def test_no_size_leaves_floats_to_numpys_casts():
+    """Out of range, NumPy disagrees with itself, so under `auto` even small calls are ours."""
+    far = np.array([300, -np.inf, np.nan])
+    saturated = np.array([127, -128, 0], np.int8)
+    with pk.engine("auto"), np.errstate(invalid="ignore"):
+        for repeats in (1, 500_000):
+            x, wanted = np.tile(far, repeats), np.tile(saturated, repeats)
+            assert_values(pk.astype(x, np.int8), wanted)
+            assert_values(pk.add(x, 0.0, out=np.empty(x.shape, np.int8), casting="unsafe"), wanted)
+            assert_values(pk.evaluate("astype(x, int8)", {"x": x}), wanted)
+        byte = np.array([25, 255], np.uint8)
+        assert_values(pk.round(byte, -1), np.array([20, 255], np.uint8))
+        assert_values(pk.evaluate("round(byte, -1)"), np.array([20, 255], np.uint8))

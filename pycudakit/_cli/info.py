@@ -16,6 +16,8 @@ VARIABLES = {
     "PYCUDAKIT_LIBRARY_DIR": "where the libraries are looked for, alone",
     "PYCUDAKIT_THREADS": "threads on the host",
     "PYCUDAKIT_ISA": "the instruction set of the CPU engine",
+    "PYCUDAKIT_DEVICE_MEMORY": "device memory that the CUDA engine may keep",
+    "PYCUDAKIT_PINNED_MEMORY": "host memory that it may pin",
     "CUDA_VISIBLE_DEVICES": "the GPUs that CUDA shows",
 }
 DRIVER = "A library built with CUDA 13 needs NVIDIA driver 580 or newer."

@@ -24,7 +24,8 @@ def as_argument(value: Any) -> Any:
         value = value.view(np.ndarray)
     elif kind is not np.ndarray:
         if isinstance(value, np.ndarray) or (
-            hasattr(kind, "__array_ufunc__") and not isinstance(value, np.generic)
+            (hasattr(kind, "__array_ufunc__") or hasattr(kind, "__array_wrap__"))
+            and not isinstance(value, np.generic)
         ):
             return None
         value = np.asarray(value)

@@ -89,7 +89,7 @@ def _write_ufunc(name: str, builder: Builder, *arguments: Value | Scalar, **keyw
 _HARMLESS = {"arctanh": 0}
 
 
-@functools.lru_cache(4096)
+@functools.lru_cache(1024)
 def compile_function(
     function: Function,
     types: tuple[Any, ...],

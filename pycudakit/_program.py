@@ -53,10 +53,17 @@ class Program:
             op == _abi.CAST and _abi.TYPES[type_].kind == "f" and _abi.TYPES[to].kind in "iu"
             for op, type_, to, *_ in instructions.tolist()
         )
-        # What a call's operand table starts from: with the strides of arrays that are all dense and of
-        # one shape, and with none.
-        self.dense_table = self._table(dense=True)
-        self.strided_table = self._table(dense=False)
+
+    # What a call's operand table starts from: with the strides of arrays that are all dense and of one shape,
+    # and with none.
+
+    @functools.cached_property
+    def dense_table(self) -> np.ndarray[Any, Any]:
+        return self._table(dense=True)
+
+    @functools.cached_property
+    def strided_table(self) -> np.ndarray[Any, Any]:
+        return self._table(dense=False)
 
     def _table(self, dense: bool) -> np.ndarray[Any, Any]:
         table = np.zeros(len(self.operands), _abi.OPERAND)
@@ -86,7 +93,7 @@ def resolve(
     rule = "no" if equiv else casting
     loop: tuple[DType, ...] = ufunc.resolve_dtypes((*types, *out), casting=rule, **keywords)
     for given, taken in zip(types, loop, strict=False):
-        exempt = name in _COMPARISONS and taken.kind in "iu"
+        exempt = name in _OF_ANY_INTEGER and taken.kind in "iub"
         if equiv and isinstance(given, type) and taken != np.dtype(given) and not exempt:
             raise TypeError(f"cannot cast Python {given.__name__} to {taken} under the casting rule 'equiv'")
     return tuple(d.newbyteorder("=") for d in loop)
@@ -255,8 +262,19 @@ class Builder:
 
 
 # Functions that need not hold a Python integer in the type of its company: only how it compares.
-_COMPARISONS = frozenset(["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"])
-_OF_ANY_INTEGER = _COMPARISONS | {"logical_and", "logical_or", "logical_xor"}
+_OF_ANY_INTEGER = frozenset(
+    [
+        "equal",
+        "not_equal",
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+    ]
+)
 
 
 def _held(argument: Value | Scalar, dtype: DType) -> Value | Scalar:

@@ -99,6 +99,11 @@ def write_clip(
     bounds: tuple[str, ...], builder: Builder, *arguments: Any, out: Any, dtype: Any, casting: str
 ) -> tuple[Value, ...]:
     """Add `clip` to a program; `bounds` names the functions that apply each limit."""
+    if dtype is not None and not dtype.isnative:
+        raise TypeError(
+            "The `dtype` and `signature` arguments to ufuncs only select the general DType and not details "
+            "such as the byte order"
+        )
     common = dtype or _promoted(arguments)
     for argument in arguments:
         if isinstance(argument, Value) and not np.can_cast(argument.dtype, common, casting=casting):  # type: ignore[arg-type]
@@ -248,7 +253,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
         out=out,
         numpy_call=by_numpy,
     )
-    return result[()] if np.ndim(result) == 0 else result
+    return result[()] if isinstance(result, np.ndarray) and result.ndim == 0 else result
 
 
 def round_function(decimals: int) -> Function:
@@ -352,5 +357,6 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
         return call(function, (array,), dtype=wanted, numpy_call=lambda _: array.astype(wanted))
     function = _ASTYPE.setdefault(wanted, _astype_function(wanted))
     out = None if wanted.isnative else np.empty(array.shape, wanted)
-    result = call(function, (array,), out, numpy_call=lambda _: array.astype(wanted))
-    return result if isinstance(x, np.generic) else np.asarray(result)
+    own = x if isinstance(x, np.generic) else array  # whose astype keeps scalars and subclasses what they are
+    result = call(function, (array,), out, numpy_call=lambda _: own.astype(wanted))
+    return result if isinstance(x, np.generic) or isinstance(result, np.ndarray) else np.asarray(result)

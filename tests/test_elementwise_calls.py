@@ -154,6 +154,7 @@ def test_clip_keywords(engine):
     compare("clip", a)
     compare("clip", a, 1, 2, dtype="float32")
     compare("clip", a, 1.5, 2.5, out=np.zeros(a.shape, np.int64))
+    compare("clip", a, 1, 2, dtype=np.dtype("int64").newbyteorder())
     compare("clip", a, 1, 2, min=3)
     compare("clip", a, 1)
     compare("clip", np.array([True, False]), 0, 1)
@@ -417,3 +418,55 @@ def test_no_size_leaves_floats_to_numpys_casts():
         byte = np.array([25, 255], np.uint8)
         assert_values(pk.round(byte, -1), np.array([20, 255], np.uint8))
         assert_values(pk.evaluate("round(byte, -1)"), np.array([20, 255], np.uint8))
+
+
+@pytest.mark.parametrize("name", ["add", "less", "power", "divmod", "arctan2", "logical_and"])
+@pytest.mark.parametrize("casting", ["no", "equiv", "safe", "same_kind", "unsafe"])
+def test_casting_of_python_numbers(engine, name, casting):
+    """NumPy's resolve_dtypes crashes on some of these."""
+    for dtype, number in itertools.product(["int8", "int64", "uint8", "float32", "float64"], [1, 1.5]):
+        compare(name, np.ones(3, dtype), number, casting=casting)
+        compare(name, number, np.ones(3, dtype), casting=casting)
+
+
+def test_many_dimensions(engine):
+    a = build("float64", (2,) * 5 + (1,) * 59, "ordinary", 1)
+    b = build("float32", (1,) * 31 + (3, 1), "ordinary", 2)
+    flipped = np.moveaxis(a, 0, 4)
+    for first, second in ((a, b), (flipped, b), (b, flipped), (a.T, 2.0)):
+        compare("add", first, second)
+        compare("divide", first, second, out=np.zeros((first * second).shape, "f4"))
+        compare("where", first > 0, second, 1.0)
+    assert_values(pk.evaluate("a * b"), a * b)
+    compare("add", a, np.ones((3,) * 9 + (1,) * 40))
+    with pytest.raises(ValueError, match="could not be broadcast"):
+        pk.evaluate("a + b", {"a": a, "b": np.ones((3,) + (1,) * 59)})
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint64"])
+def test_comparisons_with_integers_beyond_floats(engine, dtype):
+    a = np.arange(3, dtype=dtype)
+    for name, number in itertools.product(("equal", "less", "greater_equal"), (10**400, -(10**400))):
+        compare(name, a, number)
+        compare(name, number, a)
+    assert pk.evaluate(f"a < {10**400}").all()
+    assert not pk.evaluate("a < n", {"a": a, "n": -(10**400)}).any()
+
+
+class _Wrapping:
+    def __array__(self, dtype=None, copy=None):
+        return np.array([1.0, 4.0])
+
+    def __array_wrap__(self, array, context=None, return_scalar=False):
+        return "wrapped", array.tolist()
+
+
+def test_what_numpy_alone_takes_stays_what_it_is():
+    """Under auto the answer is NumPy's own, subclasses, wrappers and all."""
+    masked = np.ma.array([1.5, 2.5], mask=[False, True])
+    assert pk.sqrt(_Wrapping()) == ("wrapped", [1.0, 2.0])
+    assert pk.astype(masked, "f4").mask.tolist() == [False, True]
+    for scalar in (np.int8(3), np.float64(1.5), np.bool_(True)):
+        assert type(pk.astype(scalar, "f4")) is np.float32
+    for value in (2**70, None, {}, "text"):
+        assert pk.nan_to_num(value) == value

@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._values import BOOL, Value, beyond_all, code_of
-
-Array = np.ndarray[Any, Any]
+from pycudakit._values import BOOL, OF_ANY_INTEGER, Array, Value, beyond_all, code_of
 
 
 def as_argument(value: Any) -> Any:
@@ -32,16 +30,11 @@ def as_argument(value: Any) -> Any:
     return value if code_of(value.dtype) is not None else None
 
 
-_ANSWERS_BOOL = frozenset(
-    "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor".split()  # noqa: SIM905
-)
-
-
 def as_numpy_takes_numbers(name: str, inputs: Sequence[Any]) -> Sequence[Any]:
     """Give a type to Python numbers alone, and replace those out of range where that does no harm."""
     if all(type(value) in (int, float) for value in inputs):
         return [np.asarray(value) for value in inputs]
-    if name not in _ANSWERS_BOOL or not any(type(value) is int for value in inputs):
+    if name not in OF_ANY_INTEGER or not any(type(value) is int for value in inputs):
         return inputs
     dtype = next(np.asarray(value).dtype for value in inputs if type(value) is not int)
     if dtype.kind not in "iu":

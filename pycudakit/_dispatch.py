@@ -13,7 +13,6 @@ import numpy as np
 
 from pycudakit import _cost, _engine, _execute, _loader, errors
 from pycudakit._arguments import (
-    Array,
     as_argument,
     as_mask,
     as_numpy_takes_numbers,
@@ -22,7 +21,7 @@ from pycudakit._arguments import (
     needs_copy,
 )
 from pycudakit._program import Builder, Program
-from pycudakit._values import BOOL, Scalar, Value, code_of
+from pycudakit._values import BOOL, Array, Scalar, Value, code_of
 
 Results = tuple[Value, ...]
 
@@ -153,7 +152,12 @@ class _Request:
     dtype: np.dtype[Any] | None
     foreign: tuple[Any, str] | None = None  # the value, and what errors call it
 
-    @property
+    @functools.cached_property
+    def types(self) -> tuple[Any, ...]:
+        """The arguments' types: dtypes, or `int` and `float`."""
+        return tuple(_type_of(argument) for argument in self.arguments)
+
+    @functools.cached_property
     def read(self) -> list[Array]:
         """The arrays that are read."""
         arrays = [np.asarray(a) for a in self.arguments]
@@ -185,7 +189,7 @@ def _compile(function: Function, request: _Request, casting: str) -> Program:
         function.numpy.resolve_dtypes((*exact, *outs), casting=casting)
     return compile_function(
         function,
-        tuple(_type_of(a) for a in request.arguments),
+        request.types,
         tuple(None if o is None else o.newbyteorder("=") for o in outs),
         request.mask is not None,
         request.dtype,
@@ -234,9 +238,8 @@ def _choose(
     up = sum(array.nbytes for array in request.read)
     down = size * sum(dtype.itemsize for dtype in program.out_dtypes)
     plain = request.mask is None and request.dtype is None and not any(o is not None for o in request.outs)
-    if plain and program.numpy_agrees:
-        types = tuple(_type_of(a) for a in request.arguments)
-        function.numpy_below.setdefault(types, _cost.numpy_below(program))
+    if plain and program.numpy_agrees and request.types not in function.numpy_below:
+        function.numpy_below[request.types] = _cost.numpy_below(program)
     return _cost.choose(program, size, up, down)
 
 

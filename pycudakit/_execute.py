@@ -12,8 +12,7 @@ import numpy as np
 
 from pycudakit import _abi, _engine, _loader
 from pycudakit._program import Program
-
-Array = np.ndarray[Any, Any]
+from pycudakit._values import Array
 
 
 def allocate(dtype: np.dtype[Any], shape: tuple[int, ...], arrays: Sequence[Array]) -> Array:

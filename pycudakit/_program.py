@@ -12,7 +12,17 @@ import numpy as np
 
 from pycudakit import _abi
 from pycudakit._lowering import LOWERED, as_named
-from pycudakit._values import BOOL, CODES, DType, Scalar, Value, beyond_all, operations, truths
+from pycudakit._values import (
+    BOOL,
+    CODES,
+    OF_ANY_INTEGER,
+    DType,
+    Scalar,
+    Value,
+    beyond_all,
+    operations,
+    truths,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +103,7 @@ def resolve(
     rule = "no" if equiv else casting
     loop: tuple[DType, ...] = ufunc.resolve_dtypes((*types, *out), casting=rule, **keywords)
     for given, taken in zip(types, loop, strict=False):
-        exempt = name in _OF_ANY_INTEGER and taken.kind in "iub"
+        exempt = name in OF_ANY_INTEGER and taken.kind in "iub"
         if equiv and isinstance(given, type) and taken != np.dtype(given) and not exempt:
             raise TypeError(f"cannot cast Python {given.__name__} to {taken} under the casting rule 'equiv'")
     return tuple(d.newbyteorder("=") for d in loop)
@@ -198,7 +208,7 @@ class Builder:
         types = tuple(a.type if isinstance(a, Scalar) else a.dtype for a in arguments)
         outputs = getattr(np, name).nout
         loop = resolve(name, types, out or (None,) * outputs, dtype, casting)
-        if name in _OF_ANY_INTEGER:
+        if name in OF_ANY_INTEGER:
             held = tuple(_held(a, t) for a, t in zip(arguments, loop, strict=False))
             if held != arguments:
                 return self.call(name, *held, out=out, dtype=dtype, casting=casting)
@@ -259,22 +269,6 @@ class Builder:
             tuple(self._out_dtypes),
             self._may_refuse,
         )
-
-
-# Functions that need not hold a Python integer in the type of its company: only how it compares.
-_OF_ANY_INTEGER = frozenset(
-    [
-        "equal",
-        "not_equal",
-        "less",
-        "less_equal",
-        "greater",
-        "greater_equal",
-        "logical_and",
-        "logical_or",
-        "logical_xor",
-    ]
-)
 
 
 def _held(argument: Value | Scalar, dtype: DType) -> Value | Scalar:

@@ -13,6 +13,7 @@ import numpy as np
 from pycudakit import _abi, _loader
 
 DType = np.dtype[Any]
+Array = np.ndarray[Any, Any]
 
 CODES = {dtype: code for code, dtype in enumerate(_abi.TYPES)}
 BOOL, INT64, UINT8, UINT64 = (np.dtype(name) for name in ("bool", "int64", "uint8", "uint64"))
@@ -25,6 +26,12 @@ def code_of(dtype: DType) -> int | None:
     if code is None and dtype.kind in "biuf" and dtype.itemsize <= 8:
         code = CODES.get(np.dtype(f"{dtype.kind}{dtype.itemsize}"))  # long long, or the other byte order
     return code
+
+
+# Functions that need not hold a Python integer in the type of its company: only how it compares.
+OF_ANY_INTEGER = frozenset(
+    "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor".split()  # noqa: SIM905
+)
 
 
 def beyond_all(number: int) -> float:

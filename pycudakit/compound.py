@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import operator
 from typing import Any
 
@@ -256,6 +257,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     return result[()] if isinstance(result, np.ndarray) and result.ndim == 0 else result
 
 
+@functools.lru_cache(1024)
 def round_function(decimals: int) -> Function:
     """Return `round` to a number of decimals; its second argument is the power of ten."""
 
@@ -280,9 +282,6 @@ def round_function(decimals: int) -> Function:
     return Function("round", np.round, write)
 
 
-_ROUND: dict[int, Function] = {}
-
-
 def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     """Round to a number of decimals, ties to even.
 
@@ -302,7 +301,7 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     array([ 0.12,  2.5 , 17.62])
     """
     decimals = operator.index(decimals)
-    function = _ROUND.setdefault(decimals, round_function(decimals))
+    function = round_function(decimals)
     power = 10.0 ** builtins.abs(decimals)
     if out is None and function.is_small(a, power):
         return np.round(a, decimals)
@@ -312,14 +311,12 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     return call(function, (a, power), out, numpy_call=lambda *_: np.round(a, decimals, out=out))
 
 
+@functools.cache
 def _astype_function(wanted: np.dtype[Any]) -> Function:
     def write(builder: Builder, x: Value, **_: Any) -> tuple[Value, ...]:
         return (builder.cast(x, wanted.newbyteorder("=")),)
 
     return Function("astype", np.astype, write)
-
-
-_ASTYPE: dict[np.dtype[Any], Function] = {}
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
@@ -347,15 +344,14 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
     """
     wanted = np.dtype(dtype)
     array = x if isinstance(x, np.ndarray) else np.asarray(x)
-    known = _ASTYPE.get(wanted)
-    if known is not None and copy and known.is_small(x):
-        return array.astype(wanted)
     if not copy and array.dtype == wanted:
         return array
     if code_of(wanted) is None:
         function = Function("astype", np.astype)
         return call(function, (array,), dtype=wanted, numpy_call=lambda _: array.astype(wanted))
-    function = _ASTYPE.setdefault(wanted, _astype_function(wanted))
+    function = _astype_function(wanted)
+    if function.is_small(x):
+        return array.astype(wanted)
     out = None if wanted.isnative else np.empty(array.shape, wanted)
     own = x if isinstance(x, np.generic) else array  # whose astype keeps scalars and subclasses what they are
     result = call(function, (array,), out, numpy_call=lambda _: own.astype(wanted))

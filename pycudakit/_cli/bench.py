@@ -30,10 +30,8 @@ FUNCTIONS: dict[str, tuple[Make, Make, int]] = {
 
 def run(say: Say, quick: bool = False) -> int:
     """Print the table; return the exit status."""
-    present = work.engines()
+    present = work.engines(say)
     if not present:
-        for line in work.excuse():
-            say(line)
         return 1
     sizes = [size for size in SIZES if size <= 1_000_000] if quick else list(SIZES)
     columns = ["auto", *present]

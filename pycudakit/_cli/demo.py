@@ -70,10 +70,8 @@ def _tour(engine: str, rows: list[Row], say: Say) -> int:
 
 def run(say: Say) -> int:
     """Take the tour; return the exit status."""
-    present = work.engines()
+    present = work.engines(say)
     if not present:
-        for line in work.excuse():
-            say(line)
         return 1
     rows = _rows()
     say(f"pycudakit {pk.__version__}: NumPy arrays in, NumPy arrays out.")

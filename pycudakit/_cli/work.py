@@ -8,6 +8,7 @@ import numpy as np
 
 import pycudakit as pk
 from pycudakit._cli.info import NO_LIBRARIES
+from pycudakit._cli.progress import Say
 
 EXPRESSION = "sqrt(a*a + b*b) * exp(-a) + sin(b)"
 
@@ -20,12 +21,14 @@ def by_numpy(a: Any, b: Any) -> Any:
     return np.sqrt(a * a + b * b) * np.exp(-a) + np.sin(b)
 
 
-def engines() -> list[str]:
-    """Return the engines with a library that can run calls here."""
-    return [name for name in ("cpu", "cuda") if pk.engines()[name]]
-
-
-def excuse() -> list[str]:
-    """Return what to say where there is none."""
-    reasons = [f"  {name}: {pk.engines()[name].reason}" for name in ("cpu", "cuda")]
-    return ["There is no engine to run.", *reasons, *([] if pk.build_info() else NO_LIBRARIES)]
+def engines(say: Say) -> list[str]:
+    """Return the engines with a library that can run calls here; say why where there is none."""
+    statuses = {name: pk.engines()[name] for name in ("cpu", "cuda")}
+    present = [name for name, status in statuses.items() if status]
+    if not present:
+        say("There is no engine to run.")
+        for name, status in statuses.items():
+            say(f"  {name}: {status.reason}")
+        for line in () if pk.build_info() else NO_LIBRARIES:
+            say(line)
+    return present

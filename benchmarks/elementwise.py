@@ -1,4 +1,4 @@
-"""The elementwise functions against NumPy, NumExpr and, on a GPU, CuPy, PyTorch, JAX and PyCUDA.
+"""The elementwise functions against NumPy and NumExpr. (peers.py has the libraries for GPUs.)
 
 Each row that has a required figure ends with ok or SHORT.
 """
@@ -7,10 +7,11 @@ import functools
 import sys
 
 import numpy as np
-import peers
 from harness import ULPS, Allowance, Harness
+from libraries import ON_CPU, installed
 
 import pycudakit as pk
+from pycudakit._cli.bench import FAMILIES
 
 M = 1_000_000
 SWEEP = {"add": 2, "multiply": 2, "less": 2, "sqrt": 1, "exp": 1, "sin": 1}
@@ -39,15 +40,16 @@ def required(harness, rng):
 
     size = harness.size(32 * M)
     a, b = uniform(rng, size), uniform(rng, size)
-    works, missing = peers.installed(peers.ON_CPU)
+    evaluate = FAMILIES["evaluate"]
+    found, missing = installed(ON_CPU)
     for name, reason in missing.items():
         print(f"{name} is not here: {reason}", file=sys.stderr)
     harness.compare(
         "evaluate float32",
         size,
-        lambda: pk.evaluate(peers.EXPRESSION, {"a": a, "b": b}),
-        {name: functools.partial(work["evaluate"], a, b) for name, work in works.items()},
-        at_least={name: ratio for name, ratio in (("NumPy", 4.0), ("NumExpr", 3.5)) if name in works},
+        functools.partial(evaluate.ours, a, b),
+        {name: functools.partial(call_of(evaluate), a, b) for name, call_of in found.items()},
+        at_least={name: ratio for name, ratio in (("NumPy", 4.0), ("NumExpr", 3.5)) if name in found},
         ulps=ULPS,
     )
     x = uniform(rng, size, -10, 10)
@@ -94,45 +96,12 @@ def sweep(harness, rng):
         harness.row(work, worst[1], "auto", worst[2], limit.name, worst[3], 1.0)
 
 
-def on_gpu(harness, rng):
-    """Run the engine cuda beside its peers and the link's own speed."""
-    size = harness.size(64 * M)
-    a, b = uniform(rng, size), uniform(rng, size)
-    found, missing = peers.installed({"NumPy": peers.numpy, **peers.ON_GPU})
-    for name, reason in missing.items():
-        print(f"{name} is not here: {reason}", file=sys.stderr)
-    ours = {
-        "add": lambda: pk.add(a, b),
-        "exp": lambda: pk.exp(a),
-        "evaluate": lambda: pk.evaluate(peers.EXPRESSION, {"a": a, "b": b}),
-    }
-    for name, call in ours.items():
-        work = f"{name} float32"
-        if not harness.wanted(work):
-            continue
-        inputs = 1 if name == "exp" else 2
-        floor = peers.link_floor(inputs * a.nbytes, a.nbytes)
-        harness.compare(
-            work,
-            size,
-            call,
-            {peer: functools.partial(works[name], a, b) for peer, works in found.items()},
-            ulps=0 if name == "add" else ULPS,
-            engine="cuda",
-            floor={"pinned link": floor} if floor else None,
-        )
-
-
 def main():
-    cuda = bool(pk.engines()["cuda"])
-    sizes = len(SWEEP) * len(SWEEP_SIZES)
-    harness = Harness(__doc__.splitlines()[0], 10 + sizes + 3 * cuda)
+    harness = Harness(__doc__.splitlines()[0], 10 + len(SWEEP) * len(SWEEP_SIZES))
     rng = np.random.default_rng(0)
     with np.errstate(all="ignore"):
         required(harness, rng)
         sweep(harness, rng)
-        if cuda:
-            on_gpu(harness, rng)
     return harness.finish()
 
 

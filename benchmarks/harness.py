@@ -72,6 +72,12 @@ def machine():
     return "; ".join(parts)
 
 
+def link_seconds(up, down):
+    """Return the seconds that the link to the GPU needs for so many bytes from and to pinned memory."""
+    speed_up, speed_down = pk.link_speed()
+    return max(up / speed_up, down / speed_down)
+
+
 class Harness:
     """Takes the command line, runs works, and prints their rows."""
 
@@ -137,9 +143,7 @@ class Harness:
         pk.set_engine(engine or self.engine)
         return interleave({"pycudakit": ours, **others}, rounds or self.rounds)
 
-    def compare(
-        self, work, elements, ours, others, *, at_least=None, ulps=0, engine=None, rounds=None, floor=None
-    ):
+    def compare(self, work, elements, ours, others, *, at_least=None, ulps=0, engine=None, rounds=None):
         """Run a work and print a row for each figure, or for each other that there is no figure for.
 
         Parameters
@@ -154,17 +158,15 @@ class Harness:
             How far pycudakit's result may be from the first other's.
         engine
             pycudakit's, if not the command line's.
-        floor
-            A callable that does less than the work, by name: timed, not compared.
         """
         if not self.wanted(work):
             return
         self.step(work)
         pk.set_engine(engine or self.engine)
         right = self.check(work, ours, others, ulps)
-        times = self.time(ours, {**others, **(floor or {})}, engine, rounds)
+        times = self.time(ours, others, engine, rounds)
         figures = dict(at_least or {})
-        for name in [*others, *(floor or {})]:
+        for name in others:
             if not any(name in (f, getattr(f, "of", None)) for f in figures):
                 figures[name] = None
         for figure, required in figures.items():

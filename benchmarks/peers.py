@@ -1,159 +1,179 @@
-"""Other libraries doing pycudakit's works: NumPy arrays in, NumPy arrays out, as their users would write it.
+"""pycudakit against NumPy, NumExpr, CuPy, PyTorch, JAX and PyCUDA: NumPy arrays in, NumPy arrays out.
 
-Each function below imports its library and returns the works it can do, or raises where the library or its
-GPU is missing.
+Each round has new arrays and takes all in turn. "x floor" is the speed as a part of the pinned link's own,
+"x best" as a multiple of the best other library's. Then come the figures that the project holds itself to.
 """
 
-# ruff: noqa: PLC0415 - each library is imported only when it is asked for
+import dataclasses
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
 
-import os
+import figures
+import libraries
+import report
+from harness import link_seconds, machine
 
-import numpy as np
+import pycudakit as pk
+from pycudakit._cli import bench, work
+from pycudakit._cli.measure import in_words
+from pycudakit._cli.progress import Progress
 
-EXPRESSION = "sqrt(a*a + b*b) * exp(-a) + sin(b)"
-
-
-def _expression(kit, a, b):
-    return kit.sqrt(a * a + b * b) * kit.exp(-a) + kit.sin(b)
-
-
-def numpy():
-    return {
-        "add": np.add,
-        "exp": lambda a, _: np.exp(a),
-        "evaluate": lambda a, b: _expression(np, a, b),
-    }
-
-
-def numexpr():
-    import numexpr
-
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    numexpr.set_num_threads(processors)
-
-    def evaluate(text):
-        return lambda a, b: numexpr.evaluate(text, local_dict={"a": a, "b": b}, global_dict={})
-
-    return {"add": evaluate("a + b"), "exp": evaluate("exp(a)"), "evaluate": evaluate(EXPRESSION)}
+FAMILIES = {name: family for name, family in bench.FAMILIES.items() if name != "multiply"}  # which is as add
+SIZES, QUICK = "1K,64K,1M,16M,64M", "1K,64K,1M,4M"
+PEER_ULPS = 100
+RAW_COPY = "raw copy"
+RAW_COPY_FROM = 4_000_000  # elements: a shorter copy tells of its launch, not of the link
+LINE = "{:<9} {:>11}  {:<16} {:>9}  {:>7}  {:>7}  {:>5}"
 
 
-def cupy():
-    import cupy
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What one contender took for one family at one size."""
 
-    cupy.cuda.runtime.getDeviceCount()
-    up, down = cupy.asarray, cupy.asnumpy
-    return {
-        "add": lambda a, b: down(up(a) + up(b)),
-        "exp": lambda a, _: down(cupy.exp(up(a))),
-        "evaluate": lambda a, b: down(_expression(cupy, up(a), up(b))),
-    }
-
-
-def torch():
-    import torch
-
-    torch.cuda.current_device()
-
-    def up(array):
-        return torch.from_numpy(array).cuda()
-
-    return {
-        "add": lambda a, b: (up(a) + up(b)).cpu().numpy(),
-        "exp": lambda a, _: torch.exp(up(a)).cpu().numpy(),
-        "evaluate": lambda a, b: _expression(torch, up(a), up(b)).cpu().numpy(),
-    }
+    family: str
+    elements: int
+    by: str
+    seconds: float
+    x_floor: float | None
+    x_best: float
+    spread: float
 
 
-def jax():
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    import jax
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """One race: the times by contender, and the floor in seconds if there is a link."""
 
-    device = jax.devices("gpu")[0]
-    expression = jax.jit(lambda a, b: _expression(jax.numpy, a, b))
+    times: dict
+    floor: float | None
 
-    def up(array):
-        return jax.device_put(array, device)
+    def best(self, names):
+        """Return the name of the fastest of these, or None."""
+        present = [name for name in names if name in self.times]
+        return min(present, key=lambda name: self.times[name].median, default=None)
 
-    return {
-        "add": lambda a, b: np.asarray(jax.numpy.add(up(a), up(b))),
-        "exp": lambda a, _: np.asarray(jax.numpy.exp(up(a))),
-        "evaluate": lambda a, b: np.asarray(expression(up(a), up(b))),
-    }
-
-
-def pycuda():
-    import pycuda.autoprimaryctx  # noqa: F401
-    from pycuda import cumath
-    from pycuda.gpuarray import to_gpu
-
-    class Kit:
-        sqrt, exp, sin = map(staticmethod, (cumath.sqrt, cumath.exp, cumath.sin))
-
-    return {
-        "add": lambda a, b: (to_gpu(a) + to_gpu(b)).get(),
-        "exp": lambda a, _: cumath.exp(to_gpu(a)).get(),
-        "evaluate": lambda a, b: _expression(Kit, to_gpu(a), to_gpu(b)).get(),
-    }
+    def rows(self, family, elements, peers):
+        best = self.times[self.best(peers)]
+        for by, times in self.times.items():
+            x_best, spread = best.over(times)
+            x_floor = self.floor / times.median if self.floor else None
+            yield Row(family, elements, by, times.median, x_floor, x_best, spread)
 
 
-ON_CPU = {"NumPy": numpy, "NumExpr": numexpr}
-ON_GPU = {"CuPy": cupy, "PyTorch": torch, "JAX": jax, "PyCUDA": pycuda}
+def sizes(text):
+    return [int(n.rstrip("KM")) * {"K": 1_000, "M": 1_000_000}.get(n[-1], 1) for n in text.split(",")]
 
 
-def installed(peers):
-    """Return the works of each peer that is installed and finds what it needs, and why the others don't."""
-    found, missing = {}, {}
-    for name, load in peers.items():
-        try:
-            found[name] = load()
-        except Exception as error:  # noqa: BLE001 - whatever a library raises where it finds no GPU
-            missing[name] = f"{type(error).__name__}: {error}".splitlines()[0]
-    return found, missing
+def command_line():
+    parser = report.parser(__file__, __doc__)
+    parser.add_argument(
+        "--json", nargs="?", const="peers.json", metavar="FILE", help="write JSON (peers.json)"
+    )
+    parser.add_argument("--only", default="", help="families and figures whose name contains this")
+    parser.add_argument("--sizes", type=sizes, help=f"elements ({SIZES}; {QUICK} when quick)")
+    parser.add_argument("--rounds", type=int, help="rounds of each race (9; 3 when quick)")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a figure is missed")
+    options = parser.parse_args()
+    options.rounds = options.rounds or (3 if options.quick else 9)
+    options.sizes = options.sizes or sizes(QUICK if options.quick else SIZES)
+    return options
 
 
-def link_floor(up, down):
-    """Return a callable that moves so many bytes up and down at once, from and to pinned memory, or None.
-
-    No work on the GPU with ordinary arrays can be faster than that.
-    """
-    return _floor_of_torch(up, down) or _floor_of_cupy(up, down)
-
-
-def _floor_of_torch(up, down):
-    try:
-        import torch
-
-        hosts = [torch.empty(size, dtype=torch.uint8, pin_memory=True) for size in (up, down)]
-        devices = [torch.empty(size, dtype=torch.uint8, device="cuda") for size in (up, down)]
-        streams = [torch.cuda.Stream() for _ in hosts]
-    except Exception:  # noqa: BLE001
-        return None
-
-    def move():
-        with torch.cuda.stream(streams[0]):
-            devices[0].copy_(hosts[0], non_blocking=True)
-        with torch.cuda.stream(streams[1]):
-            hosts[1].copy_(devices[1], non_blocking=True)
-        torch.cuda.synchronize()
-
-    return move
+def race(family, size, peers, rounds):
+    """Return a Result, and what is wrong by contender."""
+    contenders = {f"pycudakit {name}": contender for name, contender in bench.engines_of(family).items()}
+    for name, call_of in peers.items():
+        contenders[name] = bench.Contender(call_of(family), ulps=PEER_ULPS)
+    floor = None
+    if pk.engines()["cuda"]:
+        up, down = 4 * size * family.inputs, 4 * size
+        floor = link_seconds(up, down)
+        if "CuPy" in peers and size >= RAW_COPY_FROM:
+            contenders[RAW_COPY] = bench.Contender(libraries.raw_copy(up, down), ulps=None)
+    times, wrong = bench.race(family, size, contenders, rounds)
+    if RAW_COPY in times:
+        floor = min(floor, times[RAW_COPY].median)
+    return Result(times, floor), wrong
 
 
-def _floor_of_cupy(up, down):
-    try:
-        import cupy
+def draw(results):
+    """Return a function that draws the times of each family over the size, and how many there are."""
+    families = [*dict.fromkeys(name for name, _ in results)]
 
-        memory = [cupy.cuda.alloc_pinned_memory(size) for size in (up, down)]
-        hosts = [np.frombuffer(m, np.uint8, n) for m, n in zip(memory, (up, down), strict=True)]
-        devices = [cupy.empty(size, cupy.uint8) for size in (up, down)]
-        streams = [cupy.cuda.Stream(non_blocking=True) for _ in hosts]
-    except Exception:  # noqa: BLE001
-        return None
+    def on(axes):
+        for ax, name in zip(axes, families, strict=True):
+            mine = {size: result for (family, size), result in results.items() if family == name}
+            for by in {by: None for result in mine.values() for by in result.times}:
+                times = {size: result.times[by].median for size, result in mine.items() if by in result.times}
+                ours = by.startswith("pycudakit")
+                ax.loglog([*times], [*times.values()], "o-" if ours else ".--", label=by, lw=2 if ours else 1)
+            floors = {size: result.floor for size, result in mine.items() if result.floor}
+            ax.loglog([*floors], [*floors.values()], "k:", label="the link's floor" if floors else None)
+            ax.set(title=name, xlabel="float32 elements", ylabel="seconds a call")
+            ax.grid(alpha=0.3)
+        axes[0].legend(fontsize="small")
 
-    def move():
-        devices[0].set(hosts[0], stream=streams[0])
-        devices[1].get(out=hosts[1], stream=streams[1], blocking=False)
-        for stream in streams:
-            stream.synchronize()
+    return on, len(families)
 
-    return move
+
+def compare(peers, options):
+    """Run the races and print their rows; return Results by family and size, and whose results were wrong."""
+    families = {name: family for name, family in FAMILIES.items() if options.only in name}
+    results, wrongs = {}, []
+    if families:
+        print(LINE.format("work", "elements", "by", "time", "x floor", "x best", "+-"))
+    with closing(Progress(len(families) * len(options.sizes), print)) as progress:
+        for name, family in families.items():
+            for size in options.sizes:
+                progress.step(f"{name} of {size:,}")
+                result, wrong = race(family, size, peers, options.rounds)
+                results[name, size] = result
+                for row in result.rows(name, size, peers):
+                    x_floor = f"{row.x_floor:.2f}x" if row.x_floor else "-"
+                    cells = row.by, in_words(row.seconds), x_floor, f"{row.x_best:.2f}x", f"{row.spread:.0%}"
+                    progress.say(LINE.format(name, f"{size:,}", *cells))
+                for by, words in wrong.items():
+                    wrongs.append({"family": name, "elements": size, "by": by, "wrong": words})
+                    progress.say(LINE.format(name, f"{size:,}", by, "", "", "", words))
+    return results, wrongs
+
+
+def main():
+    options = command_line()
+    peers, missing = libraries.installed({**libraries.ON_CPU, **libraries.ON_GPU})
+    print(machine())
+    for name, reason in missing.items():
+        print(f"{name} is not here: {reason}")
+    link = pk.link_speed() if pk.engines()["cuda"] else None
+    if link:
+        print("the pinned link: {:.1f} GB/s up, {:.1f} down".format(*(speed / 1e9 for speed in link)))
+    print(f'float32; evaluate is "{work.EXPRESSION}"\n')
+    results, wrongs = compare(peers, options)
+    print()
+    found = figures.check(results, options)
+    if options.json:
+        everything = {
+            "machine": machine(),
+            "quick": options.quick,
+            "link": link,
+            "missing": missing,
+            "wrong": wrongs,
+            "rows": [
+                dataclasses.asdict(row)
+                for (family, size), result in results.items()
+                for row in result.rows(family, size, peers)
+            ],
+            "figures": [dataclasses.asdict(figure) for figure in found],
+        }
+        Path(options.json).write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
+        print(f"wrote {options.json}")
+    if results:
+        report.picture(options.png, *draw(results))
+    short = any(figure.verdict in ("SHORT", "FAILED") for figure in found)
+    ours_wrong = any(wrong["by"].startswith("pycudakit") for wrong in wrongs)
+    return 1 if ours_wrong or (short and options.strict) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,25 +2,21 @@
 
 #include "common/status.h"
 #include "stream/cuda.h"
+#include "stream/link.h"
+#include "stream/pinned.h"
 #include "stream/slots.h"
 
 int32_t pk_device_count(int64_t *count) {
     return pk::guarded([&] {
         pk::require(count != nullptr, "count is a null pointer");
-        pk::require_cuda();
-        int devices = 0;
-        PK_CUDA(cudaGetDeviceCount(&devices));
-        *count = devices;
+        *count = pk::device_count();
     });
 }
 
 int32_t pk_device_info(int64_t index, pk_device *device) {
     return pk::guarded([&] {
         pk::require(device != nullptr, "device is a null pointer");
-        pk::require_cuda();
-        int devices = 0;
-        PK_CUDA(cudaGetDeviceCount(&devices));
-        pk::require(index >= 0 && index < devices, "there is no device of that index");
+        pk::require(index >= 0 && index < pk::device_count(), "there is no device of that index");
         cudaDeviceProp properties;
         PK_CUDA(cudaGetDeviceProperties(&properties, int(index)));
         pk_device found{};
@@ -34,17 +30,27 @@ int32_t pk_device_info(int64_t index, pk_device *device) {
     });
 }
 
+int32_t pk_link_speed(int64_t device, pk_link *link) {
+    return pk::guarded([&] {
+        pk::require(link != nullptr, "link is a null pointer");
+        pk::require(device >= 0 && device < pk::device_count(), "there is no device of that index");
+        *link = pk::link_speed(int(device));
+    });
+}
+
 int32_t pk_memory_info(pk_memory *memory) {
     return pk::guarded([&] {
         pk::require(memory != nullptr, "memory is a null pointer");
-        *memory = pk::slots_memory();
+        *memory = pk::streaming_memory();
+        pk::add_pinned_arrays(*memory);
     });
 }
 
 int32_t pk_release(void) {
     return pk::guarded([] {
         pk::require_cuda();
-        pk::release_slots();
+        pk::release_streaming_memory();
+        pk::release_pinned_arrays();
     });
 }
 

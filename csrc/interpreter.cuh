@@ -1,47 +1,60 @@
 // The interpreter kernel: every thread walks a program over a few elements.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "common/operations.h"
+#include "stream/resident.h"
 
 namespace pk {
 
-// A step as the kernel reads it, out of the same image that holds the operands.
+// Where a load finds its elements.
+enum class Source : int32_t {
+    chunk,     // in the chunk's image, after `value` bytes an element
+    resident,  // among what the device keeps, at `value`, as stream/resident.h says
+    constant   // in `value` itself
+};
+
+// A step as the kernel reads it.
 struct DeviceStep {
     uint16_t op;
     uint8_t type;
     uint8_t to;
-    int32_t target, a, b, c;  // registers; of a load, `a` is 0 if every element reads the same address
+    int32_t target, a, b, c;  // registers; of a load, `a` is a Source
     int32_t origin;           // of which instruction the exceptions are
-    int64_t offset;           // of a load's or store's operand in the image
+    int64_t value;            // of a store, as of a load from the chunk
 };
 
-// A chunk's memory, the same on both sides of the link:
-//   steps | constants | loaded operands | exceptions, a word an instruction | stored operands
-// Everything up to the exceptions goes up in one copy, everything from them on comes down in another.
-// On the device, registers beyond the shared memory's follow.
-struct Chunk {
+// What the kernel is given. Short programs come with it, others lie on the device.
+struct Interpretation {
+    static constexpr int MOST_INLINE = 48;
+
     char *image;
-    int64_t exceptions;  // their offset, and that of the spilled registers
-    int64_t spilled;
-    int64_t count;  // elements
+    int64_t notes_bytes;
+    int64_t scratch;
+    int64_t start, count, rounded;  // elements
+    const char *resident;
+    const DeviceStep *steps;  // null: inline_steps
     int32_t step_count;
     int32_t registers_in_shared;
     int32_t per_thread;  // elements
+    DeviceStep inline_steps[MOST_INLINE];
 };
 
 namespace device {
 
-constexpr int BLOCK = 128;
+constexpr int MOST_THREADS = 1024;
+constexpr int MOST_REGISTERS = 16;
 constexpr int SHARED_BYTES = 48 << 10;
 
-// The elements that a thread holds at once so that its registers fit in shared memory.
-inline int elements_per_thread(int registers) {
-    const int fitting = SHARED_BYTES / (BLOCK * 8 * (registers < 1 ? 1 : registers));
-    return fitting < 1 ? 1 : (fitting > 8 ? 8 : fitting);
+// The registers that fit in shared memory, and then the elements that a thread holds at once.
+inline int registers_in_shared(int registers, int block) {
+    return std::min({registers, MOST_REGISTERS, SHARED_BYTES / (8 * block)});
 }
-constexpr int MOST_REGISTERS = 16;
+inline int elements_per_thread(int in_shared, int block) {
+    return std::min(8, SHARED_BYTES / (8 * block * std::max(1, in_shared)));
+}
 
 // One thread's view of the registers of its elements: each 8 bytes, holding a value of its type's class.
 struct Registers {
@@ -51,7 +64,7 @@ struct Registers {
     int in_shared, per_thread;
 
     __device__ uint64_t &at(int index, int e, int64_t element) const {
-        if (index < in_shared) return shared[(index * per_thread + e) * BLOCK + threadIdx.x];
+        if (index < in_shared) return shared[(index * per_thread + e) * int(blockDim.x) + threadIdx.x];
         return spilled[(index - in_shared) * count + element];
     }
     template <class T>
@@ -70,24 +83,29 @@ struct Registers {
 
 // Everything a step needs, for the elements of one thread.
 struct Context {
-    const Chunk &chunk;
+    const Interpretation &call;
     const Registers &registers;
-    int64_t first;  // the thread's elements are first, first + BLOCK, ...
+    int64_t first;  // the thread's elements are first, first + blockDim.x, ...
 
     // body(e, element) for each of the thread's elements.
     template <class Body>
     __device__ void each(Body body) const {
 #pragma unroll 1
-        for (int e = 0; e < chunk.per_thread; ++e) {
-            const int64_t element = first + int64_t(e) * BLOCK;
-            if (element < chunk.count) body(e, element);
+        for (int e = 0; e < call.per_thread; ++e) {
+            const int64_t element = first + int64_t(e) * blockDim.x;
+            if (element < call.count) body(e, element);
         }
     }
 
     __device__ void report(const DeviceStep &step, unsigned met) const {
         if (met == 0) return;
-        unsigned *word = reinterpret_cast<unsigned *>(chunk.image + chunk.exceptions) + step.origin;
-        if ((*word & met) != met) atomicOr(word, met);
+        unsigned *word = reinterpret_cast<unsigned *>(call.image) + step.origin;
+        if ((*static_cast<volatile unsigned *>(word) & met) != met) atomicOr(word, met);
+    }
+
+    // Of a step's operand in the image.
+    __device__ char *operand(const DeviceStep &step) const {
+        return call.image + call.notes_bytes + call.rounded * step.value;
     }
 };
 
@@ -173,13 +191,39 @@ __device__ T narrow(From value) {
     }
 }
 
+// Which of a resident operand's elements belongs to an element of the call.
+__device__ inline int64_t spread(const int64_t *table, int64_t element) {
+    const int64_t dims = *table++;
+    int64_t index = 0;
+    for (int64_t d = 0; d < dims; ++d) {
+        const int64_t shape = *table++, stride = *table++, outer = element / shape;
+        index += (element - outer * shape) * stride;
+        element = outer;
+    }
+    return index;
+}
+
 __device__ inline void load(const Context &context, const DeviceStep &step) {
     with_stored(step.type, [&](auto stored) {
         using T = decltype(stored);
-        const T *from = reinterpret_cast<const T *>(context.chunk.image + step.offset);
-        context.each([&](int e, int64_t element) {
-            context.registers.set(step.target, e, element, widen(from[step.a * element]));
-        });
+        auto set = [&](int e, int64_t element, T value) {
+            context.registers.set(step.target, e, element, widen(value));
+        };
+        if (step.a == int(Source::chunk)) {
+            const T *from = reinterpret_cast<const T *>(context.operand(step));
+            context.each([&](int e, int64_t element) { set(e, element, from[element]); });
+        } else if (step.a == int(Source::constant)) {
+            T value;
+            memcpy(&value, &step.value, sizeof(value));
+            context.each([&](int e, int64_t element) { set(e, element, value); });
+        } else {
+            const auto *table = reinterpret_cast<const int64_t *>(context.call.resident + step.value);
+            const auto *from =
+                reinterpret_cast<const T *>(context.call.resident + step.value + data_after(*table));
+            context.each([&](int e, int64_t element) {
+                set(e, element, from[spread(table, context.call.start + element)]);
+            });
+        }
     });
 }
 
@@ -189,7 +233,7 @@ __device__ inline void store(const Context &context, const DeviceStep &step) {
         with_stored(step.type, [&](auto stored) {
             using T = decltype(stored);
             if constexpr (std::is_same<decltype(widen(stored)), From>::value) {
-                T *to = reinterpret_cast<T *>(context.chunk.image + step.offset);
+                T *to = reinterpret_cast<T *>(context.operand(step));
                 context.each([&](int e, int64_t element) {
                     to[element] = narrow<T>(context.registers.get<From>(step.a, e, element));
                 });
@@ -274,14 +318,14 @@ __device__ void operate_on(const Context &context, const DeviceStep &step) {
     });
 }
 
-__global__ void __launch_bounds__(BLOCK) interpret(const Chunk chunk) {
+__global__ void __launch_bounds__(MOST_THREADS) interpret(const __grid_constant__ Interpretation call) {
     extern __shared__ uint64_t shared[];
-    const Registers registers{shared, reinterpret_cast<uint64_t *>(chunk.image + chunk.spilled), chunk.count,
-                              chunk.registers_in_shared, chunk.per_thread};
-    const Context context{chunk, registers, int64_t(blockIdx.x) * BLOCK * chunk.per_thread + threadIdx.x};
-    const DeviceStep *steps = reinterpret_cast<const DeviceStep *>(chunk.image);
+    const Registers registers{shared, reinterpret_cast<uint64_t *>(call.image + call.scratch), call.count,
+                              call.registers_in_shared, call.per_thread};
+    const Context context{call, registers, int64_t(blockIdx.x) * blockDim.x * call.per_thread + threadIdx.x};
+    const DeviceStep *steps = call.steps == nullptr ? call.inline_steps : call.steps;
 #pragma unroll 1
-    for (int32_t i = 0; i < chunk.step_count; ++i) {
+    for (int32_t i = 0; i < call.step_count; ++i) {
         const DeviceStep step = steps[i];
         switch (step.op) {
             case PK_LOAD: load(context, step); break;

@@ -25,9 +25,10 @@ extern "C" {
 #endif
 
 /* Raised whenever a signature or a struct below changes; pk_abi_version() tells the library's. */
-#define PK_ABI_VERSION 1
+#define PK_ABI_VERSION 2
 
-enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_NAME_SIZE = 256 };
+enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
+enum { PK_NAME_SIZE = 256 };
 
 /* Each failure has a class of its own in pycudakit.errors; pk_last_error() tells what went wrong. */
 typedef enum pk_status {
@@ -79,6 +80,11 @@ PK_API int32_t pk_thread_count(int64_t *count);
  * "cuda". */
 PK_API int32_t pk_instruction_set(const char **name);
 
+/* For the end of the process: stops the calls of other threads that are under way and waits for them, a few
+ * seconds at most. Those threads, and others that call later, never return; the calling thread's calls go
+ * on working, and no pk_watch is called any more. */
+PK_API int32_t pk_shutdown(void);
+
 /* ---- Devices -------------------------------------------------------------------------------------- */
 
 typedef struct pk_device {
@@ -98,21 +104,132 @@ PK_API int32_t pk_device_count(int64_t *count);
 /* Describes the GPU of that index, from 0. */
 PK_API int32_t pk_device_info(int64_t index, pk_device *device);
 
+/* What the link to a GPU moves from and to pinned memory, in bytes a second: measured when first asked, which
+ * takes some milliseconds. */
+typedef struct pk_link {
+    double up;   /* host to device */
+    double down; /* device to host */
+} pk_link;
+
+PK_API int32_t pk_link_speed(int64_t device, pk_link *link);
+
 /* What the library keeps from call to call to stream arrays through its devices. It takes memory when a call
  * first needs it, never more than the budgets, which the environment sets when the library is first used:
- * PYCUDAKIT_DEVICE_MEMORY and PYCUDAKIT_PINNED_MEMORY, in bytes or with a K, M or G behind. */
+ * PYCUDAKIT_DEVICE_MEMORY and PYCUDAKIT_PINNED_MEMORY, in bytes or with a K, M or G behind. The arrays of
+ * pk_pinned_take are apart from that. */
 typedef struct pk_memory {
-    int64_t device_bytes;
+    int64_t device_bytes;  /* of all devices */
     int64_t device_budget; /* 512 MiB unless set */
     int64_t pinned_bytes;  /* of the host's memory */
     int64_t pinned_budget; /* 256 MiB unless set */
+    int64_t arrays_bytes;  /* pinned arrays that were taken */
+    int64_t arrays_kept;   /* and returned, kept for the next */
 } pk_memory;
 
-/* The CPU library keeps nothing: all zero. */
 PK_API int32_t pk_memory_info(pk_memory *memory);
 
-/* Gives back what is kept and not in use by a call under way. */
+/* Gives back what is kept and not in use by a call under way or by a pinned array. */
 PK_API int32_t pk_release(void);
+
+/* Takes pinned memory for an array, aligned to 4096 bytes, uninitialised: a GPU reads and writes it without
+ * staging. The CPU library's is ordinary memory. */
+PK_API int32_t pk_pinned_take(int64_t bytes, uint64_t *address);
+
+/* Returns what pk_pinned_take gave. The library keeps it for the next array, until pk_release. */
+PK_API int32_t pk_pinned_return(uint64_t address);
+
+/* A constant of the streaming engine, to be changed in experiments: by the environment variable
+ * PYCUDAKIT_STREAM_<NAME>, read when the library is first used, or by pk_tune. */
+typedef struct pk_tuning {
+    char name[32];
+    char text[PK_NAME_SIZE]; /* what it is */
+    int64_t value;
+    int64_t usual;
+    int64_t least;
+    int64_t most;
+} pk_tuning;
+
+/* The CPU library has none. */
+PK_API int32_t pk_tuning_count(int64_t *count);
+PK_API int32_t pk_tuning_info(int64_t index, pk_tuning *tuning);
+
+/* Sets the constant of that index for calls to come, in the whole process. */
+PK_API int32_t pk_tune(int64_t index, int64_t value);
+
+/* ---- Calls ---------------------------------------------------------------------------------------- */
+
+/* Elements of a call, counted in the order in which the libraries walk them, which is the same in both. */
+typedef struct pk_range {
+    int64_t start;
+    int64_t count;
+} pk_range;
+
+typedef struct pk_rest {
+    int64_t count;
+    pk_range ranges[PK_MAX_RANGES];
+} pk_rest;
+
+/* The stages that a call's chunks go through; on the CPU there is PK_COMPUTE alone. */
+enum {
+    PK_STAGE = 0, /* copying operands into pinned memory */
+    PK_UPLOAD = 1,
+    PK_KERNEL = 2,
+    PK_DOWNLOAD = 3,
+    PK_UNSTAGE = 4, /* copying results out of pinned memory */
+    PK_COMPUTE = 5,
+    PK_STAGES = 6
+};
+
+/* One stage of one chunk. */
+typedef struct pk_span {
+    double begin; /* seconds since the call began */
+    double end;
+    int64_t bytes;
+    int64_t elements;
+    int32_t stage;
+    int32_t device; /* -1: the host */
+    int32_t lane;   /* the host's thread or the device's slot: the spans of one lane don't overlap */
+    int32_t reserved;
+} pk_span;
+
+/* What a call may be given beside its work. All zero is the usual. */
+typedef struct pk_options {
+    /* A pk_watch, or 0. */
+    uint64_t watch;
+    /* The address of the indices of the GPUs that share the call, int64_t each; 0 for GPU 0 alone. The CPU
+     * library has no use for them. */
+    uint64_t devices;
+    int64_t device_count;
+    /* The address of a pk_rest, or 0. If its count isn't 0, its ranges alone are computed. If the call fails
+     * with a status of a device, it tells what was not delivered; the rest was, and `exceptions` is of it. */
+    uint64_t rest;
+    /* The address of a pk_span for each of span_capacity, or 0: where to report the stages of the chunks. */
+    uint64_t spans;
+    int64_t span_capacity;
+} pk_options;
+
+/* How far a call has come, in elements. */
+typedef struct pk_progress {
+    int64_t done;
+    int64_t all;
+} pk_progress;
+
+/* Called about every 50 ms while a call runs, by the thread that made it. What it returns, if not 0, stops
+ * the call, which fails with PK_INTERRUPTED. */
+typedef int32_t (*pk_watch)(const pk_progress *progress);
+
+/* What a call did. The time of a stage is that in which at least one chunk was in it. */
+typedef struct pk_report {
+    int64_t bytes_up;   /* host to device */
+    int64_t bytes_down; /* device to host */
+    int64_t chunks;
+    int64_t threads;        /* host threads that took part */
+    int64_t exceptions;     /* what any instruction met */
+    int64_t spans;          /* how many there were, reported or not */
+    double seconds;         /* the whole call */
+    double overlap_seconds; /* the time in which at least two stages were under way */
+    double stage_seconds[PK_STAGES];
+} pk_report;
 
 /* ---- Elementwise programs ------------------------------------------------------------------------- */
 
@@ -169,30 +286,17 @@ enum {
     PK_NEGATIVE_POWER = 8 /* an integer raised to a negative integer power */
 };
 
-/* What a call did. */
-typedef struct pk_report {
-    int64_t bytes_up;   /* host to device */
-    int64_t bytes_down; /* device to host */
-    int64_t chunks;
-    int64_t threads;    /* host threads that took part */
-    int64_t exceptions; /* what any instruction met */
-    double seconds;     /* the whole call */
-    double stage_seconds;
-    double upload_seconds;
-    double kernel_seconds;
-    double download_seconds;
-    double unstage_seconds;
-} pk_report;
-
 /* Runs a program once for every element of `shape`, in any order.
  *
  * Operands that the program stores to must not overlap each other, nor any other operand, unless they
  * are the same elements at the same addresses with the same strides. No element of a store's operand may
- * stand at two places of `shape`. `exceptions`, one byte per instruction, and `report` are set on PK_OK.
+ * stand at two places of `shape`. `options` may be null. `exceptions`, one byte per instruction, and
+ * `report` are set on PK_OK.
  */
 PK_API int32_t pk_evaluate(const pk_instruction *program, int64_t instruction_count,
                            const pk_operand *operands, int64_t operand_count, const int64_t *shape,
-                           int64_t dimensions, uint8_t *exceptions, pk_report *report);
+                           int64_t dimensions, const pk_options *options, uint8_t *exceptions,
+                           pk_report *report);
 
 #ifdef __cplusplus
 }

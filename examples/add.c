@@ -64,7 +64,7 @@ int main(void) {
     const int64_t shape[1] = {COUNT};
     uint8_t exceptions[4];
     pk_report report;
-    if (pk_evaluate(program, 4, operands, 3, shape, 1, exceptions, &report) != PK_OK) return fail("pk_evaluate");
+    if (pk_evaluate(program, 4, operands, 3, shape, 1, NULL, exceptions, &report) != PK_OK) return fail("pk_evaluate");
 
     for (int i = 0; i < COUNT; ++i) printf("%g%c", sum[i], i + 1 < COUNT ? ' ' : '\n');
     return 0;

@@ -1,20 +1,20 @@
 """NumPy arrays in, NumPy arrays out, computed by CUDA kernels, or by the CPU where there is no GPU."""
 
 from pycudakit import errors
-from pycudakit._engine import (
-    Call,
+from pycudakit._call import Call, last_call
+from pycudakit._engine import EngineStatus, engine, engines, set_engine
+from pycudakit._machine import (
     Device,
-    EngineStatus,
+    Link,
     Memory,
     build_info,
     devices,
-    engine,
-    engines,
-    last_call,
+    link_speed,
     memory_info,
     release,
-    set_engine,
 )
+from pycudakit._profile import Profile, profile
+from pycudakit._tuning import Tuning, tuned, tunings
 from pycudakit.compound import astype, clip, divmod, nan_to_num, round, where
 from pycudakit.elementwise import (
     abs,
@@ -93,6 +93,7 @@ from pycudakit.elementwise import (
     trunc,
 )
 from pycudakit.expression import evaluate
+from pycudakit.pinned import empty_pinned, pinned_copy
 
 __version__ = "0.1.0"
 
@@ -100,7 +101,10 @@ __all__ = [
     "Call",
     "Device",
     "EngineStatus",
+    "Link",
     "Memory",
+    "Profile",
+    "Tuning",
     "__version__",
     "abs",
     "absolute",
@@ -127,6 +131,7 @@ __all__ = [
     "devices",
     "divide",
     "divmod",
+    "empty_pinned",
     "engine",
     "engines",
     "equal",
@@ -153,6 +158,7 @@ __all__ = [
     "left_shift",
     "less",
     "less_equal",
+    "link_speed",
     "log",
     "log1p",
     "log2",
@@ -170,8 +176,10 @@ __all__ = [
     "negative",
     "nextafter",
     "not_equal",
+    "pinned_copy",
     "positive",
     "power",
+    "profile",
     "rad2deg",
     "reciprocal",
     "release",
@@ -191,5 +199,7 @@ __all__ = [
     "tanh",
     "true_divide",
     "trunc",
+    "tuned",
+    "tunings",
     "where",
 ]

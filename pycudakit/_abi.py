@@ -11,14 +11,16 @@ from numpy.ctypeslib import ndpointer
 
 from pycudakit import errors
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
+MAX_RANGES = 256
 NAME_SIZE = 256
 
 LOAD, STORE, CAST, FIRST_OPERATION = range(4)
 BYTE_SWAPPED = 1
+STAGE, UPLOAD, KERNEL, DOWNLOAD, UNSTAGE, COMPUTE, STAGES = range(7)
 DIVIDE, OVERFLOW, INVALID, NEGATIVE_POWER = 1, 2, 4, 8
 
 # In the order of pk_type.
@@ -51,12 +53,50 @@ DEVICE = np.dtype(
         ("reserved", np.int32),
     ]
 )
+LINK = np.dtype([("up", np.float64), ("down", np.float64)])
 MEMORY = np.dtype(
     [
         ("device_bytes", np.int64),
         ("device_budget", np.int64),
         ("pinned_bytes", np.int64),
         ("pinned_budget", np.int64),
+        ("arrays_bytes", np.int64),
+        ("arrays_kept", np.int64),
+    ]
+)
+TUNING = np.dtype(
+    [
+        ("name", "S32"),
+        ("text", f"S{NAME_SIZE}"),
+        ("value", np.int64),
+        ("usual", np.int64),
+        ("least", np.int64),
+        ("most", np.int64),
+    ]
+)
+PROGRESS = np.dtype([("done", np.int64), ("all", np.int64)])
+RANGE = np.dtype([("start", np.int64), ("count", np.int64)])
+REST = np.dtype([("count", np.int64), ("ranges", RANGE, (MAX_RANGES,))])
+SPAN = np.dtype(
+    [
+        ("begin", np.float64),
+        ("end", np.float64),
+        ("bytes", np.int64),
+        ("elements", np.int64),
+        ("stage", np.int32),
+        ("device", np.int32),
+        ("lane", np.int32),
+        ("reserved", np.int32),
+    ]
+)
+OPTIONS = np.dtype(
+    [
+        ("watch", np.uint64),
+        ("devices", np.uint64),
+        ("device_count", np.int64),
+        ("rest", np.uint64),
+        ("spans", np.uint64),
+        ("span_capacity", np.int64),
     ]
 )
 OPERATION = np.dtype(
@@ -93,12 +133,10 @@ REPORT = np.dtype(
         ("chunks", np.int64),
         ("threads", np.int64),
         ("exceptions", np.int64),
+        ("spans", np.int64),
         ("seconds", np.float64),
-        ("stage_seconds", np.float64),
-        ("upload_seconds", np.float64),
-        ("kernel_seconds", np.float64),
-        ("download_seconds", np.float64),
-        ("unstage_seconds", np.float64),
+        ("overlap_seconds", np.float64),
+        ("stage_seconds", np.float64, (STAGES,)),
     ]
 )
 
@@ -109,9 +147,21 @@ def _pointer(dtype: Any, flags: Any) -> Any:
     expected = np.dtype(dtype)
     writeable = "WRITEABLE" in flags
 
+    class Prepared(ctypes.c_void_p):
+        array: Any  # which must live as long
+
     class Pointer(checked):  # type: ignore[misc]
         @classmethod
+        def prepared(cls, array: Any) -> Any:
+            """Return what stands for an array in many calls, and takes its time but once."""
+            prepared = Prepared(cls.from_param(array).value)
+            prepared.array = array
+            return prepared
+
+        @classmethod
         def from_param(cls, obj: Any) -> Any:
+            if type(obj) is Prepared:
+                return obj
             if (
                 type(obj) is np.ndarray
                 and obj.dtype == expected
@@ -135,7 +185,12 @@ def _out(dtype: Any) -> Any:
 _STATUS = ctypes.c_int32
 _SIZE = ctypes.c_int64
 _SIZE_OUT = ctypes.POINTER(ctypes.c_int64)
+_ADDRESS = ctypes.c_uint64
+_ADDRESS_OUT = ctypes.POINTER(ctypes.c_uint64)
 _TEXT_OUT = ctypes.POINTER(ctypes.c_char_p)
+
+PROGRAM_POINTER = _in(INSTRUCTION)
+OPTIONS_POINTER = _in(OPTIONS)
 
 SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_abi_version": (_SIZE_OUT,),
@@ -144,16 +199,24 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_fail": (_STATUS,),
     "pk_thread_count": (_SIZE_OUT,),
     "pk_instruction_set": (_TEXT_OUT,),
+    "pk_shutdown": (),
     "pk_device_count": (_SIZE_OUT,),
     "pk_device_info": (_SIZE, _out(DEVICE)),
+    "pk_link_speed": (_SIZE, _out(LINK)),
     "pk_memory_info": (_out(MEMORY),),
     "pk_release": (),
+    "pk_pinned_take": (_SIZE, _ADDRESS_OUT),
+    "pk_pinned_return": (_ADDRESS,),
+    "pk_tuning_count": (_SIZE_OUT,),
+    "pk_tuning_info": (_SIZE, _out(TUNING)),
+    "pk_tune": (_SIZE, _SIZE),
     "pk_operation_count": (_SIZE_OUT,),
     "pk_operation_info": (_SIZE, _out(OPERATION)),
     "pk_evaluate": (
-        *(_in(INSTRUCTION), _SIZE),
+        *(PROGRAM_POINTER, _SIZE),
         *(_in(OPERAND), _SIZE),
         *(_in(np.int64), _SIZE),
+        OPTIONS_POINTER,
         _out(np.uint8),
         _out(REPORT),
     ),

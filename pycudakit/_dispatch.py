@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit import _cost, _engine, _execute, _loader, errors
+from pycudakit import _abi, _call, _cost, _engine, _execute, _loader, errors
 from pycudakit._arguments import (
     as_argument,
     as_mask,
@@ -21,6 +21,7 @@ from pycudakit._arguments import (
     needs_copy,
 )
 from pycudakit._program import Builder, Program
+from pycudakit._progress import CallProgress
 from pycudakit._values import BOOL, Array, Scalar, Value, code_of
 
 Results = tuple[Value, ...]
@@ -60,11 +61,11 @@ class Function:
         self.labels = labels
         self.types_numbers = types_numbers
         self.numpy_below: dict[tuple[Any, ...], float] = {}  # elements, by the arguments' types, once known
-        self.small = _engine.Call(name, "numpy", _cost.SMALL)
+        self.small = _call.Call(name, "numpy", _cost.SMALL)
 
     def is_small(self, first: Any, *others: Any) -> bool:
         """Tell whether NumPy will answer a plain call first, and if so, record that it did."""
-        if type(first) is not np.ndarray or (_engine.context.get() or _engine.process) != "auto":
+        if type(first) is not np.ndarray or (_engine.asked.get().shortcut or _engine.process) != "auto":
             return False
         types = [first.dtype]
         for other in others:
@@ -76,7 +77,7 @@ class Function:
                 return False
         small = first.size < self.numpy_below.get(tuple(types), 0)
         if small:
-            _engine.local.call = self.small
+            _call.local.call = self.small
         return small
 
 
@@ -197,10 +198,8 @@ def _compile(function: Function, request: _Request, casting: str) -> Program:
     )
 
 
-def _execute_into(
-    program: Program, request: _Request, name: str, engine: str, reason: str, shape: tuple[int, ...]
-) -> list[Array]:
-    """Run a program into outputs given or new, through copies of those that overlap what is read."""
+def _outputs(program: Program, request: _Request, shape: tuple[int, ...]) -> tuple[list[Array], list[Array]]:
+    """Return the outputs, and what to compute into: copies of those that overlap what is read."""
     arrays = [a for a in (*request.arguments, request.mask) if isinstance(a, np.ndarray)]
     finals: list[Array] = []
     targets: list[Array] = []
@@ -214,20 +213,27 @@ def _execute_into(
                 target = out.copy()
         finals.append(final)
         targets.append(target)
-    _execute.run(
-        program,
-        engine,
-        name,
-        reason,
-        inputs=request.arguments,
-        outs=targets,
-        shape=shape,
-        mask=request.mask,
-    )
-    for final, target in zip(finals, targets, strict=True):
-        if final is not target:
-            final[...] = target
-    return finals
+    return finals, targets
+
+
+def _run(work: _execute.Work, request: _Request, engine: str, reason: str, automatic: bool) -> None:
+    """Run on an engine; under `auto`, let the CPU engine do what the CUDA engine, if it fails, leaves."""
+    rest = None
+    if automatic and engine == "cuda":
+        given = [o for o in request.outs if o is not None]
+        if not any(np.may_share_memory(o, array) for o in given for array in request.read):
+            rest = np.zeros(1, _abi.REST)
+    try:
+        work.run(engine, reason, rest)
+    except (errors.NoDevice, errors.OutOfMemory, errors.DeviceError) as error:
+        if rest is None:
+            raise
+        warnings.warn(
+            f"the CUDA engine failed, and the CPU engine took over: {error}",
+            RuntimeWarning,
+            stacklevel=_execute.level_of_caller(),
+        )
+        work.take_over(rest)
 
 
 def _choose(
@@ -258,12 +264,12 @@ def call(
     """
 
     def by_numpy(reason: str) -> Any:
-        _engine.local.call = _engine.Call(function.name, "numpy", reason)
         if numpy_call is not None:
-            return numpy_call(*inputs)
+            return _call.by_numpy(function.name, reason, functools.partial(numpy_call, *inputs))
         given = {"out": out, "dtype": dtype, "where": where, "casting": casting}
         usual = {"out": None, "dtype": None, "where": True, "casting": "same_kind"}
-        return function.numpy(*inputs, **{k: v for k, v in given.items() if v is not usual[k]})
+        keywords = {k: v for k, v in given.items() if v is not usual[k]}
+        return _call.by_numpy(function.name, reason, functools.partial(function.numpy, *inputs, **keywords))
 
     engine, reason = _engine.checked_current(), "the engine asked for"
     automatic = engine == "auto"
@@ -288,20 +294,20 @@ def call(
         if engine == "numpy":
             return by_numpy(reason)
 
-    run = functools.partial(_execute_into, program, request, function.name, shape=shape)
-    try:
-        results = run(engine=engine, reason=reason)
-    except (errors.NoDevice, errors.OutOfMemory, errors.DeviceError) as error:
-        given = [o for o in request.outs if o is not None]
-        overwritten = any(np.may_share_memory(o, array) for o in given for array in request.read)
-        if not automatic or engine != "cuda" or overwritten:
-            raise
-        warnings.warn(
-            f"the CUDA engine failed, and the CPU engine took over: {error}",
-            RuntimeWarning,
-            stacklevel=_execute.level_of_caller(),
-        )
-        results = run(engine="cpu", reason="auto: the CUDA engine failed")
+    results, targets = _outputs(program, request, shape)
+    work = _execute.Work(
+        function.name, program, inputs=request.arguments, outs=targets, shape=shape, mask=request.mask
+    )
+    progress = _engine.asked.get().progress
+    if progress is None:
+        _run(work, request, engine, reason, automatic)
+    else:
+        with CallProgress(progress, function.name, work.size) as work.progress:
+            _run(work, request, engine, reason, automatic)
+    work.report_exceptions()
+    for result, target in zip(results, targets, strict=True):
+        if result is not target:
+            result[...] = target
     finished = tuple(
         result[()] if o is None and result.ndim == 0 else result
         for result, o in zip(results, request.outs, strict=True)

@@ -1,23 +1,28 @@
-"""Which engine runs a call."""
+"""Which engine runs a call, and on which GPUs: what is asked for, and what there is."""
 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
+import operator
 import os
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from pycudakit import _abi, _loader, errors
+from pycudakit import _loader, _progress, errors
+
+if TYPE_CHECKING:
+    from pycudakit._profile import Profile
 
 NAMES = ("auto", "cuda", "cpu", "numpy")
+
+Devices = Literal["all"] | tuple[int, ...] | None
 
 
 def _checked(name: str, setting: str) -> str:
@@ -27,19 +32,44 @@ def _checked(name: str, setting: str) -> str:
     return name
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked for in a context."""
+
+    engine: str | None = None
+    devices: Devices = None
+    progress: _progress.Asked | None = None
+    profiles: tuple[Profile, ...] = ()
+    # The engine, for the functions that hand small calls to NumPy at once; a profile is to see those, too.
+    shortcut: str | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shortcut", "profiled" if self.profiles else self.engine)
+
+
 # From weak to strong: the environment's, the process's, the context's.
 process: str = os.environ.get("PYCUDAKIT_ENGINE") or "auto"
-context: ContextVar[str | None] = ContextVar("pycudakit_engine", default=None)
+asked: ContextVar[Asked] = ContextVar("pycudakit_asked", default=Asked())  # noqa: B039  (it is frozen)
 
 
 def current() -> str:
     """Return the engine that is asked for here."""
-    return context.get() or process
+    return asked.get().engine or process
 
 
 def checked_current() -> str:
     """Return the engine that is asked for here, refusing a misspelt PYCUDAKIT_ENGINE."""
     return _checked(current(), "PYCUDAKIT_ENGINE")
+
+
+@contextmanager
+def asking(**changes: Any) -> Iterator[None]:
+    """Ask for something else inside a ``with`` block."""
+    token = asked.set(dataclasses.replace(asked.get(), **changes))
+    try:
+        yield
+    finally:
+        asked.reset(token)
 
 
 def set_engine(name: str) -> None:
@@ -63,13 +93,25 @@ def set_engine(name: str) -> None:
     process = _checked(name, "name")
 
 
-def engine(name: str) -> Any:
+def engine(
+    name: str | None = None, *, devices: Any = None, progress: Any = None
+) -> AbstractContextManager[None]:
     """Choose the engine for the calls inside a ``with`` block, in this thread or task alone.
+
+    What is None stays as it is outside the block.
 
     Parameters
     ----------
-    name : {"auto", "cuda", "cpu", "numpy"}
+    name : {"auto", "cuda", "cpu", "numpy"}, optional
         As for `set_engine`, which it overrides. Threads started inside the block don't inherit it.
+    devices : "all" or list of int, optional
+        The GPUs that share the work of each call on the CUDA engine, by their index in `devices`; at
+        first, GPU 0 alone.
+    progress : bool or callable, optional
+        True shows on stderr, if that is a terminal, how far a call has come that takes longer than a
+        second: as a bar of tqdm if that is installed. A callable is called as ``progress(done, total)``,
+        in elements, about ten times a second and, when such a call has ended well, with ``done == total``.
+        What it raises stops the call, and leaves it.
 
     Examples
     --------
@@ -79,16 +121,14 @@ def engine(name: str) -> Any:
     >>> total, pk.last_call().engine
     (array([1.5, 2.5]), 'cpu')
     """
-    return _in_context(_checked(name, "name"))
-
-
-@contextmanager
-def _in_context(name: str) -> Iterator[None]:
-    token = context.set(name)
-    try:
-        yield
-    finally:
-        context.reset(token)
+    changes: dict[str, Any] = {}
+    if name is not None:
+        changes["engine"] = _checked(name, "name")
+    if devices is not None:
+        changes["devices"] = _checked_devices(devices, name or current())
+    if progress is not None:
+        changes["progress"] = _progress.checked(progress)
+    return asking(**changes)
 
 
 # ---- What there is ---------------------------------------------------------------------------------
@@ -105,37 +145,27 @@ class EngineStatus(NamedTuple):
         return self.available
 
 
-@dataclass(frozen=True)
-class Device:
-    """A GPU, as plain data."""
-
-    index: int
-    name: str
-    compute_capability: tuple[int, int]
-    memory: int
-    multiprocessors: int
-    pcie_generation: int | None
-    pcie_width: int | None
-
-
 @functools.cache
 def status(name: str) -> EngineStatus:
-    """Return whether one engine is available; the answer is found once."""
+    """Return whether one engine is available; the answer is found once, and again after a device failed."""
     if name in ("numpy", "auto"):
         return EngineStatus(True, f"NumPy {np.__version__}" if name == "numpy" else "always")
     try:
-        library = _loader.library(name)
-        count = ctypes.c_int64()
-        library.pk_device_count(ctypes.byref(count))
         if name == "cuda":
-            return EngineStatus(True, f"{count.value} device" + "s" * (count.value != 1))
-        text = ctypes.c_char_p()
+            devices = device_count()
+            return EngineStatus(True, f"{devices} device" + "s" * (devices != 1))
+        library = _loader.library(name)
+        count, text = ctypes.c_int64(), ctypes.c_char_p()
         library.pk_instruction_set(ctypes.byref(text))
         library.pk_thread_count(ctypes.byref(count))
     except errors.Error as error:
         return EngineStatus(False, str(error))
     threads = f"{count.value} thread" + "s" * (count.value != 1)
     return EngineStatus(True, f"{threads}, {(text.value or b'').decode()}")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=status.cache_clear)  # CUDA does not survive a fork
 
 
 def engines() -> dict[str, EngineStatus]:
@@ -152,170 +182,43 @@ def engines() -> dict[str, EngineStatus]:
     return {name: status(name) for name in ("cuda", "cpu", "numpy")}
 
 
-def _pcie(bus: str, what: str) -> float | None:
-    try:
-        text = Path(f"/sys/bus/pci/devices/{bus.lower()}/max_link_{what}").read_text()
-        return float(text.split()[0])
-    except (OSError, ValueError, IndexError):
-        return None
+# ---- GPUs ------------------------------------------------------------------------------------------
 
 
-_GENERATION_OF_SPEED = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
-
-
-def devices() -> list[Device]:
-    """Return the GPUs that the CUDA engine can use, as plain data; an empty list where it can use none.
-
-    Examples
-    --------
-    >>> import pycudakit as pk
-    >>> all(device.memory > 0 for device in pk.devices())
-    True
-    """
-    if not status("cuda"):
-        return []
-    library = _loader.library("cuda")
+def device_count() -> int:
+    """Return the number of GPUs; `NoDevice`, with the reason, where there is none."""
     count = ctypes.c_int64()
-    library.pk_device_count(ctypes.byref(count))
-    found = []
-    for index in range(count.value):
-        info = np.zeros(1, _abi.DEVICE)
-        library.pk_device_info(index, info)
-        row = info[0]
-        bus = row["pci_bus_id"].decode()
-        width = _pcie(bus, "width")
-        found.append(
-            Device(
-                index=index,
-                name=row["name"].decode("utf-8", "replace"),
-                compute_capability=(int(row["compute_major"]), int(row["compute_minor"])),
-                memory=int(row["memory"]),
-                multiprocessors=int(row["multiprocessors"]),
-                pcie_generation=_GENERATION_OF_SPEED.get(_pcie(bus, "speed") or 0.0),
-                pcie_width=int(width) if width else None,
-            )
-        )
-    return found
+    _loader.library("cuda").pk_device_count(ctypes.byref(count))
+    return count.value
 
 
-@dataclass(frozen=True)
-class Memory:
-    """The bytes that the CUDA library keeps from call to call, and may keep."""
-
-    device_bytes: int
-    device_budget: int
-    pinned_bytes: int
-    pinned_budget: int
+def devices_asked() -> tuple[int, ...]:
+    """Return the GPUs that a call on the CUDA engine is to use here."""
+    devices = asked.get().devices
+    return tuple(range(device_count())) if devices == "all" else devices or (0,)
 
 
-def memory_info() -> Memory:
-    """Return what the CUDA library keeps to stream arrays through the GPU; all zero where there is none.
-
-    The budgets are set by ``PYCUDAKIT_DEVICE_MEMORY`` and ``PYCUDAKIT_PINNED_MEMORY``, as ``"512M"``.
-
-    Examples
-    --------
-    >>> import pycudakit as pk
-    >>> info = pk.memory_info()
-    >>> info.device_bytes <= info.device_budget, info.pinned_bytes <= info.pinned_budget
-    (True, True)
-    """
-    row = np.zeros(1, _abi.MEMORY)
-    if status("cuda"):
-        _loader.library("cuda").pk_memory_info(row)
-    return Memory(*row[0].item())
+def index_of_device(device: Any) -> int:
+    """Return what is given as the index of a GPU, or raise `TypeError`."""
+    if isinstance(device, (bool, np.bool_)):
+        raise TypeError("a bool is no index of a GPU")
+    return operator.index(device)
 
 
-def release() -> None:
-    """Give back the device and pinned memory that the CUDA library keeps, but for calls under way.
-
-    Later calls take it again, which costs the first of them some milliseconds.
-
-    Examples
-    --------
-    >>> import pycudakit as pk
-    >>> pk.release()
-    >>> pk.memory_info().device_bytes
-    0
-    """
-    if status("cuda"):
-        _loader.library("cuda").pk_release()
-
-
-def build_info() -> dict[str, dict[str, str]]:
-    """Return how each library that is present was built, as plain text.
-
-    Examples
-    --------
-    >>> import pycudakit as pk
-    >>> pk.build_info()["cpu"]["version"] == pk.__version__
-    True
-    """
-    built = {}
-    for name in ("cpu", "cuda"):
+def _checked_devices(devices: Any, name: str) -> Devices:
+    if isinstance(devices, str) and devices == "all":
+        return "all"
+    indices: tuple[int, ...] = ()
+    if isinstance(devices, (list, tuple)):
         try:
-            library = _loader.library(name)
-        except errors.NoDevice:
-            continue
-        text = ctypes.c_char_p()
-        library.pk_build_info(ctypes.byref(text))
-        lines = (text.value or b"").decode().splitlines()
-        facts = (line.partition(":") for line in lines)
-        built[name] = {key: value.strip() for key, _, value in facts}
-        built[name]["path"] = str(_loader.find(name))
-    return built
-
-
-# ---- What ran --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Call:
-    """What a call did."""
-
-    function: str
-    engine: str
-    reason: str
-    seconds: float | None = None
-    bytes_up: int = 0
-    bytes_down: int = 0
-    chunks: int = 0
-    threads: int = 1
-    stages: dict[str, float] = field(default_factory=dict)
-
-
-class _Local(threading.local):
-    call: Call | None = None
-
-
-local = _Local()
-
-
-def last_call() -> Call | None:
-    """Return what the calling thread's last call did: its engine, why, bytes moved, and time by stage.
-
-    Examples
-    --------
-    >>> import pycudakit as pk
-    >>> with pk.engine("cpu"):
-    ...     _ = pk.sqrt([1.0, 4.0])
-    >>> pk.last_call().function, pk.last_call().engine
-    ('sqrt', 'cpu')
-    """
-    return local.call
-
-
-def record(function: str, engine: str, reason: str, report: np.ndarray[Any, Any]) -> int:
-    """Remember a call that a library ran, for `last_call`, and return what it met."""
-    up, down, chunks, threads, met, seconds, stage, upload, kernel, download, unstage = report.item()
-    stages = {"compute": seconds}
-    if engine == "cuda":
-        stages = {
-            "stage": stage,
-            "upload": upload,
-            "kernel": kernel,
-            "download": download,
-            "unstage": unstage,
-        }
-    local.call = Call(function, engine, reason, seconds, up, down, chunks, threads, stages)
-    return int(met)
+            indices = tuple(index_of_device(device) for device in devices)
+        except TypeError:
+            indices = ()
+    count = device_count() if name in ("auto", "cuda") and status("cuda") else None
+    below = 2**31 if count is None else count  # an int of CUDA's
+    if not indices or len(set(indices)) < len(indices) or not all(0 <= i < below for i in indices):
+        there = "" if count is None else f" to {count - 1}"
+        raise errors.InvalidArgument(
+            f"devices is {devices!r}; choose 'all', or a list of different indices of GPUs, from 0{there}"
+        )
+    return indices

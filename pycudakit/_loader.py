@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import os
@@ -46,6 +47,15 @@ def find(engine: str) -> Path | None:
     return next((path for path in candidates(engine) if path.is_file()), None)
 
 
+_opened: list[ctypes.CDLL] = []
+
+
+def _shut_down() -> None:
+    """Stop the calls of daemon threads, which must not touch arrays any more when the interpreter ends."""
+    for opened in _opened:
+        opened.pk_shutdown()
+
+
 @functools.cache
 def library(engine: str) -> ctypes.CDLL:
     """Open the library of an engine, ``"cpu"`` or ``"cuda"``, once."""
@@ -70,4 +80,7 @@ def library(engine: str) -> ctypes.CDLL:
             "install the two from one release"
         )
     _abi.declare(opened)
+    if not _opened:
+        atexit.register(_shut_down)
+    _opened.append(opened)
     return opened

@@ -64,6 +64,11 @@ class Program:
             for op, type_, to, *_ in instructions.tolist()
         )
 
+    @functools.cached_property
+    def instructions_argument(self) -> Any:
+        """The instructions as an argument of `pk_evaluate`."""
+        return _abi.PROGRAM_POINTER.prepared(self.instructions)
+
     # What a call's operand table starts from: with the strides of arrays that are all dense and of one shape,
     # and with none.
 

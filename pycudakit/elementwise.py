@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pycudakit import _engine
+from pycudakit import _call, _engine
 from pycudakit._dispatch import Function, call
 
 
@@ -82,7 +82,7 @@ def _unary(name: str, summary: str, example: str, shown: str) -> Unary:
     function = Function(name, ufunc)
     below = function.numpy_below
     small = function.small
-    context, local = _engine.context, _engine.local
+    asked, local = _engine.asked, _call.local
 
     def unary(
         x: Any, /, out: Any = None, *, where: Any = True, casting: str = "same_kind", dtype: Any = None
@@ -93,7 +93,7 @@ def _unary(name: str, summary: str, example: str, shown: str) -> Unary:
             and out is None
             and where is True
             and dtype is None
-            and (context.get() or _engine.process) == "auto"
+            and (asked.get().shortcut or _engine.process) == "auto"
         ):
             local.call = small
             return ufunc(x, casting=casting)
@@ -108,7 +108,7 @@ def _binary(name: str, summary: str, example: str, shown: str) -> Binary:
     function = Function(name, ufunc)
     below = function.numpy_below
     small = function.small
-    context, local = _engine.context, _engine.local
+    asked, local = _engine.asked, _call.local
 
     def binary(
         x1: Any,
@@ -129,7 +129,7 @@ def _binary(name: str, summary: str, example: str, shown: str) -> Binary:
             and out is None
             and where is True
             and dtype is None
-            and (context.get() or _engine.process) == "auto"
+            and (asked.get().shortcut or _engine.process) == "auto"
         ):
             local.call = small
             return ufunc(x1, x2, casting=casting)

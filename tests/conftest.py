@@ -50,7 +50,7 @@ def _in_engine(request):
 def raw(request):
     """A library whose functions check none of their arguments in Python."""
     opened = ctypes.CDLL(str(_loader.find(request.param)))
-    opened.pk_evaluate.argtypes = [*(ctypes.c_void_p, ctypes.c_int64) * 3, ctypes.c_void_p, ctypes.c_void_p]
+    opened.pk_evaluate.argtypes = [*(ctypes.c_void_p, ctypes.c_int64) * 3, *[ctypes.c_void_p] * 3]
     return opened
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import pycudakit as pk
-from pycudakit import _abi, _loader, errors
+from pycudakit import _abi, _call, _loader, errors
 
 LIBRARIES = [name for name in ("cpu", "cuda") if _loader.find(name)]
 
@@ -39,7 +39,14 @@ def header():
 
 _STRUCTS = {
     "pk_device": _abi.DEVICE,
+    "pk_link": _abi.LINK,
     "pk_memory": _abi.MEMORY,
+    "pk_tuning": _abi.TUNING,
+    "pk_progress": _abi.PROGRESS,
+    "pk_range": _abi.RANGE,
+    "pk_rest": _abi.REST,
+    "pk_span": _abi.SPAN,
+    "pk_options": _abi.OPTIONS,
     "pk_operation": _abi.OPERATION,
     "pk_instruction": _abi.INSTRUCTION,
     "pk_operand": _abi.OPERAND,
@@ -49,6 +56,7 @@ _NUMBERS = {
     f"{sign}int{bits}_t": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
 _NUMBERS |= {"double": np.dtype("float64")}
+_CTYPES = {"int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64}
 
 
 def test_functions(header):
@@ -65,7 +73,7 @@ def test_functions(header):
 def check_argument(context, argument, ctype):
     const, base, stars = re.fullmatch(r"(const )?(\w+) (\**)\w+", argument).groups()
     if not stars:
-        assert {"int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64}[base] is ctype, context
+        assert _CTYPES[base] is ctype, context
     elif hasattr(ctype, "_dtype_"):
         assert ctype._dtype_ == (_STRUCTS[base] if base in _STRUCTS else _NUMBERS[base]), context
         flags = np.zeros(1).flags
@@ -76,7 +84,7 @@ def check_argument(context, argument, ctype):
         assert ctype == ctypes.POINTER(ctypes.c_char_p), context
     else:
         assert not const, context
-        assert ctype == ctypes.POINTER({"int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64}[base]), context
+        assert ctype == ctypes.POINTER(_CTYPES[base]), context
 
 
 def test_structs(header):
@@ -86,11 +94,12 @@ def test_structs(header):
     for name, body in bodies.items():
         offset, alignment, fields = 0, 1, {}
         for base, field, _, count in re.findall(r"(\w+) (\w+)(\[(\w+)\])?;", body):
-            item = 1 if base == "char" else _NUMBERS[base].itemsize
-            offset = -(-offset // item) * item
+            item = 1 if base == "char" else (_STRUCTS.get(base) or _NUMBERS[base]).itemsize
+            aligned = 8 if base in _STRUCTS else item
+            offset = -(-offset // aligned) * aligned
             size = item * int(constants.get(count, count or 1))
             fields[field] = (offset, size)
-            offset, alignment = offset + size, max(alignment, item)
+            offset, alignment = offset + size, max(alignment, aligned)
         dtype = _STRUCTS[name]
         assert {f: (o, d.itemsize) for f, (d, o) in dtype.fields.items()} == fields, name
         assert dtype.itemsize == -(-offset // alignment) * alignment, name
@@ -100,20 +109,15 @@ def test_constants(header):
     constants = {name: int(value) for name, value in re.findall(r"(PK_\w+) = (\d+)", header)}
     constants["PK_ABI_VERSION"] = int(re.search(r"#define PK_ABI_VERSION (\d+)", header).group(1))
     ours = [
-        *(
-            "ABI_VERSION",
-            "MAX_DIMS",
-            "MAX_OPERANDS",
-            "MAX_INSTRUCTIONS",
-            "NAME_SIZE",
-            "LOAD",
-            "STORE",
-            "CAST",
-        ),
+        *("ABI_VERSION", "MAX_DIMS", "MAX_OPERANDS", "MAX_INSTRUCTIONS", "MAX_RANGES", "NAME_SIZE"),
+        *("STAGE", "UPLOAD", "KERNEL", "DOWNLOAD", "UNSTAGE", "COMPUTE", "STAGES", "LOAD", "STORE", "CAST"),
         *("FIRST_OPERATION", "BYTE_SWAPPED", "DIVIDE", "OVERFLOW", "INVALID", "NEGATIVE_POWER"),
     ]
     for name in ours:
         assert getattr(_abi, name) == constants.pop(f"PK_{name}"), name
+    assert tuple(name.upper() for name in _call.STAGES) == (
+        *("STAGE", "UPLOAD", "KERNEL", "DOWNLOAD", "UNSTAGE", "COMPUTE"),
+    )
     assert constants.pop("PK_TYPE_COUNT") == len(_abi.TYPES)
     for code, dtype in enumerate(_abi.TYPES):
         assert constants.pop(f"PK_{dtype.name.upper()}") == code
@@ -257,24 +261,41 @@ def test_null_and_out_of_range(raw):
         "thread_count",
         "instruction_set",
         "device_count",
+        "memory_info",
+        "tuning_count",
     ):
         assert getattr(raw, f"pk_{name}")(None) == 1, name
     assert raw.pk_operation_count(None) == 1
     count = ctypes.c_int64(-7)
     assert raw.pk_operation_count(ctypes.byref(count)) == 0
-    for function, dtype in ((raw.pk_operation_info, _abi.OPERATION), (raw.pk_device_info, _abi.DEVICE)):
+    assert raw.pk_pinned_take(ctypes.c_int64(8), None) == 1
+    for function, dtype in (
+        (raw.pk_operation_info, _abi.OPERATION),
+        (raw.pk_device_info, _abi.DEVICE),
+        (raw.pk_link_speed, _abi.LINK),
+        (raw.pk_tuning_info, _abi.TUNING),
+    ):
         space = np.full(dtype.itemsize, 0xAA, np.uint8)
         assert function(ctypes.c_int64(0), None) == 1
         for index in (-1, count.value if dtype is _abi.OPERATION else 1000, 2**62, -(2**63)):
             assert function(ctypes.c_int64(index), ctypes.c_void_p(space.ctypes.data)) == 1, index
         assert (space == 0xAA).all()
+    for index in (-1, 1000, 2**62, -(2**63)):
+        assert raw.pk_tune(ctypes.c_int64(index), ctypes.c_int64(1)) == 1
+
+
+@pytest.mark.parametrize("size", [0, -1, -(2**63), 2**62])
+def test_memory_that_cannot_be_taken(raw, size):
+    address = ctypes.c_uint64(7)
+    assert raw.pk_pinned_take(ctypes.c_int64(size), ctypes.byref(address)) == (2 if size > 0 else 1)
+    assert address.value == 7
 
 
 def test_pointers_are_strict(library):
     evaluate = library.pk_evaluate
     good = [
         *(np.zeros(1, _abi.INSTRUCTION), 1, np.zeros(1, _abi.OPERAND), 1, np.zeros(1, np.int64), 1),
-        *(np.zeros(1, np.uint8), np.zeros(1, _abi.REPORT)),
+        *(np.zeros(1, _abi.OPTIONS), np.zeros(1, np.uint8), np.zeros(1, _abi.REPORT)),
     ]
     readonly = np.zeros(1, np.uint8)
     readonly.flags.writeable = False
@@ -284,7 +305,9 @@ def test_pointers_are_strict(library):
         (0, np.zeros(16, np.uint8)), (0, None), (0, 0), (0, [1]),
         (0, np.zeros(4, _abi.INSTRUCTION)[::2]), (1, "1"), (1, 1.5), (2, np.zeros(1, _abi.INSTRUCTION)),
         (4, np.zeros(1, np.int32)), (4, np.zeros(1, ">i8")), (4, np.zeros(4, np.int64)[::2]),
-        (6, np.zeros(1, np.int8)), (6, readonly), (6, np.zeros(4, np.uint8)[::2]), (7, report), (7, readonly),
+        (6, None), (6, np.zeros(1, _abi.REPORT)), (6, np.zeros(4, _abi.OPTIONS)[::2]), (6, 0),
+        (6, _abi.PROGRAM_POINTER.prepared(np.zeros(1, _abi.INSTRUCTION))),
+        (7, np.zeros(1, np.int8)), (7, readonly), (7, np.zeros(4, np.uint8)[::2]), (8, report), (8, readonly),
     ]  # fmt: skip
     for position, value in bad:
         arguments = [*good]

@@ -1,6 +1,7 @@
 """pk_evaluate with arguments that the ABI promises to refuse: a status, a message, and nothing written."""
 
 import ctypes
+import os
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ class Call:
         for row, array in zip(self.operands, (self.a, self.b, self.out), strict=True):
             row["address"], row["type"], row["strides"][0] = array.ctypes.data, F64, 8
         self.shape = np.array([size], np.int64)
+        self.options = np.zeros(1, _abi.OPTIONS)
         self.exceptions = np.full(len(self.program), 0xAA, np.uint8)
         self.report = np.full(_abi.REPORT.itemsize, 0xAA, np.uint8)
         self.counts = {"instruction_count": len(self.program), "operand_count": 3, "dimensions": 1}
@@ -48,7 +50,7 @@ class Call:
             *(at("program"), counts["instruction_count"]),
             *(at("operands"), counts["operand_count"]),
             *(at("shape"), counts["dimensions"]),
-            *(at("exceptions"), at("report")),
+            *(at("options"), at("exceptions"), at("report")),
         )
 
     def untouched(self):
@@ -77,6 +79,25 @@ def operand(index, **fields):
     def spoil(call):
         for field, value in fields.items():
             call.operands[field][index] = value
+
+    return spoil
+
+
+def option(**fields):
+    def spoil(call):
+        for field, value in fields.items():
+            call.options[field] = value
+
+    return spoil
+
+
+def rest(*ranges, count=None):
+    def spoil(call):
+        call.rest = np.zeros(1, _abi.REST)
+        call.rest["count"] = len(ranges) if count is None else count
+        for index, range_ in enumerate(ranges):
+            call.rest["ranges"][0, index] = range_
+        call.options["rest"] = call.rest.ctypes.data
 
     return spoil
 
@@ -144,6 +165,14 @@ BAD = {
     "operation without that type": (instruction(2, op=operations()["invert"]), "does not take"),
     "bool to an operation for numbers": (instruction(2, type=BOOL), "does not take"),
     "zero stride of a store": (operand(2, strides=[0] * _abi.MAX_DIMS), "stride of 0"),
+    "negative count of devices": (option(device_count=-1), "negative"),
+    "negative capacity for spans": (option(span_capacity=-1), "negative"),
+    "negative rest": (rest(count=-1), "options.rest"),
+    "too much rest": (rest(count=_abi.MAX_RANGES + 1), "options.rest"),
+    **{
+        f"rest {start} {size}": (rest((start, size)), "options.rest")
+        for start, size in ((-1, 2), (0, -1), (0, 5001), (5000, 1), (2**62, 2**62), (1, 2**63 - 1))
+    },
     **{
         f"{n} instructions": (count("instruction_count", n), "instruction_count")
         for n in (0, -1, 16385, 2**62)
@@ -180,6 +209,85 @@ def test_accepted(raw):
     total = call.a + call.b
     assert (call.out == np.where(total < call.b, total, total < call.b)).all()
     assert (call.exceptions == 0).all()
+
+
+def test_no_options(raw):
+    call = Call()
+    call.null = {"options"}
+    assert call.run(raw) == 0
+    assert (call.out != -7.0).all()
+
+
+def test_rest_alone_is_computed(raw):
+    call = Call()
+    rest((10, 5), (4000, 1), (4990, 10), (7, 0))(call)
+    assert call.run(raw) == 0
+    total = call.a + call.b
+    expected = np.full(call.size, -7.0)
+    for part in (slice(10, 15), slice(4000, 4001), slice(4990, 5000)):
+        expected[part] = np.where(total < call.b, total, total < call.b)[part]
+    assert (call.out == expected).all()
+
+
+def test_rest_of_what_is_not_dense(raw):
+    """In whatever order a library counts, a range has as many elements, and ranges complete each other."""
+    call = Call(24)
+    shape(2, 3, 4)(call)
+    call.operands["strides"][:, :3] = 8, 64, 16  # of an array of shape (3, 4, 2), transposed
+    for left, written in (((5, 8), 8), ((0, 5), 13), ((13, 11), 24)):
+        rest(left)(call)
+        assert call.run(raw) == 0
+        assert (call.out != -7.0).sum() == written
+
+
+def test_spans(raw):
+    for capacity in (0, 1, 100):
+        call = Call(200_000)
+        call.report = np.zeros(1, _abi.REPORT)
+        call.spans = np.full(100, -1, np.int32).repeat(12).view(_abi.SPAN)
+        option(spans=call.spans.ctypes.data, span_capacity=capacity)(call)
+        assert call.run(raw) == 0
+        reported = int(call.report["spans"][0])
+        assert reported >= 1
+        told, untold = call.spans[: min(reported, capacity)], call.spans[min(reported, capacity) :]
+        assert (untold["lane"] == -1).all()
+        assert (told["begin"] <= told["end"]).all()
+        assert (told["end"] <= call.report["seconds"] + 1e-4).all()  # a GPU's clock is another
+        assert (told["reserved"] == 0).all()
+        if capacity >= reported:
+            last = told["stage"].max()
+            assert told["elements"][told["stage"] == last].sum() == call.size
+
+
+WATCH = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_int64 * 2))
+
+
+@pytest.mark.parametrize("stop", [0, 1, -5])
+def test_watch(raw, stop):
+    told = []
+
+    @WATCH
+    def watch(progress):
+        told.append(tuple(progress.contents))
+        return stop
+
+    size, more = 4_000_000, 200 * os.cpu_count()
+    if "cuda" in raw._name:
+        size, more = 16_000_000, 16_000
+    call = Call(size)
+    call.program = np.insert(call.program, [5] * more, call.program[4])  # casts, to take some time
+    call.program["a"][-2:] += more * (call.program["a"][-2:] >= 5)
+    call.counts["instruction_count"] = len(call.program)
+    call.exceptions = np.zeros(len(call.program), np.uint8)
+    option(watch=ctypes.cast(watch, ctypes.c_void_p).value)(call)
+    assert call.run(raw) == (7 if stop else 0)
+    assert told
+    assert all(0 <= done <= total == size for done, total in told)
+    assert told == sorted(told)
+    if stop:
+        assert len(told) == 1
+        assert (call.out == -7.0).any()
+    assert Call().run(raw) == 0
 
 
 def test_no_dimensions_and_no_elements(raw):

@@ -1,5 +1,6 @@
 """The command line, and the examples."""
 
+import dataclasses
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import pytest
 import pycudakit as pk
 from pycudakit import _loader
 from pycudakit.__main__ import main
+from pycudakit._cli import bench
 
 ROOT = Path(__file__).resolve().parents[1]
 needs_cpu = pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
@@ -99,6 +101,14 @@ def test_bench(capsys):
     assert main(["bench", "--quick"]) == 0
     assert re.search(r"^evaluate +1,000,000 ", capsys.readouterr().out, re.MULTILINE)
     assert before == (pk.engines(), os.environ.get("PYCUDAKIT_ENGINE"))
+
+
+@needs_cpu
+def test_bench_notices_a_wrong_result(capsys, monkeypatch):
+    wrong = dataclasses.replace(bench.FAMILIES["add"], ours=pk.subtract)
+    monkeypatch.setattr(bench, "FAMILIES", {"add": wrong})
+    assert main(["bench", "--quick"]) == 1
+    assert "cpu WRONG" in capsys.readouterr().out
 
 
 @needs_cpu

@@ -60,9 +60,27 @@ def test_auto_inside_a_forced_process():
         assert pk.last_call().reason.startswith("auto")
 
 
+def test_none_keeps_what_is_asked_for():
+    pk.set_engine("numpy")
+    told = []
+    with pk.engine():
+        assert ran() == "numpy"
+    with pk.engine("cpu", progress=print), pk.engine(devices="all"):
+        assert _engine.asked.get() == _engine.Asked("cpu", "all", print)
+        assert ran() == "cpu"
+        with pk.engine(None, devices=None, progress=None):
+            assert _engine.asked.get() == _engine.Asked("cpu", "all", print)
+        with pk.engine("numpy", devices=[0], progress=False):
+            assert _engine.asked.get() == _engine.Asked("numpy", (0,), None)
+        with pk.profile(progress=told.append):
+            assert _engine.asked.get().progress == told.append
+            assert ran() == "cpu"
+    assert _engine.asked.get() == _engine.Asked()
+
+
 @pytest.mark.parametrize("name", ["gpu", "", "CPU", "cpu ", None, 3, "numpy,cpu"])
 def test_bad_names(name):
-    for choose in (pk.set_engine, pk.engine):
+    for choose in (pk.set_engine, pk.engine)[: 1 if name is None else 2]:
         before = _engine.current()
         with pytest.raises(
             errors.InvalidArgument, match="choose one of 'auto', 'cuda', 'cpu', 'numpy'"
@@ -121,6 +139,120 @@ def test_contexts_of_tasks_are_apart():
         await asyncio.gather(*(task(("cpu", "numpy")[i % 2]) for i in range(6)))
 
     asyncio.run(main())
+
+
+# ---- GPUs -------------------------------------------------------------------------------------------
+
+BAD_DEVICES = [
+    *("", "ALL", "0", "0,1", 0, 1, True, 0.5, {0}, {0: 1}, np.array([0]), range(1), [], (), [[0]]),
+    *([-1], [0, 0], (0, 1, 0), [True], [np.True_], [0.0], ["0"], [None], ["all"], [0, -1], [2**63]),
+]
+
+
+@pytest.mark.parametrize("devices", BAD_DEVICES, ids=str)
+@pytest.mark.parametrize("name", ["cpu", "numpy", "auto", "cuda", None])
+def test_devices_that_cannot_be(name, devices):
+    """They are refused at once, wherever they would be used."""
+    with pytest.raises(errors.InvalidArgument, match="; choose 'all', or a list of") as caught:
+        pk.engine(name, devices=devices)
+    assert str(caught.value).startswith(f"devices is {devices!r};")
+
+
+@pytest.mark.parametrize("name", ["auto", "cuda"])
+def test_devices_out_of_range(name, monkeypatch):
+    monkeypatch.setattr(_engine, "status", lambda _: _engine.EngineStatus(True, ""))
+    for count in (1, 2):
+        monkeypatch.setattr(_engine, "device_count", lambda count=count: count)
+        with pytest.raises(errors.InvalidArgument, match=f"indices of GPUs, from 0 to {count - 1}$"):
+            pk.engine(name, devices=[0, count])
+        pk.engine("cpu", devices=[0, count])
+        with pk.engine(name, devices=[count - 1]):
+            assert _engine.devices_asked() == (count - 1,)
+        with pk.engine(name, devices="all"):
+            assert _engine.devices_asked() == tuple(range(count))
+    with pk.engine(name, devices=(np.int16(1), np.uint8(0))):
+        assert _engine.devices_asked() == (1, 0)
+        assert [type(index) for index in _engine.devices_asked()] == [int, int]
+    assert _engine.devices_asked() == (0,)
+
+
+@pytest.mark.parametrize("devices", ["all", [0], (3, 1)])
+def test_devices_where_there_is_no_gpu(devices):
+    if pk.devices():
+        pytest.skip("there is a GPU")
+    for name in ("auto", "cpu", "numpy"):
+        with pk.engine(name, devices=devices):
+            assert ran() == {"auto": "numpy"}.get(name, name) or name == "auto"
+            assert (pk.add(LARGE, 1) == LARGE + 1).all()
+            assert pk.last_call().devices == ()
+    with pk.engine("cuda", devices=devices), pytest.raises(errors.NoDevice) as caught:
+        pk.add(LARGE, 1.0)
+    assert str(caught.value) == pk.engines()["cuda"].reason
+
+
+@pytest.mark.skipif(not pk.devices(), reason="needs a GPU")
+def test_devices_share_calls():
+    count = len(pk.devices())
+    a, b = np.random.default_rng(0).random((2, 10_000_000))
+    with np.errstate(all="ignore"), pk.engine("cuda"):
+        right = pk.evaluate("exp(a) * b + sin(b)")
+        assert pk.last_call().devices == (0,)
+        for devices in ("all", [0], list(range(count))[::-1], [count - 1]):
+            with pk.engine(devices=devices):
+                assert (pk.evaluate("exp(a) * b + sin(b)") == right).all()
+                wanted = range(count) if devices == "all" else devices
+                assert pk.last_call().devices == tuple(wanted)
+                assert (pk.add(a[:7], b[:7]) == a[:7] + b[:7]).all()
+
+
+def test_link_speed():
+    for device in range(len(pk.devices())):
+        link = pk.link_speed(device)
+        assert 1e8 < link.up < 1e12
+        assert 1e8 < link.down < 1e12
+        assert pk.link_speed(np.int32(device)) is link
+    for device in (True, 1.0, "0", None):
+        with pytest.raises(TypeError):
+            pk.link_speed(device)
+    if pk.devices():
+        for device in (-1, len(pk.devices())):
+            with pytest.raises(errors.InvalidArgument, match="no device of that index"):
+                pk.link_speed(device)
+    else:
+        with pytest.raises(errors.NoDevice) as caught:
+            pk.link_speed()
+        assert str(caught.value) == pk.engines()["cuda"].reason
+
+
+# ---- Constants --------------------------------------------------------------------------------------
+
+
+def test_tunings():
+    tunings = pk.tunings()
+    assert bool(tunings) == ("cuda" in pk.build_info())
+    for name, tuning in tunings.items():
+        assert tuning.name == name
+        assert tuning.text
+        assert tuning.least <= tuning.value <= tuning.most
+        assert tuning.least <= tuning.usual <= tuning.most
+        for value in (tuning.least, tuning.most, np.int64(tuning.usual)):
+            with pk.tuned(**{name: value}):
+                assert pk.tunings()[name] == tuning._replace(value=value)
+            assert pk.tunings() == tunings
+        for value in (tuning.least - 1, tuning.most + 1, 0.5, "1", None, True):
+            with pytest.raises(errors.InvalidArgument, match=f"^{name} is .*; choose an integer from"):
+                pk.tuned(**{name: value})
+    with pytest.raises(ZeroDivisionError), pk.tuned(**{name: t.least for name, t in tunings.items()}):
+        1 / sum(t.value != t.least for t in pk.tunings().values())
+    assert pk.tunings() == tunings
+
+
+def test_tunings_that_there_are_not():
+    known = ", ".join(pk.tunings())
+    known = f"choose one of {known}" if known else "without the CUDA library there are none"
+    with pytest.raises(errors.InvalidArgument) as caught:
+        pk.tuned(speed=11)
+    assert str(caught.value) == f"there is no constant 'speed'; {known}"
 
 
 # ---- Strictness -------------------------------------------------------------------------------------
@@ -284,7 +416,8 @@ def test_pickling(engine, protocol):
 
     pk.sqrt(LARGE)
     device = pk.Device(0, "a GPU", (9, 0), 2**37, 132, None, 16)
-    for thing in (pk.last_call(), device, pk.engines(), pk.devices(), pk.build_info()):
+    data = [pk.Link(1e9, 2e9), pk.Tuning("threads", "how many", 3, 12, 1, 99), pk.memory_info()]
+    for thing in (pk.last_call(), device, pk.engines(), pk.devices(), pk.build_info(), *data):
         assert again(thing) == thing
         assert type(again(thing)) is type(thing)
     for name in pk.__all__:

@@ -145,7 +145,81 @@ static uint64_t swap_bytes(uint64_t x) { return __builtin_bswap64(x); }
 
 // Elements may lie at any address, so they are read and written by memcpy.
 template <class Word, bool swapped>
+static Word read_word(const char *from) {
+    Word word;
+    std::memcpy(&word, from, sizeof(word));
+    return swapped ? swap_bytes(word) : word;
+}
+
+static constexpr int64_t LINE = 64;  // bytes of memory that come together
+
+static bool is_transposed(const Layout &layout, const View &view) {
+    const size_t dims = layout.shape.size();
+    if (dims < 2 || view.strides[dims - 2] == 0) return false;
+    return magnitude(view.strides[dims - 2]) < magnitude(view.strides[dims - 1]);
+}
+
+int64_t Layout::elements_a_line(const View &view) const {
+    return is_transposed(*this, view) ? LINE / view.item * shape.back() : 1;
+}
+
+// Rows of a matrix whose columns lie side by side: in tiles of whole lines of memory, which are asked for
+// ahead.
+template <class Word, bool swapped>
+static void gather_rows(const char *from, int64_t row_stride, int64_t column_stride, int64_t rows,
+                        int64_t columns, Word *to) {
+    constexpr int64_t WIDTH = LINE / sizeof(Word), LINES = 4, HEIGHT = LINES * WIDTH;
+    Word tile[HEIGHT][WIDTH];
+    for (int64_t row = 0; row < rows; row += HEIGHT) {
+        const int64_t high = std::min(HEIGHT, rows - row);
+        const char *const top = from + row * row_stride;
+        for (int64_t column = 0; column < columns; column += WIDTH) {
+            const int64_t wide = std::min(WIDTH, columns - column);
+            for (int64_t c = 0; c < wide; ++c) {
+                const char *const at = top + (column + c) * column_stride;
+                const char *const ahead = at + WIDTH * column_stride;
+                for (int64_t line = 0; line < LINES; ++line) __builtin_prefetch(ahead + line * LINE);
+                for (int64_t r = 0; r < high; ++r) tile[r][c] = read_word<Word, swapped>(at + r * row_stride);
+            }
+            for (int64_t r = 0; r < high; ++r) {
+                std::memcpy(to + (row + r) * columns + column, tile[r], size_t(wide) * sizeof(Word));
+            }
+        }
+    }
+}
+
+template <class Word, bool swapped>
+static void gather_words(const Layout &layout, const View &view, int64_t start, int64_t count, Word *dense);
+
+// Gathers whole rows of a view in which the next to last dimension is the fastest; false if it is not.
+template <class Word, bool swapped>
+static bool gather_transposed(const Layout &layout, const View &view, int64_t start, int64_t count,
+                              Word *dense) {
+    const size_t dims = layout.shape.size();
+    if (!is_transposed(layout, view) || count < 2 * layout.shape[dims - 1]) return false;
+    const int64_t row_stride = view.strides[dims - 2], column_stride = view.strides[dims - 1];
+    const int64_t height = layout.shape[dims - 2], columns = layout.shape[dims - 1];
+
+    const int64_t head = (columns - start % columns) % columns;
+    if (head != 0) gather_words<Word, swapped>(layout, view, start, head, dense);
+    int64_t done = head;
+    while (count - done >= columns) {
+        const int64_t row = (start + done) / columns;
+        const int64_t rows = std::min((count - done) / columns, height - row % height);
+        const char *from = view.base + row % height * row_stride;
+        int64_t rest = row / height;
+        for (size_t d = dims - 2; d-- > 0; rest /= layout.shape[d])
+            from += rest % layout.shape[d] * view.strides[d];
+        gather_rows<Word, swapped>(from, row_stride, column_stride, rows, columns, dense + done);
+        done += rows * columns;
+    }
+    if (done != count) gather_words<Word, swapped>(layout, view, start + done, count - done, dense + done);
+    return true;
+}
+
+template <class Word, bool swapped>
 static void gather_words(const Layout &layout, const View &view, int64_t start, int64_t count, Word *dense) {
+    if (gather_transposed<Word, swapped>(layout, view, start, count, dense)) return;
     for_each_run(layout, view, start, count,
                  [&](const char *from, int64_t stride, int64_t done, int64_t length) {
                      Word *to = dense + done;
@@ -153,11 +227,7 @@ static void gather_words(const Layout &layout, const View &view, int64_t start, 
                          std::memcpy(to, from, size_t(length) * sizeof(Word));
                          return;
                      }
-                     for (int64_t i = 0; i < length; ++i) {
-                         Word word;
-                         std::memcpy(&word, from + i * stride, sizeof(word));
-                         to[i] = swapped ? swap_bytes(word) : word;
-                     }
+                     for (int64_t i = 0; i < length; ++i) to[i] = read_word<Word, swapped>(from + i * stride);
                  });
 }
 

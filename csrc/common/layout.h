@@ -32,6 +32,10 @@ struct Layout {
     Layout(const pk_operand *operands, int64_t operand_count, const int64_t *dims, int64_t dim_count,
            const std::vector<bool> &stored);
 
+    // The elements of as many rows as make up whole lines of a transposed operand's memory; 1 if it is not
+    // one.
+    int64_t elements_a_line(const View &view) const;
+
     // Copies elements [start, start + count) to or from a dense buffer in the machine's byte order.
     void gather(const View &view, int64_t start, int64_t count, void *dense) const;
     void fill(const View &view, int64_t count, void *dense) const;  // with a constant's one element

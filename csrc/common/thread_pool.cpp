@@ -22,6 +22,7 @@
 #include <sched.h>
 #endif
 
+#include "call.h"
 #include "status.h"
 
 namespace pk {
@@ -101,7 +102,7 @@ class Pool {
     }
 
     // False if another call has the pool.
-    bool run(int64_t helpers, const std::function<void()> &work, int64_t *took_part) {
+    bool run(int64_t helpers, Call &call, const std::function<void()> &work) {
         std::unique_lock<std::mutex> owner(owner_, std::try_to_lock);
         if (!owner.owns_lock()) return false;
         std::exception_ptr error;
@@ -109,7 +110,6 @@ class Pool {
             std::lock_guard<std::mutex> lock(mutex_);
             work_ = &work;
             open_places_ = helpers;
-            helped_ = 0;
             error_ = nullptr;
         }
         if (helpers == 1) {
@@ -127,8 +127,11 @@ class Pool {
         lock.unlock();
         wait_awake([&] { return active_ == 0; });
         lock.lock();
-        idle_.wait(lock, [&] { return active_ == 0; });
-        *took_part = 1 + helped_;
+        while (!idle_.wait_for(lock, Call::PATIENCE, [&] { return active_ == 0; })) {
+            lock.unlock();
+            call.ask();
+            lock.lock();
+        }
         if (!error) error = error_;
         lock.unlock();
         if (error) std::rethrow_exception(error);
@@ -146,7 +149,6 @@ class Pool {
             wake_.wait(lock, [&] { return open_places_ > 0; });
             --open_places_;
             ++active_;
-            ++helped_;
             const std::function<void()> *work = work_;
             lock.unlock();
             std::exception_ptr error;
@@ -167,7 +169,6 @@ class Pool {
     const std::function<void()> *work_ = nullptr;
     std::atomic<int64_t> open_places_{0};
     std::atomic<int64_t> active_{0};
-    int64_t helped_ = 0;
     std::exception_ptr error_;
 };
 
@@ -190,11 +191,9 @@ Pool &pool() {
 
 }  // namespace
 
-int64_t run_on_threads(int64_t threads, const std::function<void()> &work) {
+void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work) {
     const int64_t helpers = std::min(threads, thread_count()) - 1;
-    int64_t took_part = 1;
-    if (helpers < 1 || !pool().run(helpers, work, &took_part)) work();
-    return took_part;
+    if (helpers < 1 || !pool().run(helpers, call, work)) work();
 }
 
 DefaultFloatingPoint::DefaultFloatingPoint() {

@@ -9,11 +9,13 @@ namespace pk {
 // Threads that compute, the caller's included: PYCUDAKIT_THREADS, or as many as the process may use.
 int64_t thread_count();
 
+class Call;
+
 // Calls work() on the calling thread and, at the same time, on up to `threads` - 1 of the pool's. Work is
 // shared out by `work` itself, through a counter of its own; a thread that comes too late is not waited
-// for. While one call has the pool, another's work runs on its calling thread alone. Returns the number
-// of threads that took part, and throws the first exception of any.
-int64_t run_on_threads(int64_t threads, const std::function<void()> &work);
+// for. While one call has the pool, another's work runs on its calling thread alone. Throws
+// the first exception of any.
+void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work);
 
 // Default rounding and no flushing to zero while it lives, whatever the calling thread had set.
 class DefaultFloatingPoint {

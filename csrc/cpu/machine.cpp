@@ -10,6 +10,7 @@ namespace pk {
 static constexpr int64_t L1_BUDGET = 24 << 10;
 static constexpr int64_t SMALLEST_BLOCK = 64, LARGEST_BLOCK = 64 << 10;
 static constexpr int64_t REGISTER_ITEM = 8;
+static constexpr int64_t LOOK_AFTER = 64 << 10;  // elements times steps
 static constexpr int32_t NO_REGISTER = -1;
 
 // The bytes that a value of a type takes in a register.
@@ -183,9 +184,17 @@ void *Machine::at(const Place &place, int64_t start) const {
     }
 }
 
-void Machine::run(int64_t start, int64_t count) {
-    for (int64_t done = 0; done < count; done += plan_.block) {
-        run_block(plan_.steps, start + done, std::min(plan_.block, count - done));
+void Machine::run(int64_t start, int64_t count, Call &call) {
+    const int64_t often = LOOK_AFTER / int64_t(plan_.steps.size()) + 1;  // elements
+    int64_t looked = 0;
+    for (int64_t done = 0; done < count;) {
+        const int64_t block = std::min(plan_.block, count - done);
+        run_block(plan_.steps, start + done, block);
+        done += block;
+        if (done - looked >= often || done == count) {
+            call.advance(done - looked);
+            looked = done;
+        }
     }
 }
 

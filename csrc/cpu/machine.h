@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "../common/call.h"
 #include "../common/layout.h"
 #include "../common/program.h"
 #include "loops.h"
@@ -56,7 +57,7 @@ class Machine {
    public:
     explicit Machine(const Plan &plan, int64_t instruction_count);
 
-    void run(int64_t start, int64_t count);
+    void run(int64_t start, int64_t count, Call &call);
     const std::vector<uint8_t> &exceptions() const { return exceptions_; }
 
    private:

@@ -1,3 +1,4 @@
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -19,14 +20,48 @@ static pk_status status_of(cudaError_t error) {
     }
 }
 
+// An error that every later call of the process gets, too.
+static bool is_sticky(cudaError_t error) {
+    switch (error) {
+        case cudaErrorIllegalAddress:
+        case cudaErrorLaunchFailure:
+        case cudaErrorLaunchTimeout:
+        case cudaErrorHardwareStackError:
+        case cudaErrorIllegalInstruction:
+        case cudaErrorMisalignedAddress:
+        case cudaErrorInvalidAddressSpace:
+        case cudaErrorInvalidPc:
+        case cudaErrorAssert:
+        case cudaErrorECCUncorrectable:
+        case cudaErrorNvlinkUncorrectable:
+        case cudaErrorContextIsDestroyed: return true;
+        default: return false;
+    }
+}
+
+static std::atomic<cudaError_t> sticky{cudaSuccess};
+
+static std::string described(cudaError_t error) {
+    return std::string(cudaGetErrorName(error)) + " (" + cudaGetErrorString(error) + ")";
+}
+
+static const char *const REMEDY =
+    "CUDA is unusable in this process from here on, whichever library's kernel it was: start a new process, "
+    "or "
+    "use the engine 'cpu'";
+
 void check_cuda(cudaError_t error, const char *call, const char *file, int line) {
     if (error == cudaSuccess) return;
     (void)cudaGetLastError();  // the failure is reported here, not by some later call
     const std::string path = file;
     const size_t name = path.rfind("csrc/");
-    fail(status_of(error),
-         std::string(cudaGetErrorName(error)) + " (" + cudaGetErrorString(error) + ") from " + call + " at " +
-             (name == std::string::npos ? path : path.substr(name)) + ":" + std::to_string(line));
+    std::string message = described(error) + " from " + call + " at " +
+                          (name == std::string::npos ? path : path.substr(name)) + ":" + std::to_string(line);
+    if (is_sticky(error)) {
+        sticky = error;
+        message += std::string("; ") + REMEDY;
+    }
+    fail(status_of(error), message);
 }
 
 static std::atomic<int64_t> calls_to_fault{0};
@@ -49,16 +84,20 @@ static std::string release_name(int version) {
 
 void require_cuda() {
     static std::atomic<pid_t> user{0};  // the process that used CUDA first
-    if (user != 0 && user != getpid()) {
+    const pid_t process = getpid();
+    if (sticky != cudaSuccess && user == process) {
+        fail(PK_NO_DEVICE, "an earlier " + described(sticky) + "; " + REMEDY);
+    }
+    if (user == process) return;
+    if (user != 0) {
         fail(PK_NO_DEVICE,
              "this process was forked from one that used CUDA, which does not survive a fork: start "
-             "processes with "
-             "the 'spawn' or 'forkserver' method, or use the engine 'cpu'");
+             "processes with the 'spawn' or 'forkserver' method, or use the engine 'cpu'");
     }
     int count = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error == cudaSuccess && count > 0) {
-        user = getpid();
+        user = process;
         return;
     }
     (void)cudaGetLastError();
@@ -76,12 +115,21 @@ void require_cuda() {
     PK_CUDA(error);
 }
 
-CurrentDevice::CurrentDevice(int device) {
+int device_count() {
+    require_cuda();
+    int devices = 0;
+    PK_CUDA(cudaGetDeviceCount(&devices));
+    return devices;
+}
+
+CurrentDevice::CurrentDevice(int device) : device_(device) {
     PK_CUDA(cudaGetDevice(&previous_));
     if (device != previous_) PK_CUDA(cudaSetDevice(device));
 }
 
-CurrentDevice::~CurrentDevice() { (void)cudaSetDevice(previous_); }
+CurrentDevice::~CurrentDevice() {
+    if (device_ != previous_) (void)cudaSetDevice(previous_);
+}
 
 DeviceMemory device_memory(int64_t bytes) {
     void *memory = nullptr;
@@ -97,10 +145,66 @@ DeviceMemory device_memory(int64_t bytes) {
     return DeviceMemory(memory);
 }
 
-PinnedMemory pinned_memory(int64_t bytes) {
-    void *memory = nullptr;
-    PK_CUDA(cudaHostAlloc(&memory, size_t(bytes), cudaHostAllocPortable));
-    return PinnedMemory(memory);
+static constexpr size_t HUGE_PAGE = 2 << 20;
+
+void populate(void *memory, int64_t bytes) {
+#if defined(MADV_POPULATE_WRITE)
+    static const auto page = uintptr_t(sysconf(_SC_PAGESIZE));
+    const auto start = (reinterpret_cast<uintptr_t>(memory) + page - 1) / page * page;
+    const auto end = (reinterpret_cast<uintptr_t>(memory) + size_t(bytes)) / page * page;
+    // A system that does not know this leaves it to the first write.
+    static const bool off = std::getenv("NOPOP") != nullptr;
+    if (end > start && !off) (void)madvise(reinterpret_cast<void *>(start), end - start, MADV_POPULATE_WRITE);
+#else
+    (void)memory, (void)bytes;
+#endif
+}
+
+PinnedMemory::PinnedMemory(int64_t bytes, bool for_children) : bytes_(size_t(bytes)) {
+    try {
+        map(for_children);
+        PK_CUDA(cudaHostRegister(memory_, bytes_, cudaHostRegisterPortable | cudaHostRegisterMapped));
+    } catch (const Failure &) {
+        unmap();  // where the system does not register memory, the driver's own will do
+        PK_CUDA(cudaHostAlloc(&memory_, bytes_, cudaHostAllocPortable | cudaHostAllocMapped));
+    }
+}
+
+void PinnedMemory::map(bool for_children) {
+    mapped_bytes_ = bytes_ + (bytes_ < HUGE_PAGE ? 0 : HUGE_PAGE);
+    mapping_ = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapping_ == MAP_FAILED) {
+        mapping_ = nullptr;
+        fail(PK_OUT_OF_MEMORY, "out of host memory: asked for " + std::to_string(bytes_) + " bytes to pin");
+    }
+    const auto start = reinterpret_cast<uintptr_t>(mapping_);
+    const bool huge = mapped_bytes_ != bytes_;
+    memory_ = reinterpret_cast<void *>(huge ? (start + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE : start);
+    (void)madvise(memory_, bytes_, MADV_HUGEPAGE);
+    populate(memory_, int64_t(bytes_));
+    // What a child shares is copied when written to, which may take it away from where the GPU finds it.
+    if (!for_children) (void)madvise(mapping_, mapped_bytes_, MADV_DONTFORK);
+}
+
+void PinnedMemory::unmap() {
+    if (mapping_ != nullptr) munmap(mapping_, mapped_bytes_);
+    mapping_ = nullptr;
+}
+
+PinnedMemory::~PinnedMemory() {
+    if (memory_ == nullptr) return;
+    if (mapping_ == nullptr) {
+        (void)cudaFreeHost(memory_);
+    } else {
+        (void)cudaHostUnregister(memory_);
+        unmap();
+    }
+}
+
+void *PinnedMemory::on_device() const {
+    void *address = nullptr;
+    PK_CUDA(cudaHostGetDevicePointer(&address, memory_, 0));
+    return address;
 }
 
 Stream stream() {

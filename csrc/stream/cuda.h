@@ -18,9 +18,10 @@ void arm_faults();
 bool fault_due();
 cudaError_t fault_of(const char *call);
 
-// Throws where this process can use no device: no driver, a driver too old for this build, no GPU, or a
-// process that was forked from one that used CUDA.
+// Throws where this process can use no device: no driver, a driver too old for this build, no GPU, a process
+// that was forked from one that used CUDA, or one in which an error has left CUDA unusable.
 void require_cuda();
+int device_count();
 
 // Makes a device current while it lives, and then the one that was.
 class CurrentDevice {
@@ -31,6 +32,7 @@ class CurrentDevice {
     CurrentDevice &operator=(const CurrentDevice &) = delete;
 
    private:
+    const int device_;
     int previous_ = 0;
 };
 
@@ -56,12 +58,43 @@ class Owned {
 };
 
 using DeviceMemory = Owned<void *, cudaFree>;
-using PinnedMemory = Owned<void *, cudaFreeHost>;
 using Stream = Owned<cudaStream_t, cudaStreamDestroy>;
 using Event = Owned<cudaEvent_t, cudaEventDestroy>;
 
+// Memory of the host that every GPU can reach: huge pages of the process, registered, some seven times faster
+// to have than the driver's small ones.
+class PinnedMemory {
+   public:
+    PinnedMemory() = default;
+    PinnedMemory(int64_t bytes, bool for_children);  // whether a forked child may read it
+    PinnedMemory(PinnedMemory &&other) noexcept { *this = std::move(other); }
+    PinnedMemory &operator=(PinnedMemory &&other) noexcept {
+        std::swap(memory_, other.memory_);
+        std::swap(bytes_, other.bytes_);
+        std::swap(mapping_, other.mapping_);
+        std::swap(mapped_bytes_, other.mapped_bytes_);
+        return *this;
+    }
+    ~PinnedMemory();
+
+    void *get() const { return memory_; }
+    void *on_device() const;
+    int64_t bytes() const { return int64_t(bytes_); }
+
+   private:
+    void map(bool for_children);
+    void unmap();
+
+    void *memory_ = nullptr;
+    size_t bytes_ = 0;
+    void *mapping_ = nullptr;  // null: the driver's memory
+    size_t mapped_bytes_ = 0;
+};
+
+// Has the system give memory its pages.
+void populate(void *memory, int64_t bytes);
+
 DeviceMemory device_memory(int64_t bytes);
-PinnedMemory pinned_memory(int64_t bytes);
 Stream stream();
 Event event();
 

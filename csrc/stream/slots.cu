@@ -1,38 +1,53 @@
+#include "slots.h"
+
 #include <algorithm>
-#include <cmath>
 #include <condition_variable>
-#include <cstdlib>
+#include <deque>
+#include <map>
 #include <mutex>
-#include <string>
 
 #include "../common/status.h"
-#include "slots.h"
+#include "tuning.h"
 
 namespace pk {
 
-namespace {
+static std::atomic<int> slots_made{0};
 
-// A number of bytes from the environment, with a K, M or G behind it or none.
-int64_t budget(const char *variable, int64_t usual, int64_t least) {
-    const char *text = std::getenv(variable);
-    if (text == nullptr || *text == '\0') return usual;
-    char *end = nullptr;
-    const double number = std::strtod(text, &end);
-    const std::string units = "KMG", unit = end;
-    const size_t place = unit.size() == 1 ? units.find(unit) : std::string::npos;
-    const bool known = end != text && (unit.empty() || place != std::string::npos);
-    const double bytes = unit.empty() ? number : std::ldexp(number, 10 * (int(place) + 1));
-    if (!known || !(bytes >= double(least)) || bytes > 0x1p60) {
-        fail(PK_INVALID_ARGUMENT, std::string(variable) + " is '" + text +
-                                      "'; set it to bytes, as 512M or 2G, of " + std::to_string(least) +
-                                      " at least, or unset it");
+Slot::Slot(int device, int64_t host_bytes, int64_t device_bytes)
+    : device(device),
+      number(slots_made++),
+      host_bytes(host_bytes),
+      device_bytes(device_bytes),
+      host_(host_bytes, false),
+      memory_(device_memory(device_bytes)),
+      queue((queues_of(device), stream())),  // the device's own come first, and so get channels of their own
+      origin(event()),
+      uploaded(event()),
+      computed(event()),
+      downloaded(event()) {}
+
+void Slot::drain() const {
+    const Queues &queues = queues_of(device);
+    for (const Stream *stream : {&queues.up, &queues.compute, &queues.down, &queue}) {
+        (void)cudaStreamSynchronize(stream->get());
     }
-    return int64_t(bytes);
 }
 
+const Queues &queues_of(int device) {
+    static std::mutex mutex;
+    static auto *const made = new std::map<int, Queues>;  // never destroyed, as the shelf below
+    const std::lock_guard<std::mutex> lock(mutex);
+    return (*made)[device];
+}
+
+namespace {
+
+constexpr int64_t LEAST_BUDGET = 2 << 20;
+constexpr int64_t LEAST_HOST_BYTES = 256 << 10, LEAST_DEVICE_BYTES = 512 << 10;
+
 struct Budgets {
-    int64_t device = budget("PYCUDAKIT_DEVICE_MEMORY", 512 << 20, Slot::DEVICE_BYTES);
-    int64_t pinned = budget("PYCUDAKIT_PINNED_MEMORY", 256 << 20, Slot::HOST_BYTES);
+    int64_t device = bytes_from_environment("PYCUDAKIT_DEVICE_MEMORY", 512 << 20, LEAST_BUDGET);
+    int64_t pinned = bytes_from_environment("PYCUDAKIT_PINNED_MEMORY", 256 << 20, LEAST_BUDGET);
 };
 
 const Budgets &budgets() {
@@ -40,28 +55,59 @@ const Budgets &budgets() {
     return set;
 }
 
-size_t most_slots() {
-    return size_t(std::min(budgets().device / Slot::DEVICE_BYTES, budgets().pinned / Slot::HOST_BYTES));
-}
+struct KeptBlock {
+    DeviceMemory memory;
+    int device;
+    int64_t bytes;
+};
 
-}  // namespace
-
-Slot::Slot()
-    : host_(pinned_memory(HOST_BYTES)),
-      device_(device_memory(DEVICE_BYTES)),
-      queue(stream()),
-      begun(event()),
-      uploaded(event()),
-      computed(event()),
-      downloaded(event()) {}
-
-namespace {
-
+// All that is kept, and who waits for it.
 struct Shelf {
     std::mutex mutex;
-    std::condition_variable returned;
-    std::vector<std::unique_ptr<Slot>> free;
-    size_t made = 0;
+    std::condition_variable changed;
+    std::vector<std::unique_ptr<Slot>> slots;
+    std::vector<KeptBlock> blocks;
+    int64_t device_bytes = 0, pinned_bytes = 0;  // of all that there is, lent or not
+    int64_t lent_to_blocks = 0;                  // half of the device's at most: the rest is for slots
+    std::deque<const void *> waiting;
+    std::atomic<int64_t> waiting_count{0};
+
+    // For the callers below the mutex is held.
+
+    bool reserve(int64_t pinned, int64_t device) {
+        if (pinned_bytes + pinned > budgets().pinned || device_bytes + device > budgets().device)
+            return false;
+        pinned_bytes += pinned;
+        device_bytes += device;
+        return true;
+    }
+    void unreserve(int64_t pinned, int64_t device) {
+        pinned_bytes -= pinned;
+        device_bytes -= device;
+        changed.notify_all();
+    }
+
+    // Destroys something that nobody has, to make room for slots that are not like that.
+    template <class Alike>
+    bool drop_one(Alike alike) {
+        if (!blocks.empty()) {
+            unreserve(0, blocks.back().bytes);
+            blocks.pop_back();
+            return true;
+        }
+        const auto other =
+            std::find_if(slots.begin(), slots.end(), [&](const auto &slot) { return !alike(*slot); });
+        if (other == slots.end()) return false;
+        destroy(other);
+        return true;
+    }
+    bool drop_one() {
+        return drop_one([](const Slot &) { return false; });
+    }
+    void destroy(std::vector<std::unique_ptr<Slot>>::iterator slot) {
+        unreserve((*slot)->host_bytes, (*slot)->device_bytes);
+        slots.erase(slot);
+    }
 };
 
 // Never destroyed: at the process's exit the driver may be gone before it.
@@ -70,59 +116,169 @@ Shelf &shelf() {
     return *shelf;
 }
 
+// A place in the queue of those that wait for slots.
+class Turn {
+   public:
+    Turn(Shelf &shelf, std::unique_lock<std::mutex> &lock) : shelf_(shelf), lock_(lock) {
+        shelf.waiting.push_back(this);
+        ++shelf.waiting_count;
+    }
+    ~Turn() {
+        if (!lock_.owns_lock()) lock_.lock();
+        shelf_.waiting.erase(std::find(shelf_.waiting.begin(), shelf_.waiting.end(), this));
+        --shelf_.waiting_count;
+        shelf_.changed.notify_all();
+    }
+    Turn(const Turn &) = delete;
+
+    template <class Condition>
+    void wait(Call &call, Condition holds) {
+        while (shelf_.waiting.front() != this || !holds()) {
+            shelf_.changed.wait_for(lock_, Call::PATIENCE);
+            lock_.unlock();
+            call.look();
+            lock_.lock();
+        }
+    }
+
+   private:
+    Shelf &shelf_;
+    std::unique_lock<std::mutex> &lock_;
+};
+
 }  // namespace
 
-Lease::Lease(size_t wanted) {
-    const size_t most = most_slots();
+std::pair<int64_t, int64_t> Lease::slot_bytes(Kind kind) {
+    const int64_t host = kind == staged ? tuned(Tune::chunk_bytes) : LEAST_HOST_BYTES;
+    const int64_t device = tuned(kind == staged ? Tune::device_bytes : Tune::direct_bytes);
+    return {std::min(host, budgets().pinned / 2), std::min(device, budgets().device / 2)};
+}
+
+Lease::Lease(Kind kind, int device, int64_t wanted, Call &call, bool waits) {
+    const int64_t host_bytes = slot_bytes(kind).first;
+    int64_t device_bytes = slot_bytes(kind).second;
+    auto fits = [&, bytes = device_bytes](const Slot &slot) {
+        return slot.device == device && slot.host_bytes == host_bytes && slot.device_bytes == bytes;
+    };
     Shelf &from = shelf();
-    std::unique_lock<std::mutex> lock(from.mutex);
-    from.returned.wait(lock, [&] { return !from.free.empty() || from.made < most; });
-    while (slots_.size() < wanted && !from.free.empty()) {
-        slots_.push_back(std::move(from.free.back()));
-        from.free.pop_back();
+    int64_t making = 0;
+    {
+        std::unique_lock<std::mutex> lock(from.mutex);
+        Turn(from, lock).wait(call, [&] {
+            for (size_t i = from.slots.size(); i-- > 0 && int64_t(slots_.size()) < wanted;) {
+                if (!fits(*from.slots[i])) continue;
+                slots_.push_back(std::move(from.slots[i]));
+                from.slots.erase(from.slots.begin() + std::ptrdiff_t(i));
+            }
+            while (int64_t(slots_.size()) + making < wanted) {
+                if (from.reserve(host_bytes, device_bytes)) {
+                    ++making;
+                } else if (!from.drop_one(fits)) {
+                    break;
+                }
+            }
+            return !slots_.empty() || making != 0 || !waits;
+        });
     }
-    const size_t making = std::min(wanted - slots_.size(), most - from.made);
-    from.made += making;
-    lock.unlock();
-    for (size_t i = 0; i < making; ++i) {
+    auto reserve_but = [&](int64_t count, int64_t smaller) {
+        const std::lock_guard<std::mutex> lock(from.mutex);
+        from.unreserve((making - count) * host_bytes, making * device_bytes - count * smaller);
+        making = count;
+        device_bytes = smaller;
+    };
+    while (making != 0) {
         try {
-            slots_.push_back(std::make_unique<Slot>());
-        } catch (...) {
-            lock.lock();
-            from.made -= making - i;
-            lock.unlock();
-            from.returned.notify_all();
-            // Fewer slots will do; without any the reason is the call's.
+            slots_.push_back(std::make_unique<Slot>(device, host_bytes, device_bytes));
+            slots_.back()->is_makeshift = !fits(*slots_.back());
+            --making;
+        } catch (const Failure &failure) {
+            // Fewer slots will do; where there is room for none, a smaller one.
+            const bool may_shrink = failure.status() == PK_OUT_OF_MEMORY && device_bytes > LEAST_DEVICE_BYTES;
+            if (slots_.empty() && may_shrink) {
+                reserve_but(1, device_bytes / 2);
+                continue;
+            }
+            reserve_but(0, 0);
             if (slots_.empty()) throw;
-            return;
         }
     }
 }
 
 Lease::~Lease() {
+    while (!slots_.empty()) give_back(*slots_.back());
+}
+
+bool Lease::should_share(const Slot &slot) const {
+    if (slots_.size() < 2 || shelf().waiting_count == 0) return false;
+    return std::any_of(slots_.begin(), slots_.end(), [&](const auto &mine) { return mine.get() == &slot; });
+}
+
+void Lease::give_back(const Slot &slot) {
+    const auto place =
+        std::find_if(slots_.begin(), slots_.end(), [&](const auto &mine) { return mine.get() == &slot; });
     Shelf &to = shelf();
-    for (auto &slot : slots_)
-        (void)cudaStreamSynchronize(slot->queue.get());  // a failed call leaves work behind
     {
-        std::lock_guard<std::mutex> lock(to.mutex);
-        for (auto &slot : slots_) to.free.push_back(std::move(slot));
+        const std::lock_guard<std::mutex> lock(to.mutex);
+        to.slots.push_back(std::move(*place));
+        if (slot.is_makeshift) to.destroy(to.slots.end() - 1);
     }
-    to.returned.notify_all();
+    slots_.erase(place);
+    to.changed.notify_all();
 }
 
-pk_memory slots_memory() {
-    Shelf &all = shelf();
-    std::lock_guard<std::mutex> lock(all.mutex);
-    const auto made = int64_t(all.made);
-    return {made * Slot::DEVICE_BYTES, budgets().device, made * Slot::HOST_BYTES, budgets().pinned};
-}
-
-void release_slots() {
+Block::Block(int device, int64_t bytes) : device_(device) {
     Shelf &from = shelf();
-    std::vector<std::unique_ptr<Slot>> released;
-    std::lock_guard<std::mutex> lock(from.mutex);
-    released.swap(from.free);
-    from.made -= released.size();
+    {
+        const std::lock_guard<std::mutex> lock(from.mutex);
+        const auto kept = std::find_if(from.blocks.begin(), from.blocks.end(), [&](const KeptBlock &block) {
+            return block.device == device && block.bytes >= bytes && block.bytes <= 2 * bytes;
+        });
+        if (kept != from.blocks.end()) {
+            memory_ = std::move(kept->memory);
+            bytes_ = kept->bytes;
+            from.blocks.erase(kept);
+            from.lent_to_blocks += bytes_;
+            return;
+        }
+        if (from.lent_to_blocks + bytes > budgets().device / 2) return;
+        while (!from.reserve(0, bytes)) {
+            if (from.drop_one()) continue;
+            return;
+        }
+        from.lent_to_blocks += bytes;
+    }
+    try {
+        memory_ = device_memory(bytes);
+        bytes_ = bytes;
+    } catch (...) {
+        const std::lock_guard<std::mutex> lock(from.mutex);
+        from.unreserve(0, bytes);
+        from.lent_to_blocks -= bytes;
+        throw;
+    }
+}
+
+Block::~Block() {
+    if (bytes_ == 0) return;
+    Shelf &to = shelf();
+    {
+        const std::lock_guard<std::mutex> lock(to.mutex);
+        to.blocks.push_back({std::move(memory_), device_, bytes_});
+        to.lent_to_blocks -= bytes_;
+    }
+    to.changed.notify_all();
+}
+
+pk_memory streaming_memory() {
+    Shelf &all = shelf();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    return {all.device_bytes, budgets().device, all.pinned_bytes, budgets().pinned, 0, 0};
+}
+
+void release_streaming_memory() {
+    Shelf &from = shelf();
+    const std::lock_guard<std::mutex> lock(from.mutex);
+    while (from.drop_one()) continue;
 }
 
 }  // namespace pk

@@ -1,54 +1,94 @@
-// Slots: what one chunk of a call needs to pass through the GPU. They are made when first needed, kept, and
+// Slots: what one chunk of a call needs to pass through a GPU. They are made when first needed, kept, and
 // lent to the threads of every call.
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "../common/call.h"
 #include "../pycudakit.h"
 #include "cuda.h"
 
 namespace pk {
 
 struct Slot {
-    static constexpr int64_t HOST_BYTES = 4 << 20;
-    static constexpr int64_t DEVICE_BYTES = 8 << 20;  // a chunk, and what its program spills
+    Slot(int device, int64_t host_bytes, int64_t device_bytes);
 
-    Slot();
+    void drain() const;  // waits for all that works on it
+
+    const int device;
+    const int number;
+    const int64_t host_bytes, device_bytes;
+    bool is_makeshift = false;  // smaller than was wanted, and so not kept
 
     char *host() const { return static_cast<char *>(host_.get()); }
-    char *device() const { return static_cast<char *>(device_.get()); }
+    char *host_on_device() const { return static_cast<char *>(host_.on_device()); }
+    char *memory() const { return static_cast<char *>(memory_.get()); }
 
    private:
     PinnedMemory host_;
-    DeviceMemory device_;
+    DeviceMemory memory_;
 
    public:
     // Last, so that it is destroyed, and so drained, before the memory that it works on.
-    Stream queue;
-    Event begun, uploaded, computed, downloaded;
+    Stream queue;  // for what does not go through the device's own
+    Event origin, uploaded, computed, downloaded;
 };
 
-// Some slots, for as long as it lives. Waits only while it has none, so that calls cannot wait for each other
-// in a circle.
+// The streams of a device that every call's chunks pass through, one after the other in each: measured, a
+// copy engine that changes between streams loses some microseconds a copy.
+struct Queues {
+    Stream up = stream(), compute = stream(), down = stream(), clock = stream();
+};
+const Queues &queues_of(int device);  // which is current
+
+// Some slots of the current device, for as long as it lives. Threads that wait are served in the order in
+// which they came. They may wait only while they have no slot at all, so that calls cannot wait for each
+// other in a circle; one that does not wait may get none.
 class Lease {
    public:
-    explicit Lease(size_t wanted);
-    ~Lease();
-    Lease(const Lease &) = delete;
-    Lease &operator=(const Lease &) = delete;
+    enum Kind { staged, direct };                              // direct: for operands that need no staging
+    static std::pair<int64_t, int64_t> slot_bytes(Kind kind);  // on the host and on the device
 
-    size_t size() const { return slots_.size(); }
-    Slot &operator[](size_t i) { return *slots_[i]; }
+    Lease(Kind kind, int device, int64_t wanted, Call &call, bool waits = true);
+    ~Lease();
+    Lease(Lease &&) = default;
+    Lease(const Lease &) = delete;
+
+    const std::vector<std::unique_ptr<Slot>> &slots() const { return slots_; }
+
+    // Whether this slot is not the only one here, and another thread waits for one.
+    bool should_share(const Slot &slot) const;
+    void give_back(const Slot &slot);
 
    private:
     std::vector<std::unique_ptr<Slot>> slots_;
 };
 
-// What all slots take, and may take.
-pk_memory slots_memory();
+// Memory of the current device that lasts for a call, kept for the next one; none where the budget has no
+// room.
+class Block {
+   public:
+    Block() = default;
+    Block(int device, int64_t bytes);
+    ~Block();
+    Block(Block &&other) noexcept
+        : memory_(std::move(other.memory_)), device_(other.device_), bytes_(std::exchange(other.bytes_, 0)) {}
+    Block(const Block &) = delete;
 
-// Gives back the slots that no call has.
-void release_slots();
+    char *memory() const { return static_cast<char *>(memory_.get()); }
+
+   private:
+    DeviceMemory memory_;
+    int device_ = 0;
+    int64_t bytes_ = 0;
+};
+
+// What slots and blocks take, and may take.
+pk_memory streaming_memory();
+
+// Gives back what no call has.
+void release_streaming_memory();
 
 }  // namespace pk

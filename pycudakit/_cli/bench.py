@@ -1,10 +1,11 @@
-"""`pycudakit bench`: a compact table of times, the engines present against NumPy."""
+"""`pycudakit bench`: a table of times against NumPy; benchmarks/peers.py runs the same with more peers."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,19 +14,154 @@ import pycudakit as pk
 from pycudakit import _engine
 from pycudakit._cli import work
 from pycudakit._cli.compare import verdict
-from pycudakit._cli.measure import in_words, interleave
+from pycudakit._cli.measure import Times, in_words, interleave
 from pycudakit._cli.progress import Progress, Say
 
-SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 30_000_000)
+SIZES = (1_000, 64_000, 1_000_000, 16_000_000)
 ROUNDS = 7
+COMPARED = 1_000_000  # of a larger result, every n-th element is compared, about so many
 
-Make = Callable[[Any, Any], Any]
-FUNCTIONS: dict[str, tuple[Make, Make, int]] = {
-    "add": (pk.add, np.add, 0),
-    "multiply": (pk.multiply, np.multiply, 0),
-    "exp": (lambda a, _: pk.exp(a), lambda a, _: np.exp(a), work.ULPS),
-    "evaluate": (lambda a, b: pk.evaluate(work.EXPRESSION, {"a": a, "b": b}), work.by_numpy, work.ULPS),
+Arrays = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A function that is compared, of float32 arrays of one size.
+
+    Parameters
+    ----------
+    by
+        Computes it as NumPy's users write it, by NumPy or a library like it: ``by(np, *arrays)``.
+    ours
+        Computes it as pycudakit's users write it: ``ours(*arrays)``, with ``out=`` too.
+    text
+        The expression, as NumExpr takes it.
+    inputs
+        How many arrays it takes.
+    ulps
+        How far two right results may be apart.
+    """
+
+    by: Callable[..., Any]
+    ours: Callable[..., Any]
+    text: str
+    inputs: int = 2
+    ulps: int = 0
+
+
+def _expression(kit: Any, a: Any, b: Any) -> Any:
+    return kit.sqrt(a * a + b * b) * kit.exp(-a) + kit.sin(b)
+
+
+def _evaluate(a: Any, b: Any, out: Any = None) -> Any:
+    return pk.evaluate(work.EXPRESSION, {"a": a, "b": b}, out)
+
+
+FAMILIES = {
+    "add": Family(lambda kit, a, b: kit.add(a, b), pk.add, "a + b"),
+    "multiply": Family(lambda kit, a, b: kit.multiply(a, b), pk.multiply, "a * b"),
+    "exp": Family(lambda kit, a: kit.exp(a), pk.exp, "exp(a)", inputs=1, ulps=work.ULPS),
+    "evaluate": Family(_expression, _evaluate, work.EXPRESSION, ulps=work.ULPS),
 }
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Who computes something, of a round's arrays.
+
+    Parameters
+    ----------
+    call
+        What is timed: ``call(*arrays)``.
+    engine
+        The engine that is set meanwhile.
+    prepare
+        Makes of a round's arrays those that `call` is given, unmeasured.
+    ulps
+        How far the result may be from NumPy's; None if it is not to be compared.
+    """
+
+    call: Callable[..., Any]
+    engine: str = "auto"
+    prepare: Callable[[Arrays], Arrays] = lambda arrays: arrays
+    ulps: int | None = 0
+
+
+def timed(
+    contenders: Mapping[str, Contender], fresh: Callable[[], Arrays], rounds: int = ROUNDS
+) -> dict[str, Times]:
+    """Time contenders in turn, in each round on arrays that `fresh` has just made."""
+    arrays: dict[str, Arrays] = {}
+
+    def new_round() -> None:
+        arrays.clear()
+        made = fresh()
+        arrays.update({name: contender.prepare(made) for name, contender in contenders.items()})
+
+    calls = {name: lambda n=name, call=c.call: call(*arrays[n]) for name, c in contenders.items()}
+    outer = _engine.process
+    try:
+        return interleave(
+            calls, rounds, before=lambda name: pk.set_engine(contenders[name].engine), new_round=new_round
+        )
+    finally:
+        pk.set_engine(outer)
+
+
+def _complaint(contender: Contender, arrays: Arrays, expected: Any, every: slice) -> str | None:
+    """Return what is wrong with a contender, or None."""
+    outer = _engine.process
+    pk.set_engine(contender.engine)
+    try:
+        result = contender.call(*contender.prepare(arrays))
+        if contender.ulps is None:
+            return None
+        right, words = verdict(result[every], expected[every], contender.ulps)
+    except Exception as error:  # noqa: BLE001 - whatever a library raises
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    finally:
+        pk.set_engine(outer)
+    return None if right else words
+
+
+def race(
+    family: Family, size: int, contenders: Mapping[str, Contender], rounds: int = ROUNDS
+) -> tuple[dict[str, Times], dict[str, str]]:
+    """Check the contenders against NumPy, and time those that are right.
+
+    Returns
+    -------
+    times
+        Of each contender that is right.
+    wrong
+        What is wrong with each of the others.
+    """
+    rng = np.random.default_rng(0)
+
+    def fresh() -> Arrays:
+        return tuple(rng.random(size, np.float32) for _ in range(family.inputs))
+
+    arrays = fresh()
+    expected, every = family.by(np, *arrays), slice(None, None, max(1, size // COMPARED))
+    complaints = {name: _complaint(c, arrays, expected, every) for name, c in contenders.items()}
+    del arrays, expected
+    wrong = {name: words for name, words in complaints.items() if words is not None}
+    return timed({n: c for n, c in contenders.items() if n not in wrong}, fresh, rounds), wrong
+
+
+def engines_of(family: Family) -> dict[str, Contender]:
+    """Return pycudakit as contenders: `auto`, each engine here, and `cuda` with pinned arrays in and out."""
+    names = ["auto", *(name for name in ("cpu", "cuda") if pk.engines()[name])]
+    found = {name: Contender(family.ours, name, ulps=family.ulps) for name in names}
+    if "cuda" in found:
+        found["pinned"] = Contender(
+            lambda *arrays: family.ours(*arrays[:-1], out=arrays[-1]), "cuda", _pinned, family.ulps
+        )
+    return found
+
+
+def _pinned(arrays: Arrays) -> Arrays:
+    return *map(pk.pinned_copy, arrays), pk.empty_pinned(arrays[0].shape, arrays[0].dtype)
 
 
 def run(say: Say, quick: bool = False) -> int:
@@ -34,40 +170,33 @@ def run(say: Say, quick: bool = False) -> int:
     if not present:
         return 1
     sizes = [size for size in SIZES if size <= 1_000_000] if quick else list(SIZES)
-    columns = ["auto", *present]
+    columns = list(engines_of(FAMILIES["add"]))
     for name in present:
         say(f"{name}: {pk.engines()[name].reason}")
     say(f'float32; evaluate is "{work.EXPRESSION}"; Nx is how many times faster than NumPy.')
+    if "pinned" in columns:
+        say("pinned is cuda, with arrays in pinned memory.")
     say("")
     say(f"{'function':<9} {'elements':>11} {'NumPy':>9}" + "".join(f" {name:>9}        " for name in columns))
-    rng = np.random.default_rng(0)
-    everything = [rng.random(sizes[-1], np.float32) for _ in "ab"]
-    failures, outer = 0, _engine.process
-
-    def choose(name: str) -> None:
-        pk.set_engine("auto" if name == "NumPy" else name)
-
-    with closing(Progress(len(FUNCTIONS) * len(sizes), say)) as progress:
-        for name, (ours, numpys, ulps) in FUNCTIONS.items():
+    failed = False
+    with closing(Progress(len(FAMILIES) * len(sizes), say)) as progress:
+        for name, family in FAMILIES.items():
+            numpy = Contender(functools.partial(family.by, np))
             for size in sizes:
                 progress.step(f"{name} of {size:,}")
-                a, b = (array[:size] for array in everything)
-                call, reference = functools.partial(ours, a, b), functools.partial(numpys, a, b)
-                expected, wrong = reference(), []
-                for engine in columns:
-                    choose(engine)
-                    right, words = verdict(call(), expected, ulps)
-                    wrong += [] if right else [f"{engine} {words}"]
-                failures += len(wrong)
-                contenders = {"NumPy": reference, **dict.fromkeys(columns, call)}
-                times = interleave(contenders, 3 if quick else ROUNDS, before=choose)
-                cells = "".join(
-                    f" {in_words(times[e].median):>9} {times['NumPy'].over(times[e])[0]:>6.2f}x"
-                    for e in columns
-                )
+                contenders = {"NumPy": numpy, **engines_of(family)}
+                times, wrong = race(family, size, contenders, 3 if quick else ROUNDS)
+                failed = failed or bool(wrong)
                 first = f"{name:<9} {size:>11,} {in_words(times['NumPy'].median):>9}"
-                progress.say(f"{first}{cells} {' '.join(wrong)}".rstrip())
-    pk.set_engine(outer)
+                cells = "".join(_cell(times["NumPy"], times.get(column)) for column in columns)
+                notes = ", ".join(f"{column} {words}" for column, words in wrong.items())
+                progress.say(f"{first}{cells} {notes}".rstrip())
     say("")
     say("The full benchmarks, with peers and required figures, are benchmarks/*.py in the source tree.")
-    return 1 if failures else 0
+    return 1 if failed else 0
+
+
+def _cell(numpy: Times, ours: Times | None) -> str:
+    if ours is None:
+        return f" {'-':>9}        "
+    return f" {in_words(ours.median):>9} {numpy.over(ours)[0]:>6.2f}x"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -40,9 +41,12 @@ class Times:
 
 def _sample(call: Contender, count: int) -> float:
     begin = time.perf_counter()
-    for _ in itertools.repeat(None, count):
+    for _ in itertools.repeat(None, count - 1):
         call()
-    return (time.perf_counter() - begin) / count
+    last = call()
+    seconds = (time.perf_counter() - begin) / count
+    del last  # here, so that giving back a large result is no part of the call
+    return seconds
 
 
 def interleave(
@@ -50,10 +54,12 @@ def interleave(
     rounds: int = 7,
     warm_up: int = 2,
     before: Callable[[str], object] = lambda _: None,
+    new_round: Callable[[], object] = lambda: None,
 ) -> dict[str, Times]:
     """Time the contenders in turn, round after round, so that a busy moment hits them all.
 
-    Each round starts with the next contender. The garbage collector is off meanwhile.
+    Each round has another order, since what ran just before may leave its mark. The garbage collector is off
+    meanwhile.
 
     Parameters
     ----------
@@ -65,6 +71,8 @@ def interleave(
         How many calls of each come first, unmeasured.
     before
         Called with the contender's name before each sample, unmeasured.
+    new_round
+        Called before each round and before the warm-up, unmeasured.
 
     Examples
     --------
@@ -73,11 +81,12 @@ def interleave(
     >>> sorted(times), len(times["list"].rounds)
     (['list', 'tuple'], 7)
     """
-    names = list(contenders)
+    names, shuffler = list(contenders), random.Random(0)  # noqa: S311 - nothing is secret
     collecting = gc.isenabled()
     gc.disable()
     try:
         counts = {}
+        new_round()
         for name in names:
             before(name)
             for _ in range(warm_up):
@@ -85,15 +94,16 @@ def interleave(
             once = min(_sample(contenders[name], 1) for _ in range(2))
             counts[name] = max(1, int(SAMPLE / once))
         taken: dict[str, list[float]] = {name: [] for name in names}
-        for start in range(rounds):
-            for offset in range(len(names)):
-                name = names[(start + offset) % len(names)]
+        for _ in range(rounds):
+            new_round()
+            shuffler.shuffle(names)
+            for name in names:
                 before(name)
                 taken[name].append(_sample(contenders[name], counts[name]))
     finally:
         if collecting:
             gc.enable()
-    return {name: Times(tuple(seconds)) for name, seconds in taken.items()}
+    return {name: Times(tuple(taken[name])) for name in contenders}
 
 
 def in_words(seconds: float) -> str:

@@ -49,7 +49,7 @@ int32_t evaluate(const std::vector<pk_instruction> &program, const std::vector<p
     pk_report report;
     met.assign(program.size(), 0);
     return pk_evaluate(program.data(), int64_t(program.size()), operands.data(), int64_t(operands.size()),
-                       &size, 1, met.data(), &report);
+                       &size, 1, nullptr, met.data(), &report);
 }
 
 // out = (a op b) + a of every second int64.

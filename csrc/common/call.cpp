@@ -1,0 +1,139 @@
+#include "call.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "status.h"
+
+namespace pk {
+
+namespace {
+
+// The end of the process, which one thread brings about.
+std::atomic<bool> ending{false};
+std::atomic<std::thread::id> ender{};
+std::atomic<int64_t> calls_under_way{0};
+
+bool must_rest() { return ending && ender.load() != std::this_thread::get_id(); }
+
+// The process is about to end and this thread with it: it must not touch anything any more.
+void rest_if_ending() {
+    while (must_rest()) pause();
+}
+
+void watch_forks() {
+    static const int registered = pthread_atfork(nullptr, nullptr, [] { calls_under_way = 0; });
+    (void)registered;
+}
+
+}  // namespace
+
+Call::Call(const pk_options *options, pk_report *report_given) : report(*report_given) {
+    rest_if_ending();
+    watch_forks();
+    if (options != nullptr) options_ = *options;
+    const auto *rest = reinterpret_cast<const pk_rest *>(options_.rest);
+    require(options_.device_count >= 0 && options_.span_capacity >= 0, "options hold a negative count");
+    require(rest == nullptr || (rest->count >= 0 && rest->count <= PK_MAX_RANGES),
+            "options.rest has a count that is not from 0 to PK_MAX_RANGES");
+    if (options_.devices == 0) options_.device_count = 0;
+    if (options_.spans == 0) options_.span_capacity = 0;
+    ++calls_under_way;
+}
+
+Call::~Call() {
+    --calls_under_way;
+    rest_if_ending();
+}
+
+std::vector<pk_range> Call::begin(int64_t size) {
+    const auto *rest = reinterpret_cast<const pk_rest *>(options_.rest);
+    std::vector<pk_range> ranges{{0, size}};
+    if (rest != nullptr && rest->count != 0) ranges.assign(rest->ranges, rest->ranges + rest->count);
+    for (const pk_range &range : ranges) {
+        require(range.start >= 0 && range.count >= 0 && range.start <= size - range.count,
+                "options.rest has a range that the call has not");
+        all_ += range.count;
+    }
+    ranges.erase(std::remove_if(ranges.begin(), ranges.end(), [](auto &r) { return r.count == 0; }),
+                 ranges.end());
+    report = pk_report{};
+    return ranges;
+}
+
+void Call::look() {
+    if (std::this_thread::get_id() == caller_) ask();
+    if (stopped_.load(std::memory_order_relaxed)) fail(PK_INTERRUPTED, "the call was asked to stop");
+}
+
+void Call::ask() {
+    if (options_.watch == 0 && !ending) return;
+    const Clock::time_point now = Clock::now();
+    if (now - asked_ < PATIENCE) return;
+    if (ending) {
+        if (must_rest()) stopped_ = true;
+        return;
+    }
+    const auto watch = reinterpret_cast<pk_watch>(options_.watch);
+    const pk_progress progress{done_.load(std::memory_order_relaxed), all_};
+    if (watch(&progress) != 0) stopped_ = true;
+    asked_ = Clock::now();
+}
+
+void Call::end() {
+    report.spans = spans_;
+    timeline_.report(report);
+    report.seconds = seconds();
+    if (stopped_) fail(PK_INTERRUPTED, "the call was asked to stop");
+}
+
+void Call::not_delivered(const std::vector<pk_range> &ranges) {
+    auto *rest = reinterpret_cast<pk_rest *>(options_.rest);
+    if (rest == nullptr) return;
+    std::vector<pk_range> sorted = ranges;
+    std::sort(sorted.begin(), sorted.end(), [](auto &a, auto &b) { return a.start < b.start; });
+    rest->count = 0;
+    for (const pk_range &range : sorted) {
+        pk_range *last = rest->count == 0 ? nullptr : &rest->ranges[rest->count - 1];
+        const bool adjoins = last != nullptr && last->start + last->count == range.start;
+        if (adjoins || rest->count == PK_MAX_RANGES) {
+            last->count =
+                range.start + range.count - last->start;  // if need be, with some that was delivered
+        } else {
+            rest->ranges[rest->count++] = range;
+        }
+    }
+}
+
+Lane::Lane(Call &call) : call_(call) {
+    std::lock_guard<std::mutex> lock(call.mutex);
+    number_ = int(call.report.threads++);
+}
+
+Lane::~Lane() {
+    std::lock_guard<std::mutex> lock(call_.mutex);
+    call_.timeline_.merge(timeline_);
+}
+
+void Lane::add(int stage, double begin, double end, int64_t bytes, int64_t elements, int device, int slot) {
+    timeline_.mark(stage, begin, end);
+    const int64_t index = call_.spans_.fetch_add(1, std::memory_order_relaxed);
+    if (index >= call_.options_.span_capacity) return;
+    reinterpret_cast<pk_span *>(call_.options_.spans)[index] = {begin, end,    bytes, elements,
+                                                                stage, device, slot,  0};
+}
+
+}  // namespace pk
+
+int32_t pk_shutdown(void) {
+    return pk::guarded([] {
+        pk::ender = std::this_thread::get_id();
+        pk::ending = true;
+        const auto latest = pk::Clock::now() + std::chrono::seconds(5);
+        while (pk::calls_under_way != 0 && pk::Clock::now() < latest) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+    });
+}

@@ -1,0 +1,165 @@
+#include "passage.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tuning.h"
+
+namespace pk {
+
+int64_t Passage::capacity(const Work &work, int64_t host_bytes, int64_t device_bytes) {
+    const int64_t in_host =
+        work.staged_bytes == 0 ? INT64_MAX : (host_bytes - work.notes_bytes) / work.staged_bytes;
+    const int64_t in_device =
+        (device_bytes - work.notes_bytes) / std::max<int64_t>(1, work.carried_bytes + work.scratch_bytes);
+    return std::max(Chunk::ROUND, std::min(in_host, in_device) / Chunk::ROUND * Chunk::ROUND);
+}
+
+void Passage::begin(pk_range range) {
+    const CurrentDevice current(slot_.device);
+    const int64_t rounded = Chunk::round_up(range.count);
+    const int64_t scratch = work_.notes_bytes + rounded * work_.carried_bytes;
+    const bool in_place = work_.staged_bytes == work_.carried_bytes &&
+                          scratch + rounded * work_.scratch_bytes <= tuned(Tune::in_place_bytes);
+    chunk_ = {range.start, range.count, rounded, slot_.memory(), work_.notes_bytes, scratch, nullptr, place_};
+    stage();
+    if (in_place) {
+        begin_in_place();
+    } else {
+        begin_copied();
+    }
+}
+
+void Passage::begin_in_place() {
+    in_place_ = true;
+    chunk_.image = slot_.host_on_device();
+    chunk_.queue = slot_.queue.get();
+    if (!host_notes_are_zero_) std::memset(slot_.host(), 0, size_t(work_.notes_bytes));
+    host_notes_are_zero_ = true;
+    bytes_up_ = chunk_.count * (work_.staged_bytes - work_.staged_down_bytes);
+    bytes_down_ = chunk_.count * work_.staged_down_bytes;
+    queued_ = call_.seconds();
+    work_.launch(chunk_);
+}
+
+void Passage::begin_copied() {
+    in_place_ = false;
+    const Queues &queues = queues_of(slot_.device);
+    const cudaStream_t up = queues.up.get(), compute = queues.compute.get(), down = queues.down.get();
+    chunk_.queue = compute;
+    if (origin_ < 0) {
+        // Where the times of the device's events and of the host meet.
+        PK_CUDA(cudaEventRecord(slot_.origin.get(), queues.clock.get()));
+        origin_ = call_.seconds();
+        if (work_.notes_bytes != 0) {
+            PK_CUDA(cudaMemsetAsync(chunk_.image, 0, size_t(work_.notes_bytes), compute));
+        }
+    }
+    queued_ = call_.seconds();
+    bytes_up_ = copy(work_.loads, 0, cudaMemcpyHostToDevice, up);
+    PK_CUDA(cudaEventRecord(slot_.uploaded.get(), up));
+    PK_CUDA(cudaStreamWaitEvent(compute, slot_.uploaded.get()));
+    work_.launch(chunk_);
+    PK_CUDA(cudaEventRecord(slot_.computed.get(), compute));
+    PK_CUDA(cudaStreamWaitEvent(down, slot_.computed.get()));
+    bytes_down_ = copy(work_.stores, work_.notes_bytes, cudaMemcpyDeviceToHost, down);
+    PK_CUDA(cudaEventRecord(slot_.downloaded.get(), down));
+}
+
+void Passage::stage() {
+    if (work_.loads.empty()) return;
+    const double begin = call_.seconds();
+    int64_t bytes = 0;
+    for (const Carried &load : work_.loads) {
+        if (load.direct) continue;
+        const View &view = work_.layout.views[load.operand];
+        char *const to = slot_.host() + work_.notes_bytes + chunk_.rounded * load.before;
+        work_.layout.gather(view, chunk_.start, chunk_.count, to);
+        bytes += chunk_.count * load.item;
+    }
+    if (bytes != 0) lane_.add(PK_STAGE, begin, call_.seconds(), bytes, chunk_.count);
+}
+
+int64_t Passage::copy(const std::vector<Carried> &group, int64_t notes, cudaMemcpyKind kind,
+                      cudaStream_t queue) const {
+    const bool up = kind == cudaMemcpyHostToDevice;
+    int64_t total = 0;
+    auto one = [&](char *host, char *device, int64_t bytes) {
+        if (bytes == 0) return;
+        PK_CUDA(cudaMemcpyAsync(up ? device : host, up ? host : device, size_t(bytes), kind, queue));
+        total += bytes;
+    };
+    // What lies side by side in the image is one copy.
+    int64_t begin = 0, end = notes;
+    for (const Carried &carried : group) {
+        const int64_t bytes = chunk_.count * carried.item;
+        if (carried.direct) {
+            one(work_.layout.views[carried.operand].base + chunk_.start * carried.item,
+                chunk_.operand(carried), bytes);
+            continue;
+        }
+        const int64_t offset = chunk_.operand(carried) - chunk_.image;
+        if (offset != end) {
+            one(slot_.host() + begin, chunk_.image + begin, end - begin);
+            begin = offset;
+        }
+        end = offset + bytes;
+    }
+    one(slot_.host() + begin, chunk_.image + begin, end - begin);
+    return total;
+}
+
+bool Passage::is_done() const {
+    if (in_place_) return false;
+    const cudaError_t state = cudaEventQuery(slot_.downloaded.get());
+    if (state == cudaErrorNotReady) return false;
+    PK_CUDA(state);
+    return true;
+}
+
+void Passage::finish() {
+    const int64_t count = chunk_.count;
+    if (in_place_) {
+        PK_CUDA(cudaStreamSynchronize(chunk_.queue));
+        lane_.add(PK_KERNEL, queued_, call_.seconds(), 0, count, slot_.device, slot_.number);
+    } else {
+        PK_CUDA(cudaEventSynchronize(slot_.origin.get()));
+        PK_CUDA(cudaEventSynchronize(slot_.downloaded.get()));
+        auto when = [&](const Event &event) {
+            float milliseconds = 0;
+            PK_CUDA(cudaEventElapsedTime(&milliseconds, slot_.origin.get(), event.get()));
+            return std::max(queued_, origin_ + milliseconds * 1e-3);
+        };
+        const double uploaded = when(slot_.uploaded), computed = when(slot_.computed);
+        auto add = [&](int stage, double begin, double end, int64_t bytes) {
+            lane_.add(stage, begin, end, bytes, count, slot_.device, slot_.number);
+        };
+        if (bytes_up_ != 0) add(PK_UPLOAD, queued_, uploaded, bytes_up_);
+        add(PK_KERNEL, uploaded, computed, 0);
+        if (bytes_down_ != 0) add(PK_DOWNLOAD, computed, when(slot_.downloaded), bytes_down_);
+    }
+    unstage();
+    {
+        const std::lock_guard<std::mutex> lock(call_.mutex);
+        work_.collect(slot_.host());
+        call_.report.chunks += 1;
+        call_.report.bytes_up += bytes_up_;
+        call_.report.bytes_down += bytes_down_;
+    }
+    chunk_.count = 0;
+    call_.advance(count);
+}
+
+void Passage::unstage() {
+    const double begin = call_.seconds();
+    int64_t bytes = 0;
+    for (const Carried &store : work_.stores) {
+        if (store.direct) continue;
+        const char *const from = slot_.host() + work_.notes_bytes + chunk_.rounded * store.before;
+        work_.layout.scatter(work_.layout.views[store.operand], chunk_.start, chunk_.count, from);
+        bytes += chunk_.count * store.item;
+    }
+    if (bytes != 0) lane_.add(PK_UNSTAGE, begin, call_.seconds(), bytes, chunk_.count);
+}
+
+}  // namespace pk

@@ -1,0 +1,46 @@
+// One chunk after another on its way through a slot.
+#pragma once
+
+#include "slots.h"
+#include "stream.h"
+
+namespace pk {
+
+class Passage {
+   public:
+    Passage(Work &work, Call &call, Lane &lane, Slot &slot, int place)
+        : work_(work), call_(call), lane_(lane), slot_(slot), place_(place) {}
+
+    // The elements that a slot of these sizes has room for.
+    static int64_t capacity(const Work &work, int64_t host_bytes, int64_t device_bytes);
+
+    Slot &slot() const { return slot_; }
+    bool under_way() const { return chunk_.count != 0; }
+    pk_range range() const { return {chunk_.start, chunk_.count}; }
+
+    void begin(pk_range range);
+    bool is_done() const;  // so that finish() need not wait
+    void finish();
+
+   private:
+    void stage();
+    void begin_in_place();
+    void begin_copied();
+    void unstage();
+    // Copies a group of operands, and the notes before them. Returns how many bytes.
+    int64_t copy(const std::vector<Carried> &group, int64_t notes, cudaMemcpyKind kind,
+                 cudaStream_t queue) const;
+
+    Work &work_;
+    Call &call_;
+    Lane &lane_;
+    Slot &slot_;
+    const int place_;
+    Chunk chunk_{};
+    bool in_place_ = false;  // the kernel goes to pinned memory
+    bool host_notes_are_zero_ = false;
+    double origin_ = -1, queued_ = 0;  // seconds since the call began
+    int64_t bytes_up_ = 0, bytes_down_ = 0;
+};
+
+}  // namespace pk

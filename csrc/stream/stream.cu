@@ -1,0 +1,222 @@
+#include "stream.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <deque>
+
+#include "../common/status.h"
+#include "../common/thread_pool.h"
+#include "cursor.h"
+#include "passage.h"
+#include "pinned.h"
+#include "tuning.h"
+
+namespace pk {
+
+// Smaller operands are staged, pinned or not: asking the driver takes longer.
+static constexpr int64_t WORTH_ASKING = 256 << 10;
+
+Work::Work(const Layout &layout, std::vector<Carried> loads, std::vector<Carried> stores, int64_t notes_bytes,
+           int64_t scratch_bytes)
+    : layout(layout),
+      loads(std::move(loads)),
+      stores(std::move(stores)),
+      notes_bytes(Chunk::round_up(notes_bytes)),
+      scratch_bytes(scratch_bytes) {
+    for (std::vector<Carried> *group : {&this->stores, &this->loads}) {
+        for (Carried &carried : *group) {
+            const View &view = layout.views[carried.operand];
+            carried.item = view.item;
+            carried.direct = view.access == Access::contiguous && layout.size * view.item >= WORTH_ASKING &&
+                             is_pinned(view.base, layout.size * view.item);
+            if (group == &this->loads)
+                elements_a_line = std::max(elements_a_line, layout.elements_a_line(view));
+        }
+    }
+    for (const bool direct : {false, true}) {
+        for (std::vector<Carried> *group : {&this->stores, &this->loads}) {
+            for (Carried &carried : *group) {
+                if (carried.direct != direct) continue;
+                carried.before = carried_bytes;
+                carried_bytes += carried.item;
+            }
+            if (!direct && group == &this->stores) staged_down_bytes = carried_bytes;
+        }
+        if (!direct) staged_bytes = carried_bytes;
+    }
+}
+
+std::vector<int> devices_of(const Call &call) {
+    const pk_options &options = call.options();
+    if (options.device_count == 0) return {0};
+    const int64_t count = device_count();
+    std::vector<int> devices;
+    for (int64_t i = 0; i < options.device_count; ++i) {
+        const int64_t device = reinterpret_cast<const int64_t *>(options.devices)[i];
+        require(device >= 0 && device < count, "options.devices names a device that there is not");
+        require(std::find(devices.begin(), devices.end(), int(device)) == devices.end(),
+                "options.devices names a device twice");
+        devices.push_back(int(device));
+    }
+    return devices;
+}
+
+namespace {
+
+// How a call is cut into chunks.
+struct Cut {
+    Lease::Kind kind;
+    int64_t threads, slots;     // of each thread
+    int64_t smallest, largest;  // elements of a chunk
+
+    Cut(const Work &work, int64_t size, int64_t devices) {
+        kind = work.staged_bytes == 0 ? Lease::direct : Lease::staged;
+        const int64_t bytes = size * std::max<int64_t>(1, work.carried_bytes);
+        // Without staging there is little for a host thread to do.
+        const int64_t most =
+            kind == Lease::direct ? 1 : std::min(tuned(Tune::threads), bytes / tuned(Tune::worth_a_thread));
+        threads = std::clamp<int64_t>(most * devices, 1, thread_count());
+        slots = tuned(Tune::slots);
+        const auto [host_bytes, device_bytes] = Lease::slot_bytes(kind);
+        largest = Passage::capacity(work, host_bytes, device_bytes);
+        // A long call can afford to begin and end with larger chunks, of which it needs fewer.
+        const int64_t least = tuned(Tune::smallest_chunk);
+        const int64_t first = std::clamp(bytes / 256, least, 4 * least);
+        smallest = std::min(Chunk::round_up(first / std::max<int64_t>(1, work.carried_bytes) + 1), largest);
+        const int64_t line = work.elements_a_line;
+        if (line <= largest) {
+            smallest = (smallest + line - 1) / line * line;
+            largest = largest / line * line;
+        }
+        const int64_t chunks = (size + smallest - 1) / smallest;
+        threads = std::min(threads, chunks);
+        slots = std::min(slots, (chunks + threads - 1) / threads);
+    }
+};
+
+// One thread's share of a call: it takes the next elements, stages a chunk into the slot that has been under
+// way for longest, once that one's chunk has been delivered, and sends it on its way. Its first chunks are
+// small, so that the link has something to do soon, and its last ones, so that it has until the end.
+class Streamer {
+   public:
+    Streamer(Work &work, Call &call, Cursor &cursor, const Cut &cut)
+        : work_(work), call_(call), cursor_(cursor), cut_(cut), lane_(call), most_(cut.smallest) {}
+
+    void run(const std::vector<int> &devices, int64_t index) {
+        pk_range run = take();
+        if (run.count == 0) return;
+        try {
+            const auto places = int64_t(devices.size());
+            for (int64_t place = index % places; place < places; place += cut_.threads) {
+                add_device(devices[size_t(place)], int(place));
+            }
+            for (; run.count != 0; run = take()) {
+                while (run.count != 0) {
+                    if (passages_.front().under_way()) finish_oldest();
+                    // What is done is better delivered now than when all wait for the end.
+                    for (Passage &passage : passages_) {
+                        if (!passage.under_way()) continue;
+                        if (!passage.is_done()) break;
+                        passage.finish();
+                    }
+                    const pk_range range{run.start, std::min(run.count, most_)};
+                    run = {run.start + range.count, run.count - range.count};
+                    passages_.front().begin(range);
+                    populate(range);
+                    put_last();
+                    most_ = std::min(2 * most_, largest_);
+                }
+            }
+            for (size_t i = 0; i < passages_.size(); ++i) {
+                if (passages_.front().under_way()) passages_.front().finish();
+                put_last();
+            }
+        } catch (...) {
+            drain();
+            cursor_.lose(run);
+            for (const Passage &passage : passages_) cursor_.lose(passage.range());
+            throw;
+        }
+    }
+
+   private:
+    pk_range take() { return cursor_.take(cut_.threads, cut_.smallest, most_, tuned(Tune::run)); }
+
+    void add_device(int device, int place) {
+        const CurrentDevice current(device);
+        leases_.emplace_back(cut_.kind, device, cut_.slots, call_, leases_.empty());
+        for (const auto &slot : leases_.back().slots()) {
+            passages_.emplace_back(work_, call_, lane_, *slot, place);
+            largest_ = std::min(largest_, Passage::capacity(work_, slot->host_bytes, slot->device_bytes));
+            most_ = std::min(most_, largest_);
+        }
+    }
+
+    // New arrays get their memory when they are first written to: better while the chunk is under way than
+    // when its results are here.
+    void populate(pk_range range) const {
+        for (const Carried &store : work_.stores) {
+            const View &view = work_.layout.views[store.operand];
+            if (view.access != Access::contiguous || store.direct) continue;
+            pk::populate(view.base + range.start * store.item, range.count * store.item);
+        }
+    }
+
+    // Waits for what a failed call has left behind; that this fails, too, is nothing new.
+    void drain() const {
+        for (const Passage &passage : passages_) {
+            if (passage.under_way()) passage.slot().drain();
+        }
+    }
+
+    void put_last() {
+        passages_.push_back(std::move(passages_.front()));
+        passages_.pop_front();
+    }
+
+    // Then gives its slot back, if another thread waits for one and this one has others.
+    void finish_oldest() {
+        passages_.front().finish();
+        Slot &slot = passages_.front().slot();
+        for (Lease &lease : leases_) {
+            if (!lease.should_share(slot)) continue;
+            passages_.pop_front();
+            lease.give_back(slot);
+            if (passages_.front().under_way()) finish_oldest();
+            return;
+        }
+    }
+
+    Work &work_;
+    Call &call_;
+    Cursor &cursor_;
+    const Cut &cut_;
+    Lane lane_;
+    std::deque<Lease> leases_;
+    std::deque<Passage> passages_;  // the one begun first in front
+    int64_t most_;                  // elements of the next chunk, and of any
+    int64_t largest_ = cut_.largest;
+};
+
+}  // namespace
+
+void stream(Work &work, Call &call, const std::vector<int> &devices, const std::vector<pk_range> &ranges) {
+    int64_t size = 0;
+    for (const pk_range &range : ranges) size += range.count;
+    if (size == 0) return;
+    const Cut cut(work, size, int64_t(devices.size()));
+    Cursor cursor(ranges);
+    std::atomic<int64_t> arrived{0};
+    try {
+        run_on_threads(cut.threads, call, [&] {
+            const int64_t index = arrived++;
+            if (index < cut.threads) Streamer(work, call, cursor, cut).run(devices, index);
+        });
+    } catch (...) {
+        call.not_delivered(cursor.not_delivered());
+        throw;
+    }
+}
+
+}  // namespace pk

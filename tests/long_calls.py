@@ -1,0 +1,50 @@
+"""Calls that take about as long as a test asks for, on whatever machine."""
+
+import time
+
+import numpy as np
+
+import pycudakit as pk
+
+MOST_ELEMENTS, MOST_TERMS = 100_000_000, 64
+
+
+def _expression(terms):
+    """Return a sum of terms, each of them sixty sines of sines."""
+
+    def term(number):
+        text = "a"
+        for _ in range(60):
+            text = f"sin({text} + {number})"
+        return text
+
+    return " + ".join(term(number) for number in range(1, terms + 1))
+
+
+def _seconds(call):
+    call()
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def long_call(seconds):
+    """Return a call that takes at least about so many seconds on the engine in force."""
+    size, terms = 30_000, 1
+
+    def call():
+        return pk.evaluate(text, {"a": a})
+
+    while True:
+        a, text = np.linspace(0, 1, size), _expression(terms)
+        taken = _seconds(call)
+        if taken > 0.1 * seconds or (size, terms) == (MOST_ELEMENTS, MOST_TERMS):
+            break
+        if size < MOST_ELEMENTS:
+            size = min(MOST_ELEMENTS, size * 3)
+        else:
+            terms *= 4
+    longer = seconds / taken
+    a = np.linspace(0, 1, max(size, min(MOST_ELEMENTS, int(size * longer))))
+    text = _expression(min(MOST_TERMS, max(terms, int(terms * longer * size / len(a)))))
+    return call

@@ -1,5 +1,7 @@
 """Each CUDA call of a streamed call fails in turn: it raises or is right, and the next call works."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -8,48 +10,118 @@ from pycudakit import _cost, errors
 
 pytestmark = pytest.mark.skipif(not pk.engines()["cuda"], reason="needs a GPU")
 
-# Elements, and which CUDA calls fail: every one that a single chunk needs, and one in nine of many chunks'.
+SIZE = 60_000
+RNG = np.random.default_rng(0)
+A, B = RNG.random((2, SIZE), np.float32)
+LONG = "a" + " + b" * 60  # more instructions than a kernel takes with it
+
+
+def copied(**constants):
+    return {
+        "threads": 1,
+        "in_place_bytes": 0,
+        "chunk_bytes": 256 << 10,
+        "device_bytes": 512 << 10,
+        **constants,
+    }
+
+
+# What is called, what it should give, the engine's constants, and how many CUDA calls it makes at most.
 CASES = {
-    "in place": (100, range(1, 30)),
-    "one chunk": (50_000, range(1, 30)),
-    "many chunks": (2_000_000, range(1, 700, 9)),
+    "in place": (lambda: pk.add(A, B), A + B, {"threads": 1}, 40),
+    "copied": (lambda: pk.add(A, B), A + B, copied(), 120),
+    "several threads": (lambda: pk.add(A, B), A + B, copied(threads=3, worth_a_thread=1), 120),
+    "strided": (lambda: pk.add(A[::-2], B[::2]), A[::-2] + B[::2], copied(), 100),
+    "broadcast": (
+        lambda: pk.add(A.reshape(300, 200), B[:200]),
+        A.reshape(300, 200) + B[:200],
+        copied(),
+        130,
+    ),
+    "long program": (
+        lambda: pk.evaluate(LONG, {"a": A, "b": B}),
+        eval(LONG, {"a": A, "b": B}),
+        copied(),
+        130,
+    ),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_call_fails(monkeypatch, case):
-    size, calls = CASES[case]
-    a, b = np.random.default_rng(0).random((2, size), np.float32)
-    right, messages = a + b, []
-    with pk.engine("cuda"):
-        for n in calls:
+    call, right, constants, calls = CASES[case]
+    messages = []
+    with pk.engine("cuda"), pk.tuned(**constants):
+        for n in range(1, calls):
             pk.release()  # so that allocations are among the calls
             monkeypatch.setenv("PYCUDAKIT_FAIL_CUDA_CALL", str(n))
             try:
-                # Right, without a slot that could not be made, or past the last call.
-                assert np.array_equal(pk.add(a, b), right)
+                # Right, with fewer or smaller slots than wanted, or past the last call.
+                assert np.array_equal(call(), right)
             except (errors.DeviceError, errors.OutOfMemory) as error:
                 messages.append(str(error))
             monkeypatch.delenv("PYCUDAKIT_FAIL_CUDA_CALL")
-            assert np.array_equal(pk.add(a, b), right)
+            assert np.array_equal(call(), right)
         pk.release()
-        assert pk.memory_info().device_bytes == 0  # every slot came back
-    assert len(messages) >= 12
-    out_of_memory = [message for message in messages if "cudaMalloc(" in message]
-    assert out_of_memory or case == "many chunks"  # which does with fewer slots
-    assert all("asked for" in message and "are free" in message for message in out_of_memory)
+        assert pk.memory_info().device_bytes == pk.memory_info().pinned_bytes == 0  # every slot came back
+        monkeypatch.setenv("PYCUDAKIT_FAIL_CUDA_CALL", str(calls))
+        assert np.array_equal(call(), right), "there are more calls than were tried"
+    assert len(messages) >= 8
     assert all(" from cuda" in message and " at csrc/" in message for message in messages)
 
 
-def test_auto_takes_over(monkeypatch):
-    a, b = np.random.default_rng(0).random((2, 50_000), np.float32)
+def test_pinned_operands(monkeypatch):
+    a, b, out = (pk.pinned_copy(np.resize(A, 1 << 20)) for _ in range(3))
+    with pk.engine("cuda"):
+        for n in range(1, 60):
+            pk.release()
+            out[:] = 0
+            monkeypatch.setenv("PYCUDAKIT_FAIL_CUDA_CALL", str(n))
+            try:
+                pk.add(a, b, out=out)
+                assert np.array_equal(out, a + b)
+            except (errors.DeviceError, errors.OutOfMemory):
+                pass
+            monkeypatch.delenv("PYCUDAKIT_FAIL_CUDA_CALL")
+
+
+def test_out_of_memory_says_how_much(monkeypatch):
+    messages = set()
+    with pk.engine("cuda"), pk.tuned(**copied(device_bytes=512 << 10)):
+        for n in range(1, 30):
+            pk.release()
+            monkeypatch.setenv("PYCUDAKIT_FAIL_CUDA_CALL", str(n))
+            try:
+                pk.add(A, B)
+            except (errors.DeviceError, errors.OutOfMemory) as error:
+                messages.add(str(error))
+            monkeypatch.delenv("PYCUDAKIT_FAIL_CUDA_CALL")
+    assert any("cudaMalloc(" in m and "asked for 524288 bytes" in m and "are free" in m for m in messages)
+
+
+def test_auto_takes_over_what_is_left(monkeypatch):
     monkeypatch.setattr(_cost, "choose", lambda *_: ("cuda", "the test"))
-    monkeypatch.setenv("PYCUDAKIT_FAIL_CUDA_CALL", "3")
-    with pk.engine("auto"):
-        with pytest.warns(RuntimeWarning, match="the CPU engine took over: cudaError"):
-            got = pk.add(a[::-1], b, out=np.empty_like(a))
-        assert pk.last_call().engine == "cpu"
-        assert np.array_equal(got, a[::-1] + b)
-        into = a.copy()
-        with pytest.raises((errors.DeviceError, errors.OutOfMemory)):
-            pk.add(into, b, out=into)  # what was overwritten cannot be computed again
+    taken_over, raised = 0, 0
+    with pk.engine("auto"), pk.tuned(**copied()):
+        for n in range(1, 110, 3):
+            pk.release()
+            monkeypatch.setenv("PYCUDAKIT_FAIL_CUDA_CALL", str(n))
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                got = pk.add(A[::-1], B, out=np.full_like(A, np.nan))
+            assert np.array_equal(got, A[::-1] + B)
+            if caught:
+                assert len(caught) == 1
+                assert "the CPU engine took over: cuda" in str(caught[0].message)
+                assert pk.last_call().engine == "cpu"
+                taken_over += 1
+            into = A.copy()
+            monkeypatch.setenv("PYCUDAKIT_FAIL_CUDA_CALL", str(n))
+            try:
+                pk.add(into, B, out=into)  # what was overwritten cannot be computed again
+                assert np.array_equal(into, A + B)
+            except (errors.DeviceError, errors.OutOfMemory):
+                raised += 1
+            monkeypatch.delenv("PYCUDAKIT_FAIL_CUDA_CALL")
+    assert taken_over > 5
+    assert raised > 5

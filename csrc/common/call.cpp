@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "status.h"
 
@@ -82,8 +83,29 @@ void Call::ask() {
     asked_ = Clock::now();
 }
 
+// A device does one thing of a kind after the other, and a chunk's span begins when it was queued: leaves of
+// each what came after the one before.
+static void clip(pk_span *spans, int64_t count) {
+    std::vector<pk_span *> order;
+    for (int64_t i = 0; i < count; ++i) {
+        if (spans[i].device >= 0) order.push_back(&spans[i]);
+    }
+    std::sort(order.begin(), order.end(), [](auto *a, auto *b) {
+        return std::tie(a->device, a->stage, a->end) < std::tie(b->device, b->stage, b->end);
+    });
+    for (size_t i = 1; i < order.size(); ++i) {
+        pk_span &span = *order[i];
+        const pk_span &before = *order[i - 1];
+        const bool alike = before.device == span.device && before.stage == span.stage;
+        if (alike) span.begin = std::min(std::max(span.begin, before.end), span.end);
+    }
+}
+
 void Call::end() {
     report.spans = spans_;
+    if (options_.span_capacity != 0) {
+        clip(reinterpret_cast<pk_span *>(options_.spans), std::min<int64_t>(spans_, options_.span_capacity));
+    }
     timeline_.report(report);
     report.seconds = seconds();
     if (stopped_) fail(PK_INTERRUPTED, "the call was asked to stop");

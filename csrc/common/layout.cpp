@@ -168,7 +168,7 @@ int64_t Layout::elements_a_line(const View &view) const {
 template <class Word, bool swapped>
 static void gather_rows(const char *from, int64_t row_stride, int64_t column_stride, int64_t rows,
                         int64_t columns, Word *to) {
-    constexpr int64_t WIDTH = LINE / sizeof(Word), LINES = 4, HEIGHT = LINES * WIDTH;
+    constexpr int64_t WIDTH = LINE / sizeof(Word), HEIGHT = 4 * WIDTH;
     Word tile[HEIGHT][WIDTH];
     for (int64_t row = 0; row < rows; row += HEIGHT) {
         const int64_t high = std::min(HEIGHT, rows - row);
@@ -178,7 +178,7 @@ static void gather_rows(const char *from, int64_t row_stride, int64_t column_str
             for (int64_t c = 0; c < wide; ++c) {
                 const char *const at = top + (column + c) * column_stride;
                 const char *const ahead = at + WIDTH * column_stride;
-                for (int64_t line = 0; line < LINES; ++line) __builtin_prefetch(ahead + line * LINE);
+                for (int64_t r = 0; r < high; r += WIDTH) __builtin_prefetch(ahead + r * row_stride);
                 for (int64_t r = 0; r < high; ++r) tile[r][c] = read_word<Word, swapped>(at + r * row_stride);
             }
             for (int64_t r = 0; r < high; ++r) {

@@ -1,12 +1,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "../common/call.h"
 #include "../common/status.h"
+#include "../common/thread_pool.h"
 #include "cuda.h"
 
 namespace pk {
@@ -147,19 +150,6 @@ DeviceMemory device_memory(int64_t bytes) {
 
 static constexpr size_t HUGE_PAGE = 2 << 20;
 
-void populate(void *memory, int64_t bytes) {
-#if defined(MADV_POPULATE_WRITE)
-    static const auto page = uintptr_t(sysconf(_SC_PAGESIZE));
-    const auto start = (reinterpret_cast<uintptr_t>(memory) + page - 1) / page * page;
-    const auto end = (reinterpret_cast<uintptr_t>(memory) + size_t(bytes)) / page * page;
-    // A system that does not know this leaves it to the first write.
-    static const bool off = std::getenv("NOPOP") != nullptr;
-    if (end > start && !off) (void)madvise(reinterpret_cast<void *>(start), end - start, MADV_POPULATE_WRITE);
-#else
-    (void)memory, (void)bytes;
-#endif
-}
-
 PinnedMemory::PinnedMemory(int64_t bytes, bool for_children) : bytes_(size_t(bytes)) {
     try {
         map(for_children);
@@ -181,9 +171,23 @@ void PinnedMemory::map(bool for_children) {
     const bool huge = mapped_bytes_ != bytes_;
     memory_ = reinterpret_cast<void *>(huge ? (start + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE : start);
     (void)madvise(memory_, bytes_, MADV_HUGEPAGE);
-    populate(memory_, int64_t(bytes_));
+    touch(for_children);
     // What a child shares is copied when written to, which may take it away from where the GPU finds it.
     if (!for_children) (void)madvise(mapping_, mapped_bytes_, MADV_DONTFORK);
+}
+
+// The driver would have the pages made one after the other. Slots are made by threads that are many already.
+void PinnedMemory::touch(bool with_threads) {
+    constexpr size_t SHARE = 4 * HUGE_PAGE, SMALL_PAGE = 4096;
+    pk_report report;
+    Call call(nullptr, &report);
+    std::atomic<size_t> next{0};
+    run_on_threads(with_threads ? int64_t(bytes_ / SHARE) : 1, call, [&] {
+        for (size_t at = next.fetch_add(SHARE); at < bytes_; at = next.fetch_add(SHARE)) {
+            const size_t end = std::min(at + SHARE, bytes_);
+            for (; at < end; at += SMALL_PAGE) static_cast<volatile char *>(memory_)[at] = 0;
+        }
+    });
 }
 
 void PinnedMemory::unmap() {

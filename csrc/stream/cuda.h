@@ -83,6 +83,7 @@ class PinnedMemory {
 
    private:
     void map(bool for_children);
+    void touch(bool with_threads);
     void unmap();
 
     void *memory_ = nullptr;
@@ -90,9 +91,6 @@ class PinnedMemory {
     void *mapping_ = nullptr;  // null: the driver's memory
     size_t mapped_bytes_ = 0;
 };
-
-// Has the system give memory its pages.
-void populate(void *memory, int64_t bytes);
 
 DeviceMemory device_memory(int64_t bytes);
 Stream stream();

@@ -16,12 +16,12 @@ int64_t Passage::capacity(const Work &work, int64_t host_bytes, int64_t device_b
 }
 
 void Passage::begin(pk_range range) {
-    const CurrentDevice current(slot_.device);
     const int64_t rounded = Chunk::round_up(range.count);
     const int64_t scratch = work_.notes_bytes + rounded * work_.carried_bytes;
     const bool in_place = work_.staged_bytes == work_.carried_bytes &&
                           scratch + rounded * work_.scratch_bytes <= tuned(Tune::in_place_bytes);
     chunk_ = {range.start, range.count, rounded, slot_.memory(), work_.notes_bytes, scratch, nullptr, place_};
+    const CurrentDevice current(slot_.device);
     stage();
     if (in_place) {
         begin_in_place();
@@ -110,11 +110,8 @@ int64_t Passage::copy(const std::vector<Carried> &group, int64_t notes, cudaMemc
 }
 
 bool Passage::is_done() const {
-    if (in_place_) return false;
-    const cudaError_t state = cudaEventQuery(slot_.downloaded.get());
-    if (state == cudaErrorNotReady) return false;
-    PK_CUDA(state);
-    return true;
+    // What else an event may say is for finish() to find.
+    return !in_place_ && cudaEventQuery(slot_.downloaded.get()) == cudaSuccess;
 }
 
 void Passage::finish() {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 
 #include "../common/status.h"
@@ -28,9 +29,13 @@ Pool &pool() {
     return *pool;
 }
 
+constexpr int64_t MOST_BYTES = int64_t(1) << 50;
+
 // Blocks come in sizes of which two neighbours differ by an eighth at most, so that arrays of about one size
 // use the same.
 int64_t rounded(int64_t bytes) {
+    if (bytes > MOST_BYTES)
+        fail(PK_OUT_OF_MEMORY, "out of host memory: no machine has " + std::to_string(bytes) + " bytes");
     int64_t step = 4096;
     while (step * 16 <= bytes) step *= 2;
     return (bytes + step - 1) / step * step;

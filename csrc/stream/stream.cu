@@ -14,6 +14,8 @@
 
 namespace pk {
 
+static constexpr int64_t TOUCHERS = 4;
+
 // Smaller operands are staged, pinned or not: asking the driver takes longer.
 static constexpr int64_t WORTH_ASKING = 256 << 10;
 
@@ -95,6 +97,41 @@ struct Cut {
     }
 };
 
+// New arrays get their pages, huge ones if they are large, when they are first written to, which takes as
+// long as the copy: threads that have nothing to stream go ahead and do that, without changing anything.
+class Toucher {
+   public:
+    explicit Toucher(const Work &work) {
+        for (const Carried &store : work.stores) {
+            const View &view = work.layout.views[store.operand];
+            const int64_t bytes = work.layout.size * view.item;
+            if (store.direct || view.access != Access::contiguous || bytes < WORTH_TOUCHING) continue;
+            ranges_.push_back({view.base, bytes});
+        }
+    }
+
+    bool has_work() const { return !ranges_.empty(); }
+
+    void run(const Cursor &cursor) {
+        for (int64_t page = next_++;; page = next_++) {
+            bool any = false;
+            for (const auto &[base, bytes] : ranges_) {
+                const int64_t at = page * PAGE;
+                if (at >= bytes || cursor.is_over()) continue;
+                __atomic_fetch_or(base + at, 0, __ATOMIC_RELAXED);
+                any = true;
+            }
+            if (!any) return;
+        }
+    }
+
+   private:
+    static constexpr int64_t PAGE = 2 << 20, WORTH_TOUCHING = 8 * PAGE;
+
+    std::vector<std::pair<char *, int64_t>> ranges_;
+    std::atomic<int64_t> next_{0};
+};
+
 // One thread's share of a call: it takes the next elements, stages a chunk into the slot that has been under
 // way for longest, once that one's chunk has been delivered, and sends it on its way. Its first chunks are
 // small, so that the link has something to do soon, and its last ones, so that it has until the end.
@@ -123,7 +160,6 @@ class Streamer {
                     const pk_range range{run.start, std::min(run.count, most_)};
                     run = {run.start + range.count, run.count - range.count};
                     passages_.front().begin(range);
-                    populate(range);
                     put_last();
                     most_ = std::min(2 * most_, largest_);
                 }
@@ -150,16 +186,6 @@ class Streamer {
             passages_.emplace_back(work_, call_, lane_, *slot, place);
             largest_ = std::min(largest_, Passage::capacity(work_, slot->host_bytes, slot->device_bytes));
             most_ = std::min(most_, largest_);
-        }
-    }
-
-    // New arrays get their memory when they are first written to: better while the chunk is under way than
-    // when its results are here.
-    void populate(pk_range range) const {
-        for (const Carried &store : work_.stores) {
-            const View &view = work_.layout.views[store.operand];
-            if (view.access != Access::contiguous || store.direct) continue;
-            pk::populate(view.base + range.start * store.item, range.count * store.item);
         }
     }
 
@@ -207,11 +233,16 @@ void stream(Work &work, Call &call, const std::vector<int> &devices, const std::
     if (size == 0) return;
     const Cut cut(work, size, int64_t(devices.size()));
     Cursor cursor(ranges);
+    Toucher toucher(work);
     std::atomic<int64_t> arrived{0};
     try {
-        run_on_threads(cut.threads, call, [&] {
+        run_on_threads(toucher.has_work() ? cut.threads + TOUCHERS : cut.threads, call, [&] {
             const int64_t index = arrived++;
-            if (index < cut.threads) Streamer(work, call, cursor, cut).run(devices, index);
+            if (index < cut.threads) {
+                Streamer(work, call, cursor, cut).run(devices, index);
+            } else {
+                toucher.run(cursor);
+            }
         });
     } catch (...) {
         call.not_delivered(cursor.not_delivered());

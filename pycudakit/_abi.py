@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable
+from ctypes import addressof
 from typing import Any
 
 import numpy as np
@@ -141,34 +143,34 @@ REPORT = np.dtype(
 )
 
 
+_at: Any = ctypes.c_char.from_buffer
+
+
+def address_of(array: np.ndarray[Any, Any]) -> int:
+    """Return `array.ctypes.data`, which takes three times as long."""
+    try:
+        return addressof(_at(array))
+    except (TypeError, ValueError):  # it is read-only, not contiguous, or empty
+        address: int = array.ctypes.data
+        return address
+
+
 def _pointer(dtype: Any, flags: Any) -> Any:
     """Return an `ndpointer` type as strict as NumPy's own, which takes its time over each argument."""
     checked: Any = ndpointer(dtype, flags=flags)
     expected = np.dtype(dtype)
     writeable = "WRITEABLE" in flags
 
-    class Prepared(ctypes.c_void_p):
-        array: Any  # which must live as long
-
     class Pointer(checked):  # type: ignore[misc]
         @classmethod
-        def prepared(cls, array: Any) -> Any:
-            """Return what stands for an array in many calls, and takes its time but once."""
-            prepared = Prepared(cls.from_param(array).value)
-            prepared.array = array
-            return prepared
-
-        @classmethod
         def from_param(cls, obj: Any) -> Any:
-            if type(obj) is Prepared:
-                return obj
             if (
                 type(obj) is np.ndarray
                 and obj.dtype == expected
                 and obj.flags.c_contiguous
                 and (obj.flags.writeable or not writeable)
             ):
-                return ctypes.c_void_p(obj.ctypes.data)
+                return ctypes.c_void_p(address_of(obj))
             return checked.from_param(obj)  # which says what is wrong
 
     return Pointer
@@ -188,9 +190,6 @@ _SIZE_OUT = ctypes.POINTER(ctypes.c_int64)
 _ADDRESS = ctypes.c_uint64
 _ADDRESS_OUT = ctypes.POINTER(ctypes.c_uint64)
 _TEXT_OUT = ctypes.POINTER(ctypes.c_char_p)
-
-PROGRAM_POINTER = _in(INSTRUCTION)
-OPTIONS_POINTER = _in(OPTIONS)
 
 SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_abi_version": (_SIZE_OUT,),
@@ -213,10 +212,10 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_operation_count": (_SIZE_OUT,),
     "pk_operation_info": (_SIZE, _out(OPERATION)),
     "pk_evaluate": (
-        *(PROGRAM_POINTER, _SIZE),
+        *(_in(INSTRUCTION), _SIZE),
         *(_in(OPERAND), _SIZE),
         *(_in(np.int64), _SIZE),
-        OPTIONS_POINTER,
+        _in(OPTIONS),
         _out(np.uint8),
         _out(REPORT),
     ),
@@ -244,3 +243,23 @@ def declare(library: ctypes.CDLL) -> None:
         function.restype = _STATUS
         if name != "pk_last_error":
             function.errcheck = check
+
+
+@functools.cache
+def _unchecked(library: Any, name: str) -> Any:
+    function = library[name]  # another one than the attribute
+    function.restype = _STATUS
+    function.errcheck = _error_check(library)
+    return function
+
+
+def bound(library: Any, name: str, *arguments: Any) -> Callable[[], int]:
+    """Return an entry with its arguments, for many calls: they are checked now, and not again.
+
+    The arguments are arrays, which must live as long, and numbers of ctypes. What is in them may change.
+    """
+    given = (
+        kind.from_param(argument) if isinstance(argument, np.ndarray) else argument
+        for kind, argument in zip(SIGNATURES[name], arguments, strict=True)
+    )
+    return functools.partial(_unchecked(library, name), *given)

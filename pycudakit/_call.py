@@ -73,11 +73,11 @@ class Call:
 
 
 # What a library told of a call: a `Call` is made of it when somebody asks.
-_Told = tuple[str, str, str, tuple[int, ...], np.ndarray[Any, Any]]
+Told = tuple[str, str, str, tuple[int, ...], bytes]
 
 
 class _Local(threading.local):
-    call: Call | _Told | None = None
+    call: Call | Told | None = None
 
 
 local = _Local()
@@ -104,11 +104,11 @@ def _described(
     engine: str,
     reason: str,
     devices: tuple[int, ...],
-    report: np.ndarray[Any, Any],
+    report: bytes,
     began: float | None = None,
     spans: np.ndarray[Any, Any] | None = None,
 ) -> Call:
-    row = report[0]
+    row = np.frombuffer(report, _abi.REPORT)[0]
     stages = dict(zip(STAGES, row["stage_seconds"].tolist(), strict=True))
     absent = STAGES[: _abi.COMPUTE] if engine == "cpu" else STAGES[_abi.COMPUTE :]
     for name in absent:
@@ -133,20 +133,9 @@ def _described(
     )
 
 
-def record(
-    function: str,
-    engine: str,
-    reason: str,
-    devices: tuple[int, ...],
-    report: np.ndarray[Any, Any],
-    began: float,
-    spans: np.ndarray[Any, Any] | None,
-) -> None:
-    """Remember a call that a library ran; `spans` has a place for each, in a profile."""
-    if spans is None:
-        local.call = (function, engine, reason, devices, report)
-    else:
-        _collect(_described(function, engine, reason, devices, report, began, spans))
+def collect(told: Told, began: float, spans: np.ndarray[Any, Any]) -> None:
+    """Hand a call that a library ran to the profiles; `spans` has a place for each."""
+    _collect(_described(*told, began, spans))
 
 
 def _collect(call: Call) -> None:

@@ -6,26 +6,26 @@ import ctypes
 import functools
 from typing import TYPE_CHECKING
 
-from pycudakit import _engine, _loader
+from pycudakit import _engine, _loader, _machine, errors
 from pycudakit._measured import NANOSECONDS
 
 if TYPE_CHECKING:
     from pycudakit._program import Program
 
 # Seconds. What a call to a library costs, waking its threads and cold caches included; the work below which
-# a second thread does not pay; what a call to the GPU costs at least; the work from which it is worth asking
-# for a GPU at all.
+# a second thread does not pay; what a call to the GPU costs at least, and the rest as a multiple of the time
+# that its bytes need on the link; the work from which it is worth waking the GPU up, which takes longer.
 CALL = 100e-6
 SHARED_WORK = 80e-6
-CUDA_CALL = 150e-6
-WORTH_CUDA = 5e-3
+CUDA_CALL = 60e-6
+CUDA_BYTES = 1.25
+WORTH_WAKING = 5e-3
 
 # A function faster than this many nanoseconds an element waits for memory, where threads gain this share.
 MEMORY_BOUND, MEMORY_GAIN = 0.3, 0.1
 
-# Bytes a second: of host memory for each thread, and for all; up and down a PCIe 5 link, staging included.
+# Bytes a second of host memory for each thread, and for all.
 THREAD_BANDWIDTH, HOST_BANDWIDTH = 10e9, 65e9
-UP_BANDWIDTH, DOWN_BANDWIDTH = 40e9, 30e9
 
 # Nanoseconds an element of an instruction that was not measured, NumPy's and ours.
 UNKNOWN = (0.2, 0.2)
@@ -66,6 +66,15 @@ def cpu_seconds(program: Program, size: int, moved: int) -> float:
     return CALL + max(work / workers, moved / min(workers * THREAD_BANDWIDTH, HOST_BANDWIDTH))
 
 
+def cuda_seconds(up: int, down: int) -> float:
+    """Return what a call takes on the CUDA engine, whose link is measured when first asked for."""
+    try:
+        link = _machine.link_speed(0)
+    except errors.Error:  # which the call would meet, too
+        return float("inf")
+    return CUDA_CALL + CUDA_BYTES * max(up / link.up, down / link.down)
+
+
 def numpy_below(program: Program) -> float:
     """Return the number of elements of its arrays below which NumPy answers a program first.
 
@@ -96,7 +105,8 @@ def choose(program: Program, size: int, up: int, down: int) -> tuple[str, str]:
     if program.numpy_agrees and size < numpy_below(program):
         return "numpy", SMALL
     on_cpu = cpu_seconds(program, size, up + down)
-    on_cuda = CUDA_CALL + up / UP_BANDWIDTH + down / DOWN_BANDWIDTH
-    if on_cpu > WORTH_CUDA and on_cuda < on_cpu and _engine.status("cuda"):
-        return "cuda", f"auto: about {on_cuda * 1e3:.3g} ms, against {on_cpu * 1e3:.3g} ms on the CPU"
+    if (on_cpu > WORTH_WAKING or _machine.link_is_known()) and _engine.status("cuda"):
+        on_cuda = cuda_seconds(up, down)
+        if on_cuda < on_cpu:
+            return "cuda", f"auto: about {on_cuda * 1e3:.3g} ms, against {on_cpu * 1e3:.3g} ms on the CPU"
     return "cpu", "auto: the CPU engine answers first"

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit import _abi, _call, _cost, _engine, _execute, _loader, errors
+from pycudakit import _abi, _call, _cost, _engine, _execute, _loader, _plain, errors
 from pycudakit._arguments import (
     as_argument,
     as_mask,
@@ -20,105 +20,10 @@ from pycudakit._arguments import (
     broadcast,
     needs_copy,
 )
-from pycudakit._program import Builder, Program
+from pycudakit._function import Function, compile_function
+from pycudakit._program import Program
 from pycudakit._progress import CallProgress
-from pycudakit._values import BOOL, Array, Scalar, Value, code_of
-
-Results = tuple[Value, ...]
-
-
-class Function:
-    """A NumPy function that a program can compute.
-
-    Parameters
-    ----------
-    name
-        NumPy's name, which is also the public one.
-    numpy
-        NumPy's own function.
-    write
-        Adds the function to a program: called with the builder, the arguments, and the keywords
-        `out`, `dtype` and `casting` of `Builder.call`.
-    labels
-        What errors call the inputs, if those have names.
-    types_numbers
-        Whether Python numbers alone get a type, as from a ufunc.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        numpy: Callable[..., Any],
-        write: Callable[..., Results] | None = None,
-        outputs: int = 1,
-        labels: tuple[str, ...] = (),
-        types_numbers: bool = True,
-    ) -> None:
-        self.name = name
-        self.numpy = numpy
-        self.write = write or functools.partial(_write_ufunc, name)
-        self.outputs = outputs
-        self.labels = labels
-        self.types_numbers = types_numbers
-        self.numpy_below: dict[tuple[Any, ...], float] = {}  # elements, by the arguments' types, once known
-        self.small = _call.Call(name, "numpy", _cost.SMALL)
-
-    def is_small(self, first: Any, *others: Any) -> bool:
-        """Tell whether NumPy will answer a plain call first, and if so, record that it did."""
-        if type(first) is not np.ndarray or (_engine.asked.get().shortcut or _engine.process) != "auto":
-            return False
-        types = [first.dtype]
-        for other in others:
-            if type(other) is not np.ndarray:
-                types.append(type(other))
-            elif other.shape == first.shape:
-                types.append(other.dtype)
-            else:
-                return False
-        small = first.size < self.numpy_below.get(tuple(types), 0)
-        if small:
-            _call.local.call = self.small
-        return small
-
-
-def _write_ufunc(name: str, builder: Builder, *arguments: Value | Scalar, **keywords: Any) -> Results:
-    return builder.call(name, *arguments, **keywords)
-
-
-# Where a mask is off, arguments are replaced by one that no function objects to.
-_HARMLESS = {"arctanh": 0}
-
-
-@functools.lru_cache(1024)
-def compile_function(
-    function: Function,
-    types: tuple[Any, ...],
-    outs: tuple[Any, ...],
-    masked: bool,
-    dtype: Any,
-    casting: str,
-) -> Program:
-    """Return the program of a function for arguments of these types: dtypes, or `int` and `float`."""
-    builder = Builder()
-    arguments: list[Value | Scalar] = [
-        Scalar(t, i) if isinstance(t, type) else builder.load("input", i, t) for i, t in enumerate(types)
-    ]
-    mask = builder.load("mask", 0, BOOL) if masked else None
-    if mask is not None:
-        builder.mask, builder.harmless = mask, _HARMLESS.get(function.name, 1)
-        arguments = [a if isinstance(a, Scalar) else builder.masked(a) for a in arguments]
-    results = function.write(builder, *arguments, out=outs, dtype=dtype, casting=casting)
-    with builder.naming(function.numpy.__name__):
-        results = tuple(builder.convert(r, o or r.dtype) for r, o in zip(results, outs, strict=True))
-    if mask is not None:
-        olds = [
-            builder.load("out", i, r.dtype) if outs[i] is not None else builder.constant(0, r.dtype)
-            for i, r in enumerate(results)
-        ]
-        results = tuple(builder.select(mask, r, old) for r, old in zip(results, olds, strict=True))
-    for i, result in enumerate(results):
-        builder.store(result, i)
-    return builder.finish()
+from pycudakit._values import Array, code_of
 
 
 def _refuse(name: str, engine: str, value: Any, label: str = "") -> errors.Unsupported:
@@ -262,6 +167,10 @@ def call(
 
     `numpy_call` takes the place of the function's own `numpy` where that needs other arguments.
     """
+    if where is True and dtype is None and casting == "same_kind":
+        result = _plain.call(function, inputs, out)
+        if result is not None:
+            return result
 
     def by_numpy(reason: str) -> Any:
         if numpy_call is not None:
@@ -271,7 +180,7 @@ def call(
         keywords = {k: v for k, v in given.items() if v is not usual[k]}
         return _call.by_numpy(function.name, reason, functools.partial(function.numpy, *inputs, **keywords))
 
-    engine, reason = _engine.checked_current(), "the engine asked for"
+    engine, reason = _engine.checked_current(), _plain.REASON
     automatic = engine == "auto"
     if engine == "numpy":
         return by_numpy(reason)
@@ -295,16 +204,20 @@ def call(
             return by_numpy(reason)
 
     results, targets = _outputs(program, request, shape)
-    work = _execute.Work(
-        function.name, program, inputs=request.arguments, outs=targets, shape=shape, mask=request.mask
-    )
-    progress = _engine.asked.get().progress
-    if progress is None:
-        _run(work, request, engine, reason, automatic)
-    else:
-        with CallProgress(progress, function.name, work.size) as work.progress:
+    values = (*targets, request.mask, *request.arguments)
+    work = _execute.take(function.name, program)
+    try:
+        work.aim(targets[0].size, *values)
+        work.spread(shape, *values)
+        progress = _engine.asked.get().progress
+        if progress is None:
             _run(work, request, engine, reason, automatic)
-    work.report_exceptions()
+        else:
+            with CallProgress(progress, function.name, work.size) as work.progress:
+                _run(work, request, engine, reason, automatic)
+        work.report_exceptions()
+    finally:
+        _execute.give_back(work)
     for result, target in zip(results, targets, strict=True):
         if result is not target:
             result[...] = target

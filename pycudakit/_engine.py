@@ -42,9 +42,13 @@ class Asked:
     profiles: tuple[Profile, ...] = ()
     # The engine, for the functions that hand small calls to NumPy at once; a profile is to see those, too.
     shortcut: str | None = field(init=False)
+    # The engine, for plain calls: on one GPU at most, and told to nobody.
+    plain: str | None = field(init=False)
 
     def __post_init__(self) -> None:
+        usual = self.progress is None and self.devices in (None, (0,))
         object.__setattr__(self, "shortcut", "profiled" if self.profiles else self.engine)
+        object.__setattr__(self, "plain", self.shortcut if usual else "watched")
 
 
 # From weak to strong: the environment's, the process's, the context's.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from pycudakit import _abi, _call, _engine, _loader, _watch, errors
+from pycudakit._abi import address_of
 from pycudakit._program import Program
 from pycudakit._progress import Report
 from pycudakit._values import Array
@@ -44,7 +46,7 @@ def _strides(array: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Work:
-    """A program and the arrays that it reads and writes: what `pk_evaluate` takes, of either library.
+    """A program, with what `pk_evaluate` takes for it, of either library: prepared once for calls one by one.
 
     Parameters
     ----------
@@ -52,75 +54,91 @@ class Work:
         What is computed, for those who ask.
     program
         How it is computed.
-    inputs, outs, mask
-        The arguments, broadcast to `shape`, and where the results go.
     """
 
-    def __init__(
-        self,
-        function: str,
-        program: Program,
-        *,
-        inputs: Sequence[Any],
-        outs: Sequence[Array],
-        shape: tuple[int, ...],
-        mask: Array | None = None,
-    ) -> None:
-        given = {"input": inputs, "out": outs, "mask": (mask,)}
-        dense = True
-        arrays: list[Array | None] = []
-        for operand in program.operands:
-            if operand.constant is not None:
-                arrays.append(None)
-            elif operand.source == "scalar":
-                arrays.append(np.asarray(inputs[operand.position], dtype=operand.dtype))
-            else:
-                array = given[operand.source][operand.position]
-                arrays.append(array)
-                dense = dense and array.shape == shape and array.flags.c_contiguous and array.dtype.isnative
-
-        table = (program.dense_table if dense else program.strided_table).copy()
-        addresses = table["address"]
-        for index, array in enumerate(arrays):
-            if array is None:
-                continue
-            addresses[index] = array.ctypes.data
-            if not dense:
-                table["strides"][index, : len(shape)] = _strides(array, shape)
-                if not array.dtype.isnative:
-                    table["flags"][index] = _abi.BYTE_SWAPPED
-
-        self.size = outs[0].size
+    def __init__(self, function: str, program: Program) -> None:
+        self.program = program
+        self.size = 0
         self.progress: Report | None = None
-        self._function, self._program = function, program
-        self._arrays, self._table = arrays, table  # the table alone would not keep the arrays
-        self._shape = np.array((self.size,) if dense else shape, np.int64)
+        self.is_altered = False
+        self._function = function
+        self._table = program.table.copy()
+        self._addresses = self._table["address"]
+        self._strides = self._table["strides"]
+        self._flags = self._table["flags"]
+        self._arrays = program.arrays
+        self._numbers: list[tuple[Array, int]] = []
+        for index, position, dtype in program.numbers:
+            number = np.empty((), dtype)
+            self._addresses[index] = address_of(number)
+            self._numbers.append((number, position))
+        self._shape = np.empty(_abi.MAX_DIMS, np.int64)
+        self._dimensions = ctypes.c_int64(1)
+        self._options = np.zeros(1, _abi.OPTIONS)
+        self._watch = self._options["watch"]
         self._met: Array = np.empty(len(program.instructions), np.uint8)
         self._met_any = 0
+        self._report = np.empty(1, _abi.REPORT)
+        self._exceptions = self._report["exceptions"]
+        self._entries: dict[Any, Callable[[], int]] = {}
+
+    def aim(self, size: int, *values: Any) -> None:
+        """Say what a call reads and writes: its outputs, its mask and its inputs, which must live as long."""
+        for number, position in self._numbers:
+            number[()] = values[position]
+        for index, position in self._arrays:
+            self._addresses[index] = address_of(values[position])
+        self._shape[0] = self.size = size
+
+    def spread(self, shape: tuple[int, ...], *values: Any) -> None:
+        """Let them be of any layout, broadcast to a shape; else they are dense, and all of one shape."""
+        arrays = [(index, values[position]) for index, position in self._arrays]
+        if all(a.shape == shape and a.flags.c_contiguous and a.dtype.isnative for _, a in arrays):
+            return
+        self.is_altered = True
+        self._shape[: len(shape)] = shape
+        self._dimensions.value = len(shape)
+        for index, array in arrays:
+            self._strides[index, : len(shape)] = _strides(array, shape)
+            if not array.dtype.isnative:
+                self._flags[index] = _abi.BYTE_SWAPPED
+
+    def restore(self) -> None:
+        """Make it what it was before a call that was not dense, or had options."""
+        self._dimensions.value = 1
+        self._strides[...] = self.program.table["strides"]
+        self._flags[...] = 0
+        self._options[...] = 0
+        self.is_altered = False
 
     def run(self, engine: str, reason: str, rest: Array | None = None) -> None:
         """Run on ``"cpu"`` or ``"cuda"``, and record the call.
 
         If the CUDA engine fails, `rest` tells what it leaves; given to the CPU engine, that is what it does.
         """
-        asked = _engine.asked.get()
         devices = _engine.devices_asked() if engine == "cuda" else ()
-        spans = np.empty(SPANS, _abi.SPAN) if asked.profiles else None
+        spans = np.empty(SPANS, _abi.SPAN) if _engine.asked.get().profiles else None
         indices = np.array(devices, np.int64) if devices not in ((), (0,)) else None  # (0,) is the usual
+        if spans is None and indices is None and rest is None:
+            self.run_plainly(engine, reason, devices)
+            return
+        self.is_altered = True
+        for name, array in (("devices", indices), ("rest", rest), ("spans", spans)):
+            self._options[name] = 0 if array is None else address_of(array)
+        self._options["device_count"] = 0 if indices is None else len(indices)
+        self._options["span_capacity"] = 0 if spans is None else len(spans)
+        began = time.perf_counter()
+        told = self.run_plainly(engine, reason, devices)
+        if spans is not None:
+            _call.collect(told, began, spans)
+
+    def run_plainly(self, engine: str, reason: str, devices: tuple[int, ...]) -> _call.Told:
+        """Run, and record the call, without any options but to be stopped."""
         watcher = _watch.take()
         watcher.progress = self.progress
-        options = watcher.options
-        if not (spans is None and indices is None and rest is None):
-            options = _options(watcher.address, indices, rest, spans)
-        report = np.empty(1, _abi.REPORT)
-        began = time.perf_counter()
+        self._watch[0] = watcher.address
         try:
-            _loader.library(engine).pk_evaluate(
-                *(self._program.instructions_argument, len(self._program.instructions)),
-                *(self._table, len(self._table)),
-                *(self._shape, len(self._shape)),
-                *(options, self._met, report),
-            )
+            self._entry(engine)()
         except errors.Interrupted:
             if not watcher.stopped:
                 raise
@@ -129,8 +147,24 @@ class Work:
             raise
         watcher.raise_error()
         _watch.give_back(watcher)
-        _call.record(self._function, engine, reason, devices, report, began, spans)
-        self._met_any |= int(report["exceptions"][0])
+        self._met_any = self._exceptions.item()
+        told = self._function, engine, reason, devices, self._report.tobytes()
+        _call.local.call = told
+        return told
+
+    def _entry(self, engine: str) -> Callable[[], int]:
+        library = _loader.library(engine)
+        entry = self._entries.get(library)
+        if entry is None:
+            instructions = self.program.instructions
+            entry = self._entries[library] = _abi.bound(
+                *(library, "pk_evaluate"),
+                *(instructions, ctypes.c_int64(len(instructions))),
+                *(self._table, ctypes.c_int64(len(self._table))),
+                *(self._shape, self._dimensions),
+                *(self._options, self._met, self._report),
+            )
+        return entry
 
     def take_over(self, rest: Array) -> None:
         """Do on the CPU engine what the CUDA engine, which failed, left."""
@@ -145,19 +179,23 @@ class Work:
     def report_exceptions(self) -> None:
         """Raise or warn as NumPy would for what the calls met."""
         if self._met_any:
-            _report_exceptions(self._program, self._met)
+            _report_exceptions(self.program, self._met)
 
 
-def _options(watch: int, devices: Array | None, rest: Array | None, spans: Array | None) -> Array:
-    """Return a call's options; the arrays must live as long as the call."""
+def take(function: str, program: Program) -> Work:
+    """Return work for a call; `give_back` takes it, when the call has ended well or not."""
+    try:
+        return program.idle.pop()
+    except IndexError:
+        return Work(function, program)
 
-    def at(array: Array | None) -> int:
-        return 0 if array is None else array.ctypes.data
 
-    options = np.zeros(1, _abi.OPTIONS)
-    counts = (0 if devices is None else len(devices), 0 if spans is None else len(spans))
-    options[0] = (watch, at(devices), counts[0], at(rest), at(spans), counts[1])
-    return options
+def give_back(work: Work) -> None:
+    """Keep work for the program's next call."""
+    work.progress = None
+    if work.is_altered:
+        work.restore()
+    work.program.idle.append(work)
 
 
 # ---- Floating-point exceptions, as np.errstate asks for them ---------------------------------------

@@ -100,6 +100,11 @@ def link_speed(device: int = 0) -> Link:
     return _link(index_of_device(device))
 
 
+def link_is_known() -> bool:
+    """Tell whether the speed of a link was measured, and so a GPU is awake."""
+    return _link.cache_info().currsize > 0
+
+
 @functools.cache
 def _link(device: int) -> Link:
     row = np.zeros(1, _abi.LINK)

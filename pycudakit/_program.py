@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from pycudakit._values import (
     operations,
     truths,
 )
+
+if TYPE_CHECKING:
+    from pycudakit._execute import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Program:
         self.operands = operands
         self.out_dtypes = out_dtypes
         self.may_refuse = may_refuse  # an element, when others are written already
+        self.idle: list[Work] = []  # that is prepared for calls, and which none is at
         # For the cost model: each function with the type of its arguments, and, once asked, their cost.
         self.work = tuple(
             (f"cast {_abi.TYPES[to]}" if op == _abi.CAST else name, type_)
@@ -65,28 +69,29 @@ class Program:
         )
 
     @functools.cached_property
-    def instructions_argument(self) -> Any:
-        """The instructions as an argument of `pk_evaluate`."""
-        return _abi.PROGRAM_POINTER.prepared(self.instructions)
-
-    # What a call's operand table starts from: with the strides of arrays that are all dense and of one shape,
-    # and with none.
-
-    @functools.cached_property
-    def dense_table(self) -> np.ndarray[Any, Any]:
-        return self._table(dense=True)
+    def arrays(self) -> tuple[tuple[int, int], ...]:
+        """Each operand that is a call's own array, and which one: of its outputs, its mask and its inputs."""
+        first = {"out": 0, "mask": len(self.out_dtypes), "input": len(self.out_dtypes) + 1}
+        return tuple(
+            (i, first[o.source] + o.position) for i, o in enumerate(self.operands) if o.source in first
+        )
 
     @functools.cached_property
-    def strided_table(self) -> np.ndarray[Any, Any]:
-        return self._table(dense=False)
+    def numbers(self) -> tuple[tuple[int, int, DType], ...]:
+        """Each operand that is a Python number, which one of those, and its type."""
+        first = len(self.out_dtypes) + 1
+        scalars = ((i, o) for i, o in enumerate(self.operands) if o.source == "scalar")
+        return tuple((i, first + o.position, o.dtype) for i, o in scalars)
 
-    def _table(self, dense: bool) -> np.ndarray[Any, Any]:
+    @functools.cached_property
+    def table(self) -> np.ndarray[Any, Any]:
+        """What a call's operand table starts from, with the strides of arrays that are all dense."""
         table = np.zeros(len(self.operands), _abi.OPERAND)
         for index, operand in enumerate(self.operands):
             table["type"][index] = CODES[operand.dtype]
             if operand.constant is not None:
-                table["address"][index] = operand.constant.ctypes.data
-            elif dense and operand.source != "scalar":
+                table["address"][index] = _abi.address_of(operand.constant)
+            elif operand.source != "scalar":
                 table["strides"][index, 0] = operand.dtype.itemsize
         return table
 

@@ -6,6 +6,7 @@ import importlib
 import sys
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Literal
 
@@ -73,6 +74,9 @@ class Display:
             self.clear()
 
 
+_telling: ContextVar[bool] = ContextVar("pycudakit_telling", default=False)
+
+
 class CallProgress:
     """Tells how far a call has come, once it has taken a second, and that it has ended well.
 
@@ -112,9 +116,18 @@ class CallProgress:
             self._due = now + PAUSE
             self._report(self._size - total + done)  # an engine that takes over has less to do
 
+    def _tell_function(self, function: Report, done: int) -> None:
+        if _telling.get():  # a call that the function itself made: it would be told without end
+            return
+        token = _telling.set(True)
+        try:
+            function(done, self._size)
+        finally:
+            _telling.reset(token)
+
     def _report(self, done: int) -> None:
         if self._asked is not True:
-            self._asked(done, self._size)
+            self._tell_function(self._asked, done)
             return
         if self._display is None:
             self._display = Display(self._size, unit=" elements", unit_scale=True)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Generator
 
-import numpy as np
-
-from pycudakit import _abi
 from pycudakit._progress import Report
 
 
@@ -32,9 +29,6 @@ class Watcher:
         self._callback = _WATCH(answers.send)
         address = ctypes.cast(self._callback, ctypes.c_void_p).value
         self.address = 0 if address is None else address
-        options = np.zeros(1, _abi.OPTIONS)
-        options["watch"] = self.address
-        self.options = _abi.OPTIONS_POINTER.prepared(options)  # of a call that asks for nothing else
 
     def _answers(self) -> Generator[int, ctypes._Pointer[_Progress], None]:
         # A handler runs, and raises, where Python code is entered. For a function that is before its first

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from pycudakit._arguments import as_argument, checked_output
-from pycudakit._dispatch import Function, call
+from pycudakit._dispatch import call
+from pycudakit._function import Function
 from pycudakit._program import Builder
 from pycudakit._values import BOOL, FLOAT64, Scalar, Value, code_of
 from pycudakit.elementwise import positive

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from pycudakit import _call, _engine
-from pycudakit._dispatch import Function, call
+from pycudakit._dispatch import call
+from pycudakit._function import Function
 
 
 class Unary(Protocol):
@@ -88,12 +89,12 @@ def _unary(name: str, summary: str, example: str, shown: str) -> Unary:
         x: Any, /, out: Any = None, *, where: Any = True, casting: str = "same_kind", dtype: Any = None
     ) -> Any:
         if (
-            type(x) is np.ndarray
+            (asked.get().shortcut or _engine.process) == "auto"
+            and type(x) is np.ndarray
             and x.size < below.get((x.dtype,), 0)
             and out is None
             and where is True
             and dtype is None
-            and (asked.get().shortcut or _engine.process) == "auto"
         ):
             local.call = small
             return ufunc(x, casting=casting)
@@ -121,7 +122,8 @@ def _binary(name: str, summary: str, example: str, shown: str) -> Binary:
         dtype: Any = None,
     ) -> Any:
         if (
-            type(x1) is np.ndarray
+            (asked.get().shortcut or _engine.process) == "auto"
+            and type(x1) is np.ndarray
             and x1.size
             < below.get(
                 (x1.dtype, x2.dtype if type(x2) is np.ndarray and x2.shape == x1.shape else type(x2)), 0
@@ -129,7 +131,6 @@ def _binary(name: str, summary: str, example: str, shown: str) -> Binary:
             and out is None
             and where is True
             and dtype is None
-            and (asked.get().shortcut or _engine.process) == "auto"
         ):
             local.call = small
             return ufunc(x1, x2, casting=casting)

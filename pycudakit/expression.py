@@ -16,7 +16,8 @@ import numpy as np
 
 from pycudakit import compound
 from pycudakit._arguments import broadcast, broadcast_shapes, checked_output
-from pycudakit._dispatch import Function, call
+from pycudakit._dispatch import call
+from pycudakit._function import Function
 from pycudakit._language import (
     ARITIES,
     CONSTANTS,
@@ -65,6 +66,7 @@ class _Plan:
                 self.by_function.append(index)
         used = {parsed.result}.union(*(self.steps[index].arguments for index in self.by_function))
         self.inputs = sorted(used.difference(self.by_function, literals))
+        self.operands = [self.steps[index].value for index in self.inputs]  # if none is by_python
         self.literals = sorted(used & literals)
         # Numbers whose value, not only the type, a program depends on.
         self.exponents = [
@@ -77,6 +79,8 @@ class _Plan:
 
     def bind(self, operands: Sequence[Any]) -> list[Any]:
         """Compute what is Python's, and return the function's inputs."""
+        if not self.by_python:
+            return [operands[index] for index in self.operands]
         values: dict[int, Any] = {}
         for index, step in enumerate(self.steps):
             if step.function == OPERAND:
@@ -192,9 +196,10 @@ def _plan(
 
 def _find(parsed: Parsed, name: str, written: str, scopes: Sequence[Mapping[str, Any]]) -> Any:
     for scope in scopes:
-        for key in (name, written):
-            if key in scope:
-                return scope[key]
+        if name in scope:
+            return scope[name]
+        if written in scope:
+            return scope[written]
     if name in CONSTANTS:
         return CONSTANTS[name]
     span = next(s.span for s in parsed.steps if s.function == OPERAND and parsed.names[s.value][0] == name)
@@ -208,7 +213,9 @@ def _find(parsed: Parsed, name: str, written: str, scopes: Sequence[Mapping[str,
 
 def _as_value(value: Any) -> Any:
     kind = type(value)
-    return value if kind in NUMBERS or hasattr(kind, "__array_ufunc__") else np.asarray(value)
+    if kind is np.ndarray or kind in NUMBERS or hasattr(kind, "__array_ufunc__"):
+        return value
+    return np.asarray(value)
 
 
 def _is_small(exponent: Any) -> bool:
@@ -276,7 +283,7 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
         raise TypeError(f"operands is a mapping of names, not a {type(operands).__name__}")
     values = [_as_value(_find(parsed, name, written, scopes)) for name, written in parsed.names]
 
-    are_numbers = tuple(type(value) in NUMBERS for value in values)
+    are_numbers = tuple([type(value) in NUMBERS for value in values])
     plan = _plan(parsed, are_numbers)
     inputs = plan.bind(values)
     exponents = [i for i in plan.exponents if _is_small(inputs[i])]

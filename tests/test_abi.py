@@ -306,7 +306,6 @@ def test_pointers_are_strict(library):
         (0, np.zeros(4, _abi.INSTRUCTION)[::2]), (1, "1"), (1, 1.5), (2, np.zeros(1, _abi.INSTRUCTION)),
         (4, np.zeros(1, np.int32)), (4, np.zeros(1, ">i8")), (4, np.zeros(4, np.int64)[::2]),
         (6, None), (6, np.zeros(1, _abi.REPORT)), (6, np.zeros(4, _abi.OPTIONS)[::2]), (6, 0),
-        (6, _abi.PROGRAM_POINTER.prepared(np.zeros(1, _abi.INSTRUCTION))),
         (7, np.zeros(1, np.int8)), (7, readonly), (7, np.zeros(4, np.uint8)[::2]), (8, report), (8, readonly),
     ]  # fmt: skip
     for position, value in bad:

@@ -1,6 +1,7 @@
 """Under `auto`, the CPU engine does what a failing CUDA engine leaves; here, what a stand-in for it does."""
 
 import ctypes
+import functools
 import warnings
 
 import numpy as np
@@ -16,6 +17,11 @@ pytestmark = pytest.mark.skipif(
 FAILURES = [errors.DeviceError, errors.OutOfMemory, errors.NoDevice]
 
 
+def at(address, dtype, count=1):
+    """Return the array that an address is of."""
+    return np.frombuffer((ctypes.c_char * (count * dtype.itemsize)).from_address(address), dtype)
+
+
 class StandIn:
     """A CUDA library that computes some ranges of a call, on the CPU, and fails; it may lose its device."""
 
@@ -23,6 +29,9 @@ class StandIn:
         self.failure, self.deliver = failure, deliver
         self.library = _loader.library("cpu")
         self.calls, self.lost = 0, False
+
+    def __getitem__(self, name):
+        return functools.partial(getattr(self, name))
 
     def pk_device_count(self, count):
         if self.lost:
@@ -33,10 +42,11 @@ class StandIn:
         self.calls += 1
         self.lost = self.failure is errors.DeviceError
         *work, options, met, report = arguments
-        address = 0 if type(options) is not np.ndarray else int(options["rest"][0])
+        shape = at(arguments[4].value, np.dtype(np.int64), arguments[5].value)
+        address = int(at(options.value, _abi.OPTIONS)["rest"][0])
         if address:
-            rest = np.frombuffer((ctypes.c_char * _abi.REST.itemsize).from_address(address), _abi.REST)
-            size = int(np.prod(arguments[4]))
+            rest = at(address, _abi.REST)
+            size = int(np.prod(shape))
             delivered = self.deliver(size)
             if delivered:
                 mine = np.zeros(1, _abi.REST)
@@ -44,13 +54,13 @@ class StandIn:
                 mine["ranges"][0, : len(delivered)] = delivered
                 own = np.zeros(1, _abi.OPTIONS)
                 own["rest"] = mine.ctypes.data
-                self.library.pk_evaluate(*work, own, met, report)
+                self.library["pk_evaluate"](*work, ctypes.c_void_p(own.ctypes.data), met, report)
                 ends = [0, *(start + count for start, count in delivered)]
                 starts = [*(start for start, _ in delivered), size]
                 left = [(end, start - end) for end, start in zip(ends, starts, strict=True) if start > end]
                 rest["count"] = len(left)
                 rest["ranges"][0, : len(left)] = left
-        report[...] = 0
+        at(report.value, _abi.REPORT)[...] = 0
         raise self.failure("cudaErrorSome from a stand-in")
 
 

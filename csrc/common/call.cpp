@@ -70,7 +70,7 @@ void Call::look() {
 }
 
 void Call::ask() {
-    if (options_.watch == 0 && !ending) return;
+    if ((options_.watch == 0 && !ending) || stopped_) return;
     const Clock::time_point now = Clock::now();
     if (now - asked_ < PATIENCE) return;
     if (ending) {

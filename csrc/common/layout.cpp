@@ -169,16 +169,17 @@ template <class Word, bool swapped>
 static void gather_rows(const char *from, int64_t row_stride, int64_t column_stride, int64_t rows,
                         int64_t columns, Word *to) {
     constexpr int64_t WIDTH = LINE / sizeof(Word), HEIGHT = 4 * WIDTH;
+    constexpr int INTO_L2 = 2;  // there are too few ways into L1
     Word tile[HEIGHT][WIDTH];
     for (int64_t row = 0; row < rows; row += HEIGHT) {
         const int64_t high = std::min(HEIGHT, rows - row);
-        const char *const top = from + row * row_stride;
         for (int64_t column = 0; column < columns; column += WIDTH) {
             const int64_t wide = std::min(WIDTH, columns - column);
             for (int64_t c = 0; c < wide; ++c) {
-                const char *const at = top + (column + c) * column_stride;
+                const char *const at = from + row * row_stride + (column + c) * column_stride;
                 const char *const ahead = at + WIDTH * column_stride;
-                for (int64_t r = 0; r < high; r += WIDTH) __builtin_prefetch(ahead + r * row_stride);
+                for (int64_t r = 0; r < high; r += WIDTH)
+                    __builtin_prefetch(ahead + r * row_stride, 0, INTO_L2);
                 for (int64_t r = 0; r < high; ++r) tile[r][c] = read_word<Word, swapped>(at + r * row_stride);
             }
             for (int64_t r = 0; r < high; ++r) {

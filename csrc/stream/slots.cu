@@ -46,8 +46,8 @@ constexpr int64_t LEAST_BUDGET = 2 << 20;
 constexpr int64_t LEAST_HOST_BYTES = 256 << 10, LEAST_DEVICE_BYTES = 512 << 10;
 
 struct Budgets {
-    int64_t device = bytes_from_environment("PYCUDAKIT_DEVICE_MEMORY", 512 << 20, LEAST_BUDGET);
-    int64_t pinned = bytes_from_environment("PYCUDAKIT_PINNED_MEMORY", 256 << 20, LEAST_BUDGET);
+    int64_t device = from_environment("PYCUDAKIT_DEVICE_MEMORY", "bytes", 512 << 20, LEAST_BUDGET);
+    int64_t pinned = from_environment("PYCUDAKIT_PINNED_MEMORY", "bytes", 256 << 20, LEAST_BUDGET);
 };
 
 const Budgets &budgets() {

@@ -37,10 +37,10 @@ constexpr Constant constants[] = {
 };
 constexpr int64_t COUNT = sizeof(constants) / sizeof(*constants);
 
-int64_t from_environment(const Constant &constant) {
+int64_t initial(const Constant &constant) {
     std::string variable = std::string("PYCUDAKIT_STREAM_") + constant.name;
     for (char &letter : variable) letter = char(std::toupper(letter));
-    const int64_t value = bytes_from_environment(variable.c_str(), constant.usual, constant.least);
+    const int64_t value = from_environment(variable.c_str(), "a number", constant.usual, constant.least);
     if (value > constant.most) {
         fail(PK_INVALID_ARGUMENT, variable + " is " + std::to_string(value) + "; set it to at most " +
                                       std::to_string(constant.most) + ", or unset it");
@@ -51,7 +51,7 @@ int64_t from_environment(const Constant &constant) {
 struct Values {
     std::atomic<int64_t> at[COUNT];
     Values() {
-        for (int64_t i = 0; i < COUNT; ++i) at[i] = from_environment(constants[i]);
+        for (int64_t i = 0; i < COUNT; ++i) at[i] = initial(constants[i]);
     }
 };
 
@@ -64,7 +64,7 @@ Values &values() {
 
 int64_t tuned(Tune constant) { return values().at[int(constant)].load(std::memory_order_relaxed); }
 
-int64_t bytes_from_environment(const char *variable, int64_t usual, int64_t least) {
+int64_t from_environment(const char *variable, const char *what, int64_t usual, int64_t least) {
     const char *text = std::getenv(variable);
     if (text == nullptr || *text == '\0') return usual;
     char *end = nullptr;
@@ -74,8 +74,8 @@ int64_t bytes_from_environment(const char *variable, int64_t usual, int64_t leas
     const bool known = end != text && (unit.empty() || place != std::string::npos);
     const double bytes = unit.empty() ? number : std::ldexp(number, 10 * (int(place) + 1));
     if (!known || !(bytes >= double(least)) || bytes > 0x1p60) {
-        fail(PK_INVALID_ARGUMENT, std::string(variable) + " is '" + text +
-                                      "'; set it to a number, as 512M or 2G, of " + std::to_string(least) +
+        fail(PK_INVALID_ARGUMENT, std::string(variable) + " is '" + text + "'; set it to " + what +
+                                      ", as 512M or 2G, of " + std::to_string(least) +
                                       " at least, or unset it");
     }
     return int64_t(bytes);

@@ -13,19 +13,21 @@ if TYPE_CHECKING:
     from pycudakit._program import Program
 
 # Seconds. What a call to a library costs, waking its threads and cold caches included; the work below which
-# a second thread does not pay; what a call to the GPU costs at least, and the rest as a multiple of the time
-# that its bytes need on the link; the work from which it is worth waking the GPU up, which takes longer.
-CALL = 100e-6
+# a second thread does not pay; what a call to the GPU costs at least; the work from which it is worth waking
+# the GPU up, which takes longer.
+CALL = 75e-6
 SHARED_WORK = 80e-6
-CUDA_CALL = 60e-6
-CUDA_BYTES = 1.25
+CUDA_CALL = 80e-6
 WORTH_WAKING = 5e-3
 
-# A function faster than this many nanoseconds an element waits for memory, where threads gain this share.
-MEMORY_BOUND, MEMORY_GAIN = 0.3, 0.1
+# A function faster than this many nanoseconds an element waits for memory, where threads gain less: as if so
+# many did nothing.
+MEMORY_BOUND, IDLE_THREADS = 0.3, 0.8
 
-# Bytes a second of host memory for each thread, and for all.
-THREAD_BANDWIDTH, HOST_BANDWIDTH = 10e9, 65e9
+# Bytes a second of host memory: for each thread, for all, and for all of them staging and un-staging. A
+# streamed call takes the link's own time for its bytes so many times over, or longer for the latter.
+THREAD_BANDWIDTH, HOST_BANDWIDTH, STAGING_BANDWIDTH = 10e9, 65e9, 45e9
+LINK_TIMES = 1.2
 
 # Nanoseconds an element of an instruction that was not measured, NumPy's and ours.
 UNKNOWN = (0.2, 0.2)
@@ -72,7 +74,8 @@ def cuda_seconds(up: int, down: int) -> float:
         link = _machine.link_speed(0)
     except errors.Error:  # which the call would meet, too
         return float("inf")
-    return CUDA_CALL + CUDA_BYTES * max(up / link.up, down / link.down)
+    staging = (up + down) / min(threads() * THREAD_BANDWIDTH, STAGING_BANDWIDTH)
+    return CUDA_CALL + max(staging, LINK_TIMES * max(up / link.up, down / link.down))
 
 
 def numpy_below(program: Program) -> float:
@@ -86,7 +89,7 @@ def numpy_below(program: Program) -> float:
         return alone
     gain = numpy - ours / threads()
     if numpy < MEMORY_BOUND:
-        gain = min(gain, MEMORY_GAIN * numpy)
+        gain = min(gain, numpy * (1 - 1 / max(1.0, threads() - IDLE_THREADS)))
     return max(CALL * 1e9 / gain, SHARED_WORK * 1e9 / ours) if gain > 0 else float("inf")
 
 

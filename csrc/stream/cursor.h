@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <vector>
 
@@ -27,17 +26,13 @@ class Cursor {
         next.start += taken.count;
         next.count -= taken.count;
         if (next.count == 0) left_.pop_back();
-        over_ = left_.empty();
         return taken;
     }
-
-    bool is_over() const { return over_.load(std::memory_order_relaxed); }
 
     // Says that a range that was taken was not delivered; the others need not go on.
     void lose(pk_range range) {
         const std::lock_guard<std::mutex> lock(mutex_);
         lost_.push_back(range);
-        over_ = true;
     }
 
     std::vector<pk_range> not_delivered() const {
@@ -50,7 +45,6 @@ class Cursor {
 
    private:
     std::mutex mutex_;
-    std::atomic<bool> over_{false};
     std::vector<pk_range> left_;  // the next one last
     std::vector<pk_range> lost_;
 };

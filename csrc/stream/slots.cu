@@ -20,6 +20,7 @@ Slot::Slot(int device, int64_t host_bytes, int64_t device_bytes)
       device_bytes(device_bytes),
       host_(host_bytes, false),
       memory_(device_memory(device_bytes)),
+      host_on_device_(static_cast<char *>(host_.on_device())),
       queue((queues_of(device), stream())),  // the device's own come first, and so get channels of their own
       origin(event()),
       uploaded(event()),

@@ -23,12 +23,13 @@ struct Slot {
     bool is_makeshift = false;  // smaller than was wanted, and so not kept
 
     char *host() const { return static_cast<char *>(host_.get()); }
-    char *host_on_device() const { return static_cast<char *>(host_.on_device()); }
+    char *host_on_device() const { return host_on_device_; }  // where a kernel finds it
     char *memory() const { return static_cast<char *>(memory_.get()); }
 
    private:
     PinnedMemory host_;
     DeviceMemory memory_;
+    char *const host_on_device_;
 
    public:
     // Last, so that it is destroyed, and so drained, before the memory that it works on.

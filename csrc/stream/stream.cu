@@ -14,8 +14,6 @@
 
 namespace pk {
 
-static constexpr int64_t TOUCHERS = 4;
-
 // Smaller operands are staged, pinned or not: asking the driver takes longer.
 static constexpr int64_t WORTH_ASKING = 256 << 10;
 
@@ -95,41 +93,6 @@ struct Cut {
         threads = std::min(threads, chunks);
         slots = std::min(slots, (chunks + threads - 1) / threads);
     }
-};
-
-// New arrays get their pages, huge ones if they are large, when they are first written to, which takes as
-// long as the copy: threads that have nothing to stream go ahead and do that, without changing anything.
-class Toucher {
-   public:
-    explicit Toucher(const Work &work) {
-        for (const Carried &store : work.stores) {
-            const View &view = work.layout.views[store.operand];
-            const int64_t bytes = work.layout.size * view.item;
-            if (store.direct || view.access != Access::contiguous || bytes < WORTH_TOUCHING) continue;
-            ranges_.push_back({view.base, bytes});
-        }
-    }
-
-    bool has_work() const { return !ranges_.empty(); }
-
-    void run(const Cursor &cursor) {
-        for (int64_t page = next_++;; page = next_++) {
-            bool any = false;
-            for (const auto &[base, bytes] : ranges_) {
-                const int64_t at = page * PAGE;
-                if (at >= bytes || cursor.is_over()) continue;
-                __atomic_fetch_or(base + at, 0, __ATOMIC_RELAXED);
-                any = true;
-            }
-            if (!any) return;
-        }
-    }
-
-   private:
-    static constexpr int64_t PAGE = 2 << 20, WORTH_TOUCHING = 8 * PAGE;
-
-    std::vector<std::pair<char *, int64_t>> ranges_;
-    std::atomic<int64_t> next_{0};
 };
 
 // One thread's share of a call: it takes the next elements, stages a chunk into the slot that has been under
@@ -233,16 +196,11 @@ void stream(Work &work, Call &call, const std::vector<int> &devices, const std::
     if (size == 0) return;
     const Cut cut(work, size, int64_t(devices.size()));
     Cursor cursor(ranges);
-    Toucher toucher(work);
     std::atomic<int64_t> arrived{0};
     try {
-        run_on_threads(toucher.has_work() ? cut.threads + TOUCHERS : cut.threads, call, [&] {
+        run_on_threads(cut.threads, call, [&] {
             const int64_t index = arrived++;
-            if (index < cut.threads) {
-                Streamer(work, call, cursor, cut).run(devices, index);
-            } else {
-                toucher.run(cursor);
-            }
+            if (index < cut.threads) Streamer(work, call, cursor, cut).run(devices, index);
         });
     } catch (...) {
         call.not_delivered(cursor.not_delivered());

@@ -54,7 +54,6 @@ REPEATED = {
 }
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("in_place", [0, 1 << 20])
 @pytest.mark.parametrize("other", [*LAYOUTS, *REPEATED])
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -63,6 +62,19 @@ def test_layouts(engine, layout, other, in_place):
     b = {**LAYOUTS, **REPEATED}[other](DENSE * 2)
     with small_chunks(engine, in_place_bytes=in_place):
         assert np.array_equal(pk.subtract(a, b), np.subtract(a, b))
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("in_place", [0, 1 << 20])
+def test_each_layout_once(engine, in_place):
+    operands = [make(DENSE) for make in [*LAYOUTS.values(), *REPEATED.values()]]
+    terms = [f"x{i}" for i in range(len(operands))]
+    with small_chunks(engine, in_place_bytes=in_place):
+        got = pk.evaluate(" - ".join(terms), dict(zip(terms, operands, strict=True)))
+    expected = operands[0].astype(np.float32)
+    for operand in operands[1:]:
+        expected = expected - operand
+    assert np.array_equal(got, expected)
 
 
 @pytest.mark.parametrize("layout", [name for name in LAYOUTS if name not in ("byte-swapped", "unaligned")])

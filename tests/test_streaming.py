@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
+from pycudakit import _abi, _loader
+from pycudakit._values import operations
 
 HERE = pk.engines()["cuda"].available
 needs_gpu = pytest.mark.skipif(not HERE, reason="needs a GPU")
@@ -193,6 +195,32 @@ def test_the_smallest_budgets():
         PYCUDAKIT_DEVICE_MEMORY="2M",
         PYCUDAKIT_PINNED_MEMORY="2M",
     )
+
+
+@needs_gpu
+@pytest.mark.parametrize("values", [10, 500, 8000])
+def test_many_values_at_once(values):
+    """More values are alive at a time than the usual slot has room for."""
+    code, add = _abi.TYPES.index(np.dtype(np.int64)), operations()["add"]
+    program = [(_abi.LOAD, code, code, 0, 0, 0)]
+    program += [(add, code, code, i, 0, 0) for i in range(values)]
+    program += [(add, code, code, values + i, values - i, 0) for i in range(values)]
+    factors = [1]  # of the operand, in each value
+    for *_, x, y, _ in program[1:]:
+        factors.append(factors[x] + factors[y])
+    program.append((_abi.STORE, code, code, len(program) - 1, 1, 0))
+
+    a, out = np.arange(1000), np.zeros(1000, np.int64)
+    table = np.zeros(2, _abi.OPERAND)
+    table["address"], table["type"] = (a.ctypes.data, out.ctypes.data), code
+    table["strides"][:, 0] = 8
+    with small_chunks("cuda"):
+        _loader.library("cuda").pk_evaluate(
+            *(np.array(program, _abi.INSTRUCTION), len(program)),
+            *(table, 2, np.array([1000]), 1, np.zeros(1, _abi.OPTIONS)),
+            *(np.zeros(len(program), np.uint8), np.zeros(1, _abi.REPORT)),
+        )
+    assert np.array_equal(out, a * factors[-1])
 
 
 def test_other_threads_run_meanwhile(engine):

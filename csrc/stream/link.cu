@@ -36,7 +36,7 @@ pk_link link_speed(int device) {
     const CurrentDevice current(device);
     pk_report report;
     Call call(nullptr, &report);
-    const Lease lease(Lease::staged, device, 1, call);
+    const Lease lease(Lease::usual(Lease::staged), {0, 0}, device, 1, call);
     const Slot &slot = *lease.slots().front();
     const pk_link link{1 / copy_seconds(slot, cudaMemcpyHostToDevice),
                        1 / copy_seconds(slot, cudaMemcpyDeviceToHost)};

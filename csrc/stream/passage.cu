@@ -7,19 +7,20 @@
 
 namespace pk {
 
-int64_t Passage::capacity(const Work &work, int64_t host_bytes, int64_t device_bytes) {
-    const int64_t in_host =
-        work.staged_bytes == 0 ? INT64_MAX : (host_bytes - work.notes_bytes) / work.staged_bytes;
-    const int64_t in_device =
-        (device_bytes - work.notes_bytes) / std::max<int64_t>(1, work.carried_bytes + work.scratch_bytes);
-    return std::max(Chunk::ROUND, std::min(in_host, in_device) / Chunk::ROUND * Chunk::ROUND);
+int64_t Passage::capacity(const Work &work, SlotBytes bytes) {
+    auto fitting = [&](int64_t room, int64_t each) {
+        return each == 0 ? INT64_MAX : (room - work.notes_bytes) / each / Chunk::ROUND * Chunk::ROUND;
+    };
+    return std::min(fitting(bytes.host, work.staged_bytes),
+                    fitting(bytes.device, work.carried_bytes + work.scratch_bytes));
 }
 
 void Passage::begin(pk_range range) {
     const int64_t rounded = Chunk::round_up(range.count);
     const int64_t scratch = work_.notes_bytes + rounded * work_.carried_bytes;
-    const bool in_place = work_.staged_bytes == work_.carried_bytes &&
-                          scratch + rounded * work_.scratch_bytes <= tuned(Tune::in_place_bytes);
+    const bool in_place =
+        work_.staged_bytes == work_.carried_bytes &&
+        scratch + rounded * work_.scratch_bytes <= std::min(tuned(Tune::in_place_bytes), slot_.host_bytes);
     chunk_ = {range.start, range.count, rounded, slot_.memory(), work_.notes_bytes, scratch, nullptr, place_};
     const CurrentDevice current(slot_.device);
     stage();

@@ -12,7 +12,7 @@ class Passage {
         : work_(work), call_(call), lane_(lane), slot_(slot), place_(place) {}
 
     // The elements that a slot of these sizes has room for.
-    static int64_t capacity(const Work &work, int64_t host_bytes, int64_t device_bytes);
+    static int64_t capacity(const Work &work, SlotBytes bytes);
 
     Slot &slot() const { return slot_; }
     bool under_way() const { return chunk_.count != 0; }

@@ -109,7 +109,7 @@ void Resident::upload_pieces(Call &call, int device, char *memory) const {
     run_on_threads(threads, call, [&] {
         if (next >= pieces_.size()) return;
         const CurrentDevice current(device);
-        const Lease lease(Lease::staged, device, 1, call);
+        const Lease lease(Lease::usual(Lease::staged), {0, 0}, device, 1, call);
         const Slot &slot = *lease.slots().front();
         Lane lane(call);
         int64_t sent = 0;

@@ -149,18 +149,29 @@ class Turn {
 
 }  // namespace
 
-std::pair<int64_t, int64_t> Lease::slot_bytes(Kind kind) {
+SlotBytes Lease::usual(Kind kind, SlotBytes needed) {
     const int64_t host = kind == staged ? tuned(Tune::chunk_bytes) : LEAST_HOST_BYTES;
     const int64_t device = tuned(kind == staged ? Tune::device_bytes : Tune::direct_bytes);
-    return {std::min(host, budgets().pinned / 2), std::min(device, budgets().device / 2)};
+    // Half of the device's budget may be taken by blocks.
+    const SlotBytes most{budgets().pinned, budgets().device / 2};
+    const SlotBytes bytes{std::max(std::min(host, most.host / 2), needed.host),
+                          std::max(std::min(device, most.device), needed.device)};
+    if (bytes.host > most.host || bytes.device > most.device) {
+        fail(PK_OUT_OF_MEMORY, "a few elements of this call need " + std::to_string(bytes.host) +
+                                   " bytes of pinned and " + std::to_string(bytes.device) +
+                                   " of device memory: raise PYCUDAKIT_PINNED_MEMORY to that, and "
+                                   "PYCUDAKIT_DEVICE_MEMORY to twice as "
+                                   "much");
+    }
+    return bytes;
 }
 
-Lease::Lease(Kind kind, int device, int64_t wanted, Call &call, bool waits) {
-    const int64_t host_bytes = slot_bytes(kind).first;
-    int64_t device_bytes = slot_bytes(kind).second;
-    auto fits = [&, bytes = device_bytes](const Slot &slot) {
-        return slot.device == device && slot.host_bytes == host_bytes && slot.device_bytes == bytes;
+Lease::Lease(SlotBytes bytes, SlotBytes needed, int device, int64_t wanted, Call &call, bool waits) {
+    auto fits = [=](const Slot &slot) {
+        return slot.device == device && slot.host_bytes == bytes.host && slot.device_bytes == bytes.device;
     };
+    const int64_t host_bytes = bytes.host;
+    int64_t device_bytes = bytes.device;
     Shelf &from = shelf();
     int64_t making = 0;
     {
@@ -194,7 +205,8 @@ Lease::Lease(Kind kind, int device, int64_t wanted, Call &call, bool waits) {
             --making;
         } catch (const Failure &failure) {
             // Fewer slots will do; where there is room for none, a smaller one.
-            const bool may_shrink = failure.status() == PK_OUT_OF_MEMORY && device_bytes > LEAST_DEVICE_BYTES;
+            const bool may_shrink = failure.status() == PK_OUT_OF_MEMORY &&
+                                    device_bytes / 2 >= std::max(needed.device, LEAST_DEVICE_BYTES);
             if (slots_.empty() && may_shrink) {
                 reserve_but(1, device_bytes / 2);
                 continue;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "../common/call.h"
@@ -11,6 +10,10 @@
 #include "cuda.h"
 
 namespace pk {
+
+struct SlotBytes {
+    int64_t host, device;
+};
 
 struct Slot {
     Slot(int device, int64_t host_bytes, int64_t device_bytes);
@@ -49,10 +52,11 @@ const Queues &queues_of(int device);  // which is current
 // other in a circle; one that does not wait may get none.
 class Lease {
    public:
-    enum Kind { staged, direct };                              // direct: for operands that need no staging
-    static std::pair<int64_t, int64_t> slot_bytes(Kind kind);  // on the host and on the device
+    enum Kind { staged, direct };  // direct: for operands that need no staging
+    // What slots have, if that is enough, and else what is needed.
+    static SlotBytes usual(Kind kind, SlotBytes needed = {0, 0});
 
-    Lease(Kind kind, int device, int64_t wanted, Call &call, bool waits = true);
+    Lease(SlotBytes bytes, SlotBytes needed, int device, int64_t wanted, Call &call, bool waits = true);
     ~Lease();
     Lease(Lease &&) = default;
     Lease(const Lease &) = delete;

@@ -66,23 +66,23 @@ namespace {
 
 // How a call is cut into chunks.
 struct Cut {
-    Lease::Kind kind;
+    SlotBytes bytes;
     int64_t threads, slots;     // of each thread
     int64_t smallest, largest;  // elements of a chunk
 
     Cut(const Work &work, int64_t size, int64_t devices) {
-        kind = work.staged_bytes == 0 ? Lease::direct : Lease::staged;
-        const int64_t bytes = size * std::max<int64_t>(1, work.carried_bytes);
+        const Lease::Kind kind = work.staged_bytes == 0 ? Lease::direct : Lease::staged;
+        bytes = Lease::usual(kind, work.needed());
+        const int64_t all = size * std::max<int64_t>(1, work.carried_bytes);
         // Without staging there is little for a host thread to do.
         const int64_t most =
-            kind == Lease::direct ? 1 : std::min(tuned(Tune::threads), bytes / tuned(Tune::worth_a_thread));
+            kind == Lease::direct ? 1 : std::min(tuned(Tune::threads), all / tuned(Tune::worth_a_thread));
         threads = std::clamp<int64_t>(most * devices, 1, thread_count());
         slots = tuned(Tune::slots);
-        const auto [host_bytes, device_bytes] = Lease::slot_bytes(kind);
-        largest = Passage::capacity(work, host_bytes, device_bytes);
+        largest = Passage::capacity(work, bytes);
         // A long call can afford to begin and end with larger chunks, of which it needs fewer.
         const int64_t least = tuned(Tune::smallest_chunk);
-        const int64_t first = std::clamp(bytes / 256, least, 4 * least);
+        const int64_t first = std::clamp(all / 256, least, 4 * least);
         smallest = std::min(Chunk::round_up(first / std::max<int64_t>(1, work.carried_bytes) + 1), largest);
         const int64_t line = work.elements_a_line;
         if (line <= largest) {
@@ -144,10 +144,10 @@ class Streamer {
 
     void add_device(int device, int place) {
         const CurrentDevice current(device);
-        leases_.emplace_back(cut_.kind, device, cut_.slots, call_, leases_.empty());
+        leases_.emplace_back(cut_.bytes, work_.needed(), device, cut_.slots, call_, leases_.empty());
         for (const auto &slot : leases_.back().slots()) {
             passages_.emplace_back(work_, call_, lane_, *slot, place);
-            largest_ = std::min(largest_, Passage::capacity(work_, slot->host_bytes, slot->device_bytes));
+            largest_ = std::min(largest_, Passage::capacity(work_, {slot->host_bytes, slot->device_bytes}));
             most_ = std::min(most_, largest_);
         }
     }

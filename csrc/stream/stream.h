@@ -50,6 +50,12 @@ class Work {
     // through a slot, and are left as they are from chunk to chunk. For one thread at a time.
     virtual void collect(const void *notes) = 0;
 
+    // What the smallest chunk needs of a slot.
+    SlotBytes needed() const {
+        return {notes_bytes + Chunk::ROUND * staged_bytes,
+                notes_bytes + Chunk::ROUND * (carried_bytes + scratch_bytes)};
+    }
+
     const Layout &layout;
     std::vector<Carried> loads, stores;
     int64_t notes_bytes;

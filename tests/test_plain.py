@@ -11,12 +11,14 @@ import pytest
 from strategies import DTYPES
 
 import pycudakit as pk
-from pycudakit import _abi, _dispatch, _execute, _loader, errors
+from pycudakit import _abi, _dispatch, _execute, _function, _loader, _plain, errors
 
 
 @pytest.fixture
 def made(monkeypatch):
-    """The work that is prepared from here on."""
+    """The work that is prepared from here on, of which there is none yet."""
+    _plain._program.cache_clear()
+    _function.compile_function.cache_clear()
     prepared, real = [], _execute.Work.__init__
 
     def init(self, *arguments):

@@ -147,11 +147,10 @@ def _choose(
     """Return the engine that `auto` takes, and why; note for which sizes it will be NumPy next time."""
     size = math.prod(shape)
     up = sum(array.nbytes for array in request.read)
-    down = size * sum(dtype.itemsize for dtype in program.out_dtypes)
     plain = request.mask is None and request.dtype is None and not any(o is not None for o in request.outs)
     if plain and program.numpy_agrees and request.types not in function.numpy_below:
         function.numpy_below[request.types] = _cost.numpy_below(program)
-    return _cost.choose(program, size, up, down)
+    return _cost.choose(program, size, up, size * program.out_bytes)
 
 
 def call(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit import _abi, _engine, _execute, _loader
+from pycudakit import _abi, _cost, _engine, _execute, _loader
 from pycudakit._function import Function, compile_function
 from pycudakit._program import Program
 from pycudakit._values import CODES
@@ -48,12 +48,13 @@ def _takes(function: Function, out: Any, shape: tuple[int, ...], inputs: Sequenc
 
 
 def call(function: Function, inputs: Sequence[Any], out: Any) -> Any:
-    """Compute a plain call on the engine that is asked for by name; return None for any other call.
+    """Compute a plain call on the engine that is asked for by name, or if `auto` takes the CPU's; else None.
 
     Plain are arrays of native types, dense and of one shape, and Python numbers beside them.
     """
-    engine = _engine.asked.get().plain or _engine.process
-    if engine not in _LIBRARIES:
+    engine, reason = _engine.asked.get().plain or _engine.process, REASON
+    automatic = engine == "auto" and _engine.status("cpu").available
+    if engine not in _LIBRARIES and not automatic:
         return None
     shape, size = None, 0
     types: list[Any] = []
@@ -75,10 +76,16 @@ def call(function: Function, inputs: Sequence[Any], out: Any) -> Any:
     if shape is None or (out is not None and not _takes(function, out, shape, inputs)):
         return None
 
-    _loader.library(engine)  # or NoDevice, before anything else can be wrong
+    if not automatic:
+        _loader.library(engine)  # or NoDevice, before anything else can be wrong
     program = _program(function, tuple(types), None if out is None else CODES[out.dtype])
     if program is None:
         return None
+    if automatic:
+        arrays = sum(value.nbytes for value in inputs if type(value) is np.ndarray)
+        engine, reason = _cost.choose(program, size, arrays, size * program.out_bytes)
+        if engine != "cpu":
+            return None
     results = [np.empty(shape, dtype) for dtype in program.out_dtypes] if out is None else [out]
     work = _execute.take(function.name, program)
     try:
@@ -86,7 +93,7 @@ def call(function: Function, inputs: Sequence[Any], out: Any) -> Any:
             work.aim(size, *results, None, *inputs)
         except OverflowError:  # an integer that its company's type cannot hold
             return None
-        work.run_plainly(engine, REASON, (0,) if engine == "cuda" else ())
+        work.run_plainly(engine, reason, (0,) if engine == "cuda" else ())
         work.report_exceptions()
     finally:
         _execute.give_back(work)

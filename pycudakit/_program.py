@@ -53,6 +53,7 @@ class Program:
         self.names = names  # the NumPy function that each instruction is part of, for its warnings
         self.operands = operands
         self.out_dtypes = out_dtypes
+        self.out_bytes = sum(dtype.itemsize for dtype in out_dtypes)  # of an element
         self.may_refuse = may_refuse  # an element, when others are written already
         self.idle: list[Work] = []  # that is prepared for calls, and which none is at
         # For the cost model: each function with the type of its arguments, and, once asked, their cost.

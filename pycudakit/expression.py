@@ -74,6 +74,10 @@ class _Plan:
             for step in (self.steps[index] for index in self.by_function)
             if step.function == "power" and step.arguments[1] in numbers.intersection(self.inputs)
         ]
+        last = {a: index for index in self.by_function for a in self.steps[index].arguments}
+        self.finished: dict[int, list[int]] = {index: [] for index in self.by_function}
+        for argument, index in last.items():
+            self.finished[index].append(argument)
         labels = tuple(repr(parsed.source.segment(self.steps[index].span)) for index in self.inputs)
         self.function = Function("evaluate", self.cast, self.write, labels=labels, types_numbers=False)
 
@@ -105,6 +109,8 @@ class _Plan:
                 values[index] = by_numpy(step, [values[a] for a in step.arguments])
             except ERRORS as error:
                 raise self.parsed.source.again(error, step.span) from None
+            for argument in self.finished[index]:  # so that the next result may have its memory
+                del values[argument]
         result = values[self.parsed.result]
         if out is None:
             if not isinstance(result, np.ndarray):

@@ -425,3 +425,16 @@ def test_deep_expressions(engine):
     assert_values(pk.evaluate("-" * 60 + "x"), x)
     chain = " < ".join(itertools.islice(itertools.cycle(["x", "y"]), 2000))
     assert not pk.evaluate(chain, {"x": x, "y": x}).any()
+
+
+def test_numpy_keeps_no_more_than_it_needs():
+    import tracemalloc
+
+    a = np.ones(100_000)
+    with pk.engine("numpy"):
+        pk.evaluate("a + 1", {"a": a})
+        tracemalloc.start()
+        pk.evaluate("a" + " * 2 + 1" * 20, {"a": a})
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 4 * a.nbytes

@@ -11,7 +11,7 @@ import pytest
 from strategies import DTYPES
 
 import pycudakit as pk
-from pycudakit import _abi, _dispatch, _execute, _function, _loader, _plain, errors
+from pycudakit import _abi, _cost, _dispatch, _execute, _function, _loader, _plain, errors
 
 
 @pytest.fixture
@@ -387,6 +387,19 @@ def test_a_profile_sees_all(engine, made):
     assert len(p.calls) == 3
     assert pk.last_call().spans is None
     assert [work._options["spans"].tolist() for work in made] == [[0]]  # that are gone
+
+
+def test_auto_takes_the_short_way_to_the_cpu(monkeypatch, made):
+    monkeypatch.setattr(_cost, "choose", lambda *_: ("cpu", "auto: the test"))
+    a = np.linspace(0, 1, 5000)
+    with pk.engine("auto"):
+        for _ in range(3):
+            assert np.array_equal(pk.add(a, a), a + a)
+        assert (pk.last_call().engine, pk.last_call().reason) == ("cpu", "auto: the test")
+        out = a.copy()
+        assert pk.multiply(out, 2.0, out=out) is out
+        assert np.array_equal(out, a * 2)
+    assert len(made) == 2
 
 
 # ---- What is kept ------------------------------------------------------------------------------------

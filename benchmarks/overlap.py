@@ -10,7 +10,6 @@ import report
 
 import pycudakit as pk
 
-STAGES = ("stage", "upload", "kernel", "download", "unstage")
 SETTINGS = {
     "off: 1 thread, 1 slot": {"threads": 1, "slots": 1},
     "1 thread, usual slots": {"threads": 1},
@@ -39,7 +38,7 @@ def main():
                 name,
                 report.ms(call.seconds),
                 f"{off / call.seconds:.2f}x",
-                report.ms(sum(call.stages[stage] for stage in STAGES)),
+                report.ms(sum(call.stages.values())),
                 f"{call.overlap:.0%}",
                 f"{call.link_share:.0%}",
             )
@@ -49,7 +48,7 @@ def main():
 
     def draw(axes):
         left = np.zeros(len(calls))
-        for stage in STAGES:
+        for stage in calls["as usual"].stages:
             taken = np.array([call.stages[stage] * 1e3 for call in calls.values()])
             axes[0].barh([*calls], taken, left=left, label=stage)
             left += taken

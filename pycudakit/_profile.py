@@ -156,6 +156,10 @@ _CALLS, _HOST, _GPU = 1, 2, 3  # processes, as the format calls groups of rows; 
 Event = dict[str, Any]
 
 
+def _process(device: int) -> int:
+    return _HOST if device < 0 else _GPU + device
+
+
 def _name(what: str, name: str, process: int, thread: int = 0) -> Event:
     return {"ph": "M", "name": f"{what}_name", "pid": process, "tid": thread, "args": {"name": name}}
 
@@ -182,18 +186,12 @@ def _events(calls: list[Call]) -> Iterator[Event]:
             () if call.spans is None else call.spans.tolist()
         ):
             lanes.add((device, lane))
-            process = _HOST if device < 0 else _GPU + device
-            yield _event(
-                STAGES[stage], begin + start, begin + end, process, lane, bytes=count, elements=elements
-            )
+            times = begin + start, begin + end
+            yield _event(STAGES[stage], *times, _process(device), lane, bytes=count, elements=elements)
     yield _name("process", "calls", _CALLS)
     yield _name("thread", "calls", _CALLS)
     for device in sorted({device for device, _ in lanes}):
-        yield _name(
-            "process", "host" if device < 0 else f"GPU {device}", _HOST if device < 0 else _GPU + device
-        )
+        yield _name("process", "host" if device < 0 else f"GPU {device}", _process(device))
     for device, lane in sorted(lanes):
-        if device < 0:
-            yield _name("thread", f"host thread {lane}", _HOST, lane)
-        else:
-            yield _name("thread", f"GPU {device} slot {lane}", _GPU + device, lane)
+        row = f"host thread {lane}" if device < 0 else f"GPU {device} slot {lane}"
+        yield _name("thread", row, _process(device), lane)

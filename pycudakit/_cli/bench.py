@@ -49,10 +49,6 @@ class Family:
     ulps: int = 0
 
 
-def _expression(kit: Any, a: Any, b: Any) -> Any:
-    return kit.sqrt(a * a + b * b) * kit.exp(-a) + kit.sin(b)
-
-
 def _evaluate(a: Any, b: Any, out: Any = None) -> Any:
     return pk.evaluate(work.EXPRESSION, {"a": a, "b": b}, out)
 
@@ -61,7 +57,7 @@ FAMILIES = {
     "add": Family(lambda kit, a, b: kit.add(a, b), pk.add, "a + b"),
     "multiply": Family(lambda kit, a, b: kit.multiply(a, b), pk.multiply, "a * b"),
     "exp": Family(lambda kit, a: kit.exp(a), pk.exp, "exp(a)", inputs=1, ulps=work.ULPS),
-    "evaluate": Family(_expression, _evaluate, work.EXPRESSION, ulps=work.ULPS),
+    "evaluate": Family(work.by, _evaluate, work.EXPRESSION, ulps=work.ULPS),
 }
 
 

@@ -32,7 +32,7 @@ def _rows() -> list[Row]:
 
     def evaluate(kit: Any) -> Any:
         if kit is np:
-            return work.by_numpy(a, b)
+            return work.by(np, a, b)
         return pk.evaluate(work.EXPRESSION, {"a": a, "b": b})
 
     return [

@@ -98,7 +98,7 @@ def _expression(dtype: np.dtype[Any], rng: np.random.Generator) -> Case:
     a, b = (rng.random(COUNT).astype(dtype) for _ in "ab")
 
     def call(kit: Any) -> Any:
-        return work.by_numpy(a, b) if kit is np else pk.evaluate(work.EXPRESSION, {"a": a, "b": b})
+        return work.by(np, a, b) if kit is np else pk.evaluate(work.EXPRESSION, {"a": a, "b": b})
 
     return "exp", call  # as exact as its functions
 

@@ -166,6 +166,10 @@ def call(
 
     `numpy_call` takes the place of the function's own `numpy` where that needs other arguments.
     """
+    if where is True and dtype is None and casting == "same_kind":
+        result = _plain.call(function, inputs, out)
+        if result is not None:
+            return result
 
     def by_numpy(reason: str) -> Any:
         if numpy_call is not None:
@@ -174,11 +178,6 @@ def call(
         usual = {"out": None, "dtype": None, "where": True, "casting": "same_kind"}
         keywords = {k: v for k, v in given.items() if v is not usual[k]}
         return _call.by_numpy(function.name, reason, functools.partial(function.numpy, *inputs, **keywords))
-
-    if where is True and dtype is None and casting == "same_kind":
-        result = _plain.call(function, inputs, out, by_numpy)
-        if result is not None:
-            return result
 
     engine, reason = _engine.checked_current(), _plain.REASON
     automatic = engine == "auto"

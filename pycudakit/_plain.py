@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,15 +47,16 @@ def _takes(function: Function, out: Any, shape: tuple[int, ...], inputs: Sequenc
     )
 
 
-def call(function: Function, inputs: Sequence[Any], out: Any, by_numpy: Callable[[str], Any]) -> Any:
-    """Compute a plain call on the engine that is asked for by name or, under `auto`, on the CPU's; else None.
+def call(function: Function, inputs: Sequence[Any], out: Any) -> Any:
+    """Compute a plain call on the engine that is asked for by name, or if `auto` takes the CPU's; else None.
 
-    Plain are arrays of native types, dense and of one shape, and Python numbers beside them. `by_numpy` is
-    what computes the call with NumPy, if that is the one to take, for a reason.
+    Plain are arrays of native types, dense and of one shape, and Python numbers beside them.
     """
     engine, reason = _engine.asked.get().plain or _engine.process, REASON
     automatic = engine == "auto" and _engine.status("cpu").available
     if engine not in _LIBRARIES and not automatic:
+        return None
+    if automatic and out is not None:  # mostly NumPy's, which is decided on the long way
         return None
     shape, size = None, 0
     types: list[Any] = []
@@ -85,8 +86,6 @@ def call(function: Function, inputs: Sequence[Any], out: Any, by_numpy: Callable
     if automatic:
         arrays = sum(value.nbytes for value in inputs if type(value) is np.ndarray)
         engine, reason = _cost.choose(program, size, arrays, size * program.out_bytes)
-        if engine == "numpy" and out is not None:  # without, it is to be remembered for these types
-            return by_numpy(reason)
         if engine != "cpu":
             return None
     results = [np.empty(shape, dtype) for dtype in program.out_dtypes] if out is None else [out]

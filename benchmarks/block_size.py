@@ -10,8 +10,8 @@ import report
 import pycudakit as pk
 
 BLOCKS = (32, 64, 128, 256, 512, 1024)
-# One slot, as large as the budgets allow: few kernels, and each alone on the GPU.
-ALONE = {"threads": 1, "slots": 1, "chunk_bytes": 64 << 20, "device_bytes": 64 << 20}
+# One large slot of the kind that pinned operands have: few kernels, and each alone on the GPU.
+ALONE = {"threads": 1, "slots": 1, "direct_bytes": 64 << 20, "smallest_chunk": 64 << 20}
 
 
 def main():

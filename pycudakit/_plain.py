@@ -53,10 +53,9 @@ def call(function: Function, inputs: Sequence[Any], out: Any) -> Any:
     Plain are arrays of native types, dense and of one shape, and Python numbers beside them.
     """
     engine, reason = _engine.asked.get().plain or _engine.process, REASON
-    automatic = engine == "auto" and _engine.status("cpu").available
+    # With `out=`, a call under `auto` is mostly NumPy's, which is decided on the long way.
+    automatic = engine == "auto" and out is None and _engine.status("cpu").available
     if engine not in _LIBRARIES and not automatic:
-        return None
-    if automatic and out is not None:  # mostly NumPy's, which is decided on the long way
         return None
     shape, size = None, 0
     types: list[Any] = []

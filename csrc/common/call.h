@@ -37,10 +37,7 @@ class Call {
     void ask();
     static constexpr std::chrono::milliseconds PATIENCE{50};
 
-    double seconds() const { return seconds(Clock::now()); }
-    double seconds(Clock::time_point time) const {
-        return std::chrono::duration<double>(time - began_).count();
-    }
+    double seconds() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
 
     const pk_options &options() const { return options_; }
     void not_delivered(const std::vector<pk_range> &ranges);

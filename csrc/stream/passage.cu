@@ -45,12 +45,12 @@ void Passage::begin_in_place() {
 
 void Passage::begin_copied() {
     in_place_ = false;
-    const Queues &queues = queues_of(slot_.device);
-    const cudaStream_t up = queues.up.get(), compute = queues.compute.get(), down = queues.down.get();
+    const cudaStream_t up = slot_.queues.up.get(), compute = slot_.queues.compute.get(),
+                       down = slot_.queues.down.get();
     chunk_.queue = compute;
     if (origin_ < 0) {
         // Where the times of the device's events and of the host meet.
-        PK_CUDA(cudaEventRecord(slot_.origin.get(), queues.clock.get()));
+        PK_CUDA(cudaEventRecord(slot_.origin.get(), slot_.queues.clock.get()));
         origin_ = call_.seconds();
         if (work_.notes_bytes != 0) {
             PK_CUDA(cudaMemsetAsync(chunk_.image, 0, size_t(work_.notes_bytes), compute));
@@ -68,7 +68,6 @@ void Passage::begin_copied() {
 }
 
 void Passage::stage() {
-    if (work_.loads.empty()) return;
     const double begin = call_.seconds();
     int64_t bytes = 0;
     for (const Carried &load : work_.loads) {

@@ -13,32 +13,33 @@ namespace pk {
 
 static std::atomic<int> slots_made{0};
 
+// Of the current device.
+static const Queues &queues_of(int device) {
+    static std::mutex mutex;
+    static auto *const made = new std::map<int, Queues>;  // never destroyed, as the shelf below
+    const std::lock_guard<std::mutex> lock(mutex);
+    return (*made)[device];
+}
+
 Slot::Slot(int device, int64_t host_bytes, int64_t device_bytes)
-    : device(device),
+    : queues(queues_of(device)),  // before the slot's own, so that they get channels of their own
+      device(device),
       number(slots_made++),
       host_bytes(host_bytes),
       device_bytes(device_bytes),
       host_(host_bytes, false),
       memory_(device_memory(device_bytes)),
       host_on_device_(static_cast<char *>(host_.on_device())),
-      queue((queues_of(device), stream())),  // the device's own come first, and so get channels of their own
+      queue(stream()),
       origin(event()),
       uploaded(event()),
       computed(event()),
       downloaded(event()) {}
 
 void Slot::drain() const {
-    const Queues &queues = queues_of(device);
     for (const Stream *stream : {&queues.up, &queues.compute, &queues.down, &queue}) {
         (void)cudaStreamSynchronize(stream->get());
     }
-}
-
-const Queues &queues_of(int device) {
-    static std::mutex mutex;
-    static auto *const made = new std::map<int, Queues>;  // never destroyed, as the shelf below
-    const std::lock_guard<std::mutex> lock(mutex);
-    return (*made)[device];
 }
 
 namespace {

@@ -15,11 +15,17 @@ struct SlotBytes {
     int64_t host, device;
 };
 
+// The streams of a device that every call's chunks pass through, one after the other in each: measured, a
+// copy engine that changes between streams loses some microseconds a copy.
+struct Queues {
+    Stream up = stream(), compute = stream(), down = stream(), clock = stream();
+};
 struct Slot {
     Slot(int device, int64_t host_bytes, int64_t device_bytes);
 
     void drain() const;  // waits for all that works on it
 
+    const Queues &queues;
     const int device;
     const int number;
     const int64_t host_bytes, device_bytes;
@@ -39,13 +45,6 @@ struct Slot {
     Stream queue;  // for what does not go through the device's own
     Event origin, uploaded, computed, downloaded;
 };
-
-// The streams of a device that every call's chunks pass through, one after the other in each: measured, a
-// copy engine that changes between streams loses some microseconds a copy.
-struct Queues {
-    Stream up = stream(), compute = stream(), down = stream(), clock = stream();
-};
-const Queues &queues_of(int device);  // which is current
 
 // Some slots of the current device, for as long as it lives. Threads that wait are served in the order in
 // which they came. They may wait only while they have no slot at all, so that calls cannot wait for each

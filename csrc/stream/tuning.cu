@@ -20,10 +20,10 @@ struct Constant {
 
 // In the order of Tune. Measured on a host of 16 cores with an H200 on PCIe 5.
 constexpr Constant constants[] = {
-    {"threads", "host threads that stream for one GPU", 12, 1, 1024},
+    {"threads", "host threads that stream for one GPU", 16, 1, 1024},
     {"worth_a_thread", "bytes of a call for each host thread that it wakes", 1 << 20, 1, 1 << 30},
-    {"slots", "chunks that a thread has under way at once", 3, 1, 64},
-    {"chunk_bytes", "pinned bytes of a slot: the most that a chunk's operands share", 4 << 20, 256 << 10,
+    {"slots", "chunks that a thread has under way at once", 2, 1, 64},
+    {"chunk_bytes", "pinned bytes of a slot: the most that a chunk's operands share", 3 << 20, 256 << 10,
      1 << 30},
     {"device_bytes", "device bytes of a slot", 8 << 20, 512 << 10, 1 << 30},
     {"direct_bytes", "device bytes of a slot for operands that need no staging", 24 << 20, 512 << 10,

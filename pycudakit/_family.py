@@ -1,0 +1,148 @@
+"""What the families other than the elementwise one share: which engine runs a call, and how it runs there."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pycudakit import _abi, _call, _cost, _engine, _execute, _loader, _machine, _watch, errors
+from pycudakit._arguments import as_argument
+from pycudakit._progress import CallProgress
+from pycudakit._values import Array
+
+
+class Cost(NamedTuple):
+    """What a call is guessed to take: seconds in NumPy (None if it may not go there) and on the CPU engine,
+    and, for the CUDA engine, the bytes that go up and down and seconds of work that no transfer hides.
+    """
+
+    numpy: float | None
+    cpu: float
+    up: int
+    down: int
+    gpu: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where a call runs, and why."""
+
+    function: str
+    engine: str  # "numpy", "cpu" or "cuda"
+    reason: str
+    automatic: bool = False
+
+
+def as_array(value: Any) -> Array | None:
+    """Return an ordinary array that the engines can compute with, or None for what is NumPy's alone."""
+    array = as_argument(value)
+    return array if array is None or isinstance(array, np.ndarray) else np.asarray(array)
+
+
+def plan(function: str, values: Iterable[Any], cost: Cost, foreign: str | None = None) -> Plan:
+    """Choose the engine of a call.
+
+    Parameters
+    ----------
+    function
+        NumPy's name of what is computed.
+    values
+        What `as_array` made of the arguments: None stands for one that is NumPy's alone, which `auto` leaves
+        to it and which raises `Unsupported` where an engine is forced.
+    cost
+        What `auto` decides by.
+    foreign
+        Why this call is NumPy's alone, if it is for another reason.
+    """
+    engine = _engine.checked_current()
+    if engine == "numpy":
+        return Plan(function, "numpy", "the engine asked for")
+    automatic = engine == "auto"
+    if not automatic:
+        _loader.library(engine)  # or NoDevice, before anything else can be wrong
+    elif not (_engine.status("cpu") or _engine.status("cuda")):
+        return Plan(function, "numpy", f"auto: {_engine.status('cpu').reason}")
+    if foreign is None and any(value is None for value in values):
+        foreign = "it takes bool, integers and floats of up to 64 bits"
+    if foreign is not None:
+        if automatic:
+            return Plan(function, "numpy", f"auto: only NumPy takes this: {foreign}")
+        raise errors.Unsupported(
+            f"{function}: not on the {engine} engine: {foreign}; convert it, or use the engine 'auto'"
+        )
+    if automatic:
+        return _choose(function, cost)
+    return Plan(function, engine, "the engine asked for")
+
+
+def _choose(function: str, cost: Cost) -> Plan:
+    if cost.numpy is not None and cost.numpy <= cost.cpu:
+        return Plan(function, "numpy", _cost.SMALL)
+    worth_it = cost.cpu > _cost.WORTH_WAKING or _machine.link_is_known()
+    if worth_it and _engine.status("cuda"):
+        on_cuda = _cost.cuda_seconds(cost.up, cost.down) + cost.gpu
+        if on_cuda < cost.cpu or not _engine.status("cpu"):
+            reason = f"auto: about {on_cuda * 1e3:.3g} ms, against {cost.cpu * 1e3:.3g} ms on the CPU"
+            return Plan(function, "cuda", reason, automatic=True)
+    return Plan(function, "cpu", "auto: the CPU engine answers first", automatic=True)
+
+
+def run(plan: Plan, entry: str, *arguments: Any, size: int) -> None:
+    """Call an entry of the plan's library with these arguments, pk_options and pk_report; record the call.
+
+    What the entry writes must be nothing that it reads: under `auto`, the CPU engine does the whole of a call
+    that failed on the CUDA engine.
+    """
+    try:
+        _run_watched(plan, entry, arguments, size)
+    except (errors.NoDevice, errors.OutOfMemory, errors.DeviceError) as error:
+        if not plan.automatic or plan.engine != "cuda":
+            raise
+        warnings.warn(
+            f"the CUDA engine failed, and the CPU engine took over: {error}",
+            RuntimeWarning,
+            stacklevel=_execute.level_of_caller(),
+        )
+        on_cpu = Plan(plan.function, "cpu", "auto: the CUDA engine failed")
+        _run_watched(on_cpu, entry, arguments, size)
+
+
+def _run_watched(plan: Plan, entry: str, arguments: tuple[Any, ...], size: int) -> None:
+    progress = _engine.asked.get().progress
+    watcher = _watch.take()
+    if progress is None:
+        _run_entry(plan, entry, arguments, watcher)
+    else:
+        with CallProgress(progress, plan.function, size) as watcher.progress:
+            _run_entry(plan, entry, arguments, watcher)
+    _watch.give_back(watcher)
+
+
+def _run_entry(plan: Plan, entry: str, arguments: tuple[Any, ...], watcher: _watch.Watcher) -> None:
+    devices = _engine.devices_asked() if plan.engine == "cuda" else ()
+    indices = np.array(devices, np.int64)
+    spans = np.empty(_execute.SPANS, _abi.SPAN) if _engine.asked.get().profiles else None
+    options, report = np.zeros(1, _abi.OPTIONS), np.empty(1, _abi.REPORT)
+    options["watch"] = watcher.address
+    options["devices"], options["device_count"] = indices.ctypes.data, len(indices)
+    if spans is not None:
+        options["spans"], options["span_capacity"] = spans.ctypes.data, len(spans)
+    began = time.perf_counter()
+    try:
+        getattr(_loader.library(plan.engine), entry)(*arguments, options, report)
+    except errors.Interrupted:
+        if not watcher.stopped:
+            raise
+    except (errors.DeviceError, errors.NoDevice):
+        _engine.status.cache_clear()  # the device may be lost for good
+        raise
+    watcher.raise_error()
+    told = plan.function, plan.engine, plan.reason, devices, report.tobytes()
+    _call.local.call = told
+    if spans is not None:
+        _call.collect(told, began, spans)

@@ -17,8 +17,10 @@ from pycudakit._values import Array
 
 
 class Cost(NamedTuple):
-    """What a call is guessed to take: seconds in NumPy (None if it may not go there) and on the CPU engine,
-    and, for the CUDA engine, the bytes that go up and down and seconds of work that no transfer hides.
+    """What a call is guessed to take.
+
+    Seconds in NumPy (None if it may not go there) and on the CPU engine; for the CUDA engine, the bytes that
+    go up and down, and seconds of work that no transfer hides.
     """
 
     numpy: float | None

@@ -66,15 +66,15 @@ class Interpreter : public Work {
         if (!fits) steps_at_ = resident_.add(steps_.data(), bytes);
         has_room = resident_.upload(call, devices);
 
-        common_.notes_bytes = notes_bytes;
         common_.step_count = int32_t(steps_.size());
         common_.registers_in_shared = device::registers_in_shared(evaluation.program.register_count, block);
         if (fits) std::copy(steps_.begin(), steps_.end(), common_.inline_steps);
     }
 
-    void launch(const Chunk &chunk) const override {
+    void launch(const Chunk &chunk) override {
         Interpretation given = common_;
         given.image = chunk.image;
+        given.operands = chunk.operands;
         given.scratch = chunk.scratch;
         given.start = chunk.start;
         given.count = chunk.count;

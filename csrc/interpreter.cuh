@@ -31,8 +31,7 @@ struct Interpretation {
     static constexpr int MOST_INLINE = 48;
 
     char *image;
-    int64_t notes_bytes;
-    int64_t scratch;
+    int64_t operands, scratch;      // where they lie in it
     int64_t start, count, rounded;  // elements
     const char *resident;
     const DeviceStep *steps;  // null: inline_steps
@@ -105,7 +104,7 @@ struct Context {
 
     // Of a step's operand in the image.
     __device__ char *operand(const DeviceStep &step) const {
-        return call.image + call.notes_bytes + call.rounded * step.value;
+        return call.image + call.operands + call.rounded * step.value;
     }
 };
 

@@ -99,6 +99,10 @@ Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t 
         for (View &view : views) view.strides.push_back(view.item);
     }
 
+    find_access();
+}
+
+void Layout::find_access() {
     for (View &view : views) {
         const bool constant =
             std::all_of(view.strides.begin(), view.strides.end(), [](int64_t s) { return s == 0; });
@@ -113,7 +117,7 @@ Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t 
 template <class Run>
 static void for_each_run(const Layout &layout, const View &view, int64_t start, int64_t count, Run run) {
     const int64_t last = int64_t(layout.shape.size()) - 1;
-    int64_t index[PK_MAX_DIMS];
+    int64_t index[PK_MAX_DIMS + 1];  // slabs have one more
     char *address = view.base;
     int64_t rest = start;
     for (int64_t d = last; d >= 0; --d) {

@@ -25,12 +25,17 @@ struct View {
 // dimensions merged wherever every operand allows, so that most calls have a single one.
 struct Layout {
     std::vector<int64_t> shape;
-    int64_t size;
+    int64_t size = 0;
     std::vector<View> views;
+
+    Layout() = default;
 
     // Checks what can be checked without touching an element. `stored` says which operands are written.
     Layout(const pk_operand *operands, int64_t operand_count, const int64_t *dims, int64_t dim_count,
            const std::vector<bool> &stored);
+
+    // Says of each view, by its strides, how it is walked.
+    void find_access();
 
     // The elements of as many rows as make up whole lines of a transposed operand's memory; 1 if it is not
     // one.

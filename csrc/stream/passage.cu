@@ -8,20 +8,27 @@
 namespace pk {
 
 int64_t Passage::capacity(const Work &work, SlotBytes bytes) {
-    auto fitting = [&](int64_t room, int64_t each) {
-        return each == 0 ? INT64_MAX : (room - work.notes_bytes) / each / Chunk::ROUND * Chunk::ROUND;
+    auto fitting = [&](int64_t room, int64_t item) {
+        const int64_t each = work.result_bytes + work.unit_elements * item;
+        if (each == 0) return INT64_MAX;
+        // A unit of one element is rounded up with its neighbours, and so they are as many as that.
+        if (each == item) return (room - work.notes_bytes) / each / Chunk::ROUND * Chunk::ROUND;
+        return std::max<int64_t>(1, (room - work.notes_bytes - Chunk::ROUND * (1 + item)) / each);
     };
     return std::min(fitting(bytes.host, work.staged_bytes),
                     fitting(bytes.device, work.carried_bytes + work.scratch_bytes));
 }
 
-void Passage::begin(pk_range range) {
-    const int64_t rounded = Chunk::round_up(range.count);
-    const int64_t scratch = work_.notes_bytes + rounded * work_.carried_bytes;
-    const bool in_place =
-        work_.staged_bytes == work_.carried_bytes &&
-        scratch + rounded * work_.scratch_bytes <= std::min(tuned(Tune::in_place_bytes), slot_.host_bytes);
-    chunk_ = {range.start, range.count, rounded, slot_.memory(), work_.notes_bytes, scratch, nullptr, place_};
+void Passage::begin(pk_range units) {
+    const int64_t start = work_.start(units.start), count = work_.start(units.start + units.count) - start;
+    const int64_t rounded = Chunk::round_up(units.count * work_.unit_elements);
+    const int64_t operands = work_.bytes_of(units.count, 0);
+    const int64_t scratch = operands + rounded * work_.carried_bytes;
+    const bool in_place = work_.staged_bytes == work_.carried_bytes &&
+                          work_.bytes_of(units.count, work_.carried_bytes + work_.scratch_bytes) <=
+                              std::min(tuned(Tune::in_place_bytes), slot_.host_bytes);
+    chunk_ = {units,    start,   count,   rounded, slot_.memory(), work_.notes_bytes,
+              operands, scratch, nullptr, place_};
     const CurrentDevice current(slot_.device);
     stage();
     if (in_place) {
@@ -34,11 +41,11 @@ void Passage::begin(pk_range range) {
 void Passage::begin_in_place() {
     in_place_ = true;
     chunk_.image = slot_.host_on_device();
-    chunk_.queue = slot_.queue.get();
+    chunk_.queue = work_.in_order ? slot_.queues.compute.get() : slot_.queue.get();
     if (!host_notes_are_zero_) std::memset(slot_.host(), 0, size_t(work_.notes_bytes));
     host_notes_are_zero_ = true;
     bytes_up_ = chunk_.count * (work_.staged_bytes - work_.staged_down_bytes);
-    bytes_down_ = chunk_.count * work_.staged_down_bytes;
+    bytes_down_ = chunk_.count * work_.staged_down_bytes + chunk_.units.count * work_.result_bytes;
     queued_ = call_.seconds();
     work_.launch(chunk_);
 }
@@ -63,7 +70,8 @@ void Passage::begin_copied() {
     work_.launch(chunk_);
     PK_CUDA(cudaEventRecord(slot_.computed.get(), compute));
     PK_CUDA(cudaStreamWaitEvent(down, slot_.computed.get()));
-    bytes_down_ = copy(work_.stores, work_.notes_bytes, cudaMemcpyDeviceToHost, down);
+    const int64_t results = chunk_.results + chunk_.units.count * work_.result_bytes;
+    bytes_down_ = copy(work_.stores, results, cudaMemcpyDeviceToHost, down);
     PK_CUDA(cudaEventRecord(slot_.downloaded.get(), down));
 }
 
@@ -73,14 +81,14 @@ void Passage::stage() {
     for (const Carried &load : work_.loads) {
         if (load.direct) continue;
         const View &view = work_.layout.views[load.operand];
-        char *const to = slot_.host() + work_.notes_bytes + chunk_.rounded * load.before;
+        char *const to = slot_.host() + chunk_.operand(load);
         work_.layout.gather(view, chunk_.start, chunk_.count, to);
         bytes += chunk_.count * load.item;
     }
     if (bytes != 0) lane_.add(PK_STAGE, begin, call_.seconds(), bytes, chunk_.count);
 }
 
-int64_t Passage::copy(const std::vector<Carried> &group, int64_t notes, cudaMemcpyKind kind,
+int64_t Passage::copy(const std::vector<Carried> &group, int64_t before, cudaMemcpyKind kind,
                       cudaStream_t queue) const {
     const bool up = kind == cudaMemcpyHostToDevice;
     int64_t total = 0;
@@ -90,15 +98,14 @@ int64_t Passage::copy(const std::vector<Carried> &group, int64_t notes, cudaMemc
         total += bytes;
     };
     // What lies side by side in the image is one copy.
-    int64_t begin = 0, end = notes;
+    int64_t begin = 0, end = before;
     for (const Carried &carried : group) {
-        const int64_t bytes = chunk_.count * carried.item;
+        const int64_t bytes = chunk_.count * carried.item, offset = chunk_.operand(carried);
         if (carried.direct) {
-            one(work_.layout.views[carried.operand].base + chunk_.start * carried.item,
-                chunk_.operand(carried), bytes);
+            one(work_.layout.views[carried.operand].base + chunk_.start * carried.item, chunk_.image + offset,
+                bytes);
             continue;
         }
-        const int64_t offset = chunk_.operand(carried) - chunk_.image;
         if (offset != end) {
             one(slot_.host() + begin, chunk_.image + begin, end - begin);
             begin = offset;
@@ -143,7 +150,7 @@ void Passage::finish() {
         call_.report.bytes_up += bytes_up_;
         call_.report.bytes_down += bytes_down_;
     }
-    chunk_.count = 0;
+    chunk_.units.count = 0;
     call_.advance(count);
 }
 
@@ -152,9 +159,13 @@ void Passage::unstage() {
     int64_t bytes = 0;
     for (const Carried &store : work_.stores) {
         if (store.direct) continue;
-        const char *const from = slot_.host() + work_.notes_bytes + chunk_.rounded * store.before;
+        const char *const from = slot_.host() + chunk_.operand(store);
         work_.layout.scatter(work_.layout.views[store.operand], chunk_.start, chunk_.count, from);
         bytes += chunk_.count * store.item;
+    }
+    if (work_.result_bytes != 0) {
+        work_.deliver(chunk_, slot_.host() + chunk_.results);
+        bytes += chunk_.units.count * work_.result_bytes;
     }
     if (bytes != 0) lane_.add(PK_UNSTAGE, begin, call_.seconds(), bytes, chunk_.count);
 }

@@ -11,14 +11,14 @@ class Passage {
     Passage(Work &work, Call &call, Lane &lane, Slot &slot, int place)
         : work_(work), call_(call), lane_(lane), slot_(slot), place_(place) {}
 
-    // The elements that a slot of these sizes has room for.
+    // The units that a slot of these sizes has room for.
     static int64_t capacity(const Work &work, SlotBytes bytes);
 
     Slot &slot() const { return slot_; }
-    bool under_way() const { return chunk_.count != 0; }
-    pk_range range() const { return {chunk_.start, chunk_.count}; }
+    bool under_way() const { return chunk_.units.count != 0; }
+    pk_range units() const { return chunk_.units; }
 
-    void begin(pk_range range);
+    void begin(pk_range units);
     bool is_done() const;  // so that finish() need not wait
     void finish();
 
@@ -27,8 +27,8 @@ class Passage {
     void begin_in_place();
     void begin_copied();
     void unstage();
-    // Copies a group of operands, and the notes before them. Returns how many bytes.
-    int64_t copy(const std::vector<Carried> &group, int64_t notes, cudaMemcpyKind kind,
+    // Copies a group of operands, and so many bytes before them. Returns how many bytes.
+    int64_t copy(const std::vector<Carried> &group, int64_t before, cudaMemcpyKind kind,
                  cudaStream_t queue) const;
 
     Work &work_;

@@ -67,28 +67,31 @@ namespace {
 struct Cut {
     SlotBytes bytes;
     int64_t threads, slots;     // of each thread
-    int64_t smallest, largest;  // elements of a chunk
+    int64_t smallest, largest;  // units of a chunk
+    int64_t run;                // chunks that a thread takes at once
 
-    Cut(const Work &work, int64_t size, int64_t devices) {
+    Cut(const Work &work, int64_t units, int64_t devices) {
         const Lease::Kind kind = work.staged_bytes == 0 ? Lease::direct : Lease::staged;
         bytes = Lease::usual(kind, work.needed());
-        const int64_t all = size * std::max<int64_t>(1, work.carried_bytes);
+        const int64_t a_unit = work.unit_elements * std::max<int64_t>(1, work.carried_bytes);
+        const int64_t all = units * a_unit;
         // Without staging there is little for a host thread to do.
         const int64_t most =
             kind == Lease::direct ? 1 : std::min(tuned(Tune::threads), all / tuned(Tune::worth_a_thread));
         threads = std::clamp<int64_t>(most * devices, 1, thread_count());
         slots = tuned(Tune::slots);
+        run = work.in_order ? 1 : tuned(Tune::run);
         largest = Passage::capacity(work, bytes);
         // A long call can afford to begin and end with larger chunks, of which it needs fewer.
         const int64_t least = tuned(Tune::smallest_chunk);
-        const int64_t first = std::clamp(all / 256, least, 4 * least);
-        smallest = std::min(Chunk::round_up(first / std::max<int64_t>(1, work.carried_bytes) + 1), largest);
+        const int64_t first = std::clamp(all / 256, least, 4 * least) / a_unit + 1;
+        smallest = std::min(work.unit_elements == 1 ? Chunk::round_up(first) : first, largest);
         const int64_t line = work.elements_a_line;
-        if (line <= largest) {
+        if (work.unit_elements == 1 && line <= largest) {
             smallest = (smallest + line - 1) / line * line;
             largest = largest / line * line;
         }
-        const int64_t chunks = (size + smallest - 1) / smallest;
+        const int64_t chunks = (units + smallest - 1) / smallest;
         threads = std::min(threads, chunks);
         slots = std::min(slots, (chunks + threads - 1) / threads);
     }
@@ -133,13 +136,14 @@ class Streamer {
         } catch (...) {
             drain();
             cursor_.lose(run);
-            for (const Passage &passage : passages_) cursor_.lose(passage.range());
+            for (const Passage &passage : passages_) cursor_.lose(passage.units());
+            work_.abandon();
             throw;
         }
     }
 
    private:
-    pk_range take() { return cursor_.take(cut_.threads, cut_.smallest, most_, tuned(Tune::run)); }
+    pk_range take() { return cursor_.take(cut_.threads, cut_.smallest, most_, cut_.run); }
 
     void add_device(int device, int place) {
         const CurrentDevice current(device);
@@ -183,17 +187,17 @@ class Streamer {
     Lane lane_;
     std::deque<Lease> leases_;
     std::deque<Passage> passages_;  // the one begun first in front
-    int64_t most_;                  // elements of the next chunk, and of any
+    int64_t most_;                  // units of the next chunk, and of any
     int64_t largest_ = cut_.largest;
 };
 
 }  // namespace
 
 void stream(Work &work, Call &call, const std::vector<int> &devices, const std::vector<pk_range> &ranges) {
-    int64_t size = 0;
-    for (const pk_range &range : ranges) size += range.count;
-    if (size == 0) return;
-    const Cut cut(work, size, int64_t(devices.size()));
+    int64_t units = 0;
+    for (const pk_range &range : ranges) units += range.count;
+    if (units == 0) return;
+    const Cut cut(work, units, int64_t(devices.size()));
     Cursor cursor(ranges);
     std::atomic<int64_t> arrived{0};
     try {

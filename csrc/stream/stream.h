@@ -21,20 +21,20 @@ struct Carried {
 
 // A chunk whose operands are on a device. The image of a chunk is the same on both sides of the link, as far
 // as it goes on the host:
-//   notes | staged stores | staged loads | direct stores | direct loads | scratch
+//   notes | results | staged stores | staged loads | direct stores | direct loads | scratch
 // An operand of n elements takes as many times its item as n is when rounded up to ROUND.
 struct Chunk {
     static constexpr int64_t ROUND = 64;
     static int64_t round_up(int64_t elements) { return (elements + ROUND - 1) / ROUND * ROUND; }
 
-    int64_t start, count, rounded;
+    pk_range units;
+    int64_t start, count, rounded;  // elements
     char *image;
-    int64_t notes_bytes;
-    int64_t scratch;  // its offset
+    int64_t results, operands, scratch;  // their offsets
     cudaStream_t queue;
     int device;  // its place among those of the call
 
-    char *operand(const Carried &carried) const { return image + notes_bytes + rounded * carried.before; }
+    int64_t operand(const Carried &carried) const { return operands + rounded * carried.before; }
 };
 
 // What a family gives the engine.
@@ -45,15 +45,28 @@ class Work {
     virtual ~Work() = default;
 
     // Queues what computes a chunk.
-    virtual void launch(const Chunk &chunk) const = 0;
+    virtual void launch(const Chunk &chunk) = 0;
+    // Takes the results of a chunk: for each of its units result_bytes. Any thread may come, and several at
+    // once.
+    virtual void deliver(const Chunk &, const char *) {}
     // Takes the notes of a chunk that was delivered. They are zero before the first of the chunks that pass
     // through a slot, and are left as they are from chunk to chunk. For one thread at a time.
     virtual void collect(const void *notes) = 0;
+    // The call has failed: whoever waits in launch() for another chunk must not.
+    virtual void abandon() {}
+
+    // A chunk is made of whole units. Here, of how many there are, and where one begins, in elements.
+    virtual int64_t units() const { return layout.size; }
+    virtual int64_t start(int64_t unit) const { return unit; }
 
     // What the smallest chunk needs of a slot.
     SlotBytes needed() const {
-        return {notes_bytes + Chunk::ROUND * staged_bytes,
-                notes_bytes + Chunk::ROUND * (carried_bytes + scratch_bytes)};
+        return {bytes_of(1, staged_bytes), bytes_of(1, carried_bytes + scratch_bytes)};
+    }
+    // Of a chunk of so many units, with so many bytes an element.
+    int64_t bytes_of(int64_t units, int64_t item) const {
+        return notes_bytes + Chunk::round_up(units * result_bytes) +
+               Chunk::round_up(units * unit_elements) * item;
     }
 
     const Layout &layout;
@@ -64,6 +77,10 @@ class Work {
     // Of an element: what is staged, of that what goes down, and everything.
     int64_t staged_bytes = 0, staged_down_bytes = 0, carried_bytes = 0;
     int64_t elements_a_line = 1;  // of the loads' memory
+
+    int64_t unit_elements = 1;  // the most that a unit has
+    int64_t result_bytes = 0;   // of a unit, beside the stores
+    bool in_order = false;      // chunks are computed one after the other, in their order, on one device
 };
 
 // The devices that a call asks for.

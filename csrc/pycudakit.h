@@ -298,6 +298,51 @@ PK_API int32_t pk_evaluate(const pk_instruction *program, int64_t instruction_co
                            int64_t dimensions, const pk_options *options, uint8_t *exceptions,
                            pk_report *report);
 
+/* ---- Reductions ----------------------------------------------------------------------------------- */
+
+/* What becomes of the values of a column: integers add up and multiply modulo 2^64, floats in float64 with an
+ * account of what is rounded away. NaN is the least and the largest, and of several equal the first counts.
+ */
+enum {
+    PK_SUM = 0,
+    PK_PRODUCT = 1,
+    PK_LEAST = 2,
+    PK_LARGEST = 3,
+    PK_WHERE_LEAST = 4, /* its index along the reduced dimensions, int64 */
+    PK_WHERE_LARGEST = 5,
+    PK_SPREAD = 6,  /* the largest less the least */
+    PK_DOT = 7,     /* the sum of products of two values */
+    PK_SQUARES = 8, /* of the differences from the mean: of floats alone */
+    PK_REDUCTIONS = 9
+};
+
+/* What is made of that: of a PK_SUM its share of an element, of a PK_DOT its root, of PK_SQUARES their share
+ * of an element, less ddof of these, or that one's root. */
+enum { PK_AS_IT_IS = 0, PK_MEAN = 1, PK_ROOT = 2, PK_VARIANCE = 3, PK_DEVIATION = 4 };
+
+typedef struct pk_reduction {
+    int32_t kind;
+    int32_t finish;
+    int32_t outer;   /* how many of the dimensions come before the reduced ones */
+    int32_t reduced; /* how many those are; the others follow */
+    int32_t values;  /* 1, or 2: the second is PK_DOT's other factor, or of the type PK_BOOL and says which
+                      * values count, for PK_SUM and PK_SQUARES of floats */
+    int32_t has_initial;     /* for PK_SUM, PK_PRODUCT, PK_LEAST and PK_LARGEST: one more value */
+    double initial;          /* for floats, */
+    int64_t initial_integer; /* and for integers, by its bits */
+    double ddof;
+} pk_reduction;
+
+/* Runs a program once for every element of `shape`, none of whose dimensions is 0, and reduces what it stores
+ * along some of them. The program stores its values to operands that have an address of 0, the last but for
+ * the result's, which the program doesn't name and which has strides for the dimensions that stay.
+ *
+ * The result depends on the reduced elements' values and on their order in `shape` alone. */
+PK_API int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *program,
+                         int64_t instruction_count, const pk_operand *operands, int64_t operand_count,
+                         const int64_t *shape, int64_t dimensions, const pk_options *options,
+                         uint8_t *exceptions, pk_report *report);
+
 #ifdef __cplusplus
 }
 #endif

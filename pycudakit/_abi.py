@@ -142,6 +142,22 @@ REPORT = np.dtype(
     ]
 )
 
+REDUCTION = np.dtype(
+    [
+        ("kind", np.int32),
+        ("finish", np.int32),
+        ("outer", np.int32),
+        ("reduced", np.int32),
+        ("values", np.int32),
+        ("has_initial", np.int32),
+        ("initial", np.float64),
+        ("initial_integer", np.int64),
+        ("ddof", np.float64),
+    ]
+)
+SUM, PRODUCT, LEAST, LARGEST, WHERE_LEAST, WHERE_LARGEST, SPREAD, DOT, SQUARES = range(9)
+AS_IT_IS, MEAN, ROOT, VARIANCE, DEVIATION = range(5)
+
 
 _at: Any = ctypes.c_char.from_buffer
 
@@ -211,6 +227,15 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_tune": (_SIZE, _SIZE),
     "pk_operation_count": (_SIZE_OUT,),
     "pk_operation_info": (_SIZE, _out(OPERATION)),
+    "pk_reduce": (
+        _in(REDUCTION),
+        *(_in(INSTRUCTION), _SIZE),
+        *(_in(OPERAND), _SIZE),
+        *(_in(np.int64), _SIZE),
+        _in(OPTIONS),
+        _out(np.uint8),
+        _out(REPORT),
+    ),
     "pk_evaluate": (
         *(_in(INSTRUCTION), _SIZE),
         *(_in(OPERAND), _SIZE),

@@ -11,13 +11,25 @@ namespace pk {
 // Returns false if it is sure that nothing was met that anyone reports: no result is infinite or NaN.
 using Loop = bool (*)(void *result, const void *a, const void *b, const void *c, int64_t count);
 
+// A block of a reduction: rows of `width` values, and a row of others beside each if the kind takes them.
+struct ValueBlock {
+    const void *values, *others;
+    int64_t rows, width;
+    int64_t stride, column;  // elements from row to row, and from column to column
+    int64_t first_row;       // in the slab
+};
+
+// Reduces a block to a partial for each column; `lanes` has room for LANES of each, and for as many pivots.
+using BlockLoop = void (*)(const ValueBlock &block, void *lanes, void *partials);
+
 struct Loops {
     const char *name;
     Loop operation[ops::count][PK_TYPE_COUNT];  // null where the operation does not take the type
     Loop cast[PK_TYPE_COUNT][PK_TYPE_COUNT];
-    Loop half_to_float;  // float16 as stored, to float16 as registers hold it
-    Loop float_to_half;  // and back, exactly
-    Loop round_to_half;  // floats rounded to float16, kept as floats
+    Loop half_to_float;                                 // float16 as stored, to float16 as registers hold it
+    Loop float_to_half;                                 // and back, exactly
+    Loop round_to_half;                                 // floats rounded to float16, kept as floats
+    BlockLoop reduce[PK_REDUCTIONS][2][PK_TYPE_COUNT];  // masked or not; null where there is none
 };
 
 // The table for this machine, or for PYCUDAKIT_ISA.

@@ -167,6 +167,7 @@ bool Plan::may_write_directly(int32_t operand, const BlockStep &producer) const 
 
 Machine::Machine(const Plan &plan, int64_t instruction_count)
     : plan_(plan), register_bytes_(plan.block * REGISTER_ITEM), exceptions_(size_t(instruction_count), 0) {
+    for (const View &view : plan.layout.views) bases_.push_back(view.base);
     constexpr int64_t LINE = 64;
     memory_.reset(new char[size_t(register_bytes_ * plan.register_count + LINE)]);
     registers_ = memory_.get() + (LINE - int64_t(reinterpret_cast<uintptr_t>(memory_.get()) % LINE)) % LINE;
@@ -177,8 +178,8 @@ void *Machine::at(const Place &place, int64_t start) const {
     switch (place.kind) {
         case Place::in_register: return registers_ + place.index * register_bytes_;
         case Place::in_operand: {
-            const View &view = plan_.layout.views[place.index];
-            return view.base + start * view.item;
+            const size_t operand = size_t(place.index);
+            return bases_[operand] + start * plan_.layout.views[operand].item;
         }
         default: return nullptr;
     }

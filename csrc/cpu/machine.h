@@ -58,6 +58,8 @@ class Machine {
     explicit Machine(const Plan &plan, int64_t instruction_count);
 
     void run(int64_t start, int64_t count, Call &call);
+    // Lets an operand that lies side by side be elsewhere: its element 0.
+    void move(int32_t operand, char *base) { bases_[size_t(operand)] = base; }
     const std::vector<uint8_t> &exceptions() const { return exceptions_; }
 
    private:
@@ -68,6 +70,7 @@ class Machine {
     std::unique_ptr<char[]> memory_;
     char *registers_;
     int64_t register_bytes_;
+    std::vector<char *> bases_;        // of each operand
     std::vector<uint8_t> exceptions_;  // of each instruction
 };
 

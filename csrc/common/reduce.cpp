@@ -1,0 +1,321 @@
+#include "reduce.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "arithmetic.h"
+#include "reduction.h"
+#include "thread_pool.h"
+#include "types.h"
+
+namespace pk {
+
+using namespace reduction;
+
+namespace {
+
+template <class T>
+void put(void *to, T value) {
+    std::memcpy(to, &value, sizeof(value));
+}
+
+// Writes a result as an element of a type.
+void store(int type, double value, void *to) {
+    switch (type) {
+        case PK_FLOAT16: return put(to, half::from_float(half::to_odd(value)));
+        case PK_FLOAT32: return put(to, float(value));
+        case PK_FLOAT64: return put(to, value);
+        default: return put(to, arith::cast<int64_t>(value));
+    }
+}
+template <class Integer>
+void store(int type, Integer value, void *to) {
+    switch (type) {
+        case PK_BOOL: return put(to, uint8_t(value != 0));
+        case PK_FLOAT16:
+        case PK_FLOAT32:
+        case PK_FLOAT64: return store(type, double(value), to);
+        default: std::memcpy(to, &value, size_t(size_of(type)));  // the low bytes come first
+    }
+}
+
+template <class Word>
+Word initial_of(const pk_reduction &asked) {
+    if constexpr (std::is_same<Word, double>::value) return asked.initial;
+    return Word(asked.initial_integer);
+}
+
+double mean(Exact sum, double count) {
+    return is_finite(sum.high) && count != 0 ? rounded(divide(sum, count)) : sum.high / count;
+}
+
+// What a partial comes to.
+template <class Op>
+struct Result {
+    using Word = typename Op::Word;
+    static auto of(const pk_reduction &, Word *partial, int64_t) { return partial[0]; }
+};
+template <bool exact, bool masked>
+struct Result<Sum<exact, masked>> {
+    static double of(const pk_reduction &asked, double *partial, int64_t length) {
+        const Exact sum{partial[0], partial[1]};
+        return asked.finish == PK_MEAN ? mean(sum, masked ? partial[2] : double(length)) : rounded(sum);
+    }
+};
+template <bool exact>
+struct Result<Dot<exact>> {
+    static double of(const pk_reduction &asked, double *partial, int64_t) {
+        const double sum = rounded({partial[0], partial[1]});
+        return asked.finish == PK_ROOT ? pk::sqrt(sum) : sum;
+    }
+};
+template <>
+struct Result<Product> {
+    static double of(const pk_reduction &, double *partial, int64_t) { return Product::result(partial); }
+};
+template <bool exact, bool masked>
+struct Result<Moments<exact, masked>> {
+    static double of(const pk_reduction &asked, double *partial, int64_t) {
+        const double squares = Moments<exact, masked>::squares(partial), freedom = partial[5] - asked.ddof;
+        if (asked.finish == PK_AS_IT_IS) return squares;
+        const double variance = squares / (freedom > 0 ? freedom : 0);
+        return asked.finish == PK_DEVIATION ? pk::sqrt(variance) : variance;
+    }
+};
+template <class T>
+struct Result<Extremes<T>> {
+    static T of(const pk_reduction &, T *partial, int64_t) { return partial[1] - partial[0]; }
+};
+template <>
+struct Result<Extremes<int64_t>> {
+    static int64_t of(const pk_reduction &, int64_t *partial, int64_t) {
+        return int64_t(uint64_t(partial[1]) - uint64_t(partial[0]));
+    }
+};
+
+template <class Op>
+Joining joining() {
+    using Word = typename Op::Word;
+    static_assert(sizeof(Word) == 8, "partials are words of 8 bytes");
+    return {Op::PARTIAL,
+            [](void *partial, const void *next) {
+                Op::merge(static_cast<Word *>(partial), static_cast<const Word *>(next));
+            },
+            [](const pk_reduction &asked, void *partial, int64_t length, int type, void *result) {
+                auto *words = static_cast<Word *>(partial);
+                if constexpr (!Op::has_pivot) {
+                    if (asked.has_initial != 0) Op::add(words, initial_of<Word>(asked), Word(0), Word(0));
+                }
+                store(type, Result<Op>::of(asked, words, length), result);
+            }};
+}
+
+template <bool largest, class T>
+Joining joining_places() {
+    return {2,
+            [](void *partial, const void *next) {
+                take_better<largest>(*static_cast<Placed<T> *>(partial),
+                                     *static_cast<const Placed<T> *>(next));
+            },
+            [](const pk_reduction &, void *partial, int64_t, int type, void *result) {
+                store(type, static_cast<Placed<T> *>(partial)->row, result);
+            }};
+}
+
+// Of kinds that compare, by the class that holds a type's values.
+template <class T>
+Joining joining_of_class(int kind) {
+    switch (kind) {
+        case PK_LEAST: return joining<Extreme<false, T>>();
+        case PK_LARGEST: return joining<Extreme<true, T>>();
+        case PK_WHERE_LEAST: return joining_places<false, T>();
+        case PK_WHERE_LARGEST: return joining_places<true, T>();
+        default: return joining<Extremes<T>>();
+    }
+}
+
+Joining joining_of(int kind, int type, bool masked) {
+    const bool is_float = is_float_type(type);
+    switch (kind) {
+        case PK_SUM:
+            if (!is_float) return joining<SumInteger>();
+            return masked ? joining<Sum<true, true>>() : joining<Sum<true, false>>();
+        case PK_PRODUCT: return is_float ? joining<Product>() : joining<ProductInteger>();
+        case PK_DOT: return is_float ? joining<Dot<true>>() : joining<DotInteger>();
+        case PK_SQUARES: return joining<Moments<true, false>>();
+        default: break;
+    }
+    if (is_float) return joining_of_class<double>(kind);
+    const bool has_sign = type >= PK_INT8 && type <= PK_INT64;
+    return has_sign ? joining_of_class<int64_t>(kind) : joining_of_class<uint64_t>(kind);
+}
+
+const pk_reduction &checked(const pk_reduction &asked, const pk_operand *operands, int64_t operand_count,
+                            int64_t dimensions) {
+    require(asked.kind >= 0 && asked.kind < PK_REDUCTIONS, "reduction.kind is unknown");
+    require(asked.finish >= PK_AS_IT_IS && asked.finish <= PK_DEVIATION, "reduction.finish is unknown");
+    require(asked.outer >= 0 && asked.reduced >= 0 && asked.outer <= dimensions - asked.reduced,
+            "reduction names more dimensions than there are");
+    require(asked.values == 1 || asked.values == 2, "reduction.values is neither 1 nor 2");
+    require(operand_count > asked.values, "there are fewer operands than values and a result");
+    const pk_operand *values = operands + operand_count - 1 - asked.values;
+    for (int i = 0; i < asked.values; ++i)
+        require(values[i].address == 0, "a value's operand has an address");
+    for (const pk_operand *o = operands; o != operands + operand_count; ++o) {
+        require(o->type >= 0 && o->type < PK_TYPE_COUNT, "an operand has an unknown type");
+        require((o->flags & ~PK_BYTE_SWAPPED) == 0, "an operand has unknown flags");
+        require(o->address != 0 || (o >= values && o < values + asked.values),
+                "an operand is a null pointer");
+    }
+    const int type = values[0].type;
+    if (asked.values == 2 && asked.kind == PK_DOT) {
+        require(values[1].type == type, "the values of PK_DOT have different types");
+    } else if (asked.values == 2) {
+        require((asked.kind == PK_SUM || asked.kind == PK_SQUARES) && is_float_type(type) &&
+                    values[1].type == PK_BOOL,
+                "a second value is for PK_DOT, or a PK_BOOL for PK_SUM and PK_SQUARES of floats");
+    }
+    require(asked.kind != PK_DOT || asked.values == 2, "PK_DOT takes two values");
+    require(asked.kind != PK_SQUARES || is_float_type(type), "PK_SQUARES takes floats");
+    return asked;
+}
+
+// The result's own dimensions, in the order in which results come.
+Layout result_layout(const pk_reduction &asked, const pk_operand &operand, const int64_t *shape,
+                     int64_t dimensions) {
+    const int64_t item = size_of(operand.type);
+    Layout layout;
+    layout.size = 1;
+    View view{reinterpret_cast<char *>(operand.address),          operand.type,    item,
+              (operand.flags & PK_BYTE_SWAPPED) != 0 && item > 1, Access::strided, {}};
+    for (int64_t d = 0; d < dimensions; ++d) {
+        if ((d >= asked.outer && d < asked.outer + asked.reduced) || shape[d] == 1) continue;
+        require(operand.strides[d] != 0, "the result has a stride of 0");
+        const bool merges = !layout.shape.empty() && view.strides.back() == operand.strides[d] * shape[d];
+        if (merges) {
+            layout.shape.back() *= shape[d];
+            view.strides.back() = operand.strides[d];
+        } else {
+            layout.shape.push_back(shape[d]);
+            view.strides.push_back(operand.strides[d]);
+        }
+        layout.size *= shape[d];
+    }
+    if (layout.shape.empty()) {
+        layout.shape.push_back(1);
+        view.strides.push_back(item);
+    }
+    layout.views.push_back(view);
+    layout.find_access();
+    return layout;
+}
+
+}  // namespace
+
+Reduction::Reduction(const pk_reduction &given, const pk_instruction *instructions, int64_t instruction_count,
+                     const pk_operand *operands, int64_t operand_count, const int64_t *shape,
+                     int64_t dimensions)
+    : asked(checked(given, operands, operand_count, dimensions)),
+      program(instructions, instruction_count, operands, operand_count),
+      instruction_count(instruction_count),
+      type(operands[operand_count - 1 - given.values].type),
+      masked(given.values == 2 && given.kind != PK_DOT),
+      joining(joining_of(given.kind, type, masked)),
+      result(result_layout(given, operands[operand_count - 1], shape, dimensions)),
+      regions(regions_of(operands, operand_count - 1, operand_count - 1 - given.values, shape, dimensions,
+                         given.outer, given.reduced)),
+      first_value(int(operand_count - 1 - given.values)) {
+    for (int64_t i = 0; i < operand_count; ++i) {
+        require(program.stored[size_t(i)] == (i >= first_value && i < operand_count - 1),
+                "the program stores to other operands than the values");
+    }
+}
+
+int Reduction::loaded(int value) const {
+    const std::vector<Step> &steps = program.steps;
+    int32_t from = -1;
+    for (const Step &step : steps) {
+        if (step.op != PK_LOAD && step.op != PK_STORE) return -1;
+        if (step.op == PK_STORE && step.target == first_value + value) from = step.a;
+    }
+    int found = -1;
+    for (const Step &step : steps) {
+        if (step.op == PK_LOAD && step.target == from) found = step.a;
+        if (step.op == PK_STORE && step.target == first_value + value) break;
+    }
+    return found;
+}
+
+int64_t Reduction::elements() const {
+    int64_t count = 0;
+    for (const Region &region : regions) count += region.layout.size;
+    return count;
+}
+
+Partials::Partials(const Reduction &reduction, const Region &region)
+    : reduction_(reduction), region_(region), bytes_(8 * reduction.joining.words) {
+    const Slabs &slabs = region.slabs;
+    if (slabs.blocks() > 1)
+        kept_.reset(new char[size_t(slabs.count * slabs.blocks() * slabs.inner * bytes_)]);
+}
+
+int64_t Partials::bytes_a_unit() const { return region_.slabs.slabs_a_unit() * region_.slabs.inner * bytes_; }
+
+void Partials::take(int64_t first_unit, int64_t units, const char *partials) {
+    const Slabs &slabs = region_.slabs;
+    const int64_t each = bytes_a_unit();
+    if (kept_ != nullptr) {
+        std::memcpy(kept_.get() + first_unit * each, partials, size_t(units * each));
+        return;
+    }
+    std::vector<char> own(static_cast<size_t>(each));
+    for (int64_t i = 0; i < units; ++i) {
+        const Slabs::Unit unit = slabs.unit(first_unit + i);
+        std::memcpy(own.data(), partials + i * each, own.size());
+        write(unit.slab, unit.slabs, own.data());
+    }
+}
+
+// Writes the results of slabs, whose partials lie side by side.
+void Partials::write(int64_t slab, int64_t slabs, char *partials) const {
+    const Layout &layout = reduction_.result;
+    const View &view = layout.views[0];
+    const int64_t inner = region_.slabs.inner;
+    std::vector<char> results(static_cast<size_t>(slabs * inner * view.item));
+    for (int64_t i = 0; i < slabs * inner; ++i) {
+        reduction_.joining.write(reduction_.asked, partials + i * bytes_, region_.slabs.length, view.type,
+                                 results.data() + i * view.item);
+    }
+    if (region_.columns == inner) {  // so that slabs' results lie side by side, too
+        layout.scatter(view, slab * inner, slabs * inner, results.data());
+        return;
+    }
+    for (int64_t i = 0; i < slabs; ++i)
+        layout.scatter(view, region_.result(slab + i), inner, results.data() + i * inner * view.item);
+}
+
+void Partials::finish(Call &call) {
+    if (kept_ == nullptr) return;
+    const Slabs &slabs = region_.slabs;
+    const int64_t row = slabs.inner * bytes_, blocks = slabs.blocks();
+    const int64_t worth_a_thread = 16 << 10;  // partials
+    std::atomic<int64_t> next{0};
+    const int64_t threads =
+        std::clamp<int64_t>(slabs.count * blocks * slabs.inner / worth_a_thread, 1, thread_count());
+    run_on_threads(threads, call, [&] {
+        const DefaultFloatingPoint environment;
+        for (int64_t slab = next++; slab < slabs.count; slab = next++) {
+            char *const at = kept_.get() + slab * blocks * row;
+            for (int64_t apart = 1; apart < blocks; apart *= 2) {
+                for (int64_t block = 0; block + apart < blocks; block += 2 * apart) {
+                    char *const to = at + block * row, *const from = to + apart * row;
+                    for (int64_t i = 0; i < row; i += bytes_) reduction_.joining.merge(to + i, from + i);
+                }
+                call.look();
+            }
+            write(slab, 1, at);
+        }
+    });
+}
+
+}  // namespace pk

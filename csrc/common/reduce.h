@@ -1,0 +1,85 @@
+// What pk_reduce is in either engine, around the computing itself: what a call asks for, its blocks'
+// partials, and the results.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "call.h"
+#include "program.h"
+#include "slabs.h"
+#include "status.h"
+
+namespace pk {
+
+// How the partials of a kind and a type of values, of `words` words of 8 bytes, become one and a result.
+struct Joining {
+    int words;
+    void (*merge)(void *partial, const void *next);
+    void (*write)(const pk_reduction &asked, void *partial, int64_t length, int type, void *result);
+};
+
+struct Reduction {
+    const pk_reduction asked;
+    const Program program;
+    const int64_t instruction_count;
+    const int type;     // of the values
+    const bool masked;  // the second value says which count
+    const Joining joining;
+    const Layout result;  // of the one operand
+    std::vector<Region> regions;
+    int first_value;  // operand
+
+    Reduction(const pk_reduction &asked, const pk_instruction *instructions, int64_t instruction_count,
+              const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions);
+
+    // If the program does nothing: the operand whose elements are the values. Else -1.
+    int loaded(int value) const;
+
+    int64_t elements() const;
+};
+
+// The partials of a region's blocks, until they are results.
+class Partials {
+   public:
+    Partials(const Reduction &reduction, const Region &region);
+
+    // Takes the partials of some units, those of a unit after those of the one before: of a slab after the
+    // other, of each column. Every unit has room for as many as the largest. Any thread may come.
+    void take(int64_t first_unit, int64_t units, const char *partials);
+    int64_t bytes_a_unit() const;
+
+    // When all have been taken.
+    void finish(Call &call);
+
+   private:
+    void write(int64_t slab, int64_t slabs, char *partials) const;
+
+    const Reduction &reduction_;
+    const Region &region_;
+    const int64_t bytes_;           // of a partial
+    std::unique_ptr<char[]> kept_;  // by slab, block and column, where slabs have several blocks
+};
+
+// Calls compute(reduction, call), for the results of all regions.
+template <class Compute>
+int32_t reduce(const pk_reduction *asked, const pk_instruction *program, int64_t instruction_count,
+               const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions,
+               const pk_options *options, uint8_t *exceptions, pk_report *report, Compute compute) {
+    return guarded([&] {
+        require(asked != nullptr, "reduction is a null pointer");
+        check_evaluate(program, instruction_count, operands, operand_count, shape, dimensions, exceptions,
+                       report);
+        require(options == nullptr || options->rest == 0, "options.rest is for pk_evaluate");
+        Call call(options, report);
+        const Reduction reduction(*asked, program, instruction_count, operands, operand_count, shape,
+                                  dimensions);
+        call.begin(reduction.elements());
+        std::fill_n(exceptions, instruction_count, uint8_t(0));
+        compute(reduction, call, exceptions);
+        call.end();
+    });
+}
+
+}  // namespace pk

@@ -1,0 +1,159 @@
+#include "../common/reduce.h"
+
+#include <atomic>
+#include <mutex>
+
+#include "../common/evaluate.h"
+#include "../common/reduction.h"
+#include "../common/thread_pool.h"
+#include "machine.h"
+
+namespace pk {
+
+namespace {
+
+using reduction::LANES;
+
+constexpr int64_t WORTH_A_THREAD = 64 << 10;  // elements
+constexpr int64_t MOST_WORDS = 5;             // of a lane, and one more for a pivot
+constexpr int64_t SHORT = 64, MOST_TOGETHER = 64;
+
+// Where the values of a call are: an operand's own memory, or a buffer that the program fills.
+class Values {
+   public:
+    Values(const Reduction &reduction, const Region &region) : values_(size_t(reduction.asked.values)) {
+        for (int i = 0; i < reduction.asked.values; ++i) {
+            const int operand = reduction.loaded(i);
+            const View *const view = operand < 0 ? nullptr : &region.layout.views[size_t(operand)];
+            if (view == nullptr || !lies_in_rows(region, *view)) {
+                needs_program = true;
+                return;
+            }
+            values_[size_t(i)] = view;
+        }
+        needs_program = values_.size() == 2 && stride(region, 0) != stride(region, 1);
+    }
+
+    bool needs_program = false;
+
+    // From row to row, in elements.
+    int64_t stride(const Region &region, int value) const {
+        const View &view = *values_[size_t(value)];
+        const size_t dims = region.layout.shape.size();
+        const bool has_rows = view.access == Access::strided;
+        return has_rows ? view.strides[dims - 2] / view.item : region.slabs.inner;
+    }
+    const char *at(const Region &region, int value, int64_t element) const {
+        const View &view = *values_[size_t(value)];
+        if (view.access == Access::contiguous) return view.base + element * view.item;
+        const char *address = view.base;
+        for (size_t d = region.layout.shape.size(); d-- > 0; element /= region.layout.shape[d])
+            address += element % region.layout.shape[d] * view.strides[d];
+        return address;
+    }
+
+   private:
+    // Either the whole is dense, or it is rows of dense columns.
+    static bool lies_in_rows(const Region &region, const View &view) {
+        if (view.access == Access::contiguous) return true;
+        const std::vector<int64_t> &shape = region.layout.shape;
+        const size_t dims = shape.size();
+        return view.access == Access::strided && !view.swapped && dims >= 2 &&
+               view.strides[dims - 1] == view.item && view.strides[dims - 2] % view.item == 0 &&
+               uintptr_t(view.base) % uintptr_t(view.item) == 0 && shape[dims - 1] == region.slabs.inner &&
+               shape[dims - 2] == region.slabs.length &&
+               std::all_of(view.strides.begin(), view.strides.end(),
+                           [&](int64_t stride) { return stride % view.item == 0; });
+    }
+
+    std::vector<const View *> values_;
+};
+
+void reduce_region(const Reduction &reduction, const Region &region, Call &call, uint8_t *exceptions) {
+    const Slabs &slabs = region.slabs;
+    const Values own(reduction, region);
+    const Plan plan(reduction.program, region.layout);
+    const BlockLoop loop = loops().reduce[reduction.asked.kind][reduction.masked][reduction.type];
+    Partials partials(reduction, region);
+    const int64_t units = slabs.units(), each = partials.bytes_a_unit();
+    const int64_t threads = std::clamp<int64_t>(region.layout.size / WORTH_A_THREAD, 1, thread_count());
+
+    std::atomic<int64_t> next{0};
+    run_on_threads(threads, call, [&] {
+        if (next >= units) return;
+        const DefaultFloatingPoint environment;
+        Lane lane(call);
+        std::unique_ptr<Machine> machine;
+        std::vector<std::vector<double>> buffers;
+        if (own.needs_program) {
+            machine = std::make_unique<Machine>(plan, reduction.instruction_count);
+            buffers.resize(size_t(reduction.asked.values),
+                           std::vector<double>(size_t(slabs.most_elements())));
+        }
+        std::vector<double> lanes(size_t((MOST_WORDS + 1) * LANES * std::max(slabs.inner, MOST_TOGETHER)));
+        std::vector<double> closed(size_t(each / 8));
+        for (int64_t index = next++; index < units; index = next++) {
+            const double begin = call.seconds();
+            const Slabs::Unit unit = slabs.unit(index);
+            const int64_t start = slabs.start(index), count = slabs.start(index + 1) - start;
+            if (machine != nullptr) {
+                for (size_t v = 0; v < buffers.size(); ++v) {
+                    const int operand = reduction.first_value + int(v);
+                    machine->move(operand, reinterpret_cast<char *>(buffers[v].data()) -
+                                               start * region.layout.views[size_t(operand)].item);
+                }
+                machine->run(start, count, call);
+            }
+            // Short slabs of one column are as good as the columns of one.
+            const bool together = slabs.inner == 1 && slabs.length < SHORT && unit.slabs > 1;
+            for (int64_t slab = 0; slab < unit.slabs;) {
+                const int64_t now = together ? std::min(unit.slabs - slab, MOST_TOGETHER) : 1;
+                const int64_t first = slab * slabs.length * slabs.inner;  // of the unit's elements
+                ValueBlock block{
+                    nullptr, nullptr, unit.rows, slabs.inner, slabs.inner, 1, unit.block * Slabs::BLOCK};
+                const void **const places[] = {&block.values, &block.others};
+                for (int v = 0; v < reduction.asked.values; ++v) {
+                    if (machine != nullptr) {
+                        const int64_t item = region.layout.views[size_t(reduction.first_value + v)].item;
+                        *places[v] = reinterpret_cast<const char *>(buffers[size_t(v)].data()) + first * item;
+                    } else {
+                        *places[v] = own.at(region, v, start + first);
+                        block.stride = own.stride(region, v);
+                    }
+                }
+                if (together) {
+                    block.width = now;
+                    block.column = slabs.length;
+                }
+                loop(block, lanes.data(), closed.data() + slab * slabs.inner * reduction.joining.words);
+                slab += now;
+            }
+            partials.take(index, 1, reinterpret_cast<const char *>(closed.data()));
+            lane.add(PK_COMPUTE, begin, call.seconds(), 0, count);
+            if (machine == nullptr) call.advance(count);
+        }
+        if (machine == nullptr) return;
+        const std::lock_guard<std::mutex> lock(call.mutex);
+        for (int64_t i = 0; i < reduction.instruction_count; ++i) {
+            exceptions[i] |= machine->exceptions()[size_t(i)];
+            call.report.exceptions |= machine->exceptions()[size_t(i)];
+        }
+    });
+    partials.finish(call);
+    call.report.chunks += units;
+}
+
+}  // namespace
+
+}  // namespace pk
+
+int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *program, int64_t instruction_count,
+                  const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions,
+                  const pk_options *options, uint8_t *exceptions, pk_report *report) {
+    return pk::reduce(reduction, program, instruction_count, operands, operand_count, shape, dimensions,
+                      options, exceptions, report,
+                      [](const pk::Reduction &asked, pk::Call &call, uint8_t *met) {
+                          for (const pk::Region &region : asked.regions)
+                              pk::reduce_region(asked, region, call, met);
+                      });
+}

@@ -5,41 +5,9 @@
 #include <cstdint>
 
 #include "common/operations.h"
-#include "stream/resident.h"
+#include "interpreter.h"
 
 namespace pk {
-
-// Where a load finds its elements.
-enum class Source : int32_t {
-    chunk,     // in the chunk's image, after `value` bytes an element
-    resident,  // among what the device keeps, at `value`, as stream/resident.h says
-    constant   // in `value` itself
-};
-
-// A step as the kernel reads it.
-struct DeviceStep {
-    uint16_t op;
-    uint8_t type;
-    uint8_t to;
-    int32_t target, a, b, c;  // registers; of a load, `a` is a Source
-    int32_t origin;           // of which instruction the exceptions are
-    int64_t value;            // of a store, as of a load from the chunk
-};
-
-// What the kernel is given. Short programs come with it, others lie on the device.
-struct Interpretation {
-    static constexpr int MOST_INLINE = 48;
-
-    char *image;
-    int64_t operands, scratch;      // where they lie in it
-    int64_t start, count, rounded;  // elements
-    const char *resident;
-    const DeviceStep *steps;  // null: inline_steps
-    int32_t step_count;
-    int32_t registers_in_shared;
-    int32_t per_thread;  // elements
-    DeviceStep inline_steps[MOST_INLINE];
-};
 
 namespace device {
 

@@ -340,8 +340,8 @@ typedef struct pk_reduction {
  * The result depends on the reduced elements' values and on their order in `shape` alone. */
 PK_API int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *program,
                          int64_t instruction_count, const pk_operand *operands, int64_t operand_count,
-                         const int64_t *shape, int64_t dimensions, const pk_options *options,
-                         uint8_t *exceptions, pk_report *report);
+                         const int64_t *shape, int64_t dimensions, uint8_t *exceptions,
+                         const pk_options *options, pk_report *report);
 
 #ifdef __cplusplus
 }

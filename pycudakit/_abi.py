@@ -232,8 +232,8 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         *(_in(INSTRUCTION), _SIZE),
         *(_in(OPERAND), _SIZE),
         *(_in(np.int64), _SIZE),
-        _in(OPTIONS),
         _out(np.uint8),
+        _in(OPTIONS),
         _out(REPORT),
     ),
     "pk_evaluate": (

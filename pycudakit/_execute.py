@@ -179,7 +179,7 @@ class Work:
     def report_exceptions(self) -> None:
         """Raise or warn as NumPy would for what the calls met."""
         if self._met_any:
-            _report_exceptions(self.program, self._met)
+            report_exceptions(self.program, self._met)
 
 
 def take(function: str, program: Program) -> Work:
@@ -216,7 +216,7 @@ def level_of_caller() -> int:
     return level
 
 
-def _report_exceptions(program: Program, met: Array) -> None:
+def report_exceptions(program: Program, met: Array) -> None:
     """Raise, warn, print or stay silent for what each instruction met, function by function."""
     by_function: dict[str, int] = {}
     for name, flags in zip(program.names, met.tolist(), strict=True):

@@ -45,8 +45,10 @@ Word initial_of(const pk_reduction &asked) {
     return Word(asked.initial_integer);
 }
 
+// Without numbers a sum is 0, to which NumPy adds even a -0.
+double sum_of(Exact sum) { return rounded(sum) + 0.0; }
 double mean(Exact sum, double count) {
-    return is_finite(sum.high) && count != 0 ? rounded(divide(sum, count)) : sum.high / count;
+    return is_finite(sum.high) && count != 0 ? sum_of(divide(sum, count)) : sum.high / count;
 }
 
 // What a partial comes to.
@@ -59,13 +61,13 @@ template <bool exact, bool masked>
 struct Result<Sum<exact, masked>> {
     static double of(const pk_reduction &asked, double *partial, int64_t length) {
         const Exact sum{partial[0], partial[1]};
-        return asked.finish == PK_MEAN ? mean(sum, masked ? partial[2] : double(length)) : rounded(sum);
+        return asked.finish == PK_MEAN ? mean(sum, masked ? partial[2] : double(length)) : sum_of(sum);
     }
 };
 template <bool exact>
 struct Result<Dot<exact>> {
     static double of(const pk_reduction &asked, double *partial, int64_t) {
-        const double sum = rounded({partial[0], partial[1]});
+        const double sum = sum_of({partial[0], partial[1]});
         return asked.finish == PK_ROOT ? pk::sqrt(sum) : sum;
     }
 };

@@ -66,7 +66,7 @@ class Partials {
 template <class Compute>
 int32_t reduce(const pk_reduction *asked, const pk_instruction *program, int64_t instruction_count,
                const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions,
-               const pk_options *options, uint8_t *exceptions, pk_report *report, Compute compute) {
+               uint8_t *exceptions, const pk_options *options, pk_report *report, Compute compute) {
     return guarded([&] {
         require(asked != nullptr, "reduction is a null pointer");
         check_evaluate(program, instruction_count, operands, operand_count, shape, dimensions, exceptions,

@@ -149,9 +149,9 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
 
 int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *program, int64_t instruction_count,
                   const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions,
-                  const pk_options *options, uint8_t *exceptions, pk_report *report) {
+                  uint8_t *exceptions, const pk_options *options, pk_report *report) {
     return pk::reduce(reduction, program, instruction_count, operands, operand_count, shape, dimensions,
-                      options, exceptions, report,
+                      exceptions, options, report,
                       [](const pk::Reduction &asked, pk::Call &call, uint8_t *met) {
                           for (const pk::Region &region : asked.regions)
                               pk::reduce_region(asked, region, call, met);

@@ -1,0 +1,175 @@
+"""What reductions compute: programs for their values, and how those are folded."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from pycudakit import _abi, _reduce
+from pycudakit._program import Builder
+from pycudakit._reduce import Folded
+from pycudakit._values import BOOL, FLOAT64, INT64, UINT64, DType, Value
+
+
+def _type_of_sum(dtype: DType) -> DType:
+    """Return the type that NumPy adds up and multiplies a type in."""
+    if dtype.kind in "bi":
+        return INT64
+    return UINT64 if dtype.kind == "u" else dtype
+
+
+def _without(builder: Builder, value: Value, mask: Value | None, identity: Any) -> Value:
+    """Replace what a mask excludes by what makes no difference."""
+    return value if mask is None else builder.select(mask, value, builder.constant(identity, value.dtype))
+
+
+def _numbers(builder: Builder, value: Value) -> tuple[Value, Value]:
+    """Return whether a float is a number."""
+    return builder.apply("logical_not", builder.apply("isnan", value)), value
+
+
+def _not_nan(builder: Builder, value: Value, mask: Value | None) -> Value | None:
+    """Return a mask of what is no NaN, and not masked out."""
+    if value.dtype.kind != "f":
+        return mask
+    is_number, _ = _numbers(builder, value)
+    return is_number if mask is None else builder.apply("logical_and", mask, is_number)
+
+
+def _write_sum(
+    kind: int, identity: int, skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any
+) -> Folded:
+    (value,) = arguments
+    if skips_nan:
+        mask = _not_nan(builder, value, mask)
+    result = _type_of_sum(value.dtype) if dtype is None else dtype
+    if result == BOOL:
+        truth = _without(builder, builder.cast(value, BOOL), mask, bool(identity))
+        return Folded(_abi.LEAST if identity else _abi.LARGEST, _abi.AS_IT_IS, (truth,), BOOL)
+    if result.kind == "f":
+        value = value if value.dtype.kind == "f" else builder.cast(value, FLOAT64)
+    elif value.dtype.kind == "f":
+        value = builder.cast(value, result)
+    value = _without(builder, value, mask, -0.0 if value.dtype.kind == "f" and not identity else identity)
+    return Folded(kind, _abi.AS_IT_IS, (value,), result)
+
+
+def _write_mean(skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
+    (value,) = arguments
+    if skips_nan:
+        mask = _not_nan(builder, value, mask)
+    is_float = value.dtype.kind == "f"
+    result = dtype or (value.dtype if is_float else FLOAT64)
+    value = value if is_float else builder.cast(value, FLOAT64)
+    if mask is None:
+        return Folded(_abi.SUM, _abi.MEAN, (value,), result)
+    return Folded(_abi.SUM, _abi.MEAN, (_without(builder, value, mask, -0.0), mask), result)
+
+
+def _write_variance(
+    finish: int, skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any
+) -> Folded:
+    (value,) = arguments
+    if skips_nan:
+        mask = _not_nan(builder, value, mask)
+    is_float = value.dtype.kind == "f"
+    result = dtype or (value.dtype if is_float else FLOAT64)
+    value = value if is_float else builder.cast(value, FLOAT64)
+    return Folded(_abi.SQUARES, finish, (value,) if mask is None else (value, mask), result)
+
+
+def _write_extreme(
+    kind: int, skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any
+) -> Folded:
+    (value,) = arguments
+    is_place = kind in (_abi.WHERE_LEAST, _abi.WHERE_LARGEST)
+    if skips_nan:
+        mask = _not_nan(builder, value, mask)
+    if mask is not None:
+        largest = kind in (_abi.LARGEST, _abi.WHERE_LARGEST)
+        value = _without(builder, value, mask, _last_of_all(value.dtype, largest))
+    result = INT64 if is_place else value.dtype
+    return Folded(kind, _abi.AS_IT_IS, (value,), result)
+
+
+def _last_of_all(dtype: DType, largest: bool) -> Any:
+    """Return what every value of a type comes before."""
+    if dtype.kind == "f":
+        return -math.inf if largest else math.inf
+    if dtype == BOOL:
+        return not largest
+    limits = np.iinfo(dtype)
+    return limits.min if largest else limits.max
+
+
+def _write_spread(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
+    return Folded(_abi.SPREAD, _abi.AS_IT_IS, tuple(arguments), arguments[0].dtype)
+
+
+def _write_truth(kind: int, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
+    truth = _without(builder, builder.cast(arguments[0], BOOL), mask, kind == _abi.LEAST)
+    return Folded(kind, _abi.AS_IT_IS, (truth,), BOOL)
+
+
+def _write_count(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
+    return Folded(_abi.SUM, _abi.AS_IT_IS, (builder.cast(arguments[0], BOOL),), INT64)
+
+
+def _write_count_of(operation: str, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
+    """Count the elements that are NaN, or infinite, or numbers."""
+    (value,) = arguments
+    if operation == "numbers":
+        counted, _ = _numbers(builder, value)
+    else:
+        counted = builder.apply(operation, value)
+    return Folded(_abi.SUM, _abi.AS_IT_IS, (_without(builder, counted, mask, False),), INT64)
+
+
+def _write_dot(finish: int, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
+    """Multiply two arrays and add up, or one by itself."""
+    a, b = (*arguments, arguments[0])[:2]
+    result = dtype or np.result_type(a.dtype, b.dtype)
+    if result == BOOL:
+        both = builder.apply("logical_and", builder.cast(a, BOOL), builder.cast(b, BOOL))
+        return Folded(_abi.LARGEST, _abi.AS_IT_IS, (both,), BOOL)
+    common = np.result_type(a.dtype, b.dtype)
+    if finish == _abi.ROOT and common.kind != "f":
+        common = FLOAT64
+    values = builder.cast(a, common), builder.cast(b, common)
+    return Folded(_abi.DOT, finish, values, result)
+
+
+def _write_deviations(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
+    """Add up the squares of the differences from what is given as the mean."""
+    value, mean = (builder.cast(argument, FLOAT64) for argument in arguments)
+    off = builder.apply("subtract", value, mean)
+    off = _without(builder, off, mask, 0.0)
+    return Folded(_abi.DOT, _abi.AS_IT_IS, (off, off), FLOAT64)
+
+
+@functools.cache
+def _partial(write: Any, *arguments: Any) -> _reduce.Write:
+    return functools.partial(write, *arguments)
+
+
+SUM = _partial(_write_sum, _abi.SUM, 0, False)
+PROD = _partial(_write_sum, _abi.PRODUCT, 1, False)
+NANSUM = _partial(_write_sum, _abi.SUM, 0, True)
+NANPROD = _partial(_write_sum, _abi.PRODUCT, 1, True)
+MEAN, NANMEAN = _partial(_write_mean, False), _partial(_write_mean, True)
+VAR, NANVAR = (_partial(_write_variance, _abi.VARIANCE, skips) for skips in (False, True))
+STD, NANSTD = (_partial(_write_variance, _abi.DEVIATION, skips) for skips in (False, True))
+MIN, NANMIN = (_partial(_write_extreme, _abi.LEAST, skips) for skips in (False, True))
+MAX, NANMAX = (_partial(_write_extreme, _abi.LARGEST, skips) for skips in (False, True))
+ARGMIN, NANARGMIN = (_partial(_write_extreme, _abi.WHERE_LEAST, skips) for skips in (False, True))
+ARGMAX, NANARGMAX = (_partial(_write_extreme, _abi.WHERE_LARGEST, skips) for skips in (False, True))
+ANY, ALL = _partial(_write_truth, _abi.LARGEST), _partial(_write_truth, _abi.LEAST)
+DOT, NORM = _partial(_write_dot, _abi.AS_IT_IS), _partial(_write_dot, _abi.ROOT)
+NANS, INFINITIES = _partial(_write_count_of, "isnan"), _partial(_write_count_of, "isinf")
+NUMBERS = _partial(_write_count_of, "numbers")
+
+
+COUNT, SPREAD, DEVIATIONS = _write_count, _write_spread, _write_deviations

@@ -1,0 +1,286 @@
+"""Reductions: a program whose values are folded along axes, on the engine that is asked for."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pycudakit import _abi, _call, _cost, _engine, _execute, _family, _loader, _watch, errors
+from pycudakit._abi import address_of
+from pycudakit._arguments import broadcast_shapes
+from pycudakit._program import Builder, Program
+from pycudakit._values import BOOL, CODES, Array, DType, Value
+
+Axis = int | tuple[int, ...] | None
+
+
+class Folded(NamedTuple):
+    """What a program's values become: a kind and a finish of the ABI, and the result's type."""
+
+    kind: int
+    finish: int
+    values: tuple[Value, ...]
+    result: DType
+
+
+# Adds a function to a program: called with the builder, the arguments, the mask and the `dtype` asked for.
+Write = Callable[[Builder, tuple[Value, ...], Value | None, DType | None], Folded]
+
+
+class Recipe:
+    """A function for arguments of some types: its program, and how its values are folded."""
+
+    def __init__(self, name: str, program: Program, folded: Folded, arrays: int) -> None:
+        self.name = name
+        self.program = program
+        self.folded = folded
+        self.arrays = arrays  # that it takes, a mask among them
+        self.cost: float | None = None
+        self.idle: list[Work] = []
+
+
+@functools.lru_cache(1024)
+def recipe(name: str, write: Write, types: tuple[DType, ...], masked: bool, dtype: DType | None) -> Recipe:
+    """Return the recipe of a function for arguments of these types."""
+    builder = Builder()
+    arguments = tuple(builder.load("input", i, t) for i, t in enumerate(types))
+    mask = builder.load("input", len(types), BOOL) if masked else None
+    with builder.naming(name):
+        folded = write(builder, arguments, mask, dtype)
+    for i, value in enumerate(folded.values):
+        builder.store(value, i)
+    return Recipe(name, builder.finish(), folded, len(types) + masked)
+
+
+class Work:
+    """What `pk_reduce` takes for a recipe, of either library: prepared once for calls one by one."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        program, folded = recipe.program, recipe.folded
+        values = len(folded.values)
+        self.table = np.zeros(len(program.table) + 1, _abi.OPERAND)
+        self.table[:-1] = program.table
+        self.table["type"][-1] = CODES[folded.result]
+        self.inputs = [(i, o.position) for i, o in enumerate(program.operands) if o.source == "input"]
+        self.reduction = np.zeros(1, _abi.REDUCTION)
+        self.reduction["kind"], self.reduction["finish"] = folded.kind, folded.finish
+        self.reduction["values"], self.reduction["reduced"] = values, 1
+        self._addresses = self.table["address"]
+        self._strides, self._flags = self.table["strides"], self.table["flags"]
+        self._dense = self._strides.copy()
+        self._shape = np.empty(_abi.MAX_DIMS, np.int64)
+        self._dimensions = ctypes.c_int64(1)
+        self._options = np.zeros(1, _abi.OPTIONS)
+        self._met = np.empty(len(program.instructions), np.uint8)
+        self._report = np.empty(1, _abi.REPORT)
+        self._watch = self._options["watch"]
+        self._entries: dict[Any, Callable[[], int]] = {}
+
+    def aim(self, result: Array, *arrays: Array) -> None:
+        """Reduce the whole of dense arrays of one size to one element."""
+        for index, position in self.inputs:
+            self._addresses[index] = address_of(arrays[position])
+        self._addresses[-1] = address_of(result)
+        self._shape[0] = arrays[0].size
+
+    def spread(self, shape: tuple[int, ...], axes: Sequence[int], result: Array, *arrays: Array) -> None:
+        """Reduce arrays, broadcast to a shape, along axes; the result has the other dimensions."""
+        strides = [_strides_of(array, shape) for array in arrays]
+        order, outer = _order(shape, axes, strides[0])
+        kept = dict(zip((d for d in range(len(shape)) if d not in axes), result.strides, strict=True))
+        self._dimensions.value = len(order)
+        self._shape[: len(order)] = [shape[d] for d in order]
+        for index, position in self.inputs:
+            array = arrays[position]
+            self._addresses[index] = array.ctypes.data
+            self._strides[index, : len(order)] = [strides[position][d] for d in order]
+            self._flags[index] = 0 if array.dtype.isnative else _abi.BYTE_SWAPPED
+        for index, operand in enumerate(self.recipe.program.operands):
+            if operand.source == "constant":
+                self._strides[index, : len(order)] = 0
+        self._addresses[-1] = result.ctypes.data
+        self._strides[-1, : len(order)] = [kept.get(d, 0) for d in order]
+        self.reduction["outer"], self.reduction["reduced"] = outer, len(axes)
+
+    def restore(self) -> None:
+        """Make it what it was before a call along axes."""
+        self._dimensions.value = 1
+        self._strides[...], self._flags[...] = self._dense, 0
+        self.reduction["outer"], self.reduction["reduced"] = 0, 1
+
+    def entry(self, engine: str) -> Callable[[], int]:
+        """Return the bound entry of an engine's library."""
+        library = _loader.library(engine)
+        entry = self._entries.get(library)
+        if entry is None:
+            instructions = self.recipe.program.instructions
+            entry = self._entries[library] = _abi.bound(
+                *(library, "pk_reduce", self.reduction),
+                *(instructions, ctypes.c_int64(len(instructions))),
+                *(self.table, ctypes.c_int64(len(self.table))),
+                *(self._shape, self._dimensions),
+                *(self._met, self._options, self._report),
+            )
+        return entry
+
+    def run_plainly(self, engine: str, reason: str, devices: tuple[int, ...]) -> None:
+        """Run, and record the call, without any options but to be stopped."""
+        watcher = _watch.take()
+        self._watch[0] = watcher.address
+        try:
+            self.entry(engine)()
+        except errors.Interrupted:
+            if not watcher.stopped:
+                raise
+        except (errors.DeviceError, errors.NoDevice):
+            _engine.status.cache_clear()  # the device may be lost for good
+            raise
+        watcher.raise_error()
+        _watch.give_back(watcher)
+        _call.local.call = self.recipe.name, engine, reason, devices, self._report.tobytes()
+
+    def run(self, plan: _family.Plan, size: int) -> None:
+        """Run with everything that a call may be asked to tell."""
+        instructions = self.recipe.program.instructions
+        _family.run(
+            *(plan, "pk_reduce", self.reduction),
+            *(instructions, len(instructions)),
+            *(self.table, len(self.table)),
+            *(self._shape, self._dimensions.value),
+            self._met,
+            size=size,
+        )
+
+    def report_exceptions(self) -> None:
+        """Raise or warn as NumPy would for what the program met."""
+        if self._met.any():
+            _execute.report_exceptions(self.recipe.program, self._met)
+
+
+def _strides_of(array: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
+    missing = len(shape) - array.ndim
+    own = (0 if size == 1 else stride for size, stride in zip(array.shape, array.strides, strict=True))
+    return (0,) * missing + tuple(own)
+
+
+def _order(shape: tuple[int, ...], axes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], int]:
+    """Return the dimensions with those that stay outside, then those reduced, then those that stay inside.
+
+    Inside are those that are faster in memory than any that is reduced.
+    """
+    reach = min((abs(strides[d]) for d in axes if shape[d] != 1), default=0)
+    kept = sorted((d for d in range(len(shape)) if d not in axes), key=lambda d: -abs(strides[d]))
+    inner = [d for d in kept if shape[d] != 1 and 0 < abs(strides[d]) < reach]
+    outer = [d for d in kept if d not in inner]
+    return [*outer, *axes, *inner], len(outer)
+
+
+def take(recipe: Recipe) -> Work:
+    """Return work for a call; `give_back` takes it."""
+    try:
+        return recipe.idle.pop()
+    except IndexError:
+        return Work(recipe)
+
+
+def give_back(work: Work) -> None:
+    """Keep work for the recipe's next call."""
+    work.recipe.idle.append(work)
+
+
+_SECONDS_A_BYTE = 1 / 12e9  # of one thread's reading
+
+
+def cost_of(recipe: Recipe, size: int, up: int, down: int) -> _family.Cost:
+    """Return what a call is guessed to take; it never goes to NumPy, whose bits are others."""
+    if recipe.cost is None:
+        recipe.cost = _cost.nanoseconds(recipe.program)[1] * 1e-9 if recipe.program.work else 0.0
+    threads = _cost.threads() if size * recipe.cost + up * _SECONDS_A_BYTE > _cost.SHARED_WORK else 1
+    bandwidth = min(threads / _SECONDS_A_BYTE, _cost.HOST_BANDWIDTH)
+    cpu = _cost.CALL + max(size * recipe.cost / threads, up / bandwidth)
+    return _family.Cost(None, cpu, up, down)
+
+
+def axes_of(axis: Any, dimensions: int) -> tuple[int, ...]:
+    """Return the axes that are reduced, in order, with NumPy's errors."""
+    if axis is None:
+        return tuple(range(dimensions))
+    return tuple(sorted(normalize_axis_tuple(axis, dimensions)))
+
+
+def shape_without(shape: tuple[int, ...], axes: Sequence[int], keepdims: bool) -> tuple[int, ...]:
+    """Return the shape of a result."""
+    if keepdims:
+        return tuple(1 if d in axes else n for d, n in enumerate(shape))
+    return tuple(n for d, n in enumerate(shape) if d not in axes)
+
+
+def reduce(
+    recipe: Recipe,
+    plan: _family.Plan,
+    arrays: Sequence[Array],
+    axes: Sequence[int],
+    *,
+    initial: Any = None,
+    ddof: float = 0,
+) -> Array:
+    """Return the reduction of arrays, broadcast together, as a new array without the axes."""
+    shape = broadcast_shapes(*(array.shape for array in arrays))
+    result = np.empty(shape_without(shape, axes, False), recipe.folded.result)
+    work = take(recipe)
+    try:
+        work.spread(shape, axes, result, *arrays)
+        set_numbers(work.reduction, initial, ddof)
+        work.run(plan, math.prod(shape))
+        work.report_exceptions()
+    finally:
+        work.restore()
+        give_back(work)
+    return result
+
+
+def set_numbers(reduction: Array, initial: Any, ddof: float) -> None:
+    """Give a reduction its numbers."""
+    reduction["has_initial"], reduction["ddof"] = initial is not None, ddof
+    if initial is not None:
+        number = np.asarray(initial)
+        exact = number.dtype.kind in "biu"
+        reduction["initial"] = float(number)
+        reduction["initial_integer"] = np.asarray(int(number) & (2**64 - 1) if exact else 0, np.uint64).view(
+            np.int64
+        )
+
+
+REASON = "the engine asked for"
+
+
+def whole(recipe: Recipe, array: Array) -> Any:
+    """Reduce the whole of a dense array with elements, the short way; None where that does not serve."""
+    engine, reason = _engine.asked.get().plain or _engine.process, REASON
+    if engine == "auto":
+        if not _engine.status("cpu").available:
+            return None
+        if array.nbytes > _WORTH_CHOOSING:
+            return None
+        engine, reason = "cpu", "auto: the CPU engine answers first"
+    elif engine not in ("cpu", "cuda"):
+        return None
+    result = np.empty((), recipe.folded.result)
+    work = take(recipe)
+    try:
+        work.aim(result, array)
+        work.run_plainly(engine, reason, (0,) if engine == "cuda" else ())
+        work.report_exceptions()
+    finally:
+        give_back(work)
+    return result[()]
+
+
+_WORTH_CHOOSING = 1 << 20  # bytes: the CPU engine takes smaller ones at once

@@ -443,6 +443,7 @@ def _nan_quantiles(selector: _Selector, shares: Array, method: str, weak: bool) 
         else:
             own_result = np.full((*shares.shape, len(rows)), np.nan, dtype)
         if result is None:  # the first row's type is that of all
-            result = np.empty((*shares.shape, len(valid)), own_result.dtype)
+            kind = own_result.dtype if shares.ndim else own_result.dtype.newbyteorder("=")
+            result = np.empty((*shares.shape, len(valid)), kind)
         result[..., rows] = own_result
     return result.reshape(shares.shape + request.rest)

@@ -92,7 +92,7 @@ struct Level {
 
 // Bits that are counted at once, and groups: so many counters that they stay in a cache.
 constexpr int MOST_DIGITS = 16;
-constexpr int64_t MOST_GROUPS = 64, MOST_COUNTERS = 1 << 18;
+constexpr int64_t MOST_GROUPS = 64, MOST_COUNTERS = 1 << 17;
 
 template <class Key>
 int digits_of(const Level<Key> &level) {

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
-from pycudakit import errors
+from pycudakit import _abi, _loader, errors
 from pycudakit._quantiles import METHODS
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -254,6 +254,59 @@ def test_warnings(engine):
             pk.nanmedian([np.nan])
 
 
+def raw_call(name, **changes):
+    """Call pk_select_f32 with arguments that are right but for the changes; return what was written."""
+    out, nans = np.full((2, 2), -7.0, np.float32), np.full(2, -7)
+    given = {
+        "in": np.float32([[3, 1, 2], [np.nan, 5, 4]]),
+        "rows": 2,
+        "columns": 3,
+        "ranks": np.array([0, 2]),
+        "rank_rows": 1,
+        "rank_count": 2,
+        **changes,
+    }
+    try:
+        _loader.library(name).pk_select_f32(
+            *given.values(), out, nans, np.zeros(1, _abi.OPTIONS), np.empty(1, _abi.REPORT)
+        )
+    except errors.Error:
+        assert (out == -7).all()
+        assert (nans == -7).all()
+        raise
+    return out.tolist(), nans.tolist()
+
+
+@pytest.mark.smoke
+def test_entry(engine):
+    (first, second), nans = raw_call(engine)
+    assert first == [1, 3]
+    assert second[0] == 4
+    assert np.isnan(second[1])
+    assert nans == [0, 1]
+    each = {"ranks": np.array([1, 1, 0, 1]), "rank_rows": 2}
+    assert raw_call(engine, **each) == ([[2, 2], [4, 5]], [0, 1])
+    assert raw_call(engine, ranks=np.empty(0, np.int64), rank_count=0) == ([[-7, -7]] * 2, [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rows": -1}, "a count is negative"),
+        ({"rank_count": -1}, "a count is negative"),
+        ({"columns": 2**62}, "rows times columns is too large"),
+        ({"rank_rows": 3}, "neither 1 nor rows"),
+        ({"ranks": np.array([0, 3])}, "a rank is not from 0 to columns - 1"),
+        ({"ranks": np.array([-1, 0])}, "a rank is not from 0"),
+        ({"ranks": np.array([2, 0])}, "not in ascending order"),
+        ({"ranks": np.array([0, 1, 1, 3]), "rank_rows": 2}, "a rank is not from 0"),
+    ],
+)
+def test_entry_refuses(engine, changes, words):
+    with pytest.raises(errors.InvalidArgument, match=words):
+        raw_call(engine, **changes)
+
+
 FOREIGN = {
     "weights": lambda kit: kit.quantile([1.0, 2.0, 4.0], 0.5, weights=[1, 2, 3], method="inverted_cdf"),
     "longdouble": lambda kit: kit.median(np.longdouble([1, 2])),
@@ -261,7 +314,7 @@ FOREIGN = {
     "datetime": lambda kit: kit.nanquantile(
         np.array(["2020-01-01", "2020-01-03"], "M8[D]"), 0.5, method="lower"
     ),
-    "masked": lambda kit: kit.percentile(np.ma.array([1.0, 2.0, 3.0]), 50),
+    "masked": lambda kit: kit.median(np.ma.array([1.0, 2.0, 3.0])),
     "foreign quantiles": lambda kit: kit.quantile(np.array([1.0, 2.0]), np.longdouble(0.5)),
 }
 

@@ -16,8 +16,8 @@ constexpr int64_t BLOCK = 1024;
 constexpr int64_t SHARE = 1 << 17;
 // A longer row is for all threads; shorter ones are a thread's each.
 constexpr int64_t LONG_ROW = 1 << 17;
-// A share of that much of a row's elements may be copied, in keys.
-constexpr int64_t FEW = 4;
+// What a thread may work on before it looks whether the call is to stop: some 0.1 s.
+constexpr int64_t MOST_AT_ONCE = 1 << 23;
 
 template <Order order, class Key>
 void make_keys(const Key *in, int64_t count, Key *keys) {
@@ -33,23 +33,12 @@ int64_t count_last(const Key *keys, int64_t count) {
 
 int width_of(uint64_t value) { return value == 0 ? 0 : 64 - __builtin_clzll(value); }
 
-// Puts the elements of the ranks where sorting would put them.
-template <class Key>
-void place(Key *begin, Key *end, Key *origin, const int64_t *first, const int64_t *last) {
-    while (first != last) {
-        const int64_t *middle = first + (last - first) / 2;
-        Key *nth = origin + *middle;
-        std::nth_element(begin, nth, end);
-        place(begin, nth, origin, first, std::lower_bound(first, middle, *middle));
-        first = std::upper_bound(middle, last, *middle);
-        begin = nth + 1;
-    }
-}
-
 // What a thread needs to select among keys in memory.
 template <class Key>
 class Selector {
    public:
+    explicit Selector(Call &call) : call_(call) {}
+
     // Reorders the keys and changes the ranks, which are ascending; those that there is no key for are the
     // last's.
     void select(Key *keys, int64_t count, int64_t *ranks, int64_t rank_count, Key *out) {
@@ -62,16 +51,31 @@ class Selector {
                 return;
             }
         }
-        if (count <= WORTH_SELECTING || rank_count > count / 4) {
-            std::sort(keys, keys + count);
-        } else {
-            place(keys, keys + count, keys, ranks, ranks + rank_count);
-        }
+        place(keys, keys + count, keys, ranks, ranks + rank_count);
         for (int64_t i = 0; i < rank_count; ++i) out[i] = keys[ranks[i]];
     }
 
    private:
     static constexpr int64_t WORTH_COUNTING = 2048, WORTH_SELECTING = 24, MOST_RANKS = 64;
+    static constexpr int64_t WORTH_LOOKING = 1 << 16;
+
+    // Puts the elements of the ranks where sorting would put them.
+    void place(Key *begin, Key *end, Key *origin, const int64_t *first, const int64_t *last) {
+        while (first != last) {
+            const int64_t count = end - begin;
+            if (count <= WORTH_SELECTING || (count < WORTH_LOOKING && last - first > count / 4)) {
+                std::sort(begin, end);
+                return;
+            }
+            if (count >= WORTH_LOOKING) call_.look();
+            const int64_t *middle = first + (last - first) / 2;
+            Key *nth = origin + *middle;
+            std::nth_element(begin, nth, end);
+            place(begin, nth, origin, first, std::lower_bound(first, middle, *middle));
+            first = std::upper_bound(middle, last, *middle);
+            begin = nth + 1;
+        }
+    }
     static constexpr int DIGITS = 10;
 
     // Keeps only the keys that are near one of the ranks'. Returns false if all are equal; `again` says
@@ -108,6 +112,7 @@ class Selector {
         return true;
     }
 
+    Call &call_;
     int64_t bins_[1 << DIGITS];
     uint8_t keeps_[1 << DIGITS];
 };
@@ -203,10 +208,15 @@ class LongRow {
     // Copies the groups' elements, if they are few, and selects there.
     bool collect(const Level<Key> &level, const int64_t *ranks, Key *out) {
         const std::vector<Group<Key>> &groups = level.groups;
-        int64_t wanted = 0;
-        for (const Group<Key> &group : groups) wanted += group.count;
-        if (level.known > MOST_DIGITS && int64_t(groups.size()) > 1) return false;
-        if (wanted > columns_ / FEW && int64_t(groups.size()) <= MOST_GROUPS) return false;
+        int64_t wanted = 0, largest = 0;
+        for (const Group<Key> &group : groups) {
+            wanted += group.count;
+            largest = std::max(largest, group.count);
+        }
+        const int64_t few = std::min(columns_ / 4, MOST_AT_ONCE);
+        const bool many_groups = int64_t(groups.size()) > MOST_GROUPS;
+        if (level.known > MOST_DIGITS && groups.size() > 1) return false;
+        if (many_groups ? largest > few : wanted > few) return false;
 
         const int rest = WIDTH - level.known;
         const bool one = groups.size() == 1;
@@ -256,7 +266,7 @@ class LongRow {
 
         std::atomic<size_t> next{0};
         run_on_threads(int64_t(groups.size()), call_, [&] {
-            Selector<Key> selector;
+            Selector<Key> selector(call_);
             std::vector<int64_t> own;
             for (size_t i = next++; i < groups.size(); i = next++) {
                 const Group<Key> &group = groups[i];
@@ -299,7 +309,7 @@ void select_short(const Selection &asked, const Key *in, Key *out, Call &call) {
         int64_t start = next.fetch_add(share);
         if (start >= asked.rows) return;
         Lane lane(call);
-        Selector<Key> selector;
+        Selector<Key> selector(call);
         std::vector<Key> keys(size_t(asked.columns));
         std::vector<int64_t> ranks(size_t(asked.rank_count));
         for (; start < asked.rows; start = next.fetch_add(share)) {

@@ -178,12 +178,21 @@ class LongRow {
         const std::vector<Group<Key>> &groups = level.groups;
         const int known = level.known, rest = WIDTH - known - digits;
         const Key mask = Key((uint64_t(1) << digits) - 1);
+        if (known > 0 && ((all_ ^ any_) >> rest & mask) == 0 && groups[0].count == columns_) {
+            counters[all_ >> rest & mask] = columns_;  // these bits are the same in all elements
+            return;
+        }
         std::mutex mutex;
         each_block([&] {
             std::vector<uint32_t> own(groups.size() << digits);
             int64_t since = 0;
-            return [&, own, since](const Key *keys, int64_t count, bool ends) mutable {
+            Key all = Key(~Key(0)), any = 0;
+            return [&, own, since, all, any](const Key *keys, int64_t count, bool ends) mutable {
                 if (known == 0) {
+                    for (int64_t i = 0; i < count; ++i) {
+                        all &= keys[i];
+                        any |= keys[i];
+                    }
                     for (int64_t i = 0; i < count; ++i) ++own[size_t(keys[i] >> rest)];
                 } else {
                     for (int64_t i = 0; i < count; ++i) {
@@ -198,6 +207,8 @@ class LongRow {
                 if (!ends && since < int64_t(1) << 31) return;
                 since = 0;
                 const std::lock_guard<std::mutex> lock(mutex);
+                all_ &= all;
+                any_ |= any;
                 for (size_t i = 0; i < own.size(); ++i) counters[i] += own[i];
                 if (!ends) std::fill(own.begin(), own.end(), 0);
             };
@@ -285,6 +296,7 @@ class LongRow {
     Call &call_;
     bool counted_ = false;
     int64_t nans_ = 0;
+    Key all_ = Key(~Key(0)), any_ = 0;  // the bits that all elements have, and any
 };
 
 template <Order order, class Key>

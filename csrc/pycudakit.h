@@ -343,6 +343,46 @@ PK_API int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *pr
                          const int64_t *shape, int64_t dimensions, uint8_t *exceptions,
                          const pk_options *options, pk_report *report);
 
+/* ---- Order statistics ----------------------------------------------------------------------------- */
+
+/* Finds elements of each row by their ranks, which count from 0 in ascending order: -0.0 is before 0.0, and
+ * NaN comes last. Rows are dense. `ranks` holds rank_count ranks for every row (rank_rows is 1), or as many
+ * for each (rank_rows is rows), in ascending order. `out` is of rows times rank_count elements, and `nans`
+ * tells how many NaN each row has. A float16 is its bits. */
+PK_API int32_t pk_select_i8(const int8_t *in, int64_t rows, int64_t columns, const int64_t *ranks,
+                            int64_t rank_rows, int64_t rank_count, int8_t *out, int64_t *nans,
+                            const pk_options *options, pk_report *report);
+PK_API int32_t pk_select_i16(const int16_t *in, int64_t rows, int64_t columns, const int64_t *ranks,
+                             int64_t rank_rows, int64_t rank_count, int16_t *out, int64_t *nans,
+                             const pk_options *options, pk_report *report);
+PK_API int32_t pk_select_i32(const int32_t *in, int64_t rows, int64_t columns, const int64_t *ranks,
+                             int64_t rank_rows, int64_t rank_count, int32_t *out, int64_t *nans,
+                             const pk_options *options, pk_report *report);
+PK_API int32_t pk_select_i64(const int64_t *in, int64_t rows, int64_t columns, const int64_t *ranks,
+                             int64_t rank_rows, int64_t rank_count, int64_t *out, int64_t *nans,
+                             const pk_options *options, pk_report *report);
+PK_API int32_t pk_select_u8(const uint8_t *in, int64_t rows, int64_t columns, const int64_t *ranks,
+                            int64_t rank_rows, int64_t rank_count, uint8_t *out, int64_t *nans,
+                            const pk_options *options, pk_report *report);
+PK_API int32_t pk_select_u16(const uint16_t *in, int64_t rows, int64_t columns, const int64_t *ranks,
+                             int64_t rank_rows, int64_t rank_count, uint16_t *out, int64_t *nans,
+                             const pk_options *options, pk_report *report);
+PK_API int32_t pk_select_u32(const uint32_t *in, int64_t rows, int64_t columns, const int64_t *ranks,
+                             int64_t rank_rows, int64_t rank_count, uint32_t *out, int64_t *nans,
+                             const pk_options *options, pk_report *report);
+PK_API int32_t pk_select_u64(const uint64_t *in, int64_t rows, int64_t columns, const int64_t *ranks,
+                             int64_t rank_rows, int64_t rank_count, uint64_t *out, int64_t *nans,
+                             const pk_options *options, pk_report *report);
+PK_API int32_t pk_select_f16(const uint16_t *in, int64_t rows, int64_t columns, const int64_t *ranks,
+                             int64_t rank_rows, int64_t rank_count, uint16_t *out, int64_t *nans,
+                             const pk_options *options, pk_report *report);
+PK_API int32_t pk_select_f32(const float *in, int64_t rows, int64_t columns, const int64_t *ranks,
+                             int64_t rank_rows, int64_t rank_count, float *out, int64_t *nans,
+                             const pk_options *options, pk_report *report);
+PK_API int32_t pk_select_f64(const double *in, int64_t rows, int64_t columns, const int64_t *ranks,
+                             int64_t rank_rows, int64_t rank_count, double *out, int64_t *nans,
+                             const pk_options *options, pk_report *report);
+
 #ifdef __cplusplus
 }
 #endif

@@ -94,6 +94,7 @@ from pycudakit.elementwise import (
 )
 from pycudakit.expression import evaluate
 from pycudakit.pinned import empty_pinned, pinned_copy
+from pycudakit.statistics import median, nanmedian, nanpercentile, nanquantile, percentile, quantile
 
 __version__ = "0.1.0"
 
@@ -168,18 +169,24 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "maximum",
+    "median",
     "memory_info",
     "minimum",
     "mod",
     "multiply",
     "nan_to_num",
+    "nanmedian",
+    "nanpercentile",
+    "nanquantile",
     "negative",
     "nextafter",
     "not_equal",
+    "percentile",
     "pinned_copy",
     "positive",
     "power",
     "profile",
+    "quantile",
     "rad2deg",
     "reciprocal",
     "release",

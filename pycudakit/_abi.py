@@ -244,6 +244,21 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         _out(np.uint8),
         _out(REPORT),
     ),
+    **{
+        f"pk_select_{dtype.kind}{8 * dtype.itemsize}": (
+            _in(stored),
+            *(_SIZE, _SIZE),
+            _in(np.int64),
+            *(_SIZE, _SIZE),
+            _out(stored),
+            _out(np.int64),
+            _in(OPTIONS),
+            _out(REPORT),
+        )
+        for dtype in TYPES
+        if dtype.kind != "b"
+        for stored in [np.dtype(np.uint16) if dtype == np.float16 else dtype]
+    },
 }
 
 

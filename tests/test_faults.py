@@ -13,6 +13,7 @@ pytestmark = pytest.mark.skipif(not pk.engines()["cuda"], reason="needs a GPU")
 SIZE = 60_000
 RNG = np.random.default_rng(0)
 A, B = RNG.random((2, SIZE), np.float32)
+LONG_ROW = np.resize(A, 150_000)
 LONG = "a" + " + b" * 60  # more instructions than a kernel takes with it
 
 
@@ -38,6 +39,8 @@ CASES = {
         copied(),
         130,
     ),
+    "median": (lambda: pk.median(A), np.median(A), copied(), 120),
+    "median of a long row": (lambda: pk.median(LONG_ROW), np.median(LONG_ROW), copied(), 160),
     "long program": (
         lambda: pk.evaluate(LONG, {"a": A, "b": B}),
         eval(LONG, {"a": A, "b": B}),

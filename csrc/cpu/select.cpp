@@ -1,0 +1,363 @@
+#include "../common/select.h"
+
+#include <atomic>
+#include <mutex>
+
+#include "../common/call.h"
+#include "../common/thread_pool.h"
+
+namespace pk {
+
+namespace {
+
+// Keys are made so many at once, in the first-level cache.
+constexpr int64_t BLOCK = 1024;
+// Elements that a thread takes at once.
+constexpr int64_t SHARE = 1 << 17;
+// A longer row is for all threads; shorter ones are a thread's each.
+constexpr int64_t LONG_ROW = 1 << 17;
+// What a thread may work on before it looks whether the call is to stop: some 0.1 s.
+constexpr int64_t MOST_AT_ONCE = 1 << 23;
+
+template <Order order, class Key>
+void make_keys(const Key *in, int64_t count, Key *keys) {
+    for (int64_t i = 0; i < count; ++i) keys[i] = key_of<order>(in[i]);
+}
+
+template <class Key>
+int64_t count_last(const Key *keys, int64_t count) {
+    int64_t last = 0;
+    for (int64_t i = 0; i < count; ++i) last += keys[i] == Key(~Key(0));
+    return last;
+}
+
+int width_of(uint64_t value) { return value == 0 ? 0 : 64 - __builtin_clzll(value); }
+
+// What a thread needs to select among keys in memory.
+template <class Key>
+class Selector {
+   public:
+    explicit Selector(Call &call) : call_(call) {}
+
+    // Reorders the keys and changes the ranks, which are ascending; those that there is no key for are the
+    // last's.
+    void select(Key *keys, int64_t count, int64_t *ranks, int64_t rank_count, Key *out) {
+        if (count == 0 || rank_count == 0) return;
+        for (int64_t i = 0; i < rank_count; ++i) ranks[i] = std::min(ranks[i], count - 1);
+        bool narrows = rank_count <= MOST_RANKS;
+        while (narrows && count >= WORTH_COUNTING) {
+            if (!narrow_once(keys, count, ranks, rank_count, narrows)) {
+                std::fill(out, out + rank_count, keys[0]);
+                return;
+            }
+        }
+        place(keys, keys + count, keys, ranks, ranks + rank_count);
+        for (int64_t i = 0; i < rank_count; ++i) out[i] = keys[ranks[i]];
+    }
+
+   private:
+    static constexpr int64_t WORTH_COUNTING = 2048, WORTH_SELECTING = 24, MOST_RANKS = 64;
+    static constexpr int64_t WORTH_LOOKING = 1 << 16;
+
+    // Puts the elements of the ranks where sorting would put them.
+    void place(Key *begin, Key *end, Key *origin, const int64_t *first, const int64_t *last) {
+        while (first != last) {
+            const int64_t count = end - begin;
+            if (count <= WORTH_SELECTING || (count < WORTH_LOOKING && last - first > count / 4)) {
+                std::sort(begin, end);
+                return;
+            }
+            if (count >= WORTH_LOOKING) call_.look();
+            const int64_t *middle = first + (last - first) / 2;
+            Key *nth = origin + *middle;
+            std::nth_element(begin, nth, end);
+            place(begin, nth, origin, first, std::lower_bound(first, middle, *middle));
+            first = std::upper_bound(middle, last, *middle);
+            begin = nth + 1;
+        }
+    }
+    static constexpr int DIGITS = 10;
+
+    // Keeps only the keys that are near one of the ranks'. Returns false if all are equal; `again` says
+    // whether there is more to gain by it.
+    bool narrow_once(Key *keys, int64_t &count, int64_t *ranks, int64_t rank_count, bool &again) {
+        Key least = keys[0], most = keys[0];
+        for (int64_t i = 0; i < count; ++i) {
+            least = std::min(least, keys[i]);
+            most = std::max(most, keys[i]);
+        }
+        if (least == most) return false;
+        const int shift = std::max(0, width_of(uint64_t(Key(most - least))) - DIGITS);
+        const auto bin_of = [=](Key key) { return size_t(Key(key - least) >> shift); };
+        std::fill(bins_, bins_ + (1 << DIGITS), 0);
+        for (int64_t i = 0; i < count; ++i) ++bins_[bin_of(keys[i])];
+        int64_t below = 0, dropped = 0, rank = 0, kept_bins = 0;
+        for (int64_t bin = 0; bin < 1 << DIGITS; ++bin) {
+            const int64_t here = bins_[bin];
+            const int64_t first = rank;
+            while (rank < rank_count && ranks[rank] < below + here) ranks[rank++] -= dropped;
+            keeps_[bin] = rank > first;
+            kept_bins += rank > first;
+            if (rank == first) dropped += here;
+            below += here;
+        }
+        int64_t kept = 0;
+        for (int64_t i = 0; i < count; ++i) {
+            const Key key = keys[i];
+            keys[kept] = key;
+            kept += keeps_[bin_of(key)];
+        }
+        count = kept;
+        again = kept_bins == 1;
+        return true;
+    }
+
+    Call &call_;
+    int64_t bins_[1 << DIGITS];
+    uint8_t keeps_[1 << DIGITS];
+};
+
+// One row that all threads work on.
+template <Order order, class Key>
+class LongRow {
+   public:
+    LongRow(const Key *in, int64_t columns, Call &call) : in_(in), columns_(columns), call_(call) {}
+
+    // Returns how many are NaN.
+    int64_t select(const int64_t *ranks, int64_t rank_count, Key *out) {
+        if (rank_count == 0) {
+            if (order != Order::floating) return 0;
+            std::atomic<int64_t> nans{0};
+            each_block([&] {
+                return [&, mine = int64_t(0)](const Key *keys, int64_t count, bool ends) mutable {
+                    mine += count_last(keys, count);
+                    if (ends) nans += mine;
+                };
+            });
+            return nans;
+        }
+        narrow<Key>(
+            columns_, ranks, rank_count, out,
+            [&](const Level<Key> &level, int digits, int64_t *counters) { count(level, digits, counters); },
+            [&](const Level<Key> &level) { return collect(level, ranks, out); });
+        return nans_;
+    }
+
+   private:
+    static constexpr int WIDTH = 8 * sizeof(Key);
+
+    // On each thread, makes a visitor and calls visit(keys, count, false) for blocks, and once at the end
+    // visit(nullptr, 0, true).
+    template <class Make>
+    void each_block(Make make) {
+        const int64_t threads = std::min<int64_t>((columns_ + SHARE - 1) / SHARE, thread_count());
+        std::atomic<int64_t> next{0};
+        run_on_threads(threads, call_, [&] {
+            int64_t start = next.fetch_add(SHARE);
+            if (start >= columns_) return;
+            Lane lane(call_);
+            auto visit = make();
+            Key keys[BLOCK];
+            for (; start < columns_; start = next.fetch_add(SHARE)) {
+                const double begin = call_.seconds();
+                const int64_t end = std::min(start + SHARE, columns_);
+                for (int64_t at = start; at < end; at += BLOCK) {
+                    const int64_t count = std::min(BLOCK, end - at);
+                    make_keys<order>(in_ + at, count, keys);
+                    visit(keys, count, false);
+                }
+                lane.add(PK_COMPUTE, begin, call_.seconds(), 0, end - start);
+                call_.advance(counted_ ? 0 : end - start);
+            }
+            visit(nullptr, 0, true);
+        });
+        counted_ = true;
+    }
+
+    void count(const Level<Key> &level, int digits, int64_t *counters) {
+        const std::vector<Group<Key>> &groups = level.groups;
+        const int known = level.known, rest = WIDTH - known - digits;
+        const Key mask = Key((uint64_t(1) << digits) - 1);
+        if (known > 0 && ((all_ ^ any_) >> rest & mask) == 0 && groups[0].count == columns_) {
+            counters[all_ >> rest & mask] = columns_;  // these bits are the same in all elements
+            return;
+        }
+        std::mutex mutex;
+        each_block([&] {
+            std::vector<uint32_t> own(groups.size() << digits);
+            int64_t since = 0;
+            Key all = Key(~Key(0)), any = 0;
+            return [&, own, since, all, any](const Key *keys, int64_t count, bool ends) mutable {
+                if (known == 0) {
+                    for (int64_t i = 0; i < count; ++i) {
+                        all &= keys[i];
+                        any |= keys[i];
+                    }
+                    for (int64_t i = 0; i < count; ++i) ++own[size_t(keys[i] >> rest)];
+                } else {
+                    for (int64_t i = 0; i < count; ++i) {
+                        const Key prefix = Key(keys[i] >> (rest + digits));
+                        size_t group = 0;
+                        while (group < groups.size() && groups[group].prefix < prefix) ++group;
+                        if (group == groups.size() || groups[group].prefix != prefix) continue;
+                        ++own[group << digits | size_t(Key(keys[i] >> rest) & mask)];
+                    }
+                }
+                since += count;
+                if (!ends && since < int64_t(1) << 31) return;
+                since = 0;
+                const std::lock_guard<std::mutex> lock(mutex);
+                all_ &= all;
+                any_ |= any;
+                for (size_t i = 0; i < own.size(); ++i) counters[i] += own[i];
+                if (!ends) std::fill(own.begin(), own.end(), 0);
+            };
+        });
+        if (known == 0 && order == Order::floating) nans_ = counters[(int64_t(1) << digits) - 1];
+    }
+
+    // Copies the groups' elements, if they are few, and selects there.
+    bool collect(const Level<Key> &level, const int64_t *ranks, Key *out) {
+        const std::vector<Group<Key>> &groups = level.groups;
+        int64_t wanted = 0, largest = 0;
+        for (const Group<Key> &group : groups) {
+            wanted += group.count;
+            largest = std::max(largest, group.count);
+        }
+        const int64_t few = std::min(columns_ / 4, MOST_AT_ONCE);
+        const bool many_groups = int64_t(groups.size()) > MOST_GROUPS;
+        if (level.known > MOST_DIGITS && groups.size() > 1) return false;
+        if (many_groups ? largest > few : wanted > few) return false;
+
+        const int rest = WIDTH - level.known;
+        const bool one = groups.size() == 1;
+        std::vector<uint32_t> places;  // of each prefix: 1 + its group
+        if (!one) {
+            places.resize(size_t(1) << level.known);
+            for (size_t i = 0; i < groups.size(); ++i) places[size_t(groups[i].prefix)] = uint32_t(i + 1);
+        }
+        std::mutex mutex;
+        std::vector<std::vector<Key>> collected;
+        each_block([&] {
+            return [&, mine = std::vector<Key>()](const Key *keys, int64_t count, bool ends) mutable {
+                Key found[BLOCK + 1];
+                int64_t kept = 0;
+                if (one) {
+                    const Key prefix = groups[0].prefix;
+                    for (int64_t i = 0; i < count; ++i) {
+                        found[kept] = keys[i];
+                        kept += Key(keys[i] >> rest) == prefix;
+                    }
+                } else {
+                    for (int64_t i = 0; i < count; ++i) {
+                        found[kept] = keys[i];
+                        kept += places[size_t(keys[i] >> rest)] != 0;
+                    }
+                }
+                mine.insert(mine.end(), found, found + kept);
+                if (!ends) return;
+                const std::lock_guard<std::mutex> lock(mutex);
+                collected.push_back(std::move(mine));
+            };
+        });
+
+        // What was found may be other than what was counted, if someone writes to the array meanwhile.
+        std::vector<int64_t> starts(groups.size() + 1, 0);
+        const auto group_of = [&](Key key) { return one ? 0 : size_t(places[size_t(key >> rest)] - 1); };
+        for (const std::vector<Key> &part : collected) {
+            for (Key key : part) ++starts[group_of(key) + 1];
+        }
+        for (size_t i = 0; i < groups.size(); ++i) starts[i + 1] += starts[i];
+        std::vector<Key> keys(size_t(starts.back()));
+        std::vector<int64_t> ends(starts.begin(), starts.end() - 1);
+        for (std::vector<Key> &part : collected) {
+            for (Key key : part) keys[size_t(ends[group_of(key)]++)] = key;
+            part = {};
+        }
+
+        std::atomic<size_t> next{0};
+        run_on_threads(int64_t(groups.size()), call_, [&] {
+            Selector<Key> selector(call_);
+            std::vector<int64_t> own;
+            for (size_t i = next++; i < groups.size(); i = next++) {
+                const Group<Key> &group = groups[i];
+                own.assign(ranks + group.first, ranks + group.last);
+                for (int64_t &rank : own) rank -= group.below;
+                selector.select(keys.data() + starts[i], starts[i + 1] - starts[i], own.data(),
+                                int64_t(own.size()), out + group.first);
+                call_.look();
+            }
+        });
+        return true;
+    }
+
+    const Key *in_;
+    const int64_t columns_;
+    Call &call_;
+    bool counted_ = false;
+    int64_t nans_ = 0;
+    Key all_ = Key(~Key(0)), any_ = 0;  // the bits that all elements have, and any
+};
+
+template <Order order, class Key>
+void select_long(const Selection &asked, const Key *in, Key *out, Call &call) {
+    std::vector<Key> found(size_t(asked.rank_count));
+    for (int64_t row = 0; row < asked.rows; ++row) {
+        LongRow<order, Key> work(in + row * asked.columns, asked.columns, call);
+        asked.nans[row] = work.select(asked.ranks_of(row), asked.rank_count, found.data());
+        for (size_t i = 0; i < found.size(); ++i) {
+            out[row * asked.rank_count + int64_t(i)] = bits_of_key<order>(found[i]);
+        }
+        ++call.report.chunks;
+    }
+}
+
+template <Order order, class Key>
+void select_short(const Selection &asked, const Key *in, Key *out, Call &call) {
+    const int64_t share = std::max<int64_t>(1, SHARE / 4 / std::max<int64_t>(1, asked.columns));
+    const int64_t shares = (asked.rows + share - 1) / share;
+    std::atomic<int64_t> next{0};
+    run_on_threads(std::min(shares, thread_count()), call, [&] {
+        int64_t start = next.fetch_add(share);
+        if (start >= asked.rows) return;
+        Lane lane(call);
+        Selector<Key> selector(call);
+        std::vector<Key> keys(size_t(asked.columns));
+        std::vector<int64_t> ranks(size_t(asked.rank_count));
+        for (; start < asked.rows; start = next.fetch_add(share)) {
+            const double begin = call.seconds();
+            const int64_t end = std::min(start + share, asked.rows);
+            for (int64_t row = start; row < end; ++row) {
+                make_keys<order>(in + row * asked.columns, asked.columns, keys.data());
+                asked.nans[row] = order == Order::floating ? count_last(keys.data(), asked.columns) : 0;
+                const int64_t *given = asked.ranks_of(row);
+                std::copy(given, given + asked.rank_count, ranks.begin());
+                Key *found = out + row * asked.rank_count;
+                selector.select(keys.data(), asked.columns, ranks.data(), asked.rank_count, found);
+                for (int64_t i = 0; i < asked.rank_count; ++i) found[i] = bits_of_key<order>(found[i]);
+            }
+            lane.add(PK_COMPUTE, begin, call.seconds(), 0, (end - start) * asked.columns);
+            call.advance((end - start) * asked.columns);
+        }
+    });
+    call.report.chunks += shares;
+}
+
+template <Order order, class Key>
+int32_t select_entry(const Selection &asked, const Key *in, Key *out, const pk_options *options,
+                     pk_report *report) {
+    return called(options, report, asked.size(), [&](Call &call) {
+        asked.check(in, out);
+        if (asked.columns > LONG_ROW) {
+            select_long<order>(asked, in, out, call);
+        } else {
+            select_short<order>(asked, in, out, call);
+        }
+    });
+}
+
+}  // namespace
+
+}  // namespace pk
+
+PK_SELECT_ENTRIES

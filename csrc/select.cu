@@ -1,0 +1,350 @@
+#include "common/select.h"
+
+#include <memory>
+
+#include "common/call.h"
+#include "stream/cuda.h"
+#include "stream/resident.h"
+#include "stream/slots.h"
+#include "stream/stream.h"
+
+namespace pk {
+
+namespace {
+
+// A shorter row is for one block of threads, with so few ranks that it takes no more than some milliseconds.
+constexpr int64_t SHORT_ROW = 1 << 16, FEW_RANKS = 64;
+constexpr int BLOCK_THREADS = 256, MOST_BLOCKS = 4096;
+// Elements that the blocks of one launch look at, again and again: some 20 ms, between which a call can stop.
+constexpr int64_t MOST_LOOKS = int64_t(1) << 34;
+constexpr int64_t MOST_ROWS = 1 << 22;
+// Bytes of a long row that are on the device at once, at least; less is not worth trying.
+constexpr int64_t LEAST_PART = 64 << 10;
+constexpr int64_t SPARE = 4096;  // for what is aligned
+
+template <class Key>
+struct Prefixes {
+    int64_t count;
+    int known, digits;
+    Key at[MOST_GROUPS];
+};
+
+namespace device {
+
+// Adds the elements that begin with each prefix to its counters, by their next digits.
+template <Order order, class Key>
+__global__ void count_digits(const Key *in, int64_t size, Prefixes<Key> prefixes, uint32_t *counters) {
+    constexpr int WIDTH = 8 * sizeof(Key);
+    const int rest = WIDTH - prefixes.known - prefixes.digits;
+    const uint64_t mask = (uint64_t(1) << prefixes.digits) - 1;
+    const int64_t step = int64_t(gridDim.x) * blockDim.x;
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
+        const uint64_t key = key_of<order>(in[i]);
+        int64_t group = 0;
+        if (prefixes.known > 0) {
+            const uint64_t prefix = key >> (WIDTH - prefixes.known);
+            int64_t end = prefixes.count;
+            while (group < end) {
+                const int64_t middle = (group + end) / 2;
+                if (prefixes.at[middle] < prefix) {
+                    group = middle + 1;
+                } else {
+                    end = middle;
+                }
+            }
+            if (group == prefixes.count || prefixes.at[group] != prefix) continue;
+        }
+        atomicAdd(counters + (uint64_t(group) << prefixes.digits | (key >> rest & mask)), 1u);
+    }
+}
+
+// What select_rows works on. Row i has its own ranks at ranks + i * rank_stride.
+template <class Key>
+struct Rows {
+    const Key *in;
+    int64_t rows, columns;
+    const int64_t *ranks;
+    int64_t rank_stride, rank_count;
+    Key *out;
+    int64_t *nans;
+};
+
+// A block for each row: counts, for each rank, the elements by eight bits, from the highest on.
+template <Order order, class Key>
+__global__ void select_rows(Rows<Key> given) {
+    constexpr int WIDTH = 8 * sizeof(Key), DIGITS = 8;
+    __shared__ uint32_t counters[1 << DIGITS];
+    __shared__ uint32_t nans;
+    __shared__ uint64_t found;
+    __shared__ int64_t left;
+    for (int64_t row = blockIdx.x; row < given.rows; row += gridDim.x) {
+        const Key *in = given.in + row * given.columns;
+        const int64_t *ranks = given.ranks + row * given.rank_stride;
+        Key *out = given.out + row * given.rank_count;
+        if (threadIdx.x == 0) nans = 0;
+        __syncthreads();
+        if (order == Order::floating) {
+            uint32_t own = 0;
+            for (int64_t i = threadIdx.x; i < given.columns; i += blockDim.x) {
+                own += key_of<order>(in[i]) == Key(~Key(0));
+            }
+            if (own != 0) atomicAdd(&nans, own);
+            __syncthreads();
+        }
+        if (threadIdx.x == 0) given.nans[row] = nans;
+        for (int64_t j = 0; j < given.rank_count; ++j) {
+            uint64_t prefix = 0;  // the bits that are known, where the key has them
+            int64_t rank = ranks[j];
+            for (int shift = WIDTH - DIGITS; shift >= 0; shift -= DIGITS) {
+                for (int i = threadIdx.x; i < 1 << DIGITS; i += blockDim.x) counters[i] = 0;
+                __syncthreads();
+                for (int64_t i = threadIdx.x; i < given.columns; i += blockDim.x) {
+                    const uint64_t key = key_of<order>(in[i]);
+                    const bool begins_alike =
+                        shift + DIGITS == WIDTH || (key ^ prefix) >> (shift + DIGITS) == 0;
+                    if (begins_alike) atomicAdd(counters + (key >> shift & ((1 << DIGITS) - 1)), 1u);
+                }
+                __syncthreads();
+                if (threadIdx.x == 0) {
+                    int bin = 0;
+                    for (; bin < (1 << DIGITS) - 1 && rank >= counters[bin]; ++bin) rank -= counters[bin];
+                    found = uint64_t(bin);
+                    left = rank;
+                }
+                __syncthreads();
+                prefix |= found << shift;
+                rank = left;
+            }
+            if (threadIdx.x == 0) out[j] = bits_of_key<order>(Key(prefix));
+        }
+        __syncthreads();  // before the next row's nans
+    }
+}
+
+}  // namespace device
+
+// A stream, and that nothing is under way in it any more when it goes out of scope: declared after the memory
+// that it works on.
+class Queue {
+   public:
+    explicit Queue(const Stream &stream) : stream_(stream.get()) {}
+    ~Queue() { (void)cudaStreamSynchronize(stream_); }  // a failure follows one that was reported
+    Queue(const Queue &) = delete;
+    Queue &operator=(const Queue &) = delete;
+
+    cudaStream_t get() const { return stream_; }
+
+   private:
+    const cudaStream_t stream_;
+};
+
+// What a call's parts share.
+struct OnDevice {
+    Call &call;
+    const std::vector<int> device;
+    Lane lane{call};
+    Stream stream = pk::stream();
+    // What blocks may take of the budget, together.
+    const int64_t room = streaming_memory().device_budget / 2;
+
+    void kernel_done(double begin, int64_t elements) {
+        lane.add(PK_KERNEL, begin, call.seconds(), 0, elements);
+        ++call.report.chunks;
+    }
+    void came_down(int64_t bytes) { call.report.bytes_down += bytes; }
+};
+
+[[noreturn]] void fail_for_room() {
+    fail(PK_OUT_OF_MEMORY,
+         "other calls have too much of PYCUDAKIT_DEVICE_MEMORY, and too little is left for order statistics");
+}
+
+unsigned blocks_for(int64_t threads) {
+    return unsigned(std::clamp<int64_t>((threads + BLOCK_THREADS - 1) / BLOCK_THREADS, 1, MOST_BLOCKS));
+}
+
+// A row that the whole device works on. It stays there if it fits, and goes up again for each of the passes,
+// in parts, if not.
+template <Order order, class Key>
+class LongRow {
+   public:
+    LongRow(OnDevice &on, const Key *in, int64_t columns) : on_(on), in_(in), columns_(columns) {}
+
+    // Returns how many are NaN.
+    int64_t select(const int64_t *ranks, int64_t rank_count, Key *out) {
+        if (rank_count == 0 && order != Order::floating) return 0;
+        const Block counters(on_.device[0], MOST_COUNTERS * int64_t(sizeof(uint32_t)));
+        if (counters.memory() == nullptr) fail_for_room();
+        counters_ = reinterpret_cast<uint32_t *>(counters.memory());
+        part_ = (on_.room - MOST_COUNTERS * int64_t(sizeof(uint32_t))) / int64_t(sizeof(Key));
+        part_ = std::min<int64_t>({columns_, part_, INT32_MAX});
+        narrow<Key>(
+            columns_, ranks, rank_count, out,
+            [&](const Level<Key> &level, int digits, int64_t *found) { count(level, digits, found); },
+            [](const Level<Key> &) { return false; });
+        return nans_;
+    }
+
+   private:
+    void count(const Level<Key> &level, int digits, int64_t *found) {
+        Prefixes<Key> prefixes{int64_t(level.groups.size()), level.known, digits, {}};
+        for (size_t i = 0; i < level.groups.size(); ++i) prefixes.at[i] = level.groups[i].prefix;
+        std::vector<uint32_t> counters(level.groups.size() << digits);
+        const size_t bytes = counters.size() * sizeof(uint32_t);
+        for (int64_t start = 0, size = 0; start < columns_; start += size) {
+            size = bring(start);
+            const Queue queue(on_.stream);
+            const double begin = on_.call.seconds();
+            PK_CUDA(cudaMemsetAsync(counters_, 0, bytes, queue.get()));
+            const Key *in = reinterpret_cast<const Key *>(resident_->on(0));
+            device::count_digits<order>
+                <<<blocks_for(size), BLOCK_THREADS, 0, queue.get()>>>(in, size, prefixes, counters_);
+            PK_CUDA(cudaGetLastError());
+            PK_CUDA(cudaMemcpyAsync(counters.data(), counters_, bytes, cudaMemcpyDeviceToHost, queue.get()));
+            PK_CUDA(cudaStreamSynchronize(queue.get()));
+            for (size_t i = 0; i < counters.size(); ++i) found[i] += counters[i];
+            on_.kernel_done(begin, size);
+            on_.came_down(int64_t(bytes));
+            on_.call.advance(level.known == 0 ? size : 0);
+        }
+        if (level.known == 0 && order == Order::floating) nans_ = found[(int64_t(1) << digits) - 1];
+    }
+
+    // Has the elements from `start` on the device, and returns how many.
+    int64_t bring(int64_t start) {
+        if (resident_ != nullptr && resident_start_ == start) return std::min(part_, columns_ - start);
+        for (; part_ > 0; part_ /= 2) {
+            resident_.reset();
+            resident_ = std::make_unique<Resident>();
+            const int64_t size = std::min(part_, columns_ - start);
+            resident_->add(in_ + start, size * int64_t(sizeof(Key)));
+            if (resident_->upload(on_.call, on_.device)) {
+                resident_start_ = start;
+                return size;
+            }
+            if (part_ * int64_t(sizeof(Key)) < LEAST_PART) break;
+        }
+        resident_.reset();
+        fail_for_room();
+    }
+
+    OnDevice &on_;
+    const Key *in_;
+    const int64_t columns_;
+    int64_t part_ = 0;  // elements
+    uint32_t *counters_ = nullptr;
+    std::unique_ptr<Resident> resident_;
+    int64_t resident_start_ = 0;
+    int64_t nans_ = 0;
+};
+
+template <Order order, class Key>
+void select_long(OnDevice &on, const Selection &asked, const Key *in, Key *out) {
+    std::vector<Key> found(size_t(asked.rank_count));
+    for (int64_t row = 0; row < asked.rows; ++row) {
+        LongRow<order, Key> work(on, in + row * asked.columns, asked.columns);
+        asked.nans[row] = work.select(asked.ranks_of(row), asked.rank_count, found.data());
+        for (size_t i = 0; i < found.size(); ++i) {
+            out[row * asked.rank_count + int64_t(i)] = bits_of_key<order>(found[i]);
+        }
+    }
+}
+
+// Many rows at once, a block of threads each. Returns false, at some row, if there is no room for one.
+template <Order order, class Key>
+class ShortRows {
+   public:
+    ShortRows(OnDevice &on, const Selection &asked, const Key *in, Key *out)
+        : on_(on), asked_(asked), in_(in), out_(out) {
+        const int64_t own_ranks = asked.rank_rows == 1 ? 0 : asked.rank_count * int64_t(sizeof(int64_t));
+        const int64_t common = SPARE + asked.rank_count * int64_t(sizeof(int64_t));
+        const int64_t looks = asked.columns * std::max<int64_t>(1, asked.rank_count * int64_t(sizeof(Key)));
+        const int64_t key = int64_t(sizeof(Key));
+        per_row_ = asked.columns * key + own_ranks + asked.rank_count * key + int64_t(sizeof(int64_t));
+        most_ = std::min({(on.room - common) / per_row_, MOST_LOOKS / looks, MOST_ROWS, asked.rows});
+    }
+
+    bool fits() const { return most_ > 0; }
+
+    void select() {
+        for (int64_t start = 0; start < asked_.rows;) {
+            const int64_t rows = std::min(most_, asked_.rows - start);
+            if (select(start, rows)) {
+                start += rows;
+            } else {
+                most_ /= 2;
+                if (most_ == 0) fail_for_room();
+            }
+        }
+    }
+
+   private:
+    bool select(int64_t start, int64_t rows) {
+        Resident resident;
+        const int64_t elements = rows * asked_.columns, results = rows * asked_.rank_count;
+        const int64_t at = resident.add(in_ + start * asked_.columns, elements * int64_t(sizeof(Key)));
+        const int64_t ranks_at =
+            resident.add(asked_.ranks_of(start),
+                         (asked_.rank_rows == 1 ? asked_.rank_count : results) * int64_t(sizeof(int64_t)));
+        if (!resident.upload(on_.call, on_.device)) return false;
+        const size_t nans_bytes = size_t(rows) * sizeof(int64_t), out_bytes = size_t(results) * sizeof(Key);
+        const Block found(on_.device[0], int64_t(nans_bytes + out_bytes));
+        if (found.memory() == nullptr) return false;
+        const Queue queue(on_.stream);
+        const double begin = on_.call.seconds();
+        auto *nans = reinterpret_cast<int64_t *>(found.memory());
+        auto *out = reinterpret_cast<Key *>(found.memory() + nans_bytes);
+        const device::Rows<Key> given{reinterpret_cast<const Key *>(resident.on(0) + at),
+                                      rows,
+                                      asked_.columns,
+                                      reinterpret_cast<const int64_t *>(resident.on(0) + ranks_at),
+                                      asked_.rank_rows == 1 ? 0 : asked_.rank_count,
+                                      asked_.rank_count,
+                                      out,
+                                      nans};
+        device::select_rows<order><<<unsigned(rows), BLOCK_THREADS, 0, queue.get()>>>(given);
+        PK_CUDA(cudaGetLastError());
+        PK_CUDA(cudaMemcpyAsync(asked_.nans + start, nans, nans_bytes, cudaMemcpyDeviceToHost, queue.get()));
+        if (out_bytes != 0) {
+            PK_CUDA(cudaMemcpyAsync(out_ + start * asked_.rank_count, out, out_bytes, cudaMemcpyDeviceToHost,
+                                    queue.get()));
+        }
+        PK_CUDA(cudaStreamSynchronize(queue.get()));
+        on_.kernel_done(begin, elements);
+        on_.came_down(int64_t(nans_bytes + out_bytes));
+        on_.call.advance(elements);
+        return true;
+    }
+
+    OnDevice &on_;
+    const Selection &asked_;
+    const Key *in_;
+    Key *out_;
+    int64_t per_row_ = 0, most_ = 0;
+};
+
+template <Order order, class Key>
+int32_t select_entry(const Selection &asked, const Key *in, Key *out, const pk_options *options,
+                     pk_report *report) {
+    return called(options, report, asked.size(), [&](Call &call) {
+        asked.check(in, out);
+        arm_faults();
+        require_cuda();
+        const std::vector<int> devices = devices_of(call);
+        std::fill(asked.nans, asked.nans + asked.rows, 0);
+        if (asked.size() == 0 || (asked.rank_count == 0 && order != Order::floating)) return;
+        const CurrentDevice current(devices[0]);
+        OnDevice on{call, {devices[0]}};
+        if (asked.columns <= SHORT_ROW && asked.rank_count <= FEW_RANKS) {
+            ShortRows<order, Key> rows(on, asked, in, out);
+            if (rows.fits()) return rows.select();
+        }
+        select_long<order>(on, asked, in, out);
+    });
+}
+
+}  // namespace
+
+}  // namespace pk
+
+PK_SELECT_ENTRIES

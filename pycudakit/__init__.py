@@ -1,6 +1,6 @@
 """NumPy arrays in, NumPy arrays out, computed by CUDA kernels, or by the CPU where there is no GPU."""
 
-from pycudakit import errors
+from pycudakit import errors, linalg
 from pycudakit._call import Call, last_call
 from pycudakit._engine import EngineStatus, engine, engines, set_engine
 from pycudakit._machine import (
@@ -93,7 +93,36 @@ from pycudakit.elementwise import (
     trunc,
 )
 from pycudakit.expression import evaluate
+from pycudakit.nanfunctions import (
+    nanargmax,
+    nanargmin,
+    nanmax,
+    nanmean,
+    nanmin,
+    nanprod,
+    nanstd,
+    nansum,
+    nanvar,
+)
 from pycudakit.pinned import empty_pinned, pinned_copy
+from pycudakit.products import average, dot, vdot
+from pycudakit.reductions import (
+    all,
+    amax,
+    amin,
+    any,
+    argmax,
+    argmin,
+    count_nonzero,
+    max,
+    mean,
+    min,
+    prod,
+    ptp,
+    std,
+    sum,
+    var,
+)
 from pycudakit.statistics import median, nanmedian, nanpercentile, nanquantile, percentile, quantile
 
 __version__ = "0.1.0"
@@ -110,6 +139,10 @@ __all__ = [
     "abs",
     "absolute",
     "add",
+    "all",
+    "amax",
+    "amin",
+    "any",
     "arccos",
     "arccosh",
     "arcsin",
@@ -117,7 +150,10 @@ __all__ = [
     "arctan",
     "arctan2",
     "arctanh",
+    "argmax",
+    "argmin",
     "astype",
+    "average",
     "bitwise_and",
     "bitwise_or",
     "bitwise_xor",
@@ -128,10 +164,12 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "count_nonzero",
     "deg2rad",
     "devices",
     "divide",
     "divmod",
+    "dot",
     "empty_pinned",
     "engine",
     "engines",
@@ -159,6 +197,7 @@ __all__ = [
     "left_shift",
     "less",
     "less_equal",
+    "linalg",
     "link_speed",
     "log",
     "log1p",
@@ -168,16 +207,28 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "max",
     "maximum",
+    "mean",
     "median",
     "memory_info",
+    "min",
     "minimum",
     "mod",
     "multiply",
     "nan_to_num",
+    "nanargmax",
+    "nanargmin",
+    "nanmax",
+    "nanmean",
     "nanmedian",
+    "nanmin",
     "nanpercentile",
+    "nanprod",
     "nanquantile",
+    "nanstd",
+    "nansum",
+    "nanvar",
     "negative",
     "nextafter",
     "not_equal",
@@ -185,7 +236,9 @@ __all__ = [
     "pinned_copy",
     "positive",
     "power",
+    "prod",
     "profile",
+    "ptp",
     "quantile",
     "rad2deg",
     "reciprocal",
@@ -201,12 +254,16 @@ __all__ = [
     "sinh",
     "sqrt",
     "square",
+    "std",
     "subtract",
+    "sum",
     "tan",
     "tanh",
     "true_divide",
     "trunc",
     "tuned",
     "tunings",
+    "var",
+    "vdot",
     "where",
 ]

@@ -223,30 +223,32 @@ def report_exceptions(program: Program, met: Array) -> None:
         by_function[name] = by_function.get(name, 0) | flags
     if any(flags & _abi.NEGATIVE_POWER for flags in by_function.values()):
         raise ValueError("Integers to negative integer powers are not allowed.")
-    modes: Any = np.geterr()
     for name, flags in by_function.items():
-        for flag, kind, text, numpy_flag in _KINDS:
-            mode = modes[kind]
-            if not flags & flag or mode == "ignore":
-                continue
-            message = f"{text} encountered in {name}"
-            if mode == "warn":
-                warnings.warn(message, RuntimeWarning, stacklevel=level_of_caller())
-            elif mode == "raise":
-                raise FloatingPointError(message)
-            elif mode == "print":
-                sys.stderr.write(f"Warning: {message}\n")
-            elif mode == "call":
-                handler: Any = np.geterrcall()
-                if handler is None:
-                    raise NameError(
-                        f"python callback specified for {text} (in {name}) but no function found."
-                    )
-                handler(text, numpy_flag)
-            else:
-                log: Any = np.geterrcall()
-                if log is None:
-                    raise NameError(
-                        f"log specified for {text} (in {name}) but no object with write method found."
-                    )
-                log.write(f"Warning: {message}\n")
+        for flag, kind, _, _ in _KINDS:
+            if flags & flag:
+                report(kind, name)
+
+
+def report(kind: str, name: str) -> None:
+    """Raise, warn, print or stay silent, as `np.errstate` asks, for what a function met."""
+    mode = np.geterr()[kind]  # type: ignore[literal-required]
+    if mode == "ignore":
+        return
+    text, numpy_flag = next((text, flag) for _, known, text, flag in _KINDS if known == kind)
+    message = f"{text} encountered in {name}"
+    if mode == "warn":
+        warnings.warn(message, RuntimeWarning, stacklevel=level_of_caller())
+    elif mode == "raise":
+        raise FloatingPointError(message)
+    elif mode == "print":
+        sys.stderr.write(f"Warning: {message}\n")
+    elif mode == "call":
+        handler: Any = np.geterrcall()
+        if handler is None:
+            raise NameError(f"python callback specified for {text} (in {name}) but no function found.")
+        handler(text, numpy_flag)
+    else:
+        log: Any = np.geterrcall()
+        if log is None:
+            raise NameError(f"log specified for {text} (in {name}) but no object with write method found.")
+        log.write(f"Warning: {message}\n")

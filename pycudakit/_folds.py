@@ -1,5 +1,7 @@
 """What reductions compute: programs for their values, and how those are folded."""
 
+# ruff: noqa: ARG001 - each is called with all that any of them takes
+
 from __future__ import annotations
 
 import functools
@@ -26,16 +28,11 @@ def _without(builder: Builder, value: Value, mask: Value | None, identity: Any) 
     return value if mask is None else builder.select(mask, value, builder.constant(identity, value.dtype))
 
 
-def _numbers(builder: Builder, value: Value) -> tuple[Value, Value]:
-    """Return whether a float is a number."""
-    return builder.apply("logical_not", builder.apply("isnan", value)), value
-
-
 def _not_nan(builder: Builder, value: Value, mask: Value | None) -> Value | None:
     """Return a mask of what is no NaN, and not masked out."""
     if value.dtype.kind != "f":
         return mask
-    is_number, _ = _numbers(builder, value)
+    is_number = builder.apply("logical_not", builder.apply("isnan", value))
     return is_number if mask is None else builder.apply("logical_and", mask, is_number)
 
 
@@ -119,24 +116,35 @@ def _write_count(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Fol
 
 
 def _write_count_of(operation: str, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
-    """Count the elements that are NaN, or infinite, or numbers."""
-    (value,) = arguments
-    if operation == "numbers":
-        counted, _ = _numbers(builder, value)
-    else:
-        counted = builder.apply(operation, value)
-    return Folded(_abi.SUM, _abi.AS_IT_IS, (_without(builder, counted, mask, False),), INT64)
+    """Count the elements of which one is NaN, or infinite."""
+    found = builder.constant(False, BOOL)
+    for value in arguments:
+        if value.dtype.kind == "f":
+            found = builder.apply("logical_or", found, builder.apply(operation, value))
+    return Folded(_abi.SUM, _abi.AS_IT_IS, (_without(builder, found, mask, False),), INT64)
+
+
+def _write_count_of_numbers(
+    counts_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any
+) -> Folded:
+    """Count the elements that are not masked out, or of them those that are no NaN."""
+    counted = mask if counts_nan else _not_nan(builder, arguments[0], mask)
+    if counted is None:
+        counted = builder.constant(True, BOOL)
+    return Folded(_abi.SUM, _abi.AS_IT_IS, (counted,), INT64)
 
 
 def _write_dot(finish: int, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
     """Multiply two arrays and add up, or one by itself."""
     a, b = (*arguments, arguments[0])[:2]
     result = dtype or np.result_type(a.dtype, b.dtype)
+    if finish == _abi.ROOT and result.kind != "f":
+        result = FLOAT64
     if result == BOOL:
         both = builder.apply("logical_and", builder.cast(a, BOOL), builder.cast(b, BOOL))
         return Folded(_abi.LARGEST, _abi.AS_IT_IS, (both,), BOOL)
     common = np.result_type(a.dtype, b.dtype)
-    if finish == _abi.ROOT and common.kind != "f":
+    if result.kind == "f" and common.kind != "f":
         common = FLOAT64
     values = builder.cast(a, common), builder.cast(b, common)
     return Folded(_abi.DOT, finish, values, result)
@@ -148,6 +156,17 @@ def _write_deviations(builder: Builder, arguments: Any, mask: Any, dtype: Any) -
     off = builder.apply("subtract", value, mean)
     off = _without(builder, off, mask, 0.0)
     return Folded(_abi.DOT, _abi.AS_IT_IS, (off, off), FLOAT64)
+
+
+def _write_magnitude(kind: int, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
+    """Fold absolute values, as floats, or, as a PK_PRODUCT, count those that are not 0."""
+    (value,) = arguments
+    value = value if value.dtype.kind == "f" else builder.cast(value, FLOAT64)
+    result = value.dtype
+    if kind == _abi.PRODUCT:
+        truth = builder.cast(builder.cast(value, BOOL), value.dtype)
+        return Folded(_abi.SUM, _abi.AS_IT_IS, (truth,), result)
+    return Folded(kind, _abi.AS_IT_IS, (builder.apply("absolute", value),), result)
 
 
 @functools.cache
@@ -169,7 +188,7 @@ ARGMAX, NANARGMAX = (_partial(_write_extreme, _abi.WHERE_LARGEST, skips) for ski
 ANY, ALL = _partial(_write_truth, _abi.LARGEST), _partial(_write_truth, _abi.LEAST)
 DOT, NORM = _partial(_write_dot, _abi.AS_IT_IS), _partial(_write_dot, _abi.ROOT)
 NANS, INFINITIES = _partial(_write_count_of, "isnan"), _partial(_write_count_of, "isinf")
-NUMBERS = _partial(_write_count_of, "numbers")
-
-
+NUMBERS, ONES = (_partial(_write_count_of_numbers, counts_nan) for counts_nan in (False, True))
+LARGEST_MAGNITUDE, LEAST_MAGNITUDE = (_partial(_write_magnitude, k) for k in (_abi.LARGEST, _abi.LEAST))
+MAGNITUDES, NONZEROS = (_partial(_write_magnitude, k) for k in (_abi.SUM, _abi.PRODUCT))
 COUNT, SPREAD, DEVIATIONS = _write_count, _write_spread, _write_deviations

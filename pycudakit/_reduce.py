@@ -114,6 +114,7 @@ class Work:
         self._dimensions.value = 1
         self._strides[...], self._flags[...] = self._dense, 0
         self.reduction["outer"], self.reduction["reduced"] = 0, 1
+        self.reduction["has_initial"] = self.reduction["ddof"] = 0
 
     def entry(self, engine: str) -> Callable[[], int]:
         """Return the bound entry of an engine's library."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,12 +12,11 @@ import numpy as np
 
 from pycudakit import _call, _execute, _family, _reduce
 from pycudakit._arguments import as_mask, broadcast_shapes
-from pycudakit._folds import INFINITIES, NANS
+from pycudakit._folds import INFINITIES, NANS, NUMBERS, ONES
 from pycudakit._reduce import Recipe
 from pycudakit._values import CODES, Array, DType
 
-NONE: Any = np._NoValue  # type: ignore[attr-defined]  # noqa: SLF001
-
+NONE: Any = np._NoValue  # noqa: SLF001
 
 
 class Reduction:
@@ -74,14 +74,19 @@ class Reduction:
         known = [array for array in arrays if array is not None]
         self.is_empty = foreign is None and len(known) == len(arrays) and not all(a.size for a in known)
         self.arrays = known if mask is None else [*known, mask]
+        self.is_masked = mask is not None
+        self.shape: tuple[int, ...] = ()
+        self.axes: tuple[int, ...] = ()
         self.recipe: Recipe | None = None
         cost = _family.Cost(None, 0, 0, 0)
         if foreign is None and len(known) == len(arrays):
             types = tuple(a.dtype.newbyteorder("=") for a in known)
             self.recipe = _reduce.recipe(name, write, types, mask is not None, asked)
             self.shape = broadcast_shapes(*(a.shape for a in self.arrays))
-            self.axes = _reduce.axes_of(axis, len(self.shape))
-            self.is_empty = 0 in self.shape
+            if self.shape or axis is None:
+                self.axes = _reduce.axes_of(axis, len(self.shape))
+            # NumPy takes the axis 0 of a number, too.
+            self.is_empty = 0 in self.shape or (not self.shape and axis is not None)
             up = sum(a.nbytes for a in self.arrays)
             cost = _reduce.cost_of(self.recipe, math.prod(self.shape), up, 0)
         self.plan = _family.plan(name, arrays, cost, foreign)
@@ -96,16 +101,38 @@ class Reduction:
         reason = self.plan.reason if self.plan.engine == "numpy" else "there are no elements to compute with"
         return _call.by_numpy(self.name, reason, self.numpy)
 
+    @property
+    def length(self) -> int:
+        """How many elements become one."""
+        return math.prod(self.shape[d] for d in self.axes) if self.recipe is not None else 0
+
+    @property
+    def result_type(self) -> DType:
+        """The type of the result."""
+        return self._known().folded.result
+
+    def _known(self) -> Recipe:
+        if self.recipe is None:
+            raise TypeError(f"{self.name} is NumPy's here")
+        return self.recipe
+
     def reduce(self, write: _reduce.Write | None = None, **numbers: Any) -> Array:
         """Return the result, without the axes; of another function of the same operands if that is given."""
-        recipe = self.recipe
-        assert recipe is not None
+        recipe = self._known()
         if write is not None:
             types = tuple(a.dtype.newbyteorder("=") for a in self.arrays)
-            recipe = _reduce.recipe(self.name, write, types[:1], len(types) > 1, None)
+            own = types[:-1] if self.is_masked else types
+            recipe = _reduce.recipe(self.name, write, own, self.is_masked, None)
         return _reduce.reduce(recipe, self.plan, self.arrays, self.axes, **numbers)
 
-    def finish(self, result: Array, casting: Any = "same_kind") -> Any:
+    def count_of(self, write: _reduce.Write) -> Array:
+        """Return another function's result, as a matter between us and the operands alone."""
+        before = _call.local.call
+        result = self.reduce(write)
+        _call.local.call = before
+        return result
+
+    def finish(self, result: Array, casting: Any = "unsafe") -> Any:
         """Return a result as NumPy would, or put it into `out`."""
         shape = _reduce.shape_without(self.shape, self.axes, self.keepdims)
         result = result.reshape(shape)
@@ -119,19 +146,60 @@ class Reduction:
         np.copyto(self.out, result, casting=casting)
         return self.out
 
-    def warn(self, result: Array, of: str = "reduce") -> None:
-        """Warn as NumPy does where numbers have become infinite, or finite ones and infinities NaN."""
-        if result.dtype.kind != "f" or np.isfinite(result).all():
+    def warn(self, result: Array, of: str = "reduce", known: Array | None = None) -> None:
+        """Warn as NumPy does where numbers became infinite, or they and infinities NaN, unless known."""
+        if result.dtype.kind != "f" or np.isfinite(result).all() or not self.has_floats:
             return
-        before = _call.local.call
-        if np.isnan(result).any() and (np.isnan(result) & (self.reduce(NANS) == 0)).any():
+        is_nan, is_infinite = np.isnan(result), np.isinf(result)
+        if known is not None:
+            is_nan, is_infinite = is_nan & ~known, is_infinite & ~known
+        if is_nan.any() and (is_nan & (self.count_of(NANS) == 0)).any():
             _execute.report("invalid", of)
-        if np.isinf(result).any() and (np.isinf(result) & (self.reduce(INFINITIES) == 0)).any():
+        if is_infinite.any() and (is_infinite & (self.count_of(INFINITIES) == 0)).any():
             _execute.report("over", of)
-        _call.local.call = before
+
+    @property
+    def has_floats(self) -> bool:
+        """Whether an operand may hold infinities and NaN."""
+        return any(array.dtype.kind == "f" for array in self.arrays)
+
+    def warn_of_nothing(self, result: Array, text: str) -> None:
+        """Let the least or largest of NaN alone be NaN, and warn."""
+        if result.dtype.kind == "f" and np.isinf(result).any():
+            nothing = np.isinf(result) & (self.count_of(NUMBERS) == 0)
+            if nothing.any():
+                result[nothing] = np.nan
+                warnings.warn(text, RuntimeWarning, stacklevel=_execute.level_of_caller())
+
+    def warn_of_few(self, result: Array, ddof: float) -> Array | None:
+        """Warn where nothing, or too little for the degrees of freedom, was left; return where."""
+        if np.isfinite(result).all():
+            return None
+        count = self.count_of(NUMBERS) if self.name.startswith("nan") else self.count_of(ONES)
+        few: Array = count <= ddof
+        if few.any():
+            text = "Degrees of freedom <= 0 for slice"
+            text += "." * self.name.startswith("nan")
+            text = "Mean of empty slice" if self.name.endswith("mean") else text
+            warnings.warn(text, RuntimeWarning, stacklevel=_execute.level_of_caller())
+            if self.name.startswith("nan"):
+                result[few] = np.nan
+            if not self.name.startswith("nan") and self.name.endswith("mean"):
+                _execute.report("invalid", "divide")
+        return few
+
+    def refuse_nothing(self, result: Array) -> None:
+        """Raise where all elements that an index was asked of are NaN."""
+        (array,) = self.arrays
+        if len(self.axes) == array.ndim:
+            found = array[np.unravel_index(result, array.shape)]
+        else:
+            found = np.take_along_axis(array, np.expand_dims(result, self.axes), self.axes[0])
+        if np.isnan(found).any() and (self.count_of(NUMBERS) == 0).any():
+            raise ValueError("All-NaN slice encountered")
 
 
-def given(value: Any, usual: Any) -> Any:
+def or_usual(value: Any, usual: Any) -> Any:
     """Return an argument, or what it is if it was not given."""
     return usual if value is NONE else value
 
@@ -154,5 +222,3 @@ def plainly(name: str, write: _reduce.Write, a: Any) -> Any:
     if result is not None and isinstance(result, np.floating) and not math.isfinite(result):
         return None  # there may be something to warn of
     return result
-
-

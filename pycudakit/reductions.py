@@ -1,334 +1,48 @@
 """NumPy's reductions: NumPy's names, signatures, types, errors and warnings, and one order of computing.
 
-Floats add up in float64, in an order that their number alone decides: the bits of a result don't depend on the
-engine, on threads, chunks, GPUs or the memory's layout.
+Floats add up in float64, in an order that their number alone decides: the bits of a result don't depend on
+the engine, on threads, chunks, GPUs or the memory's layout.
 """
 
 from __future__ import annotations
 
 import functools
-import math
-import warnings
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from pycudakit import _abi, _call, _execute, _family, _reduce
-from pycudakit._arguments import as_mask, broadcast_shapes
-from pycudakit._program import Builder
-from pycudakit._reduce import Folded, Recipe
-from pycudakit._values import BOOL, CODES, FLOAT64, INT64, UINT64, Array, DType, Value
-
-_NONE: Any = np._NoValue  # type: ignore[attr-defined]  # noqa: SLF001
+from pycudakit import _family, _folds, _reduce
+from pycudakit._reduction import NONE, Reduction, keywords, or_usual, plainly
+from pycudakit._values import Array
 
 
-def _given(value: Any, usual: Any) -> Any:
-    return usual if value is _NONE else value
-
-
-# ---- What the programs compute -----------------------------------------------------------------------
-
-
-def _type_of_sum(dtype: DType) -> DType:
-    """Return the type that NumPy adds up and multiplies a type in."""
-    if dtype.kind in "bi":
-        return INT64
-    return UINT64 if dtype.kind == "u" else dtype
-
-
-def _without(builder: Builder, value: Value, mask: Value | None, identity: Any) -> Value:
-    """Replace what a mask excludes by what makes no difference."""
-    return value if mask is None else builder.select(mask, value, builder.constant(identity, value.dtype))
-
-
-def _numbers(builder: Builder, value: Value) -> tuple[Value, Value]:
-    """Return whether a float is a number."""
-    return builder.apply("logical_not", builder.apply("isnan", value)), value
-
-
-def _not_nan(builder: Builder, value: Value, mask: Value | None) -> Value | None:
-    """Return a mask of what is no NaN, and not masked out."""
-    if value.dtype.kind != "f":
-        return mask
-    is_number, _ = _numbers(builder, value)
-    return is_number if mask is None else builder.apply("logical_and", mask, is_number)
-
-
-def _write_sum(
-    kind: int, identity: int, skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any
-) -> Folded:
-    (value,) = arguments
-    if skips_nan:
-        mask = _not_nan(builder, value, mask)
-    result = _type_of_sum(value.dtype) if dtype is None else dtype
-    if result == BOOL:
-        truth = _without(builder, builder.cast(value, BOOL), mask, bool(identity))
-        return Folded(_abi.LEAST if identity else _abi.LARGEST, _abi.AS_IT_IS, (truth,), BOOL)
-    if result.kind == "f":
-        value = value if value.dtype.kind == "f" else builder.cast(value, FLOAT64)
-    elif value.dtype.kind == "f":
-        value = builder.cast(value, result)
-    value = _without(builder, value, mask, -0.0 if value.dtype.kind == "f" and not identity else identity)
-    return Folded(kind, _abi.AS_IT_IS, (value,), result)
-
-
-def _write_mean(skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
-    (value,) = arguments
-    if skips_nan:
-        mask = _not_nan(builder, value, mask)
-    is_float = value.dtype.kind == "f"
-    result = dtype or (value.dtype if is_float else FLOAT64)
-    value = value if is_float else builder.cast(value, FLOAT64)
-    if mask is None:
-        return Folded(_abi.SUM, _abi.MEAN, (value,), result)
-    return Folded(_abi.SUM, _abi.MEAN, (_without(builder, value, mask, -0.0), mask), result)
-
-
-def _write_variance(
-    finish: int, skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any
-) -> Folded:
-    (value,) = arguments
-    if skips_nan:
-        mask = _not_nan(builder, value, mask)
-    is_float = value.dtype.kind == "f"
-    result = dtype or (value.dtype if is_float else FLOAT64)
-    value = value if is_float else builder.cast(value, FLOAT64)
-    return Folded(_abi.SQUARES, finish, (value,) if mask is None else (value, mask), result)
-
-
-def _write_extreme(
-    kind: int, skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any
-) -> Folded:
-    (value,) = arguments
-    is_place = kind in (_abi.WHERE_LEAST, _abi.WHERE_LARGEST)
-    if skips_nan:
-        mask = _not_nan(builder, value, mask)
-    if mask is not None:
-        largest = kind in (_abi.LARGEST, _abi.WHERE_LARGEST)
-        value = _without(builder, value, mask, _last_of_all(value.dtype, largest))
-    result = INT64 if is_place else value.dtype
-    return Folded(kind, _abi.AS_IT_IS, (value,), result)
-
-
-def _last_of_all(dtype: DType, largest: bool) -> Any:
-    """Return what every value of a type comes before."""
-    if dtype.kind == "f":
-        return -math.inf if largest else math.inf
-    if dtype == BOOL:
-        return not largest
-    limits = np.iinfo(dtype)
-    return limits.min if largest else limits.max
-
-
-def _write_spread(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
-    return Folded(_abi.SPREAD, _abi.AS_IT_IS, tuple(arguments), arguments[0].dtype)
-
-
-def _write_truth(kind: int, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
-    truth = _without(builder, builder.cast(arguments[0], BOOL), mask, kind == _abi.LEAST)
-    return Folded(kind, _abi.AS_IT_IS, (truth,), BOOL)
-
-
-def _write_count(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
-    return Folded(_abi.SUM, _abi.AS_IT_IS, (builder.cast(arguments[0], BOOL),), INT64)
-
-
-def _write_count_of(operation: str, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
-    """Count the elements that are NaN, or infinite, or numbers."""
-    (value,) = arguments
-    if operation == "numbers":
-        counted, _ = _numbers(builder, value)
-    else:
-        counted = builder.apply(operation, value)
-    return Folded(_abi.SUM, _abi.AS_IT_IS, (_without(builder, counted, mask, False),), INT64)
-
-
-def _write_dot(finish: int, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
-    """Multiply two arrays and add up, or one by itself."""
-    a, b = (*arguments, arguments[0])[:2]
-    result = dtype or np.result_type(a.dtype, b.dtype)
-    if result == BOOL:
-        both = builder.apply("logical_and", builder.cast(a, BOOL), builder.cast(b, BOOL))
-        return Folded(_abi.LARGEST, _abi.AS_IT_IS, (both,), BOOL)
-    common = np.result_type(a.dtype, b.dtype)
-    if finish == _abi.ROOT and common.kind != "f":
-        common = FLOAT64
-    values = builder.cast(a, common), builder.cast(b, common)
-    return Folded(_abi.DOT, finish, values, result)
-
-
-def _write_deviations(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
-    """Add up the squares of the differences from what is given as the mean."""
-    value, mean = (builder.cast(argument, FLOAT64) for argument in arguments)
-    off = builder.apply("subtract", value, mean)
-    off = _without(builder, off, mask, 0.0)
-    return Folded(_abi.DOT, _abi.AS_IT_IS, (off, off), FLOAT64)
-
-
-@functools.cache
-def _partial(write: Any, *arguments: Any) -> _reduce.Write:
-    return functools.partial(write, *arguments)
-
-
-_SUM = _partial(_write_sum, _abi.SUM, 0, False)
-_PROD = _partial(_write_sum, _abi.PRODUCT, 1, False)
-_NANSUM = _partial(_write_sum, _abi.SUM, 0, True)
-_NANPROD = _partial(_write_sum, _abi.PRODUCT, 1, True)
-_MEAN, _NANMEAN = _partial(_write_mean, False), _partial(_write_mean, True)
-_VAR, _NANVAR = (_partial(_write_variance, _abi.VARIANCE, skips) for skips in (False, True))
-_STD, _NANSTD = (_partial(_write_variance, _abi.DEVIATION, skips) for skips in (False, True))
-_MIN, _NANMIN = (_partial(_write_extreme, _abi.LEAST, skips) for skips in (False, True))
-_MAX, _NANMAX = (_partial(_write_extreme, _abi.LARGEST, skips) for skips in (False, True))
-_ARGMIN, _NANARGMIN = (_partial(_write_extreme, _abi.WHERE_LEAST, skips) for skips in (False, True))
-_ARGMAX, _NANARGMAX = (_partial(_write_extreme, _abi.WHERE_LARGEST, skips) for skips in (False, True))
-_ANY, _ALL = _partial(_write_truth, _abi.LARGEST), _partial(_write_truth, _abi.LEAST)
-_DOT, _NORM = _partial(_write_dot, _abi.AS_IT_IS), _partial(_write_dot, _abi.ROOT)
-_NANS, _INFINITIES = _partial(_write_count_of, "isnan"), _partial(_write_count_of, "isinf")
-_NUMBERS = _partial(_write_count_of, "numbers")
-
-
-# ---- One call ----------------------------------------------------------------------------------------
-
-
-class _Reduction:
-    """One call of a function: its operands, and what it is asked to do with them.
-
-    Parameters
-    ----------
-    name, write
-        NumPy's name, and how its programs are written.
-    numpy
-        Computes the call with NumPy.
-    values
-        The arguments.
-    axis, keepdims, where
-        As for NumPy.
-    dtype, out
-        As for NumPy; `out` has the type of the computation if there is no `dtype` and it `decides`.
-    foreign
-        Why the call is NumPy's alone, if it is.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        write: _reduce.Write,
-        numpy: Callable[[], Any],
-        values: Sequence[Any],
-        axis: Any = None,
-        *,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: Any = False,
-        where: Any = True,
-        decides: bool = True,
-        foreign: str | None = None,
-    ) -> None:
-        self.name, self.numpy = name, numpy
-        self.keepdims = bool(keepdims)
-        arrays = [_family.as_array(value) for value in values]
-        mask = as_mask(where)
-        if isinstance(out, tuple) and len(out) == 1:
-            out = out[0]
-        if out is not None and not isinstance(out, np.ndarray):
-            raise TypeError("return arrays must be of ArrayType")
-        self.out = out
-        asked = None if dtype is None else np.dtype(dtype)
-        if asked is None and out is not None and decides:
-            asked = out.dtype
-        if asked is not None:
-            asked = asked.newbyteorder("=")
-            if asked not in CODES:
-                foreign = foreign or f"a result of {asked}"
-        if out is not None and _family.as_array(out) is None:
-            foreign = foreign or "such an out"
-        known = [array for array in arrays if array is not None]
-        self.is_empty = foreign is None and len(known) == len(arrays) and not all(a.size for a in known)
-        self.arrays = known if mask is None else [*known, mask]
-        self.recipe: Recipe | None = None
-        cost = _family.Cost(None, 0, 0, 0)
-        if foreign is None and len(known) == len(arrays):
-            types = tuple(a.dtype.newbyteorder("=") for a in known)
-            self.recipe = _reduce.recipe(name, write, types, mask is not None, asked)
-            self.shape = broadcast_shapes(*(a.shape for a in self.arrays))
-            self.axes = _reduce.axes_of(axis, len(self.shape))
-            self.is_empty = 0 in self.shape
-            up = sum(a.nbytes for a in self.arrays)
-            cost = _reduce.cost_of(self.recipe, math.prod(self.shape), up, 0)
-        self.plan = _family.plan(name, arrays, cost, foreign)
-
-    @property
-    def is_numpys(self) -> bool:
-        """Whether NumPy computes it; also where there is nothing to compute."""
-        return self.plan.engine == "numpy" or self.is_empty or self.recipe is None
-
-    def by_numpy(self) -> Any:
-        """Compute with NumPy."""
-        reason = self.plan.reason if self.plan.engine == "numpy" else "there are no elements to compute with"
-        return _call.by_numpy(self.name, reason, self.numpy)
-
-    def reduce(self, write: _reduce.Write | None = None, **numbers: Any) -> Array:
-        """Return the result, without the axes; of another function of the same operands if that is given."""
-        recipe = self.recipe
-        assert recipe is not None
-        if write is not None:
-            types = tuple(a.dtype.newbyteorder("=") for a in self.arrays)
-            recipe = _reduce.recipe(self.name, write, types[:1], len(types) > 1, None)
-        return _reduce.reduce(recipe, self.plan, self.arrays, self.axes, **numbers)
-
-    def finish(self, result: Array, casting: Any = "same_kind") -> Any:
-        """Return a result as NumPy would, or put it into `out`."""
-        shape = _reduce.shape_without(self.shape, self.axes, self.keepdims)
-        result = result.reshape(shape)
-        if self.out is None:
-            return result[()] if result.ndim == 0 else result
-        if self.out.shape != shape:
-            raise ValueError(
-                f"output parameter for reduction operation {self.name} has the wrong shape: it is "
-                f"{self.out.shape}, and the result {shape}"
-            )
-        np.copyto(self.out, result, casting=casting)
-        return self.out
-
-    def warn(self, result: Array, of: str = "reduce") -> None:
-        """Warn as NumPy does where numbers have become infinite, or finite ones and infinities NaN."""
-        if result.dtype.kind != "f" or np.isfinite(result).all():
-            return
-        before = _call.local.call
-        if np.isnan(result).any() and (np.isnan(result) & (self.reduce(_NANS) == 0)).any():
-            _execute.report("invalid", of)
-        if np.isinf(result).any() and (np.isinf(result) & (self.reduce(_INFINITIES) == 0)).any():
-            _execute.report("over", of)
-        _call.local.call = before
-
-
-def _keywords(**given: Any) -> dict[str, Any]:
-    """Return the keywords that were given, for NumPy."""
-    return {name: value for name, value in given.items() if value is not _NONE}
-
-
-def _sum_like(
+def sum_like(
     name: str,
     write: _reduce.Write,
     a: Any,
     axis: Any,
-    dtype: Any,
     out: Any,
     keepdims: Any,
     initial: Any,
     where: Any,
+    dtype: Any = None,
 ) -> Any:
-    if axis is None and dtype is None and out is None and keepdims is initial is where is _NONE:
-        result = _plainly(name, write, a)
+    """Compute one of those that NumPy has as a ufunc's `reduce`."""
+    extreme = "min" in name or "max" in name
+    if axis is None and dtype is None and out is None and keepdims is initial is where is NONE:
+        result = plainly(name, write, a)
         if result is not None:
             return result
-    given = _keywords(keepdims=keepdims, initial=initial, where=where)
-    numpy = functools.partial(getattr(np, name), a, axis, dtype, out, **given)
+    given = keywords(keepdims=keepdims, initial=initial, where=where)
+    if dtype is not None:
+        given["dtype"] = dtype
     foreign = None
-    if initial is not _NONE and (initial is None or _family.as_array(initial) is None):
+    if initial is not NONE and (initial is None or _family.as_array(initial) is None or np.ndim(initial)):
         foreign = f"an initial of {type(initial).__name__}"
-    call = _Reduction(
+    numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **given)
+    if extreme and where is not NONE and where is not True and initial is NONE:
+        return numpy()  # raises
+    call = Reduction(
         name,
         write,
         numpy,
@@ -336,31 +50,19 @@ def _sum_like(
         axis,
         dtype=dtype,
         out=out,
-        keepdims=_given(keepdims, False),
-        where=_given(where, True),
+        keepdims=or_usual(keepdims, False),
+        where=or_usual(where, True),
+        decides=not extreme,
         foreign=foreign,
     )
     if call.is_numpys:
         return call.by_numpy()
-    result = call.reduce(initial=_given(initial, None))
-    if name in ("sum", "prod", "nansum", "nanprod"):
+    result = call.reduce(initial=or_usual(initial, None))
+    if not extreme:
         call.warn(result)
+    elif name.startswith("nan") and initial is NONE:
+        call.warn_of_nothing(result, f"All-NaN {'slice' if type(a) is np.ndarray else 'axis'} encountered")
     return call.finish(result)
-
-
-@functools.lru_cache(512)
-def _whole(name: str, write: _reduce.Write, dtype: DType) -> Recipe:
-    return _reduce.recipe(name, write, (dtype,), False, None)
-
-
-def _plainly(name: str, write: _reduce.Write, a: Any) -> Any:
-    """Reduce the whole of an ordinary array, or return None where that is not so short."""
-    if type(a) is not np.ndarray or a.dtype not in CODES or not a.size or not a.flags.c_contiguous:
-        return None
-    result = _reduce.whole(_whole(name, write, a.dtype), a)
-    if result is not None and isinstance(result, np.floating) and not math.isfinite(result):
-        return None  # there may be something to warn of
-    return result
 
 
 def sum(
@@ -368,9 +70,9 @@ def sum(
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
-    keepdims: Any = _NONE,
-    initial: Any = _NONE,
-    where: Any = _NONE,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
 ) -> Any:
     """Add up the elements along axes.
 
@@ -381,7 +83,7 @@ def sum(
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; all of them by default.
+        Along which axes; along all of them by default.
     dtype, out, keepdims, initial, where
         As for `numpy.sum`.
 
@@ -397,4 +99,492 @@ def sum(
     >>> float(pk.sum([1e16, 1.0, -1e16]))
     1.0
     """
-    return _sum_like("sum", _SUM, a, axis, dtype, out, keepdims, initial, where)
+    return sum_like("sum", _folds.SUM, a, axis, out, keepdims, initial, where, dtype)
+
+
+def prod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Multiply the elements along axes.
+
+    Floats multiply in float64 with an exponent of its own, so that only the result can overflow.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    dtype, out, keepdims, initial, where
+        As for `numpy.prod`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.prod([[1, 2], [3, 4]], axis=1)
+    array([ 2, 12])
+    """
+    return sum_like("prod", _folds.PROD, a, axis, out, keepdims, initial, where, dtype)
+
+
+def min(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Return the least element along axes; NaN if there is one.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims, initial, where
+        As for `numpy.min`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.min([[1, 2], [4, 3]], axis=1)
+    array([1, 3])
+    """
+    return sum_like("min", _folds.MIN, a, axis, out, keepdims, initial, where)
+
+
+def max(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Return the largest element along axes; NaN if there is one.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims, initial, where
+        As for `numpy.max`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.max([[1, 2], [4, 3]], axis=0)
+    array([4, 3])
+    """
+    return sum_like("max", _folds.MAX, a, axis, out, keepdims, initial, where)
+
+
+amin, amax = min, max
+
+
+def mean_like(
+    name: str,
+    write: _reduce.Write,
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    out: Any,
+    keepdims: Any,
+    where: Any,
+    ddof: float = 0,
+    mean: Any = NONE,
+) -> Any:
+    """Compute a mean, a variance or a standard deviation."""
+    if axis is None and dtype is None and out is None and keepdims is where is mean is NONE and not ddof:
+        result = plainly(name, write, a)
+        if result is not None:
+            return result
+    given = keywords(keepdims=keepdims, where=where, mean=mean)
+    if not name.endswith("mean"):
+        given["ddof"] = ddof
+    foreign = None
+    if dtype is not None and np.dtype(dtype).kind != "f":
+        foreign = f"a dtype of {np.dtype(dtype)} for a mean"
+    call = Reduction(
+        name,
+        write,
+        functools.partial(getattr(np, name), a, axis=axis, dtype=dtype, out=out, **given),
+        [a],
+        axis,
+        dtype=dtype,
+        out=out,
+        keepdims=or_usual(keepdims, False),
+        where=or_usual(where, True),
+        decides=False,
+        foreign=foreign,
+    )
+    if not call.is_numpys and not name.startswith("nan") and where is NONE and ddof >= call.length > 0:
+        call.is_empty = True  # of freedom, which NumPy has its own words for
+    if call.is_numpys:
+        return call.by_numpy()
+    if mean is not NONE:
+        result = _about(call, a, mean, or_usual(where, True), ddof, name)
+    else:
+        result = call.reduce(ddof=ddof)
+        few = name.startswith("nan") or where is not NONE
+        known = call.warn_of_few(result, ddof) if few else None
+        call.warn(result, "reduce" if name.endswith("mean") else "subtract", known)
+    return call.finish(result, casting="same_kind" if name.endswith("std") else "unsafe")
+
+
+def _about(call: Reduction, a: Any, mean: Any, where: Any, ddof: float, name: str) -> Array:
+    """Return a variance, or its root, about what is given as the mean."""
+    about = Reduction(
+        *(name, _folds.DEVIATIONS, call.numpy, [a, mean]),
+        call.axes,
+        where=where,
+    )
+    if about.is_numpys:
+        return np.asarray(about.by_numpy())
+    count: Any = call.length if where is True else call.reduce(_folds.ONES)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = about.reduce() / np.maximum(count - ddof, 0)
+    root: Array = variance if name.endswith("var") else np.sqrt(variance)
+    return root.astype(call.result_type)
+
+
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE
+) -> Any:
+    """Return the arithmetic mean along axes.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    dtype, out, keepdims, where
+        As for `numpy.mean`; `dtype` is the result's, and the sum is in float64.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.mean([[1, 2], [3, 4]], axis=1)
+    array([1.5, 3.5])
+    """
+    return mean_like("mean", _folds.MEAN, a, axis, dtype, out, keepdims, where)
+
+
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: Any = NONE,
+    *,
+    where: Any = NONE,
+    mean: Any = NONE,
+    correction: Any = NONE,
+) -> Any:
+    """Return the variance along axes, in one pass.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    ddof, correction : float, optional
+        What is subtracted from the number of elements before dividing by it; the two are the same.
+    dtype, out, keepdims, where, mean
+        As for `numpy.var`; `dtype` is the result's.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.var([[1, 2], [3, 5]], axis=1)
+    array([0.25, 1.  ])
+    """
+    freedom = one_of(ddof, correction)
+    return mean_like("var", _folds.VAR, a, axis, dtype, out, keepdims, where, freedom, mean)
+
+
+def std(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: Any = NONE,
+    *,
+    where: Any = NONE,
+    mean: Any = NONE,
+    correction: Any = NONE,
+) -> Any:
+    """Return the standard deviation along axes, in one pass.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    ddof, correction : float, optional
+        What is subtracted from the number of elements before dividing by it; the two are the same.
+    dtype, out, keepdims, where, mean
+        As for `numpy.std`; `dtype` is the result's.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.std([[1, 2], [3, 5]], axis=1)
+    array([0.5, 1. ])
+    """
+    freedom = one_of(ddof, correction)
+    return mean_like("std", _folds.STD, a, axis, dtype, out, keepdims, where, freedom, mean)
+
+
+def one_of(ddof: Any, correction: Any) -> Any:
+    """Return the one that was given."""
+    if correction is NONE:
+        return ddof
+    if ddof != 0:
+        raise ValueError("ddof and correction can't be provided simultaneously.")
+    return correction
+
+
+def _truth(name: str, write: _reduce.Write, a: Any, axis: Any, out: Any, keepdims: Any, where: Any) -> Any:
+    if axis is None and out is None and keepdims is where is NONE:
+        result = plainly(name, write, a)
+        if result is not None:
+            return result
+    given = keywords(keepdims=keepdims, where=where)
+    call = Reduction(
+        name,
+        write,
+        functools.partial(getattr(np, name), a, axis=axis, out=out, **given),
+        [a],
+        axis,
+        out=out,
+        keepdims=or_usual(keepdims, False),
+        where=or_usual(where, True),
+        decides=False,
+    )
+    if call.is_numpys:
+        return call.by_numpy()
+    return call.finish(call.reduce())
+
+
+def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
+    """Tell whether any element is true, along axes.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument; what is not zero is true, NaN included.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims, where
+        As for `numpy.any`.
+
+    Returns
+    -------
+    ndarray or bool
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.any([[0, 0], [0, 4]], axis=1)
+    array([False,  True])
+    """
+    return _truth("any", _folds.ANY, a, axis, out, keepdims, where)
+
+
+def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
+    """Tell whether all elements are true, along axes.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument; what is not zero is true, NaN included.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims, where
+        As for `numpy.all`.
+
+    Returns
+    -------
+    ndarray or bool
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.all([[1, 0], [3, 4]], axis=1)
+    array([False,  True])
+    """
+    return _truth("all", _folds.ALL, a, axis, out, keepdims, where)
+
+
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Count the elements that are not zero, along axes.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    keepdims : bool, optional
+        Whether the axes stay, of length 1.
+
+    Returns
+    -------
+    ndarray or int
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.count_nonzero([[0, 1, 7], [3, 0, 0]], axis=1)
+    array([2, 1])
+    """
+    numpy = functools.partial(np.count_nonzero, a, axis, keepdims=keepdims)
+    call = Reduction("count_nonzero", _folds.COUNT, numpy, [a], axis, keepdims=keepdims)
+    return call.by_numpy() if call.is_numpys else call.finish(call.reduce())
+
+
+def place_like(name: str, write: _reduce.Write, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+    """Compute where an extreme stands."""
+    if axis is None and out is None and keepdims is NONE and not name.startswith("nan"):
+        result = plainly(name, write, a)
+        if result is not None:
+            return result
+    given = keywords(keepdims=keepdims)
+    numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **given)
+    if isinstance(axis, tuple):
+        return numpy()  # raises
+    keeps = or_usual(keepdims, False)
+    call = Reduction(name, write, numpy, [a], axis, out=out, keepdims=keeps, decides=False)
+    if call.is_numpys:
+        return call.by_numpy()
+    result = call.reduce()
+    if name.startswith("nan") and call.arrays[0].dtype.kind == "f":
+        call.refuse_nothing(result)
+    return call.finish(result)
+
+
+def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
+    """Return the index of the least element along an axis, the first of several.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument; the first NaN, if there is one, counts.
+    axis : int, optional
+        Along which axis; by default, an index into the flattened array is returned.
+    out, keepdims
+        As for `numpy.argmin`.
+
+    Returns
+    -------
+    ndarray or int
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.argmin([[3, 1, 1], [5, 6, 4]], axis=1)
+    array([1, 2])
+    """
+    return place_like("argmin", _folds.ARGMIN, a, axis, out, keepdims)
+
+
+def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
+    """Return the index of the largest element along an axis, the first of several.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument; the first NaN, if there is one, counts.
+    axis : int, optional
+        Along which axis; by default, an index into the flattened array is returned.
+    out, keepdims
+        As for `numpy.argmax`.
+
+    Returns
+    -------
+    ndarray or int
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.argmax([[3, 7, 7], [5, 6, 4]], axis=1)
+    array([1, 1])
+    """
+    return place_like("argmax", _folds.ARGMAX, a, axis, out, keepdims)
+
+
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
+    """Return the largest element less the least, along axes.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims
+        As for `numpy.ptp`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.ptp([[4, 9], [2, 3]], axis=1)
+    array([5, 1])
+    """
+    given = keywords(keepdims=keepdims)
+    numpy = functools.partial(np.ptp, a, axis=axis, out=out, **given)
+    array = _family.as_array(a)
+    if array is not None and array.dtype == bool:
+        return numpy()  # raises
+
+    keeps = or_usual(keepdims, False)
+    call = Reduction("ptp", _folds.SPREAD, numpy, [a], axis, out=out, keepdims=keeps, decides=False)
+    if call.is_numpys:
+        return call.by_numpy()
+    result = call.reduce()
+    call.warn(result, "subtract")
+    return call.finish(result)

@@ -1,0 +1,102 @@
+"""NumPy's linear algebra: `norm`."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pycudakit import _family, _folds, elementwise, reductions
+from pycudakit._reduction import Reduction
+from pycudakit._values import FLOAT64
+
+
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return a norm of vectors, or of matrices.
+
+    The norms 2, 1, 0, inf and -inf of vectors, and a matrix's as a vector (`ord` None or ``"fro"``), add up
+    in float64 in one order, as `sum` does. Of another order p of vectors, each ``abs(x)**p`` has the error of
+    `power`. The largest and smallest sums of rows and columns are made of such; norms that take singular
+    values are NumPy's.
+
+    Parameters
+    ----------
+    x : array_like
+        The argument.
+    ord : {None, "fro", "nuc", inf, -inf, a number}, optional
+        Which norm, as for `numpy.linalg.norm`.
+    axis : int or a pair of int, optional
+        Along which axis the vectors lie, or which axes the matrices have.
+    keepdims : bool, optional
+        Whether the axes stay, of length 1.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> float(pk.linalg.norm([3.0, 4.0]))
+    5.0
+    >>> pk.linalg.norm([[3, 4], [6, 8]], axis=1)
+    array([ 5., 10.])
+    """
+    numpy = functools.partial(np.linalg.norm, x, ord, axis, keepdims)
+    array = _family.as_array(x)
+    if array is None:
+        return Reduction("norm", _folds.NORM, numpy, [x]).by_numpy()
+    whole = axis is None and (ord is None or (ord == 2 and array.ndim == 1) or ord in ("f", "fro"))
+    if ord in ("f", "fro") and axis is None and array.ndim != 2:
+        return numpy()  # raises
+    axes = normalize_axis_tuple(range(array.ndim) if axis is None else axis, array.ndim)
+    if whole or (len(axes) == 1 and ord in (None, 2)) or (len(axes) == 2 and ord in (None, "f", "fro")):
+        return _folded("norm", _folds.NORM, numpy, array, axes, keepdims)
+    if len(axes) == 1:
+        return _of_vectors(numpy, array, ord, axes, keepdims)
+    if len(axes) == 2 and ord in (1, -1, math.inf, -math.inf) and axes[0] != axes[1]:
+        return _of_matrices(numpy, array, ord, axes, keepdims)
+    if ord not in (2, -2, "nuc"):
+        return numpy()  # raises
+    foreign = f"a norm of order {ord!r} of matrices"
+    return Reduction("norm", _folds.NORM, numpy, [array], foreign=foreign).by_numpy()
+
+
+def _folded(name: str, write: Any, numpy: Any, array: Any, axes: Any, keepdims: bool) -> Any:
+    call = Reduction(name, write, numpy, [array], axes, keepdims=keepdims)
+    if call.is_numpys:
+        return call.by_numpy()
+    result = call.reduce()
+    call.warn(result, "dot")
+    return call.finish(result)
+
+
+def _of_vectors(numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> Any:
+    if isinstance(ord, str):
+        return numpy()  # raises
+    if ord in (math.inf, -math.inf):
+        write = _folds.LARGEST_MAGNITUDE if ord > 0 else _folds.LEAST_MAGNITUDE
+        return _folded("norm", write, numpy, array, axes, keepdims)
+    if ord in (0, 1):
+        return _folded(
+            "norm", _folds.NONZEROS if ord == 0 else _folds.MAGNITUDES, numpy, array, axes, keepdims
+        )
+    if _family.as_array(ord) is None or np.ndim(ord) or not array.size:
+        return numpy()  # raises
+    own = array if array.dtype.kind == "f" else elementwise.absolute(array, dtype=FLOAT64)
+    sizes = elementwise.absolute(own)
+    powers = elementwise.reciprocal(sizes) if ord == -1 else elementwise.power(sizes, ord)
+    total = reductions.sum(powers, axes, keepdims=keepdims)
+    return elementwise.power(total, np.asarray(total).dtype.type(1) / ord)
+
+
+def _of_matrices(numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> Any:
+    rows, columns = axes if ord in (1, -1) else axes[::-1]
+    sums = _folded("norm", _folds.MAGNITUDES, numpy, array, (rows,), True)
+    fold = reductions.max if ord > 0 else reductions.min
+    if not array.size:
+        return numpy()
+    return fold(sums, axis=axes if keepdims else (rows, columns), keepdims=keepdims)

@@ -1,0 +1,168 @@
+"""Sums of products: `dot` and `vdot` of vectors, and `average`."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pycudakit import _family, _folds
+from pycudakit._reduction import NONE, Reduction, keywords, or_usual
+from pycudakit._values import FLOAT64
+from pycudakit.elementwise import multiply
+from pycudakit.reductions import mean, sum
+
+
+def dot(a: Any, b: Any, out: Any = None) -> Any:
+    """Return the dot product of two vectors.
+
+    Products and sums of floats are in float64, with an account of what is rounded away. Matrices are NumPy's:
+    `auto` leaves them to it, and a forced engine refuses them.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Vectors of one length; or one of them a number, by which the other is multiplied.
+    out : ndarray, optional
+        Where to put the result.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> int(pk.dot([1, 2, 3], [4, 5, 6]))
+    32
+    """
+    x, y = np.asarray(a), np.asarray(b)
+    if x.ndim == 0 or y.ndim == 0:
+        return multiply(a, b, out=out)
+    if x.ndim == y.ndim == 1 and x.shape != y.shape:
+        raise ValueError(
+            f"shapes {x.shape} and {y.shape} not aligned: {x.shape[0]} (dim 0) != {y.shape[0]} (dim 0)"
+        )
+    foreign = "a product of matrices" if max(x.ndim, y.ndim) > 1 else None
+    if foreign is None and out is not None and out.dtype != np.result_type(x, y):
+        return np.dot(a, b, out)  # raises
+    return _product("dot", functools.partial(np.dot, a, b, out), a, b, out, foreign)
+
+
+def _product(name: str, numpy: Any, a: Any, b: Any, out: Any, foreign: str | None) -> Any:
+    if foreign is not None:
+        call = Reduction(name, _folds.DOT, numpy, [a], foreign=foreign)
+        return call.by_numpy()
+    call = Reduction(name, _folds.DOT, numpy, [a, b], out=out, decides=False)
+    if call.is_numpys:
+        return call.by_numpy()
+    result = call.reduce()
+    call.warn(result, name)
+    return call.finish(result)
+
+
+def vdot(a: Any, b: Any, /) -> Any:
+    """Return the dot product of two arrays of one size, each as a vector.
+
+    Parameters
+    ----------
+    a, b : array_like
+        The arguments, of any shapes.
+
+    Returns
+    -------
+    scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> int(pk.vdot([[1, 2], [3, 4]], [[1, 1], [1, 1]]))
+    10
+    """
+    x, y = np.asarray(a), np.asarray(b)
+    numpy = functools.partial(np.vdot, a, b)
+    if x.size != y.size:
+        return numpy()  # raises
+    if _family.as_array(a) is None or _family.as_array(b) is None:
+        return _product("vdot", numpy, a, b, None, "it takes bool, integers and floats of up to 64 bits")
+    if x.shape != y.shape:
+        x, y = x.reshape(-1), y.reshape(-1)
+    return _product("vdot", numpy, x, y, None, None)
+
+
+def average(
+    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = NONE
+) -> Any:
+    """Return the mean along axes, in which elements may have weights.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    weights : array_like, optional
+        Of the shape of `a`, or of its shape along `axis`.
+    returned : bool, optional
+        Whether to return the sum of the weights, too.
+    keepdims : bool, optional
+        Whether the axes stay, of length 1.
+
+    Returns
+    -------
+    ndarray or scalar, or a tuple of two
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> float(pk.average([1, 2, 6], weights=[2, 1, 1]))
+    2.5
+    """
+    given = keywords(keepdims=keepdims)
+    numpy = functools.partial(np.average, a, axis, weights, returned, **given)
+    array = np.asarray(a)
+    if weights is None:
+        result = mean(a, axis, keepdims=or_usual(keepdims, False))
+        total = result.dtype.type(array.size / max(1, np.size(result)))
+    else:
+        own = _weights_of(array, axis, np.asarray(weights))
+        least = (FLOAT64,) if array.dtype.kind in "biu" else ()
+        try:
+            dtype = np.result_type(array.dtype, own.dtype, *least)
+        except TypeError:
+            return numpy()  # raises
+        foreign = None if dtype.kind == "f" else f"weights of {own.dtype}"
+        call = Reduction(
+            *("average", _folds.DOT, numpy, [array, own], axis),
+            dtype=FLOAT64,
+            keepdims=or_usual(keepdims, False),
+            foreign=foreign,
+        )
+        if call.is_numpys:
+            return call.by_numpy()
+        sums = call.reduce()
+        total = sum(own, axis, FLOAT64, keepdims=or_usual(keepdims, False))
+        if np.any(total == 0.0):
+            raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+        result = np.asarray(call.finish(sums) / total).astype(dtype)[()]
+        total = np.asarray(total).astype(dtype)[()]
+    if not returned:
+        return result
+    if np.shape(total) != np.shape(result):
+        total = np.broadcast_to(total, np.shape(result)).copy()
+    return result, total
+
+
+def _weights_of(array: Any, axis: Any, weights: Any) -> Any:
+    """Return weights that broadcast along the axes, with NumPy's errors."""
+    if weights.shape == array.shape:
+        return weights
+    if axis is None:
+        raise TypeError("Axis must be specified when shapes of a and weights differ.")
+    axes = normalize_axis_tuple(axis, array.ndim, argname="axis")
+    if weights.shape != tuple(array.shape[d] for d in axes):
+        raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+    weights = weights.transpose(np.argsort(axes))
+    return weights.reshape(tuple(n if d in axes else 1 for d, n in enumerate(array.shape)))

@@ -123,6 +123,16 @@ class Source:
 OPERAND, NUMBER = "operand", "number"
 
 
+# Those that may be the outermost call of an expression, and what they take beside it.
+REDUCTIONS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        ("sum", "prod", "mean", "min", "max", "amin", "amax", "any", "all"), ("axis", "keepdims")
+    ),
+    **dict.fromkeys(("count_nonzero", "ptp", "argmin", "argmax"), ("axis", "keepdims")),
+    **dict.fromkeys(("var", "std"), ("axis", "keepdims", "ddof")),
+}
+
+
 class Step(NamedTuple):
     """An operation on earlier steps' results; or an operand, or a number."""
 
@@ -141,6 +151,7 @@ class Parsed:
     steps: tuple[Step, ...]
     result: int  # the step that is the expression's value
     names: tuple[tuple[str, str], ...]  # of the operands: as Python normalises them, and as written
+    reduction: tuple[str, dict[str, Any]] | None = None  # of the value, and its keywords
 
 
 _OPERATORS: dict[type[ast.AST], str] = {
@@ -242,7 +253,8 @@ class _Parser:
         self.known: dict[tuple[Any, ...], int] = {}
 
     def parse(self) -> Parsed:
-        pending: list[tuple[ast.expr, list[ast.expr] | None]] = [(self.source.parse(), None)]
+        root, reduction = self.reduced(self.source.parse())
+        pending: list[tuple[ast.expr, list[ast.expr] | None]] = [(root, None)]
         values: list[int] = []
         while pending:
             node, children = pending.pop()
@@ -253,7 +265,29 @@ class _Parser:
             else:
                 first = len(values) - len(children)
                 values[first:] = [self.emit(node, values[first:])]
-        return Parsed(self.source, tuple(self.steps), values[0], tuple(self.names.items()))
+        return Parsed(self.source, tuple(self.steps), values[0], tuple(self.names.items()), reduction)
+
+    def reduced(self, root: ast.expr) -> tuple[ast.expr, tuple[str, dict[str, Any]] | None]:
+        """Return what the outermost call reduces, and how; else the expression itself."""
+        if not (
+            isinstance(root, ast.Call) and isinstance(root.func, ast.Name) and root.func.id in REDUCTIONS
+        ):
+            return root, None
+        name, known = root.func.id, REDUCTIONS[root.func.id]
+        if len(root.args) != 1 or isinstance(root.args[0], ast.Starred):
+            message = f"{name} takes 1 argument, and got {len(root.args)}; others by name, as axis=0"
+            raise TypeError(self.source.pointed(message, _span(root)))
+        keywords: dict[str, Any] = {}
+        for keyword in root.keywords:
+            span = _span(keyword.value)
+            if keyword.arg not in known:
+                message = f"{name} takes {', '.join(known)}, and not {keyword.arg}"
+                raise TypeError(self.source.pointed(message, span))
+            try:
+                keywords[keyword.arg] = ast.literal_eval(keyword.value)
+            except ValueError:
+                raise TypeError(self.source.pointed(f"{keyword.arg} is to be a literal", span)) from None
+        return root.args[0], (name, keywords)
 
     def outside(self, what: str, node: ast.expr) -> SyntaxError:
         return self.source.syntax_error(f"{what} not part of the language", _span(node))
@@ -291,6 +325,9 @@ class _Parser:
         name, span = node.func.id, _span(node.func)
         if name == "divmod":
             raise TypeError(self.source.pointed("divmod has two results; take // and %", span))
+        if name in REDUCTIONS:
+            message = f"{name} may be the outermost call alone"
+            raise TypeError(self.source.pointed(message + suggestion(name, ARITIES), span))
         if name not in ARITIES:
             raise NameError(
                 self.source.pointed(f"{name!r} is not a function{suggestion(name, ARITIES)}", span)

@@ -13,9 +13,8 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit import _abi, _call, _cost, _engine, _execute, _family, _loader, _watch, errors
 from pycudakit._abi import address_of
-from pycudakit._arguments import broadcast_shapes
 from pycudakit._program import Builder, Program
-from pycudakit._values import BOOL, CODES, Array, DType, Value
+from pycudakit._values import BOOL, CODES, Array, DType, Scalar, Value
 
 Axis = int | tuple[int, ...] | None
 
@@ -30,7 +29,7 @@ class Folded(NamedTuple):
 
 
 # Adds a function to a program: called with the builder, the arguments, the mask and the `dtype` asked for.
-Write = Callable[[Builder, tuple[Value, ...], Value | None, DType | None], Folded]
+Write = Callable[[Builder, tuple[Any, ...], Value | None, DType | None], Folded]
 
 
 class Recipe:
@@ -46,10 +45,12 @@ class Recipe:
 
 
 @functools.lru_cache(1024)
-def recipe(name: str, write: Write, types: tuple[DType, ...], masked: bool, dtype: DType | None) -> Recipe:
-    """Return the recipe of a function for arguments of these types."""
+def recipe(name: str, write: Write, types: tuple[Any, ...], masked: bool, dtype: DType | None) -> Recipe:
+    """Return the recipe of a function for arguments of these types: dtypes, or `int` and `float`."""
     builder = Builder()
-    arguments = tuple(builder.load("input", i, t) for i, t in enumerate(types))
+    arguments = tuple(
+        Scalar(t, i) if isinstance(t, type) else builder.load("input", i, t) for i, t in enumerate(types)
+    )
     mask = builder.load("input", len(types), BOOL) if masked else None
     with builder.naming(name):
         folded = write(builder, arguments, mask, dtype)
@@ -69,6 +70,12 @@ class Work:
         self.table[:-1] = program.table
         self.table["type"][-1] = CODES[folded.result]
         self.inputs = [(i, o.position) for i, o in enumerate(program.operands) if o.source == "input"]
+        self.numbers: list[tuple[Array, int]] = []
+        for i, operand in enumerate(program.operands):
+            if operand.source == "scalar":
+                number = np.empty((), operand.dtype)
+                self.table["address"][i] = address_of(number)
+                self.numbers.append((number, operand.position))
         self.reduction = np.zeros(1, _abi.REDUCTION)
         self.reduction["kind"], self.reduction["finish"] = folded.kind, folded.finish
         self.reduction["values"], self.reduction["reduced"] = values, 1
@@ -90,21 +97,21 @@ class Work:
         self._addresses[-1] = address_of(result)
         self._shape[0] = arrays[0].size
 
-    def spread(self, shape: tuple[int, ...], axes: Sequence[int], result: Array, *arrays: Array) -> None:
+    def spread(self, shape: tuple[int, ...], axes: Sequence[int], result: Array, *values: Any) -> None:
         """Reduce arrays, broadcast to a shape, along axes; the result has the other dimensions."""
-        strides = [_strides_of(array, shape) for array in arrays]
-        order, outer = _order(shape, axes, strides[0])
+        for number, position in self.numbers:
+            number[()] = values[position]
+        strides = {p: _strides_of(values[p], shape) for _, p in self.inputs}
+        first = max(strides.values(), key=lambda each: sum(map(bool, each)), default=(0,) * len(shape))
+        order, outer = _order(shape, axes, first)
         kept = dict(zip((d for d in range(len(shape)) if d not in axes), result.strides, strict=True))
         self._dimensions.value = len(order)
         self._shape[: len(order)] = [shape[d] for d in order]
         for index, position in self.inputs:
-            array = arrays[position]
+            array = values[position]
             self._addresses[index] = array.ctypes.data
             self._strides[index, : len(order)] = [strides[position][d] for d in order]
             self._flags[index] = 0 if array.dtype.isnative else _abi.BYTE_SWAPPED
-        for index, operand in enumerate(self.recipe.program.operands):
-            if operand.source == "constant":
-                self._strides[index, : len(order)] = 0
         self._addresses[-1] = result.ctypes.data
         self._strides[-1, : len(order)] = [kept.get(d, 0) for d in order]
         self.reduction["outer"], self.reduction["reduced"] = outer, len(axes)
@@ -226,18 +233,18 @@ def shape_without(shape: tuple[int, ...], axes: Sequence[int], keepdims: bool) -
 def reduce(
     recipe: Recipe,
     plan: _family.Plan,
-    arrays: Sequence[Array],
+    values: Sequence[Any],
+    shape: tuple[int, ...],
     axes: Sequence[int],
     *,
     initial: Any = None,
     ddof: float = 0,
 ) -> Array:
-    """Return the reduction of arrays, broadcast together, as a new array without the axes."""
-    shape = broadcast_shapes(*(array.shape for array in arrays))
+    """Return the reduction of arrays, broadcast to a shape, as a new array without the axes."""
     result = np.empty(shape_without(shape, axes, False), recipe.folded.result)
     work = take(recipe)
     try:
-        work.spread(shape, axes, result, *arrays)
+        work.spread(shape, axes, result, *values)
         set_numbers(work.reduction, initial, ddof)
         work.run(plan, math.prod(shape))
         work.report_exceptions()

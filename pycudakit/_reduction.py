@@ -36,6 +36,8 @@ class Reduction:
         As for NumPy; `out` has the type of the computation if there is no `dtype` and it `decides`.
     foreign
         Why the call is NumPy's alone, if it is.
+    within
+        Makes of what is written for the values of a program that computes them what is for the arguments.
     """
 
     def __init__(
@@ -52,8 +54,9 @@ class Reduction:
         where: Any = True,
         decides: bool = True,
         foreign: str | None = None,
+        within: Callable[[_reduce.Write], _reduce.Write] | None = None,
     ) -> None:
-        self.name, self.numpy = name, numpy
+        self.name, self.numpy, self._within = name, numpy, within
         self.keepdims = bool(keepdims)
         arrays = [_family.as_array(value) for value in values]
         mask = as_mask(where)
@@ -74,14 +77,14 @@ class Reduction:
         known = [array for array in arrays if array is not None]
         self.is_empty = foreign is None and len(known) == len(arrays) and not all(a.size for a in known)
         self.arrays = known if mask is None else [*known, mask]
+        self._values = values_of(values, self.arrays) if within is not None else self.arrays
         self.is_masked = mask is not None
         self.shape: tuple[int, ...] = ()
         self.axes: tuple[int, ...] = ()
         self.recipe: Recipe | None = None
         cost = _family.Cost(None, 0, 0, 0)
         if foreign is None and len(known) == len(arrays):
-            types = tuple(a.dtype.newbyteorder("=") for a in known)
-            self.recipe = _reduce.recipe(name, write, types, mask is not None, asked)
+            self.recipe = self._recipe_of(write, asked)
             self.shape = broadcast_shapes(*(a.shape for a in self.arrays))
             if self.shape or axis is None:
                 self.axes = _reduce.axes_of(axis, len(self.shape))
@@ -118,12 +121,14 @@ class Reduction:
 
     def reduce(self, write: _reduce.Write | None = None, **numbers: Any) -> Array:
         """Return the result, without the axes; of another function of the same operands if that is given."""
-        recipe = self._known()
-        if write is not None:
-            types = tuple(a.dtype.newbyteorder("=") for a in self.arrays)
-            own = types[:-1] if self.is_masked else types
-            recipe = _reduce.recipe(self.name, write, own, self.is_masked, None)
-        return _reduce.reduce(recipe, self.plan, self.arrays, self.axes, **numbers)
+        recipe = self._known() if write is None else self._recipe_of(write, None)
+        return _reduce.reduce(recipe, self.plan, self._values, self.shape, self.axes, **numbers)
+
+    def _recipe_of(self, write: _reduce.Write, dtype: DType | None) -> Recipe:
+        values = self._values[:-1] if self.is_masked else self._values
+        types = tuple(v.dtype.newbyteorder("=") if isinstance(v, np.ndarray) else type(v) for v in values)
+        write = write if self._within is None else self._within(write)
+        return _reduce.recipe(self.name, write, types, self.is_masked, dtype)
 
     def count_of(self, write: _reduce.Write) -> Array:
         """Return another function's result, as a matter between us and the operands alone."""
@@ -197,6 +202,11 @@ class Reduction:
             found = np.take_along_axis(array, np.expand_dims(result, self.axes), self.axes[0])
         if np.isnan(found).any() and (self.count_of(NUMBERS) == 0).any():
             raise ValueError("All-NaN slice encountered")
+
+
+def values_of(values: Sequence[Any], arrays: Sequence[Array]) -> list[Any]:
+    """Return the arrays, but Python numbers as they are: they have the type of their company."""
+    return [v if type(v) in (int, float) else a for v, a in zip(values, arrays, strict=False)]
 
 
 def or_usual(value: Any, usual: Any) -> Any:

@@ -18,6 +18,7 @@ from pycudakit import compound
 from pycudakit._arguments import broadcast, broadcast_shapes, checked_output
 from pycudakit._dispatch import call
 from pycudakit._function import Function
+from pycudakit._fused import reduce_program
 from pycudakit._language import (
     ARITIES,
     CONSTANTS,
@@ -242,7 +243,9 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
         and calls of the elementwise functions by NumPy's names, with as many arguments as they need;
         ``round(x, 2)`` takes its decimals and ``astype(x, float32)`` its type. ``and``, ``or`` and ``not``
         are `logical_and`, `logical_or` and `logical_not`; ``0 < x < 1`` is ``(0 < x) and (x < 1)``; and
-        ``x if c else y`` is ``where(c, x, y)``.
+        ``x if c else y`` is ``where(c, x, y)``. The outermost call may reduce what is computed, in the same
+        pass: sum, prod, mean, var, std, min, max, ptp, any, all, count_nonzero, argmin and argmax, with
+        ``axis=`` and ``keepdims=``, and ``ddof=``, as ``"sum(a*b, axis=0)"``.
     operands : mapping of str to array_like, optional
         What the names in the expression stand for, 64 at most. By default the caller's local and global
         variables. A name found nowhere may be ``pi``, ``e``, ``inf`` or ``nan``.
@@ -266,6 +269,8 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
     >>> a, b = np.array([0.0, 3.0]), np.array([1.0, 4.0])
     >>> pk.evaluate("sqrt(a*a + b*b) / 2")
     array([0.5, 2.5])
+    >>> float(pk.evaluate("sum(a*b)"))
+    12.0
     >>> pk.evaluate("x if x > 0 else -x", {"x": np.array([-1, 2], np.int8)})
     array([1, 2], dtype=int8)
     >>> pk.evaluate("sin(a) + c", {"a": a})
@@ -296,17 +301,18 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
     if exponents:
         plan = _baked(plan, are_numbers, inputs, exponents)
         inputs = plan.bind(values)
+    compute = functools.partial(_compute, parsed.reduction)
     try:
-        if out is None and inputs and plan.function.is_small(*inputs):
+        if parsed.reduction is None and out is None and inputs and plan.function.is_small(*inputs):
             return plan.function.numpy(*inputs)
-        return call(plan.function, inputs, out)
+        return compute(plan, inputs, out)
     except OverflowError:
         # An integer variable that its company's type cannot hold may still be compared, as a literal may.
         integers = [i for i, value in enumerate(inputs) if type(value) is int]
         if not integers:
             raise
         plan = _baked(plan, are_numbers, inputs, integers)
-        return call(plan.function, plan.bind(values), out)
+        return compute(plan, plan.bind(values), out)
     except ValueError:
         try:
             broadcast_shapes(*(np.shape(value) for value in values))
@@ -314,6 +320,15 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
             shapes = ", ".join(f"{w} {np.shape(v)}" for (_, w), v in zip(parsed.names, values, strict=True))
             raise ValueError(f"operands could not be broadcast together: {shapes}") from None
         raise
+
+
+def _compute(
+    reduction: tuple[str, dict[str, Any]] | None, plan: _Plan, inputs: Sequence[Any], out: Any
+) -> Any:
+    if reduction is None:
+        return call(plan.function, inputs, out)
+    name, keywords = reduction
+    return reduce_program(name, plan.function, inputs, out, **keywords)
 
 
 def _baked(plan: _Plan, are_numbers: tuple[bool, ...], inputs: Sequence[Any], which: Sequence[int]) -> _Plan:

@@ -22,7 +22,7 @@ Interpreter::Ways::Ways(const Evaluation &evaluation, bool may_keep) {
             if (view.base != nullptr) {
                 stores.push_back({step.target, 0});
             } else {
-                values.push_back({step.target, values_bytes});
+                values.push_back({step.target, 8, values_bytes});
                 values_bytes += 8;
             }
         }

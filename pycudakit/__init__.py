@@ -93,6 +93,7 @@ from pycudakit.elementwise import (
     trunc,
 )
 from pycudakit.expression import evaluate
+from pycudakit.histogram import bincount, digitize, histogram, histogram2d
 from pycudakit.pinned import empty_pinned, pinned_copy
 
 __version__ = "0.1.0"
@@ -117,6 +118,7 @@ __all__ = [
     "arctan2",
     "arctanh",
     "astype",
+    "bincount",
     "bitwise_and",
     "bitwise_or",
     "bitwise_xor",
@@ -129,6 +131,7 @@ __all__ = [
     "cosh",
     "deg2rad",
     "devices",
+    "digitize",
     "divide",
     "divmod",
     "empty_pinned",
@@ -149,6 +152,8 @@ __all__ = [
     "greater",
     "greater_equal",
     "heaviside",
+    "histogram",
+    "histogram2d",
     "hypot",
     "invert",
     "isfinite",

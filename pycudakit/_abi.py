@@ -24,6 +24,7 @@ LOAD, STORE, CAST, FIRST_OPERATION = range(4)
 BYTE_SWAPPED = 1
 STAGE, UPLOAD, KERNEL, DOWNLOAD, UNSTAGE, COMPUTE, STAGES = range(7)
 DIVIDE, OVERFLOW, INVALID, NEGATIVE_POWER = 1, 2, 4, 8
+BY_VALUE, BY_EDGES, BY_WIDTH = range(3)
 
 # In the order of pk_type.
 TYPES = tuple(
@@ -128,6 +129,20 @@ OPERAND = np.dtype(
         ("strides", np.int64, (MAX_DIMS,)),
     ]
 )
+BINS = np.dtype(
+    [
+        ("how", np.int32),
+        ("type", np.int32),
+        ("quotient", np.int32),
+        ("reserved", np.int32),
+        ("count", np.int64),
+        ("edges", np.uint64),
+        ("low", np.uint64),
+        ("high", np.uint64),
+        ("first", np.float64),
+        ("width", np.float64),
+    ]
+)
 REPORT = np.dtype(
     [
         ("bytes_up", np.int64),
@@ -218,6 +233,19 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         _in(OPTIONS),
         _out(np.uint8),
         _out(REPORT),
+    ),
+    "pk_extent": (_in(OPERAND), _in(np.int64), _SIZE, _out(np.uint64), _in(OPTIONS), _out(REPORT)),
+    "pk_histogram": (
+        *(_in(OPERAND), _SIZE, _in(np.int64), _SIZE, _in(BINS), _SIZE),
+        *(_out(np.int64), _in(OPTIONS), _out(REPORT)),
+    ),
+    "pk_weighted_histogram": (
+        *(_in(OPERAND), _SIZE, _in(np.int64), _SIZE, _in(BINS), _SIZE),
+        *(_out(np.float64), _out(np.int64), _in(OPTIONS), _out(REPORT)),
+    ),
+    "pk_digitize": (
+        *(_in(OPERAND), _in(np.int64), _SIZE, _in(BINS), _STATUS, _STATUS),
+        *(_in(OPTIONS), _out(REPORT)),
     ),
 }
 

@@ -51,6 +51,7 @@ _STRUCTS = {
     "pk_instruction": _abi.INSTRUCTION,
     "pk_operand": _abi.OPERAND,
     "pk_report": _abi.REPORT,
+    "pk_bins": _abi.BINS,
 }
 _NUMBERS = {
     f"{sign}int{bits}_t": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -112,6 +113,7 @@ def test_constants(header):
         *("ABI_VERSION", "MAX_DIMS", "MAX_OPERANDS", "MAX_INSTRUCTIONS", "MAX_RANGES", "NAME_SIZE"),
         *("STAGE", "UPLOAD", "KERNEL", "DOWNLOAD", "UNSTAGE", "COMPUTE", "STAGES", "LOAD", "STORE", "CAST"),
         *("FIRST_OPERATION", "BYTE_SWAPPED", "DIVIDE", "OVERFLOW", "INVALID", "NEGATIVE_POWER"),
+        *("BY_VALUE", "BY_EDGES", "BY_WIDTH"),
     ]
     for name in ours:
         assert getattr(_abi, name) == constants.pop(f"PK_{name}"), name

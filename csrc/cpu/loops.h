@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "../common/bin_loops.h"
 #include "../common/operations.h"
 
 namespace pk {
@@ -18,6 +19,7 @@ struct Loops {
     Loop half_to_float;  // float16 as stored, to float16 as registers hold it
     Loop float_to_half;  // and back, exactly
     Loop round_to_half;  // floats rounded to float16, kept as floats
+    BinLoops bins;
 };
 
 // The table for this machine, or for PYCUDAKIT_ISA.

@@ -33,10 +33,16 @@ def _bins(how: int, count: int, edges: Array | None = None, **fields: Any) -> Bi
     row["how"], row["count"] = how, count
     if edges is not None:
         row["edges"] = edges.ctypes.data
-        row["type"] = code_of(edges.dtype)
+        row["type"] = _code(edges.dtype)
     for name, value in fields.items():
         row[name] = value
     return Bins(row, edges)
+
+
+def _code(dtype: DType) -> int:
+    code = code_of(dtype)
+    assert code is not None
+    return code
 
 
 def by_value(count: int) -> Bins:
@@ -72,8 +78,8 @@ def by_width(edges: Array, first: Any, last: Any, values: DType) -> Bins | None:
     stored = np.ascontiguousarray(edges, FLOAT32 if edges.dtype == np.float16 else edges.dtype)
     return _bins(
         *(_abi.BY_WIDTH, count, stored),
-        type=code_of(edges.dtype),
-        quotient=code_of(quotient),
+        type=_code(edges.dtype),
+        quotient=_code(quotient),
         low=_bits(low),
         high=_bits(high),
         first=np.asarray(first).astype(edges.dtype),
@@ -90,30 +96,32 @@ def _difference(last: Any, first: Any) -> Any:
     return np.subtract(np.asarray(last, common), np.asarray(first, common), casting="unsafe", dtype=unsigned)
 
 
-def _limit(dtype: DType, edge: Any, greatest: bool) -> Any:
-    """Return the least element of a dtype that NumPy finds not below an edge, or the greatest not above it."""
+def _limit(dtype: Any, edge: Any, greatest: bool) -> Any:
+    """Return the least element that NumPy finds not below an edge, or the greatest not above it, or None."""
     compare = np.less_equal if greatest else np.greater_equal
 
     def keeps(value: Any) -> bool:
         return bool(compare(np.array([value], dtype), edge)[0])
 
     if dtype.kind == "f":
-        limit = np.asarray(edge).astype(dtype)[()]
-        return limit if keeps(limit) else np.nextafter(limit, dtype.type(-np.inf if greatest else np.inf))
-    info = np.iinfo(dtype)
-    limit = min(max(math.floor(edge) if greatest else math.ceil(edge), int(info.min)), int(info.max))
-    if not keeps(limit):
+        nearest = np.asarray(edge).astype(dtype)[()]
+        return (
+            nearest if keeps(nearest) else np.nextafter(nearest, dtype.type(-np.inf if greatest else np.inf))
+        )
+    least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    inside: int = math.floor(edge) if greatest else math.ceil(edge)
+    inside = min(max(inside, least), most)
+    if not keeps(inside):
         return None
-    if abs(limit) > 2**53 and not isinstance(edge, (int, np.integer)):
+    if abs(inside) > 2**53 and not isinstance(edge, (int, np.integer)):
         # As floats, others are not beyond the edge, either.
-        inside, outside = limit, int(info.max if greatest else info.min)
+        outside = most if greatest else least
         if keeps(outside):
             return dtype.type(outside)
         while abs(outside - inside) > 1:
             middle = (inside + outside) // 2
             inside, outside = (middle, outside) if keeps(middle) else (inside, middle)
-        limit = inside
-    return dtype.type(limit)
+    return dtype.type(inside)
 
 
 def _bits(element: Any) -> int:
@@ -125,7 +133,7 @@ def table(arrays: Sequence[Array]) -> Array:
     rows = np.zeros(len(arrays), _abi.OPERAND)
     for row, array in zip(rows, arrays, strict=True):
         row["address"] = array.ctypes.data
-        row["type"] = code_of(array.dtype)
+        row["type"] = _code(array.dtype)
         row["flags"] = 0 if array.dtype.isnative else _abi.BYTE_SWAPPED
         row["strides"][: array.ndim] = array.strides
     return rows
@@ -139,10 +147,11 @@ def extent(chosen: Plan, values: Array) -> Array:
     """Return the least and the greatest element, or NaN for both if any is NaN."""
     bits = np.zeros(2, np.uint64)
     run(chosen, "pk_extent", table([values]), *_shape(values), bits, size=values.size)
-    return bits.view(values.dtype.newbyteorder("="))[:: 8 // values.itemsize]
+    found: Array = bits.view(values.dtype.newbyteorder("="))[:: 8 // values.itemsize]
+    return found
 
 
-def _count_arguments(values: Sequence[Array], bins: Sequence[Bins], weights: Sequence[Array]) -> tuple[Any, ...]:
+def _arguments(values: Sequence[Array], bins: Sequence[Bins], weights: Sequence[Array]) -> tuple[Any, ...]:
     operands, rows = [*values, *weights], np.concatenate([axis.row for axis in bins])
     return (table(operands), len(operands), *_shape(values[0]), rows, len(bins))
 
@@ -154,7 +163,7 @@ def _total(bins: Sequence[Bins]) -> int:
 def count(chosen: Plan, values: Sequence[Array], bins: Sequence[Bins]) -> Array:
     """Return the counts of all bins, and `pk_histogram`'s two more."""
     counts = np.empty(_total(bins) + 2, np.int64)
-    run(chosen, "pk_histogram", *_count_arguments(values, bins, ()), counts, size=values[0].size)
+    run(chosen, "pk_histogram", *_arguments(values, bins, ()), counts, size=values[0].size)
     _tell_of_the_host(chosen, values[0].size)
     return counts
 
@@ -162,10 +171,11 @@ def count(chosen: Plan, values: Sequence[Array], bins: Sequence[Bins]) -> Array:
 def _tell_of_the_host(chosen: Plan, size: int) -> None:
     """Let `last_call` say that the GPU had no room for a table of all bins, if so."""
     told = _call.local.call
-    if chosen.engine == "cuda" and size and isinstance(told, tuple) and told[1] == "cuda":
-        if np.frombuffer(told[4], _abi.REPORT)["bytes_up"][0] == 0:
-            reason = f"{chosen.reason}; counted on the host, as there are too many bins for the GPU's budget"
-            _call.local.call = (*told[:2], reason, *told[3:])
+    if chosen.engine != "cuda" or not size or not isinstance(told, tuple) or told[1] != "cuda":
+        return
+    if np.frombuffer(told[4], _abi.REPORT)["bytes_up"][0] == 0:
+        reason = f"{chosen.reason}; counted on the host, as the GPU's budget has no room for all bins"
+        _call.local.call = (*told[:2], reason, *told[3:])
 
 
 def weigh(
@@ -174,7 +184,7 @@ def weigh(
     """Return the weight in each bin, as float64 or integers, and whether an element was lost."""
     on_the_host = f"{chosen.reason}; weights are added on the host"
     chosen = dataclasses.replace(chosen, reason=on_the_host) if chosen.engine == "cuda" else chosen
-    arguments = _count_arguments(values, bins, (weights,))
+    arguments = _arguments(values, bins, (weights,))
     total, size = _total(bins), values[0].size
     if as_integers:
         counts = np.empty(total + 2, np.int64)

@@ -13,6 +13,8 @@ from pycudakit import _bins, _call, _cost, _execute
 from pycudakit._family import Cost, Plan, as_array, plan
 from pycudakit._values import BOOL, INT64, Array
 
+_NUMPY: Any = np  # whose annotations are narrower than what it takes
+
 # Nanoseconds an element, NumPy's and the CPU engine's on one thread; and NumPy's seconds for a call.
 _RATES = {
     "bincount": (3.0, 0.5),
@@ -31,11 +33,13 @@ class _Request:
 
     plan: Plan
 
-    def __init__(self, function: str, values: Sequence[Any], weights: Any, numpy_call: Callable[[], Any]) -> None:
+    def __init__(
+        self, function: str, values: Sequence[Any], weights: Any, numpy_call: Callable[[], Any]
+    ) -> None:
         self.function = function
-        self.arrays = [as_array(value) for value in values]
-        self.weights = None if weights is None else as_array(weights)
-        self._given = self.arrays if weights is None else [*self.arrays, self.weights]
+        self.arrays: list[Any] = [as_array(value) for value in values]
+        self.weights: Any = None if weights is None else as_array(weights)
+        self._given: list[Any] = self.arrays if weights is None else [*self.arrays, self.weights]
         self._numpy_call = numpy_call
 
     def is_numpys(self, foreign: str | None = None) -> bool:
@@ -93,13 +97,14 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     >>> pk.bincount([0, 1, 1, 3])
     array([1, 2, 0, 1])
     """
-    request = _Request("bincount", [x], weights, lambda: np.bincount(x, weights, minlength))
+    request = _Request("bincount", [x], weights, lambda: _NUMPY.bincount(x, weights, minlength))
     if request.is_numpys():
         return request.by_numpy()
     (values,), weights_ = request.arrays, request.weights
     # What NumPy makes of no elements, and its errors.
     few = values[:0] if values.size and values.ndim == 1 else x
-    none = np.bincount(few, weights_[:0] if weights_ is not None and weights_.ndim == 1 else weights_, minlength)
+    no_weights = weights_[:0] if weights_ is not None and weights_.ndim == 1 else weights_
+    none = _NUMPY.bincount(few, no_weights, minlength)
     if weights_ is not None and len(weights_) != len(values):
         raise ValueError("The weights and list don't have the same length.")
     if values.size == 0:
@@ -160,7 +165,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
     >>> counts
     array([2, 1])
     """
-    request = _Request("histogram", [a], weights, lambda: np.histogram(a, bins, range, density, weights))
+    request = _Request("histogram", [a], weights, lambda: _NUMPY.histogram(a, bins, range, density, weights))
     if request.is_numpys():
         return request.by_numpy()
     (values,), weighed = request.arrays, request.weights
@@ -178,7 +183,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
             stacklevel=_execute.level_of_caller(),
         )
     if by_edges:
-        edges = np.histogram_bin_edges(np.empty(0, dtype), bins)
+        edges = _NUMPY.histogram_bin_edges(np.empty(0, dtype), bins)
         foreign = _foreign_edges(edges)
         if foreign is not None:
             return request.by_numpy(foreign)
@@ -188,7 +193,8 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
         sample = values.astype(dtype) if isinstance(bins, str) else np.empty(0, dtype)
         if range is None and values.size and not isinstance(bins, str):
             sample = _bins.extent(request.plan, values).astype(dtype)
-        edges = np.histogram_bin_edges(sample, bins, range, weighed)
+        rules = weighed if isinstance(bins, str) else None  # which are not for weights
+        edges = _NUMPY.histogram_bin_edges(sample, bins, range, rules)
         if len(edges) > _bins.MOST:
             return request.by_numpy(_TOO_MANY)
         found = _bins.by_width(edges, *_outer_edges(sample, range), dtype)
@@ -222,7 +228,12 @@ def _outer_edges(sample: Array, range: Any) -> tuple[Any, Any]:
 
 
 def _counted(
-    request: _Request, values: Array, bins: _bins.Bins | None, weights: Array | None, by_edges: bool, edges: int
+    request: _Request,
+    values: Array,
+    bins: _bins.Bins | None,
+    weights: Array | None,
+    by_edges: bool,
+    edges: int,
 ) -> Array:
     """Return the count or the weight of each bin, in NumPy's type."""
     dtype = INT64 if weights is None else weights.dtype
@@ -233,7 +244,7 @@ def _counted(
         result, lost = counts[: bins.count], bool(counts[-1])
     else:
         if by_edges and dtype == BOOL:
-            np.histogram([0.0], [0.0, 1.0], weights=[True])  # raises
+            _NUMPY.histogram([0.0], [0.0, 1.0], weights=[True])  # raises
         result, lost = _bins.weigh(request.plan, [values], [bins], weights, dtype.kind != "f")
         result = result.astype(dtype, copy=False)
     if lost:
@@ -275,11 +286,11 @@ def histogram2d(
            [0., 2.]])
     """
     request = _Request(
-        "histogram2d", [x, y], weights, lambda: np.histogram2d(x, y, bins, range, density, weights)
+        "histogram2d", [x, y], weights, lambda: _NUMPY.histogram2d(x, y, bins, range, density, weights)
     )
     shapes = {array.shape for array in request.arrays if array is not None}
-    one = len(shapes) == 1 and all(len(shape) == 1 for shape in shapes)
-    if request.is_numpys(None if one or None in request.arrays else "its points are no two lists of one length"):
+    are_points = len(shapes) == 1 and len(next(iter(shapes))) == 1
+    if request.is_numpys(None if are_points or not shapes else "its points are no two lists of one length"):
         return request.by_numpy()
     arrays, weighed = request.arrays, request.weights
     if weighed is not None and weighed.shape != arrays[0].shape:
@@ -292,11 +303,14 @@ def histogram2d(
         is_counted = len(given) > i and np.ndim(given[i]) == 0
         if array.size and is_counted and (range is None or len(range) <= i or range[i] is None):
             sample[i] = _bins.extent(request.plan, array).astype(common)
-    _, *edges = np.histogram2d(*sample, bins, range)
+    _, *edges = _NUMPY.histogram2d(*sample, bins, range)
     found = []
     for axis in edges:
-        mixes = common.kind in "biu" and axis.dtype.kind in "biu" and np.promote_types(common, axis.dtype).kind == "f"
-        foreign = "its edges and values are int64 and uint64" if mixes else _foreign_edges(axis)
+        both = np.promote_types(common, axis.dtype)
+        if both.kind == "f" and common.kind in "biu" and axis.dtype.kind in "biu":
+            foreign: str | None = "its edges and values are int64 and uint64"
+        else:
+            foreign = _foreign_edges(axis)
         if foreign is None and math.prod(len(e) for e in edges) > _bins.MOST:
             foreign = _TOO_MANY
         if foreign is not None:
@@ -341,12 +355,12 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     >>> pk.digitize([0.2, 6.4, 3.0], [0.0, 1.0, 2.5, 4.0, 10.0])
     array([1, 4, 3])
     """
-    request = _Request("digitize", [x], None, lambda: np.digitize(x, bins, right))
+    request = _Request("digitize", [x], None, lambda: _NUMPY.digitize(x, bins, right))
     edges = bins if isinstance(bins, np.ndarray) else np.asarray(bins)
     if request.is_numpys(None if edges.ndim != 1 else _foreign_edges(edges)):
         return request.by_numpy()
     (values,) = request.arrays
-    none = np.digitize(np.empty(0, values.dtype), edges, right)  # NumPy's errors
+    none = _NUMPY.digitize(np.empty(0, values.dtype), edges, right)  # NumPy's errors
     if values.size == 0 or edges.size == 0:
         return np.zeros(values.shape, none.dtype)[()]
     decreasing = bool(edges[0] > edges[-1])

@@ -36,13 +36,48 @@ void by_value(const void *elements_, int64_t count, int32_t bins, int32_t *indic
     }
 }
 
-template <int kind>
-bool by_width(const void *values_, int64_t count, const pk_bins &given, int32_t *indices) {
-    const auto width = bins::width_with<kind>(given, reinterpret_cast<const void *>(given.edges));
-    const auto *values = static_cast<decltype(width.edges)>(values_);
-    uint32_t lost = 0;
+// False if any value is too near to an edge for that.
+template <class Edge, class Place>
+bool take_shortcut(const Edge *values, int64_t count, Edge first, Place scale, Place margin, int32_t bins,
+                   int32_t *indices) {
+    const Place all = Place(bins), other = 1 - margin;
+    uint32_t near = 0;
 #pragma GCC ivdep
-    for (int64_t i = 0; i < count; ++i) indices[i] = width.index(values[i], lost);
+    for (int64_t i = 0; i < count; ++i) {
+        const Place place = Place(values[i] - first) * scale;
+        const bool inside = (place > 0) & (place < all);
+        const int32_t at = int32_t(select(inside, place, Place(0)));
+        const Place part = place - Place(at);
+        const bool sure = (part > margin) & (part < other) & inside;
+        near |= uint32_t(sure | (values[i] != values[i])) ^ 1u;
+        indices[i] = select(inside, at, bins);
+    }
+    return near == 0;
+}
+
+template <int kind>
+bool by_width(const void *values_, int64_t count, const pk_bins &given, const Shortcut &shortcut,
+              int32_t *indices) {
+    constexpr int64_t PART = 64;
+    const auto width = bins::width_with<kind>(given, reinterpret_cast<const void *>(given.edges));
+    using Edge = typename std::decay<decltype(*width.edges)>::type;
+    const Edge *values = static_cast<const Edge *>(values_);
+    uint32_t lost = 0;
+    for (int64_t done = 0; done < count; done += PART) {
+        const int64_t part = std::min(PART, count - done);
+        if (shortcut.margin < 0.5) {
+            const double scale = shortcut.scale, margin = shortcut.margin;
+            const Edge *from = values + done;
+            int32_t *to = indices + done;
+            const bool is_sure =
+                shortcut.in_double
+                    ? take_shortcut(from, part, width.first, scale, margin, width.count, to)
+                    : take_shortcut(from, part, width.first, Edge(scale), Edge(margin), width.count, to);
+            if (is_sure) continue;
+        }
+#pragma GCC ivdep
+        for (int64_t i = done; i < done + part; ++i) indices[i] = width.index(values[i], lost);
+    }
     return lost != 0;
 }
 

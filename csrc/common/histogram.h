@@ -19,6 +19,7 @@ struct Counting {
     bool has_weights;
     int64_t total;  // bins
     Layout layout;  // in the shape's order, if there are weights
+    Shortcut shortcuts[2];
 
     const View &view(int64_t operand) const { return layout.views[size_t(operand)]; }
 };

@@ -36,11 +36,11 @@ class Indexer {
 
     // Indices into all bins, `total` for none. Returns whether any was lost.
     bool indices(const Counting &counting, int64_t start, int64_t count, int32_t *indices) {
-        if (counting.axes == 1) return along(0, counting.bins[0], start, count, indices);
+        if (counting.axes == 1) return along(0, counting, start, count, indices);
         const auto first = int32_t(counting.bins[0].count), second = int32_t(counting.bins[1].count);
         int32_t *const others = others_.get();
-        bool lost = along(0, counting.bins[0], start, count, indices);
-        lost |= along(1, counting.bins[1], start, count, others);
+        bool lost = along(0, counting, start, count, indices);
+        lost |= along(1, counting, start, count, others);
         for (int64_t i = 0; i < count; ++i) {
             const bool none = indices[i] == first || others[i] == second;
             indices[i] = none ? first * second : indices[i] * second + others[i];
@@ -54,7 +54,8 @@ class Indexer {
     }
 
    private:
-    bool along(int64_t operand, const pk_bins &given, int64_t start, int64_t count, int32_t *indices) {
+    bool along(int64_t operand, const Counting &counting, int64_t start, int64_t count, int32_t *indices) {
+        const pk_bins &given = counting.bins[operand];
         const int type = layout_.views[size_t(operand)].type;
         if (given.how == PK_BY_EDGES) {
             const bins::Compared as = bins::compared(given.type);
@@ -69,7 +70,7 @@ class Indexer {
         }
         loops_.keep[type][given.type == PK_FLOAT64](found, count, given, values_.get());
         return loops_.by_width[bins::width_kind(given.type, given.quotient)](values_.get(), count, given,
-                                                                            indices);
+                                                                            counting.shortcuts[operand], indices);
     }
 
     const Layout &layout_;

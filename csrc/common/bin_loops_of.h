@@ -45,12 +45,11 @@ bool take_shortcut(const Edge *values, int64_t count, Edge first, Place scale, P
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i) {
         const Place place = Place(values[i] - first) * scale;
-        const bool inside = (place > 0) & (place < all);
-        const int32_t at = int32_t(select(inside, place, Place(0)));
-        const Place part = place - Place(at);
-        const bool sure = (part > margin) & (part < other) & inside;
-        near |= uint32_t(sure | (values[i] != values[i])) ^ 1u;
-        indices[i] = select(inside, at, bins);
+        const Place held = place < all ? place : all;  // all of them for NaN, too: no bin
+        const int32_t at = int32_t(held);
+        const Place part = held - Place(at);
+        near |= uint32_t(((part > margin) & (part < other)) | (values[i] != values[i])) ^ 1u;
+        indices[i] = at;
     }
     return near == 0;
 }

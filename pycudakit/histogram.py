@@ -25,6 +25,7 @@ _RATES = {
 _ALONE = {"bincount": 1e-6, "histogram": 25e-6, "histogram2d": 60e-6, "digitize": 3e-6}
 _WEIGHTED = 2.0
 _SAME_SUMS = 65536  # elements up to which NumPy's sums of weights are ours
+_EXACT = 2**53  # integers up to which floats are exact
 _TOO_MANY = "it has more than 2**31 bins"
 
 
@@ -102,8 +103,10 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
         return request.by_numpy()
     (values,), weights_ = request.arrays, request.weights
     # What NumPy makes of no elements, and its errors.
-    few = values[:0] if values.size and values.ndim == 1 else x
-    no_weights = weights_[:0] if weights_ is not None and weights_.ndim == 1 else weights_
+    few, end = (values[:0] if values.size and values.ndim == 1 else x), 0
+    if values.size and values.dtype.kind == "f" and not isinstance(x, np.ndarray):
+        few, values, end = [0.0], values.astype(INT64), 1  # where it takes lists of floats
+    no_weights = weights_[:end] if weights_ is not None and weights_.ndim == 1 else weights_
     none = _NUMPY.bincount(few, no_weights, minlength)
     if weights_ is not None and len(weights_) != len(values):
         raise ValueError("The weights and list don't have the same length.")
@@ -127,8 +130,9 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
             count -= 1
         result = counts[:count]
     if count < len(none):
-        none[:count] = result
-        return none
+        padded = np.zeros(len(none), result.dtype)
+        padded[:count] = result
+        return padded
     return result
 
 
@@ -298,7 +302,7 @@ def histogram2d(
     common = np.promote_types(arrays[0].dtype, arrays[1].dtype)
     # NumPy finds the edges, of two points that reach as far.
     sample = [np.zeros(2 if array.size else 0, common) for array in arrays]
-    given: Any = [bins, bins] if np.ndim(bins) == 0 or len(bins) not in (1, 2) else bins
+    given: Any = bins if hasattr(bins, "__len__") and len(bins) in (1, 2) else [bins, bins]
     for i, array in enumerate(arrays):
         is_counted = len(given) > i and np.ndim(given[i]) == 0
         if array.size and is_counted and (range is None or len(range) <= i or range[i] is None):
@@ -306,11 +310,10 @@ def histogram2d(
     _, *edges = _NUMPY.histogram2d(*sample, bins, range)
     found = []
     for axis in edges:
-        both = np.promote_types(common, axis.dtype)
-        if both.kind == "f" and common.kind in "biu" and axis.dtype.kind in "biu":
-            foreign: str | None = "its edges and values are int64 and uint64"
-        else:
-            foreign = _foreign_edges(axis)
+        foreign = _foreign_edges(axis)
+        mixed = common.kind in "biu" and np.promote_types(common, axis.dtype).kind == "f" != axis.dtype.kind
+        if mixed and len(axis) and abs(int(axis[-1])) > _EXACT:
+            foreign = "its edges and points are int64 and uint64"  # and equal only where floats are not
         if foreign is None and math.prod(len(e) for e in edges) > _bins.MOST:
             foreign = _TOO_MANY
         if foreign is not None:

@@ -329,8 +329,8 @@ PK_API int32_t pk_extent(const pk_operand *operand, const int64_t *shape, int64_
  * each element counted so many times, modulo 2^64; by width, the sums of 65536 elements each are rounded to
  * float64.
  *
- * `counts` has a place for each bin and two more: how many elements were in no bin; and 1 if any was from `low`
- * to `high` and had an index beyond the bins, which is an error in numpy.histogram. */
+ * `counts` has a place for each bin and two more: how many elements were in no bin; and 1 if any was from
+ * `low` to `high` and had an index beyond the bins, which is an error in numpy.histogram. */
 PK_API int32_t pk_histogram(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                             int64_t dimensions, const pk_bins *bins, int64_t axes, int64_t *counts,
                             const pk_options *options, pk_report *report);
@@ -340,15 +340,14 @@ PK_API int32_t pk_histogram(const pk_operand *operands, int64_t operand_count, c
  * 65536 elements but the least power of two that is four times the bins. `outside` has the last two of
  * pk_histogram's counts. */
 PK_API int32_t pk_weighted_histogram(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
-                                     int64_t dimensions, const pk_bins *bins, int64_t axes,
-                                     double *sums, int64_t *outside, const pk_options *options,
-                                     pk_report *report);
+                                     int64_t dimensions, const pk_bins *bins, int64_t axes, double *sums,
+                                     int64_t *outside, const pk_options *options, pk_report *report);
 
 /* Stores, into the second operand of type PK_INT64, how many edges (PK_BY_EDGES) are not above each element
  * of the first, or below it if `right`; if `decreasing`, the number of the edges less that. */
 PK_API int32_t pk_digitize(const pk_operand *operands, const int64_t *shape, int64_t dimensions,
-                           const pk_bins *bins, int32_t right, int32_t decreasing,
-                           const pk_options *options, pk_report *report);
+                           const pk_bins *bins, int32_t right, int32_t decreasing, const pk_options *options,
+                           pk_report *report);
 
 #ifdef __cplusplus
 }

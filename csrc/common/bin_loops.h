@@ -1,5 +1,5 @@
-// What counting is made of, over dense blocks: a table of loops, which the CPU engine has for each instruction
-// set.
+// What counting is made of, over dense blocks: a table of loops, which the CPU engine has for each
+// instruction set.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,9 @@
 
 namespace pk {
 
-// How a bin by width is found with less: the place of a value is (value - first) * scale, and its whole part is
-// the bin wherever the place is further than `margin`, half at most, from a whole number. A margin of 1: nowhere.
+// How a bin by width is found with less: the place of a value is (value - first) * scale, and its whole part
+// is the bin wherever the place is further than `margin`, half at most, from a whole number. A margin of 1:
+// nowhere.
 struct Shortcut {
     double scale = 0, margin = 1;
     bool in_double = false;
@@ -35,5 +36,8 @@ struct BinLoops {
     // Widens an extent: the least and greatest of keys in the elements' order.
     void (*extent[PK_TYPE_COUNT])(const void *elements, int64_t count, int64_t *least, int64_t *greatest);
 };
+
+// For the instruction set that every machine has: the host's side of the CUDA engine.
+const BinLoops &plain_bin_loops();
 
 }  // namespace pk

@@ -122,9 +122,8 @@ void extent(const void *elements_, int64_t count, int64_t *least, int64_t *great
     using Raw = typename bins::element<type>::Raw;
     using Key = typename std::conditional<
         is_float_type(type),
-        typename std::conditional<
-            sizeof(Raw) == 8, int64_t,
-            typename std::conditional<sizeof(Raw) == 4, int32_t, int16_t>::type>::type,
+        typename std::conditional<sizeof(Raw) == 8, int64_t,
+                                  typename std::conditional<sizeof(Raw) == 4, int32_t, int16_t>::type>::type,
         Raw>::type;
     const Raw *elements = static_cast<const Raw *>(elements_);
     Key low = std::numeric_limits<Key>::max(), high = std::numeric_limits<Key>::min();

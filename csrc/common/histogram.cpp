@@ -157,8 +157,7 @@ void share_out(int64_t size, int64_t threads, Call &call, Begin begin) {
 // in the same place: so each element of a few has a table of its own.
 class Tables {
    public:
-    Tables(int64_t size, int64_t tables)
-        : tables_(tables), size_(size), counts_(size_t(tables * size), 0) {}
+    Tables(int64_t size, int64_t tables) : tables_(tables), size_(size), counts_(size_t(tables * size), 0) {}
 
     // `index` is an integer in the tables.
     template <int64_t tables, class Index>

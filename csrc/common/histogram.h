@@ -29,16 +29,16 @@ void check_operands(const pk_operand *operands, int64_t operand_count, const int
                     int64_t dimensions);
 void check_bins(const pk_bins &bins, int value_type);
 
-// How many elements are in each bin, in none, and lost; a call's advance is counted here.
+// As pk_histogram, without weights.
 void count_on_host(const Counting &counting, const BinLoops &loops, Call &call, int64_t *counts);
-// Integer weights: the sums of an element's type or of what NumPy makes of them.
+// The same with integer weights, the last operand.
 void count_weights(const Counting &counting, const BinLoops &loops, Call &call, int64_t *counts);
 void add_weights(const Counting &counting, const BinLoops &loops, Call &call, double *sums, int64_t *outside);
 void digitize_on_host(const Layout &layout, const pk_bins &bins, bool right, bool decreasing,
                       const BinLoops &loops, Call &call);
 void extent_on_host(const Layout &layout, const BinLoops &loops, Call &call, uint64_t *extent);
 
-// Adds the weighted counts of single bytes, each value's one, as if every element had been looked up.
+// Adds to the counts how often each byte occurs among the elements.
 void count_values(const pk_bins &bins, int type, const BinLoops &loops, const int64_t *of_byte,
                   int64_t *counts);
 

@@ -10,8 +10,8 @@
 namespace pk {
 
 template <class Engine>
-int32_t enter_extent(const pk_operand *operand, const int64_t *shape, int64_t dimensions,
-                     uint64_t *extent, const pk_options *options, pk_report *report) {
+int32_t enter_extent(const pk_operand *operand, const int64_t *shape, int64_t dimensions, uint64_t *extent,
+                     const pk_options *options, pk_report *report) {
     return guarded([&] {
         require(extent != nullptr, "extent is a null pointer");
         check_operands(operand, 1, shape, dimensions);
@@ -41,9 +41,8 @@ int32_t enter_histogram(const pk_operand *operands, int64_t operand_count, const
 
 template <class Engine>
 int32_t enter_weighted_histogram(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
-                                 int64_t dimensions, const pk_bins *bins, int64_t axes,
-                                 double *sums, int64_t *outside, const pk_options *options,
-                                 pk_report *report) {
+                                 int64_t dimensions, const pk_bins *bins, int64_t axes, double *sums,
+                                 int64_t *outside, const pk_options *options, pk_report *report) {
     return guarded([&] {
         require(sums != nullptr && outside != nullptr, "sums or outside is a null pointer");
         const Counting counting(operands, operand_count, shape, dimensions, bins, axes, true);
@@ -63,9 +62,8 @@ int32_t enter_digitize(const pk_operand *operands, const int64_t *shape, int64_t
         require(bins->how == PK_BY_EDGES, "bins.how is not PK_BY_EDGES");
         check_bins(*bins, operands[0].type);
         const Layout layout(operands, 2, shape, dimensions, {false, true});
-        run_call(options, report, layout.size, [&](Call &call) {
-            Engine::digitize(layout, *bins, right != 0, decreasing != 0, call);
-        });
+        run_call(options, report, layout.size,
+                 [&](Call &call) { Engine::digitize(layout, *bins, right != 0, decreasing != 0, call); });
     });
 }
 
@@ -73,20 +71,19 @@ int32_t enter_digitize(const pk_operand *operands, const int64_t *shape, int64_t
 
 // The four entries of an engine.
 #define PK_HISTOGRAM_ENTRIES(Engine)                                                                         \
-    int32_t pk_extent(const pk_operand *operand, const int64_t *shape, int64_t dimensions,                   \
-                      uint64_t *extent, const pk_options *options, pk_report *report) {                      \
+    int32_t pk_extent(const pk_operand *operand, const int64_t *shape, int64_t dimensions, uint64_t *extent, \
+                      const pk_options *options, pk_report *report) {                                        \
         return pk::enter_extent<Engine>(operand, shape, dimensions, extent, options, report);                \
     }                                                                                                        \
     int32_t pk_histogram(const pk_operand *operands, int64_t operand_count, const int64_t *shape,            \
-                         int64_t dimensions, const pk_bins *bins, int64_t axes, int64_t *counts,   \
-                         const pk_options *options, pk_report *report) {                                               \
-        return pk::enter_histogram<Engine>(operands, operand_count, shape, dimensions, bins, axes, counts,  \
-                                           options, report);                                                  \
+                         int64_t dimensions, const pk_bins *bins, int64_t axes, int64_t *counts,             \
+                         const pk_options *options, pk_report *report) {                                     \
+        return pk::enter_histogram<Engine>(operands, operand_count, shape, dimensions, bins, axes, counts,   \
+                                           options, report);                                                 \
     }                                                                                                        \
     int32_t pk_weighted_histogram(const pk_operand *operands, int64_t operand_count, const int64_t *shape,   \
-                                  int64_t dimensions, const pk_bins *bins, int64_t axes,                     \
-                                  double *sums, int64_t *outside, const pk_options *options,                 \
-                                  pk_report *report) {                                                       \
+                                  int64_t dimensions, const pk_bins *bins, int64_t axes, double *sums,       \
+                                  int64_t *outside, const pk_options *options, pk_report *report) {          \
         return pk::enter_weighted_histogram<Engine>(operands, operand_count, shape, dimensions, bins, axes,  \
                                                     sums, outside, options, report);                         \
     }                                                                                                        \

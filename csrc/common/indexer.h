@@ -25,10 +25,9 @@ class Indexer {
     const void *values(int64_t operand, bins::Compared as, int64_t start, int64_t count, void *room) {
         const int type = layout_.views[size_t(operand)].type;
         const void *found = elements(operand, start, count, raw_.get());
-        const bool is_so = (as == bins::AS_INT64 && type == PK_INT64) ||
-                           (as == bins::AS_UINT64 && type == PK_UINT64) ||
-                           (as == bins::AS_FLOAT && type == PK_FLOAT32) ||
-                           (as == bins::AS_DOUBLE && type == PK_FLOAT64);
+        const bool is_so =
+            (as == bins::AS_INT64 && type == PK_INT64) || (as == bins::AS_UINT64 && type == PK_UINT64) ||
+            (as == bins::AS_FLOAT && type == PK_FLOAT32) || (as == bins::AS_DOUBLE && type == PK_FLOAT64);
         if (is_so && found != raw_.get()) return found;
         loops_.convert[type][as](found, count, room);
         return room;
@@ -69,8 +68,8 @@ class Indexer {
             return false;
         }
         loops_.keep[type][given.type == PK_FLOAT64](found, count, given, values_.get());
-        return loops_.by_width[bins::width_kind(given.type, given.quotient)](values_.get(), count, given,
-                                                                            counting.shortcuts[operand], indices);
+        return loops_.by_width[bins::width_kind(given.type, given.quotient)](
+            values_.get(), count, given, counting.shortcuts[operand], indices);
     }
 
     const Layout &layout_;

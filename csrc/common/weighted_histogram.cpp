@@ -46,8 +46,8 @@ class Turns {
     int64_t turn_ = 0;
 };
 
-// Adds every run's weights, as Sum, in order, and hands the runs' sums to fold(sums) in order. Returns whether
-// any element's bin was lost.
+// Adds every run's weights, as Sum, in order, and hands the runs' sums to fold(sums) in order. Returns
+// whether any element's bin was lost.
 template <class Sum, class Fold>
 bool add_runs(const Counting &counting, const BinLoops &loops, Call &call, int64_t *none, Fold fold) {
     const int64_t size = counting.layout.size, run = run_for(counting.total);
@@ -77,8 +77,8 @@ bool add_runs(const Counting &counting, const BinLoops &loops, Call &call, int64
             for (int64_t done = 0; done < count; done += Indexer::BLOCK) {
                 const int64_t part = std::min(Indexer::BLOCK, count - done);
                 lost |= indexer.indices(counting, start + done, part, indices);
-                const auto *weights = static_cast<const Sum *>(
-                    indexer.values(counting.axes, as, start + done, part, room));
+                const auto *weights =
+                    static_cast<const Sum *>(indexer.values(counting.axes, as, start + done, part, room));
                 for (int64_t j = 0; j < part; ++j) {
                     sums[size_t(indices[j])] += weights[j];
                     nowhere += indices[j] == counting.total;
@@ -122,9 +122,10 @@ void count_weights(const Counting &counting, const BinLoops &loops, Call &call, 
             }
         });
     } else {
-        counts[total + 1] = add_runs<uint64_t>(counting, loops, call, counts + total, [&](const uint64_t *run) {
-            for (int64_t i = 0; i < total; ++i) sums[i] += run[i];
-        });
+        counts[total + 1] =
+            add_runs<uint64_t>(counting, loops, call, counts + total, [&](const uint64_t *run) {
+                for (int64_t i = 0; i < total; ++i) sums[i] += run[i];
+            });
     }
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,15 +15,23 @@ from pycudakit._values import BOOL, INT64, Array
 
 _NUMPY: Any = np  # whose annotations are narrower than what it takes
 
-# Nanoseconds an element, NumPy's and the CPU engine's on one thread; and NumPy's seconds for a call.
+
+class _Rate(NamedTuple):
+    """What a function takes: nanoseconds an element in NumPy and in one thread of the CPU engine."""
+
+    numpy: float
+    cpu: float
+    numpy_call: float  # seconds, of no elements
+    calls: int  # to the library, at most
+
+
 _RATES = {
-    "bincount": (3.0, 0.5),
-    "histogram": (35.0, 2.0),
-    "histogram2d": (150.0, 10.0),
-    "digitize": (40.0, 5.0),
+    "bincount": _Rate(1.3, 0.6, 1e-6, 2),
+    "histogram": _Rate(6.0, 1.5, 40e-6, 2),
+    "histogram2d": _Rate(75.0, 15.0, 60e-6, 3),
+    "digitize": _Rate(30.0, 6.0, 5e-6, 1),
 }
-_ALONE = {"bincount": 1e-6, "histogram": 25e-6, "histogram2d": 60e-6, "digitize": 3e-6}
-_WEIGHTED = 2.0
+_WEIGHTED = 1.0  # nanoseconds more with weights
 _SAME_SUMS = 65536  # elements up to which NumPy's sums of weights are ours
 _EXACT = 2**53  # integers up to which floats are exact
 _TOO_MANY = "it has more than 2**31 bins"
@@ -59,16 +67,15 @@ class _Request:
         if any(array is None for array in self._given):
             return Cost(None, 0.0, 0, 0)
         size = self.arrays[0].size
-        numpys, ours = (1e-9 * size * rate for rate in _RATES[self.function])
-        if self.weights is not None:
-            ours += 1e-9 * size * _WEIGHTED
+        rate = _RATES[self.function]
+        ours = 1e-9 * size * (rate.cpu + (0 if self.weights is None else _WEIGHTED))
         moved = sum(array.nbytes for array in self._given)
         workers = _cost.threads() if ours > _cost.SHARED_WORK else 1
         reading = moved / min(workers * _cost.THREAD_BANDWIDTH, _cost.HOST_BANDWIDTH)
         same = self.weights is None or size <= _SAME_SUMS
         return Cost(
-            numpys + _ALONE[self.function] if same else None,
-            _cost.CALL + max(ours / workers, reading),
+            rate.numpy_call + 1e-9 * size * rate.numpy if same else None,
+            rate.calls * _cost.CALL + max(ours / workers, reading),
             moved,
             8 * size if self.function == "digitize" else 0,
             0.0 if self.weights is None else math.inf,

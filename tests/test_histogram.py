@@ -221,6 +221,7 @@ def test_weights_are_added_in_one_order(engine, count):
     weights = rng.standard_normal(values.size) * 10.0 ** rng.integers(-8, 9, values.size)
     expected = in_runs(values, weights, count)
     assert np.array_equal(pk.bincount(values, weights), expected)
+    assert ("added on the host" in pk.last_call().reason) == (engine == "cuda")
     assert np.array_equal(
         pk.bincount(values[::-1], weights[::-1]), in_runs(values[::-1], weights[::-1], count)
     )
@@ -566,3 +567,34 @@ def test_long_on_both_engines(both_engines):
             results += [pk.histogram(x, np.sort(x[:99])), pk.histogram2d(x, x[::-1], 30)]
             lines.append([np.ascontiguousarray(a).tobytes() for result in results for a in result])
     assert lines[0] == lines[1]
+
+
+def test_more_bins_than_the_gpu_has_room_for(both_engines):
+    code = """if True:
+        import numpy as np, pycudakit as pk
+        pk.set_engine("cuda")
+        values = np.random.default_rng(0).integers(0, 1_000_000, 500_000)
+        assert np.array_equal(pk.bincount(values), np.bincount(values))
+        assert "counted on the host" in pk.last_call().reason
+        few = values % 1000
+        assert np.array_equal(pk.bincount(few), np.bincount(few))
+        assert "on the host" not in pk.last_call().reason
+    """
+    env = {**os.environ, "PYCUDAKIT_DEVICE_MEMORY": "8M"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env)
+
+
+def test_chunks_and_layouts_change_nothing(both_engines):
+    values = np.random.default_rng(0).standard_normal((700, 1000)).astype("f4")
+    expected = np.histogram(values, 200, (-2, 2))[0]
+    with pk.engine("cuda"):
+        for constants in (
+            {},
+            {"in_place_bytes": 0},
+            {"chunk_bytes": 256 << 10, "threads": 3, "worth_a_thread": 1},
+        ):
+            with pk.tuned(**constants):
+                for laid in (values, values.T, values[::-1], np.asfortranarray(values), values.astype(">f4")):
+                    assert np.array_equal(pk.histogram(laid, 200, (-2, 2))[0], expected)
+        pinned = pk.pinned_copy(values)
+        assert np.array_equal(pk.histogram(pinned, 200, (-2, 2))[0], expected)

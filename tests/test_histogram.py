@@ -86,6 +86,14 @@ def test_bincount_of_many(engine, top):
     assert pk.last_call().engine == engine
 
 
+def test_a_guess_at_the_number_of_bins_that_is_wrong(engine):
+    values = np.random.default_rng(0).integers(0, 50, 20_000)
+    same("bincount", values)
+    for last in (4095, 4096, 9999, -1, 2**20):
+        values[-1] = last
+        same("bincount", values)
+
+
 def test_bincount_of_whole_types(engine):
     for dtype in ("int8", "uint8", "int16", "uint16"):
         info = np.iinfo(dtype)

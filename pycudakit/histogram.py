@@ -125,8 +125,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     if count:
         counts = _bins.count(request.plan, [values], [_bins.by_value(count)])
         if not counts[count]:
-            while not counts[count - 1]:
-                count -= 1
+            count = int(np.flatnonzero(counts[:count])[-1]) + 1
             result = counts[:count]
     if result is None:
         least, greatest = (int(value) for value in _bins.extent(request.plan, values))
@@ -149,11 +148,11 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
 
 def _guessed_count(values: Array) -> int:
     """Return how many bins are worth trying before the greatest element is looked for, or 0."""
-    whole_type = 1 << (8 * values.itemsize - (values.dtype.kind == "i"))
+    whole_type: int = 1 << (8 * values.itemsize - (values.dtype.kind == "i"))
     if values.itemsize <= 2 and whole_type <= values.size:
         return whole_type
     few = values[:_FEW]
-    return _FEW if few.size == _FEW and few.min() >= 0 and few.max() < _FEW else 0
+    return _FEW if few.size == _FEW and 0 <= int(few.min()) <= int(few.max()) < _FEW else 0
 
 
 def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:

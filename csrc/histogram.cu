@@ -30,11 +30,11 @@ struct Tally {
 template <class Body>
 __device__ __forceinline__ auto with_element(const Axis &axis, const char *image, int64_t i, Body body) {
     const char *const at = image + axis.offset;
-#define PK_ELEMENT(type)                                                                           \
-    case type: {                                                                                   \
-        using Element = bins::element<type>;                                                       \
-        const auto value = Element::value(reinterpret_cast<const typename Element::Raw *>(at)[i]); \
-        return body(value, std::integral_constant<int, type>());                                   \
+#define PK_ELEMENT(type)                                                    \
+    case type: {                                                            \
+        using Element = bins::element<type>;                                \
+        return body(reinterpret_cast<const typename Element::Raw *>(at)[i], \
+                    std::integral_constant<int, type>());                   \
     }
     switch (axis.type) {
         PK_ELEMENT(PK_BOOL)
@@ -55,7 +55,9 @@ __device__ __forceinline__ auto with_element(const Axis &axis, const char *image
 
 template <class T>
 __device__ __forceinline__ T value_of(const Axis &axis, const char *image, int64_t i) {
-    return with_element(axis, image, i, [](auto value, auto) { return T(value); });
+    return with_element(axis, image, i, [](auto raw, auto type) {
+        return T(bins::element<decltype(type)::value>::value(raw));
+    });
 }
 
 template <class T>
@@ -85,9 +87,10 @@ __device__ __forceinline__ int32_t by_width_as(const Axis &axis, const char *ima
     const auto width = bins::width_with<kind>(axis.bins, reinterpret_cast<const void *>(axis.bins.edges));
     using Edge = typename std::decay<decltype(*width.edges)>::type;
     const uint64_t low = axis.bins.low, high = axis.bins.high;
-    const Edge value = with_element(axis, image, i, [=](auto value, auto type) {
-        return bins::kept<Edge>(value, bins::element_of<decltype(type)::value>(low),
-                                bins::element_of<decltype(type)::value>(high));
+    const Edge value = with_element(axis, image, i, [=](auto raw, auto type) {
+        constexpr int code = decltype(type)::value;
+        return bins::kept<Edge>(bins::element<code>::value(raw), bins::element_of<code>(low),
+                                bins::element_of<code>(high));
     });
     return width.index(value, lost);
 }
@@ -142,6 +145,47 @@ __global__ void count(const __grid_constant__ Tally given) {
     }
 }
 
+struct Keep {
+    Axis axis;
+    const char *image;
+    char *to;
+    int64_t count;
+    long long *extent;  // keys: the least, the greatest
+};
+
+// Copies a chunk to where it stays, and widens the extent.
+__global__ void keep(const __grid_constant__ Keep given) {
+    __shared__ long long extent[2];
+    if (threadIdx.x == 0) {
+        extent[0] = INT64_MAX;
+        extent[1] = INT64_MIN;
+    }
+    __syncthreads();
+    long long least = INT64_MAX, greatest = INT64_MIN;
+    const int64_t step = int64_t(gridDim.x) * blockDim.x;
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < given.count; i += step) {
+        const long long key = with_element(given.axis, given.image, i, [&](auto raw, auto type) {
+            reinterpret_cast<decltype(raw) *>(given.to)[i] = raw;
+            return static_cast<long long>(bins::key_of<decltype(type)::value>(raw));
+        });
+        least = min(least, key);
+        greatest = max(greatest, key);
+    }
+    for (int lanes = 16; lanes != 0; lanes /= 2) {
+        least = min(least, __shfl_down_sync(0xffffffffu, least, unsigned(lanes)));
+        greatest = max(greatest, __shfl_down_sync(0xffffffffu, greatest, unsigned(lanes)));
+    }
+    if (threadIdx.x % 32 == 0) {
+        atomicMin(&extent[0], least);
+        atomicMax(&extent[1], greatest);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        atomicMin(&given.extent[0], extent[0]);
+        atomicMax(&given.extent[1], extent[1]);
+    }
+}
+
 struct Search {
     Axis axis;
     bool or_equals, decreasing;
@@ -176,9 +220,8 @@ int64_t keep_edges(Resident &resident, const pk_bins &given) {
     return resident.add(reinterpret_cast<const void *>(given.edges), item * (given.count + 1));
 }
 
-device::Axis axis_on(const Chunk &chunk, const char *resident, const pk_bins &given, int64_t edges_at,
-                     const Carried &values, int type) {
-    device::Axis axis{given, chunk.operand(values) - chunk.image, type};
+device::Axis axis_on(const char *resident, const pk_bins &given, int64_t edges_at, int64_t offset, int type) {
+    device::Axis axis{given, offset, type};
     axis.bins.edges = edges_at < 0 ? 0 : reinterpret_cast<uint64_t>(resident + edges_at);
     return axis;
 }
@@ -202,20 +245,15 @@ class Counter : public Work {
     }
 
     void launch(const Chunk &chunk) const override {
-        char *const resident = resident_.on(chunk.device);
-        device::Tally given{};
-        given.axis_count = int32_t(loads.size());
-        for (size_t i = 0; i < loads.size(); ++i) {
-            given.axes[i] = axis_on(chunk, resident, bins_[i], edges_at_[i], loads[i], types_[i]);
-        }
-        given.total = int32_t(total_);
-        given.copies = int32_t(copies_);
-        given.image = chunk.image;
-        given.count = chunk.count;
-        given.table = reinterpret_cast<unsigned long long *>(resident + table_at_);
-        const size_t shared_bytes = size_t(copies_ * (total_ + 1)) * sizeof(uint32_t);
-        device::count<<<blocks_for(chunk.count), THREADS, shared_bytes, chunk.queue>>>(given);
-        PK_CUDA(cudaGetLastError());
+        int64_t offsets[2] = {};
+        for (size_t i = 0; i < loads.size(); ++i) offsets[i] = chunk.operand(loads[i]) - chunk.image;
+        launch_on(resident_.on(chunk.device), chunk.image, offsets, chunk.count, chunk.queue);
+    }
+
+    // For all elements of one axis, which are on the first device.
+    void launch_all(const char *elements, cudaStream_t queue) const {
+        const int64_t offset = 0;
+        launch_on(resident_.on(0), elements, &offset, layout.size, queue);
     }
 
     void collect(const void *) override {}
@@ -243,6 +281,23 @@ class Counter : public Work {
         for (int64_t i = 0; i < axes; ++i) loads.push_back({int(i), 0});
         return loads;
     }
+    void launch_on(char *resident, const char *image, const int64_t *offsets, int64_t count,
+                   cudaStream_t queue) const {
+        device::Tally given{};
+        given.axis_count = int32_t(loads.size());
+        for (size_t i = 0; i < loads.size(); ++i) {
+            given.axes[i] = axis_on(resident, bins_[i], edges_at_[i], offsets[i], types_[i]);
+        }
+        given.total = int32_t(total_);
+        given.copies = int32_t(copies_);
+        given.image = image;
+        given.count = count;
+        given.table = reinterpret_cast<unsigned long long *>(resident + table_at_);
+        const size_t shared_bytes = size_t(copies_ * (total_ + 1)) * sizeof(uint32_t);
+        device::count<<<blocks_for(count), THREADS, shared_bytes, queue>>>(given);
+        PK_CUDA(cudaGetLastError());
+    }
+
     int64_t table_bytes() const { return (total_ + 2) * int64_t(sizeof(int64_t)); }
 
     const pk_bins *const bins_;
@@ -269,7 +324,8 @@ class Digitizer : public Work {
     void launch(const Chunk &chunk) const override {
         const int type = layout.views[0].type;
         const device::Search given{
-            axis_on(chunk, resident_.on(chunk.device), bins_, edges_at_, loads[0], type),
+            axis_on(resident_.on(chunk.device), bins_, edges_at_, chunk.operand(loads[0]) - chunk.image,
+                    type),
             !right_,
             decreasing_,
             chunk.image,
@@ -289,6 +345,58 @@ class Digitizer : public Work {
     const bool right_, decreasing_;
     Resident resident_;
     int64_t edges_at_ = 0;
+};
+
+// Takes all elements to a device, where they stay, and finds the extent.
+class Keeper : public Work {
+   public:
+    Keeper(const Layout &layout, Call &call, const std::vector<int> &devices)
+        : Work(layout, {{0, 0}}, {}, 0, 0), data_(block_on(devices[0], layout.size * layout.views[0].item)) {
+        if (data_.memory() == nullptr) return;
+        keys_at_ = resident_.add(keys, sizeof(keys));
+        has_room = resident_.upload(call, devices);
+    }
+
+    void launch(const Chunk &chunk) const override {
+        const View &view = layout.views[0];
+        const device::Keep given{
+            axis_on(nullptr, pk_bins{}, -1, chunk.operand(loads[0]) - chunk.image, view.type),
+            chunk.image,
+            data() + chunk.start * view.item,
+            chunk.count,
+            reinterpret_cast<long long *>(resident_.on(chunk.device) + keys_at_),
+        };
+        device::keep<<<blocks_for(chunk.count), THREADS, 0, chunk.queue>>>(given);
+        PK_CUDA(cudaGetLastError());
+    }
+
+    void collect(const void *) override {}
+
+    // Once every chunk was computed.
+    void finish() {
+        PK_CUDA(cudaMemcpy(keys, resident_.on(0) + keys_at_, sizeof(keys), cudaMemcpyDeviceToHost));
+    }
+
+    char *data() const { return data_.memory(); }
+
+    bool has_room = false;
+    int64_t keys[2] = {INT64_MAX, INT64_MIN};
+
+   private:
+    static Block block_on(int device, int64_t bytes) {
+        const CurrentDevice current(device);
+        return Block(device, bytes);
+    }
+
+    const Block data_;
+    Resident resident_;
+    int64_t keys_at_ = 0;
+};
+
+// A queue whose work is done when it ends, whatever failed.
+struct OwnQueue {
+    Stream queue = stream();
+    ~OwnQueue() { (void)cudaStreamSynchronize(queue.get()); }
 };
 
 struct OnCuda {
@@ -320,6 +428,30 @@ struct OnCuda {
         if (!counter.has_room) return count_on_host(counting, loops(), call, counts);
         stream(counter, call, devices, {{0, layout.size}});
         counter.finish();
+    }
+
+    static bool count_kept(const Layout &layout, uint64_t find, int64_t count, Call &call, int64_t *counts) {
+        arm_faults();
+        require_cuda();
+        const std::vector<int> devices = devices_of(call);
+        const int type = layout.views[0].type;
+        if (devices.size() != 1 || layout.views[0].item == 1) return false;
+        Keeper keeper(layout, call, devices);
+        if (!keeper.has_room) return false;
+        pk::stream(keeper, call, devices, {{0, layout.size}});
+        const CurrentDevice current(devices[0]);
+        keeper.finish();
+        uint64_t extent[2];
+        extent_of_keys(type, keeper.keys[0], keeper.keys[1], extent);
+        const pk_bins found = found_bins(find, extent, count, type);
+        std::fill_n(counts, count + 2, int64_t(0));
+        Counter counter(layout, &found, 1, &type, count, counts, call, devices);
+        if (!counter.has_room) return false;
+        const OwnQueue own;
+        counter.launch_all(keeper.data(), own.queue.get());
+        PK_CUDA(cudaStreamSynchronize(own.queue.get()));
+        counter.finish();
+        return true;
     }
 
     static void digitize(const Layout &layout, const pk_bins &bins, bool right, bool decreasing, Call &call) {

@@ -335,6 +335,17 @@ PK_API int32_t pk_histogram(const pk_operand *operands, int64_t operand_count, c
                             int64_t dimensions, const pk_bins *bins, int64_t axes, int64_t *counts,
                             const pk_options *options, pk_report *report);
 
+/* Says what the bins are, once the least and the greatest element are known. What it returns, if not 0, stops
+ * the call, which fails with PK_INTERRUPTED. */
+typedef int32_t (*pk_find_bins)(const uint64_t *extent, pk_bins *bins);
+
+/* pk_extent, and then pk_histogram with one axis and the bins that `find`, the address of a pk_find_bins,
+ * says, `count` of them. The elements go to a GPU once, if its budget has room for all. The calling thread
+ * calls it. */
+PK_API int32_t pk_histogram_of_extent(const pk_operand *operand, const int64_t *shape, int64_t dimensions,
+                                      uint64_t find, int64_t count, int64_t *counts,
+                                      const pk_options *options, pk_report *report);
+
 /* Adds the weights, the last operand, of the elements in each bin, in float64: in the shape's order for each
  * 65536 elements, and then one such sum after the other. Where there are more than 16384 bins, it is not
  * 65536 elements but the least power of two that is four times the bins. `outside` has the last two of

@@ -239,6 +239,10 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         *(_in(OPERAND), _SIZE, _in(np.int64), _SIZE, _in(BINS), _SIZE),
         *(_out(np.int64), _in(OPTIONS), _out(REPORT)),
     ),
+    "pk_histogram_of_extent": (
+        *(_in(OPERAND), _in(np.int64), _SIZE, _ADDRESS, _SIZE, _out(np.int64)),
+        *(_in(OPTIONS), _out(REPORT)),
+    ),
     "pk_weighted_histogram": (
         *(_in(OPERAND), _SIZE, _in(np.int64), _SIZE, _in(BINS), _SIZE),
         *(_out(np.float64), _out(np.int64), _in(OPTIONS), _out(REPORT)),

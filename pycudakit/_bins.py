@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from pycudakit import _abi, _call
+from pycudakit import _abi, _call, errors
 from pycudakit._family import Plan, run
 from pycudakit._values import FLOAT32, FLOAT64, INT64, UINT64, Array, DType, code_of
 
@@ -149,8 +150,44 @@ def extent(chosen: Plan, values: Array) -> Array:
     """Return the least and the greatest element, or NaN for both if any is NaN."""
     bits = np.zeros(2, np.uint64)
     run(chosen, "pk_extent", table([values]), *_shape(values), bits, size=values.size)
+    return _elements(bits, values)
+
+
+def _elements(bits: Array, values: Array) -> Array:
     found: Array = bits.view(values.dtype.newbyteorder("="))[:: 8 // values.itemsize]
     return found
+
+
+_FIND = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_uint64), ctypes.c_void_p)
+
+
+def count_of_extent(chosen: Plan, values: Array, count: int, find: Callable[[Array], Bins]) -> Array:
+    """Return what `count` does, of as many bins as `find` makes of the least and the greatest element."""
+    raised: list[BaseException] = []
+    kept: list[Bins] = []
+
+    def found(extent: Any, row: int) -> int:
+        try:
+            bins = find(_elements(np.array(extent[:2], np.uint64), values))
+            kept.append(bins)
+            ctypes.memmove(row, bins.row.ctypes.data, bins.row.nbytes)
+        except BaseException as error:  # noqa: BLE001
+            raised.append(error)
+            return 1
+        return 0
+
+    callback = _FIND(found)
+    address = ctypes.cast(callback, ctypes.c_void_p).value
+    counts = np.empty(count + 2, np.int64)
+    arguments = (table([values]), *_shape(values), address, count, counts)
+    try:
+        run(chosen, "pk_histogram_of_extent", *arguments, size=values.size)
+    except errors.Interrupted:
+        if raised:
+            raise raised[0] from None
+        raise
+    _tell_of_the_host(chosen, values.size)
+    return counts
 
 
 def _arguments(values: Sequence[Array], bins: Sequence[Bins], weights: Sequence[Array]) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ _WEIGHTED = 1.0  # nanoseconds more with weights
 _FEW = 4096  # bins that are counted quickly, and elements by which to guess how many there are
 _SAME_SUMS = 65536  # elements up to which NumPy's sums of weights are ours
 _EXACT = 2**53  # integers up to which floats are exact
+_NO_WIDTH = "its range is beyond what its floats can tell"
 _TOO_MANY = "it has more than 2**31 bins"
 
 
@@ -211,7 +213,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
         if foreign is not None:
             return request.by_numpy(foreign)
         found = _bins.by_edges(edges, dtype) if len(edges) > 1 else None
-    else:
+    elif isinstance(bins, str) or range is not None or values.size == 0 or weighed is not None:
         # As many elements as NumPy looks at for its edges: its rules take all of them.
         sample = values.astype(dtype) if isinstance(bins, str) else np.empty(0, dtype)
         if range is None and values.size and not isinstance(bins, str):
@@ -222,12 +224,56 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
             return request.by_numpy(_TOO_MANY)
         found = _bins.by_width(edges, *_outer_edges(sample, range), dtype)
         if found is None:
-            return request.by_numpy("its range is beyond what its floats can tell")
+            return request.by_numpy(_NO_WIDTH)
+    else:
+        return _between_extremes(request, values, bins, dtype, density)
     hist = _counted(request, values, found, weighed, by_edges, len(edges))
+    return _with_edges(hist, edges, density)
+
+
+def _with_edges(hist: Array, edges: Array, density: Any) -> tuple[Array, Array]:
     if density:
         widths = np.array(np.diff(edges), float)
         return hist / widths / hist.sum(), edges
     return hist, edges
+
+
+def _between_extremes(request: _Request, values: Array, bins: Any, dtype: Any, density: Any) -> Any:
+    """Return the histogram whose range is from the least to the greatest element."""
+    edges: Array = np.empty(0)
+    try:
+        count = operator.index(bins)
+    except TypeError:
+        count = 0
+    if count < 1:
+        _NUMPY.histogram_bin_edges(edges, bins)  # raises
+    if count >= _bins.MOST:
+        return request.by_numpy(_TOO_MANY)
+
+    def find(extent: Array) -> _bins.Bins:
+        nonlocal edges
+        sample = extent.astype(dtype)
+        edges = _NUMPY.histogram_bin_edges(sample, bins)
+        found = _bins.by_width(edges, *_outer_edges(sample, None), dtype)
+        if found is None:
+            raise _NoWidthError
+        return found
+
+    try:
+        counts = _bins.count_of_extent(request.plan, values, count, find)
+    except _NoWidthError:
+        return request.by_numpy(_NO_WIDTH)
+    _check_lost(bool(counts[-1]), len(edges))
+    return _with_edges(counts[:count], edges, density)
+
+
+class _NoWidthError(Exception):
+    """The bins are NumPy's alone."""
+
+
+def _check_lost(lost: bool, edges: int) -> None:
+    if lost:
+        raise IndexError(f"an index is out of bounds for axis 0 with size {edges}")
 
 
 def _foreign_edges(edges: Array) -> str | None:
@@ -270,8 +316,7 @@ def _counted(
             _NUMPY.histogram([0.0], [0.0, 1.0], weights=[True])  # raises
         result, lost = _bins.weigh(request.plan, [values], [bins], weights, dtype.kind != "f")
         result = result.astype(dtype, copy=False)
-    if lost:
-        raise IndexError(f"an index is out of bounds for axis 0 with size {edges}")
+    _check_lost(lost, edges)
     return result
 
 

@@ -185,6 +185,26 @@ def test_integers_that_floats_cannot_hold(engine):
             same("histogram", values, np.array([float(first), float(last)]))
 
 
+def test_extremes(engine):
+    """The range is from the least to the greatest, wherever these are."""
+    for dtype in DTYPES:
+        for size in (1, 2, 100, 100_000):
+            values = build(dtype, (size,), "ordinary", size)
+            for at in (0, size // 2, size - 1):
+                moved = values.copy()
+                moved[at] = (
+                    True if dtype == "bool" else np.iinfo(dtype).max // 2 if dtype in INTEGERS else 9999
+                )
+                same("histogram", moved, 9)
+                if dtype in INTEGERS[:4] or dtype in FLOATS:
+                    same("histogram", -moved, 9)
+    same("histogram", np.array([-0.0, 0.0, -1e-300, 1e-300, -5e-324]), 4)
+    same("histogram", np.array([np.nan, 1.0]), 4)
+    same("histogram", np.array([-np.nan, 1.0], "f4"), 4)
+    same("histogram", np.array([-np.inf, 1.0], "f2"), 4)
+    same("histogram", np.linspace(-30000, 30000, 999).astype("f2"), 5000)
+
+
 def test_near_every_edge(engine):
     """The correction of an index is against the real edges, by one."""
     for dtype in FLOATS:
@@ -594,7 +614,7 @@ def test_more_bins_than_the_gpu_has_room_for(both_engines):
 
 def test_chunks_and_layouts_change_nothing(both_engines):
     values = np.random.default_rng(0).standard_normal((700, 1000)).astype("f4")
-    expected = np.histogram(values, 200, (-2, 2))[0]
+    expected, whole = np.histogram(values, 200, (-2, 2))[0], np.histogram(values, 200)[0]
     with pk.engine("cuda"):
         for constants in (
             {},
@@ -604,5 +624,6 @@ def test_chunks_and_layouts_change_nothing(both_engines):
             with pk.tuned(**constants):
                 for laid in (values, values.T, values[::-1], np.asfortranarray(values), values.astype(">f4")):
                     assert np.array_equal(pk.histogram(laid, 200, (-2, 2))[0], expected)
+                    assert np.array_equal(pk.histogram(laid, 200)[0], whole)
         pinned = pk.pinned_copy(values)
         assert np.array_equal(pk.histogram(pinned, 200, (-2, 2))[0], expected)

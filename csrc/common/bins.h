@@ -27,6 +27,19 @@ struct element<PK_FLOAT16> {
     PK_HD static Value value(Raw raw) { return half::to_float(raw); }
 };
 
+// An integer in the order of the elements, NaN beyond the infinities; an uint64's is moved down by 2^63.
+template <int type>
+PK_HD int64_t key_of(typename element<type>::Raw raw) {
+    using Raw = typename element<type>::Raw;
+    if constexpr (type == PK_UINT64) return int64_t(raw ^ uint64_t(1) << 63);
+    if constexpr (!is_float_type(type)) return int64_t(element<type>::value(raw));
+    constexpr int width = 8 * int(sizeof(Raw));
+    int64_t bits = 0;
+    memcpy(&bits, &raw, sizeof(raw));
+    const int64_t magnitude = bits & int64_t(~uint64_t(0) >> (65 - width));
+    return bits == magnitude ? magnitude : -magnitude - 1;
+}
+
 template <int type>
 PK_HD typename element<type>::Value element_of(uint64_t bits) {
     typename element<type>::Raw raw;

@@ -357,16 +357,30 @@ void count_on_host(const Counting &counting, const BinLoops &loops, Call &call, 
     share_out(size, threads, call, [&] { return ByIndex(counting, loops, call, threads == 1, counts); });
 }
 
-void extent_on_host(const Layout &layout, const BinLoops &loops, Call &call, uint64_t *extent) {
-    const int type = layout.views[0].type;
-    int64_t least = INT64_MAX, greatest = INT64_MIN;
-    share_out(layout.size, threads_for(layout.size), call,
-              [&] { return Extent(layout, loops, &least, &greatest); });
+void extent_of_keys(int type, int64_t least, int64_t greatest, uint64_t *extent) {
     const bool has_nan =
         is_float_type(type) && (greatest > key_of_infinity(type) || least < -key_of_infinity(type) - 1);
     if (has_nan) least = greatest = key_of_infinity(type) + 1;
     extent[0] = element_of_key(type, least);
     extent[1] = element_of_key(type, greatest);
+}
+
+pk_bins found_bins(uint64_t find, const uint64_t *extent, int64_t count, int type) {
+    pk_bins found{};
+    if (reinterpret_cast<pk_find_bins>(find)(extent, &found) != 0) {
+        fail(PK_INTERRUPTED, "the call was asked to stop");
+    }
+    require(found.count == count, "the bins found are not as many as was said");
+    check_bins(found, type);
+    return found;
+}
+
+void extent_on_host(const Layout &layout, const BinLoops &loops, Call &call, uint64_t *extent) {
+    const int type = layout.views[0].type;
+    int64_t least = INT64_MAX, greatest = INT64_MIN;
+    share_out(layout.size, threads_for(layout.size), call,
+              [&] { return Extent(layout, loops, &least, &greatest); });
+    extent_of_keys(type, least, greatest, extent);
 }
 
 void digitize_on_host(const Layout &layout, const pk_bins &bins, bool right, bool decreasing,

@@ -36,7 +36,11 @@ void count_weights(const Counting &counting, const BinLoops &loops, Call &call, 
 void add_weights(const Counting &counting, const BinLoops &loops, Call &call, double *sums, int64_t *outside);
 void digitize_on_host(const Layout &layout, const pk_bins &bins, bool right, bool decreasing,
                       const BinLoops &loops, Call &call);
+void extent_of_keys(int type, int64_t least, int64_t greatest, uint64_t *extent);
 void extent_on_host(const Layout &layout, const BinLoops &loops, Call &call, uint64_t *extent);
+
+// The bins that the caller finds for an extent.
+pk_bins found_bins(uint64_t find, const uint64_t *extent, int64_t count, int type);
 
 // Adds to the counts how often each byte occurs among the elements.
 void count_values(const pk_bins &bins, int type, const BinLoops &loops, const int64_t *of_byte,

@@ -18,12 +18,12 @@ from pycudakit._values import FLOAT32, FLOAT64, INT64, UINT64, Array, DType, cod
 MOST = 2**31 - 256
 
 
-@dataclasses.dataclass
 class Bins:
-    """Bins along one axis: a row for the library, and what it points to."""
+    """Bins along one axis: a row for the library, and the edges that it points to."""
 
-    row: Array
-    edges: Array | None = None
+    def __init__(self, row: Array, edges: Array | None) -> None:
+        self.row = row
+        self.edges = edges
 
     @property
     def count(self) -> int:

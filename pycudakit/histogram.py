@@ -6,7 +6,7 @@ import math
 import operator
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,20 +17,13 @@ from pycudakit._values import BOOL, INT64, Array
 _NUMPY: Any = np  # whose annotations are narrower than what it takes
 
 
-class _Rate(NamedTuple):
-    """What a function takes: nanoseconds an element in NumPy and in one thread of the CPU engine."""
-
-    numpy: float
-    cpu: float
-    numpy_call: float  # seconds, of no elements
-    calls: int  # to the library, at most
-
-
+# Nanoseconds an element, NumPy's and one thread's of the CPU engine; NumPy's seconds for a call; and how many calls
+# to the library there are at most.
 _RATES = {
-    "bincount": _Rate(1.3, 0.6, 1e-6, 2),
-    "histogram": _Rate(6.0, 1.5, 40e-6, 2),
-    "histogram2d": _Rate(75.0, 15.0, 60e-6, 3),
-    "digitize": _Rate(30.0, 6.0, 5e-6, 1),
+    "bincount": (1.3, 0.6, 1e-6, 2),
+    "histogram": (6.0, 1.5, 40e-6, 2),
+    "histogram2d": (75.0, 15.0, 60e-6, 3),
+    "digitize": (30.0, 6.0, 5e-6, 1),
 }
 _WEIGHTED = 1.0  # nanoseconds more with weights
 _FEW = 4096  # bins that are counted quickly, and elements by which to guess how many there are
@@ -70,15 +63,15 @@ class _Request:
         if any(array is None for array in self._given):
             return Cost(None, 0.0, 0, 0)
         size = self.arrays[0].size
-        rate = _RATES[self.function]
-        ours = 1e-9 * size * (rate.cpu + (0 if self.weights is None else _WEIGHTED))
+        numpys, ours_each, alone, calls = _RATES[self.function]
+        ours = 1e-9 * size * (ours_each + (0 if self.weights is None else _WEIGHTED))
         moved = sum(array.nbytes for array in self._given)
         workers = _cost.threads() if ours > _cost.SHARED_WORK else 1
         reading = moved / min(workers * _cost.THREAD_BANDWIDTH, _cost.HOST_BANDWIDTH)
         same = self.weights is None or size <= _SAME_SUMS
         return Cost(
-            rate.numpy_call + 1e-9 * size * rate.numpy if same else None,
-            rate.calls * _cost.CALL + max(ours / workers, reading),
+            alone + 1e-9 * size * numpys if same else None,
+            calls * _cost.CALL + max(ours / workers, reading),
             moved,
             8 * size if self.function == "digitize" else 0,
             0.0 if self.weights is None else math.inf,

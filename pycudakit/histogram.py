@@ -17,8 +17,8 @@ from pycudakit._values import BOOL, INT64, Array
 _NUMPY: Any = np  # whose annotations are narrower than what it takes
 
 
-# Nanoseconds an element, NumPy's and one thread's of the CPU engine; NumPy's seconds for a call; and how many calls
-# to the library there are at most.
+# Nanoseconds an element, NumPy's and one thread's of the CPU engine; NumPy's seconds for a call; and how many
+# calls to the library there are at most.
 _RATES = {
     "bincount": (1.3, 0.6, 1e-6, 2),
     "histogram": (6.0, 1.5, 40e-6, 2),

@@ -383,6 +383,68 @@ PK_API int32_t pk_select_f64(const double *in, int64_t rows, int64_t columns, co
                              int64_t rank_rows, int64_t rank_count, double *out, int64_t *nans,
                              const pk_options *options, pk_report *report);
 
+/* ---- Counting ------------------------------------------------------------------------------------- */
+
+/* How a value finds its bin:
+ *   PK_BY_VALUE  an integer is the index of its bin
+ *   PK_BY_EDGES  bin i holds edges[i] <= value < edges[i + 1], and the last one its right edge, too
+ *   PK_BY_WIDTH  as numpy.histogram does with bins of equal width: values from `low` to `high` by
+ *                (value - first) / width * count, and then to a neighbour where the edges say so */
+enum { PK_BY_VALUE = 0, PK_BY_EDGES = 1, PK_BY_WIDTH = 2 };
+
+typedef struct pk_bins {
+    int32_t how;
+    int32_t type;     /* of the edges: PK_INT64, PK_UINT64, PK_FLOAT32 or PK_FLOAT64; PK_BY_WIDTH: a float */
+    int32_t quotient; /* PK_BY_WIDTH: the float in which quotient and product are computed */
+    int32_t reserved; /* zero */
+    int64_t count;    /* bins, fewer than 2^31 - 256 */
+    uint64_t edges;   /* the address of count + 1, none below the one before; PK_FLOAT16: float32 */
+    uint64_t low;     /* PK_BY_WIDTH: an element of the operand's type in the first bytes */
+    uint64_t high;
+    double first; /* PK_BY_WIDTH */
+    double width; /* of all bins together */
+} pk_bins;
+
+/* The least and the greatest element, in the first bytes of extent[0] and extent[1]; NaN if any is. */
+PK_API int32_t pk_extent(const pk_operand *operand, const int64_t *shape, int64_t dimensions,
+                         uint64_t *extent, const pk_options *options, pk_report *report);
+
+/* Counts the elements in each bin. With two axes there are two operands of values and two pk_bins, and bin j
+ * of the second in bin i of the first is bin i * (the second's count) + j. One more operand, of integers, has
+ * each element counted so many times, modulo 2^64; by width, the sums of 65536 elements each are rounded to
+ * float64.
+ *
+ * `counts` has a place for each bin and two more: how many elements were in no bin; and 1 if any was from
+ * `low` to `high` and had an index beyond the bins, which is an error in numpy.histogram. */
+PK_API int32_t pk_histogram(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
+                            int64_t dimensions, const pk_bins *bins, int64_t axes, int64_t *counts,
+                            const pk_options *options, pk_report *report);
+
+/* Says what the bins are, once the least and the greatest element are known. What it returns, if not 0, stops
+ * the call, which fails with PK_INTERRUPTED. */
+typedef int32_t (*pk_find_bins)(const uint64_t *extent, pk_bins *bins);
+
+/* pk_extent, and then pk_histogram with one axis and the bins that `find`, the address of a pk_find_bins,
+ * says, `count` of them. The elements go to a GPU once, if its budget has room for all. The calling thread
+ * calls it. */
+PK_API int32_t pk_histogram_of_extent(const pk_operand *operand, const int64_t *shape, int64_t dimensions,
+                                      uint64_t find, int64_t count, int64_t *counts,
+                                      const pk_options *options, pk_report *report);
+
+/* Adds the weights, the last operand, of the elements in each bin, in float64: in the shape's order for each
+ * 65536 elements, and then one such sum after the other. Where there are more than 16384 bins, it is not
+ * 65536 elements but the least power of two that is four times the bins. `outside` has the last two of
+ * pk_histogram's counts. */
+PK_API int32_t pk_weighted_histogram(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
+                                     int64_t dimensions, const pk_bins *bins, int64_t axes, double *sums,
+                                     int64_t *outside, const pk_options *options, pk_report *report);
+
+/* Stores, into the second operand of type PK_INT64, how many edges (PK_BY_EDGES) are not above each element
+ * of the first, or below it if `right`; if `decreasing`, the number of the edges less that. */
+PK_API int32_t pk_digitize(const pk_operand *operands, const int64_t *shape, int64_t dimensions,
+                           const pk_bins *bins, int32_t right, int32_t decreasing, const pk_options *options,
+                           pk_report *report);
+
 #ifdef __cplusplus
 }
 #endif

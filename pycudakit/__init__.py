@@ -93,6 +93,7 @@ from pycudakit.elementwise import (
     trunc,
 )
 from pycudakit.expression import evaluate
+from pycudakit.histogram import bincount, digitize, histogram, histogram2d
 from pycudakit.nanfunctions import (
     nanargmax,
     nanargmin,
@@ -154,6 +155,7 @@ __all__ = [
     "argmin",
     "astype",
     "average",
+    "bincount",
     "bitwise_and",
     "bitwise_or",
     "bitwise_xor",
@@ -167,6 +169,7 @@ __all__ = [
     "count_nonzero",
     "deg2rad",
     "devices",
+    "digitize",
     "divide",
     "divmod",
     "dot",
@@ -188,6 +191,8 @@ __all__ = [
     "greater",
     "greater_equal",
     "heaviside",
+    "histogram",
+    "histogram2d",
     "hypot",
     "invert",
     "isfinite",

@@ -24,6 +24,7 @@ LOAD, STORE, CAST, FIRST_OPERATION = range(4)
 BYTE_SWAPPED = 1
 STAGE, UPLOAD, KERNEL, DOWNLOAD, UNSTAGE, COMPUTE, STAGES = range(7)
 DIVIDE, OVERFLOW, INVALID, NEGATIVE_POWER = 1, 2, 4, 8
+BY_VALUE, BY_EDGES, BY_WIDTH = range(3)
 
 # In the order of pk_type.
 TYPES = tuple(
@@ -128,6 +129,20 @@ OPERAND = np.dtype(
         ("strides", np.int64, (MAX_DIMS,)),
     ]
 )
+BINS = np.dtype(
+    [
+        ("how", np.int32),
+        ("type", np.int32),
+        ("quotient", np.int32),
+        ("reserved", np.int32),
+        ("count", np.int64),
+        ("edges", np.uint64),
+        ("low", np.uint64),
+        ("high", np.uint64),
+        ("first", np.float64),
+        ("width", np.float64),
+    ]
+)
 REPORT = np.dtype(
     [
         ("bytes_up", np.int64),
@@ -155,7 +170,7 @@ REDUCTION = np.dtype(
         ("ddof", np.float64),
     ]
 )
-SUM, PRODUCT, LEAST, LARGEST, WHERE_LEAST, WHERE_LARGEST, SPREAD, DOT, SQUARES = range(9)
+SUM, PRODUCT, LEAST, LARGEST, WHERE_LEAST, WHERE_LARGEST, SPREAD, DOT, SQUARES, REDUCTIONS = range(10)
 AS_IT_IS, MEAN, ROOT, VARIANCE, DEVIATION = range(5)
 
 
@@ -259,6 +274,23 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         if dtype.kind != "b"
         for stored in [np.dtype(np.uint16) if dtype == np.float16 else dtype]
     },
+    "pk_extent": (_in(OPERAND), _in(np.int64), _SIZE, _out(np.uint64), _in(OPTIONS), _out(REPORT)),
+    "pk_histogram": (
+        *(_in(OPERAND), _SIZE, _in(np.int64), _SIZE, _in(BINS), _SIZE),
+        *(_out(np.int64), _in(OPTIONS), _out(REPORT)),
+    ),
+    "pk_histogram_of_extent": (
+        *(_in(OPERAND), _in(np.int64), _SIZE, _ADDRESS, _SIZE, _out(np.int64)),
+        *(_in(OPTIONS), _out(REPORT)),
+    ),
+    "pk_weighted_histogram": (
+        *(_in(OPERAND), _SIZE, _in(np.int64), _SIZE, _in(BINS), _SIZE),
+        *(_out(np.float64), _out(np.int64), _in(OPTIONS), _out(REPORT)),
+    ),
+    "pk_digitize": (
+        *(_in(OPERAND), _in(np.int64), _SIZE, _in(BINS), _STATUS, _STATUS),
+        *(_in(OPTIONS), _out(REPORT)),
+    ),
 }
 
 

@@ -51,6 +51,8 @@ _STRUCTS = {
     "pk_instruction": _abi.INSTRUCTION,
     "pk_operand": _abi.OPERAND,
     "pk_report": _abi.REPORT,
+    "pk_bins": _abi.BINS,
+    "pk_reduction": _abi.REDUCTION,
 }
 _NUMBERS = {
     f"{sign}int{bits}_t": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -112,6 +114,9 @@ def test_constants(header):
         *("ABI_VERSION", "MAX_DIMS", "MAX_OPERANDS", "MAX_INSTRUCTIONS", "MAX_RANGES", "NAME_SIZE"),
         *("STAGE", "UPLOAD", "KERNEL", "DOWNLOAD", "UNSTAGE", "COMPUTE", "STAGES", "LOAD", "STORE", "CAST"),
         *("FIRST_OPERATION", "BYTE_SWAPPED", "DIVIDE", "OVERFLOW", "INVALID", "NEGATIVE_POWER"),
+        *("SUM", "PRODUCT", "LEAST", "LARGEST", "WHERE_LEAST", "WHERE_LARGEST", "SPREAD", "DOT", "SQUARES"),
+        *("REDUCTIONS", "AS_IT_IS", "MEAN", "ROOT", "VARIANCE", "DEVIATION"),
+        *("BY_VALUE", "BY_EDGES", "BY_WIDTH"),
     ]
     for name in ours:
         assert getattr(_abi, name) == constants.pop(f"PK_{name}"), name

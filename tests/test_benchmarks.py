@@ -87,6 +87,11 @@ def test_elementwise(tmp_path):
     assert "evaluate float32" in printed
 
 
+def test_histogram(tmp_path):
+    printed = run("histogram", "--quick", "--only", "bincount uint8", folder=tmp_path)
+    assert "bincount uint8" in printed
+
+
 def test_every_round_has_new_arrays():
     seen = {"one": [], "two": []}
     contenders = {

@@ -47,6 +47,19 @@ CASES = {
         copied(),
         130,
     ),
+    "histogram": (
+        lambda: pk.histogram(A, 50, (0, 1))[0],
+        np.histogram(A, 50, (0, 1))[0],
+        copied(),
+        140,
+    ),
+    "histogram between extremes": (
+        lambda: pk.histogram(A, 50)[0],
+        np.histogram(A, 50)[0],
+        copied(),
+        180,
+    ),
+    "digitize": (lambda: pk.digitize(A, [0.1, 0.5]), np.digitize(A, [0.1, 0.5]), copied(), 140),
 }
 
 

@@ -60,18 +60,21 @@ class Call {
     Timeline timeline_;
 };
 
-// What an entry that computes is around the computing itself: calls compute(call), for a call of `size`
-// elements that is done as a whole.
+// Calls compute(call), for a call of `size` elements that is done as a whole.
+template <class Compute>
+void run_call(const pk_options *options, pk_report *report, int64_t size, Compute compute) {
+    require(report != nullptr, "report is a null pointer");
+    require(options == nullptr || options->rest == 0, "options.rest is for pk_evaluate");
+    Call call(options, report);
+    call.begin(size);
+    compute(call);
+    call.end();
+}
+
+// What an entry that computes is around the computing itself.
 template <class Compute>
 int32_t called(const pk_options *options, pk_report *report, int64_t size, Compute compute) {
-    return guarded([&] {
-        require(report != nullptr, "report is a null pointer");
-        require(options == nullptr || options->rest == 0, "options.rest is for pk_evaluate");
-        Call call(options, report);
-        call.begin(size);
-        compute(call);
-        call.end();
-    });
+    return guarded([&] { run_call(options, report, size, compute); });
 }
 
 // What one thread tells of the stages that its chunks went through.

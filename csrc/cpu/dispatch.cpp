@@ -20,7 +20,8 @@ namespace pk {
 #define PK_DECLARE(isa)                       \
     void fill_operations_##isa(Loops &loops); \
     void fill_casts_##isa(Loops &loops);      \
-    void fill_reductions_##isa(Loops &loops);
+    void fill_reductions_##isa(Loops &loops); \
+    void fill_bins_##isa(Loops &loops);
 PK_EACH_ISA(PK_DECLARE)
 
 static bool runs_baseline() { return true; }
@@ -52,6 +53,7 @@ static Loops choose() {
             fill_operations_##isa(chosen);          \
             fill_casts_##isa(chosen);               \
             fill_reductions_##isa(chosen);          \
+            fill_bins_##isa(chosen);                \
             found = true;                           \
         }                                           \
     }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "../common/bin_loops.h"
 #include "../common/operations.h"
 
 namespace pk {
@@ -30,6 +31,7 @@ struct Loops {
     Loop float_to_half;                                 // and back, exactly
     Loop round_to_half;                                 // floats rounded to float16, kept as floats
     BlockLoop reduce[PK_REDUCTIONS][2][PK_TYPE_COUNT];  // masked or not; null where there is none
+    BinLoops bins;
 };
 
 // The table for this machine, or for PYCUDAKIT_ISA.

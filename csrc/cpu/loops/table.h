@@ -31,4 +31,5 @@ struct Suspicion {
 void PK_ISA_FUNCTION(fill_operations)(Loops &loops);
 void PK_ISA_FUNCTION(fill_casts)(Loops &loops);
 void PK_ISA_FUNCTION(fill_reductions)(Loops &loops);
+void PK_ISA_FUNCTION(fill_bins)(Loops &loops);
 }  // namespace pk

@@ -1,0 +1,207 @@
+// Which bin a value falls into: NumPy's arithmetic, the same on both engines.
+#pragma once
+
+#include "half.h"
+#include "portable.h"
+#include "types.h"
+
+namespace pk::bins {
+
+// An element as it lies in an array, and as a value; a bool may be any byte.
+template <int type>
+struct element {
+    using Raw = typename type_of<type>::type;
+    using Value = Raw;
+    PK_HD static Value value(Raw raw) { return raw; }
+};
+template <>
+struct element<PK_BOOL> {
+    using Raw = uint8_t;
+    using Value = uint8_t;
+    PK_HD static Value value(Raw raw) { return raw != 0; }
+};
+template <>
+struct element<PK_FLOAT16> {
+    using Raw = uint16_t;
+    using Value = float;
+    PK_HD static Value value(Raw raw) { return half::to_float(raw); }
+};
+
+// An integer in the order of the elements, NaN beyond the infinities; an uint64's is moved down by 2^63.
+template <int type>
+PK_HD int64_t key_of(typename element<type>::Raw raw) {
+    using Raw = typename element<type>::Raw;
+    if constexpr (type == PK_UINT64) return int64_t(raw ^ uint64_t(1) << 63);
+    if constexpr (!is_float_type(type)) return int64_t(element<type>::value(raw));
+    constexpr int width = 8 * int(sizeof(Raw));
+    int64_t bits = 0;
+    memcpy(&bits, &raw, sizeof(raw));
+    const int64_t magnitude = bits & int64_t(~uint64_t(0) >> (65 - width));
+    return bits == magnitude ? magnitude : -magnitude - 1;
+}
+
+template <int type>
+PK_HD typename element<type>::Value element_of(uint64_t bits) {
+    typename element<type>::Raw raw;
+    memcpy(&raw, &bits, sizeof(raw));
+    if constexpr (type == PK_BOOL) return raw;  // of a limit, which may be beyond 1
+    return element<type>::value(raw);
+}
+
+// A value from low to high as a float to compare with the edges; NaN if it is not.
+template <class Edge, class Value>
+PK_HD Edge kept(Value value, Value low, Value high) {
+    return value >= low && value <= high ? Edge(value) : Edge(NAN);
+}
+
+// Bins of equal width as numpy.histogram has them: `rounds` says which float16 results are to be rounded.
+enum Rounding { NONE, DIFFERENCE, ALL };
+template <class Edge, class Quotient, int rounds>
+struct Width {
+    const Edge *edges;
+    Edge first;
+    Quotient width, times;
+    int32_t count;
+
+    // `count` for NaN. `lost` is set where NumPy's index is beyond the bins.
+    PK_HD int32_t index(Edge value, uint32_t &lost) const {
+        const Edge difference = round<rounds != NONE>(value - first);
+        const Quotient share = round<rounds == ALL>(Quotient(difference) / width);
+        const Quotient place = round<rounds == ALL>(share * times);
+        const bool fits = place < Quotient(2147483520) && place > Quotient(-1);
+        const bool none = value != value;
+        int32_t at = int32_t(select(fits, place, Quotient(0)));
+        lost |= uint32_t(none | (fits & (at <= count))) ^ 1u;
+        at = select(at >= count, count - 1, at);
+        at -= int32_t(value < edges[at]);
+        lost |= uint32_t(at < 0);
+        at = select(at < 0, 0, at);
+        at += int32_t((value >= edges[at + 1]) & (at != count - 1));
+        return select(none, count, at);
+    }
+
+   private:
+    template <bool half, class T>
+    PK_HD static T round(T value) {
+        if constexpr (half) return half::round(value);
+        return value;
+    }
+};
+
+// Whether an edge is passed on the way to a value, where NaN comes last.
+template <class T>
+PK_HD bool passes(T edge, T value, bool or_equals) {
+    return or_equals ? !(value < edge) : !(value <= edge);
+}
+
+// The number of edges passed.
+template <class T>
+PK_HD int32_t search(T value, const T *edges, int32_t edge_count, bool or_equals) {
+    int32_t base = 0, length = edge_count;
+    while (length > 1) {
+        const int32_t half = length / 2;
+        base += select(passes(edges[base + half - 1], value, or_equals), half, 0);
+        length -= half;
+    }
+    return base + int32_t(passes(edges[base], value, or_equals));
+}
+
+// The bin after `passed` edges that are not above the value; `count` for none.
+template <class T>
+PK_HD int32_t between(int32_t passed, T value, T last, int32_t count) {
+    const int32_t inside = select(passed == 0 || passed > count, count, passed - 1);
+    return select(value == last, count - 1, inside);
+}
+
+// `count` for an integer that is the index of no bin.
+template <class T>
+PK_HD int32_t by_value(T value, int32_t count) {
+    return select(uint64_t(value) < uint64_t(count), int32_t(value), count);
+}
+
+// How edges of a call are compared: in the type of this index.
+enum Compared { AS_INT64, AS_UINT64, AS_FLOAT, AS_DOUBLE, COMPARED };
+PK_HD Compared compared(int type) {
+    switch (type) {
+        case PK_INT64: return AS_INT64;
+        case PK_UINT64: return AS_UINT64;
+        case PK_FLOAT64: return AS_DOUBLE;
+        default: return AS_FLOAT;
+    }
+}
+
+template <int as>
+struct compared_type;
+template <>
+struct compared_type<AS_INT64> {
+    using type = int64_t;
+};
+template <>
+struct compared_type<AS_UINT64> {
+    using type = uint64_t;
+};
+template <>
+struct compared_type<AS_FLOAT> {
+    using type = float;
+};
+template <>
+struct compared_type<AS_DOUBLE> {
+    using type = double;
+};
+
+// The arithmetic of a pk_bins by width: an index into the loops for it, or WIDTHS if there is none.
+enum { FLOAT_FLOAT, FLOAT_DOUBLE, DOUBLE_DOUBLE, HALF_HALF, HALF_FLOAT, HALF_DOUBLE, WIDTHS };
+PK_HD int width_kind(int type, int quotient) {
+    if (type == PK_FLOAT64) return quotient == PK_FLOAT64 ? DOUBLE_DOUBLE : WIDTHS;
+    const bool half = type == PK_FLOAT16;
+    if (!half && type != PK_FLOAT32) return WIDTHS;
+    switch (quotient) {
+        case PK_FLOAT64: return half ? HALF_DOUBLE : FLOAT_DOUBLE;
+        case PK_FLOAT32: return half ? HALF_FLOAT : FLOAT_FLOAT;
+        case PK_FLOAT16: return half ? HALF_HALF : WIDTHS;
+        default: return WIDTHS;
+    }
+}
+
+template <int kind>
+struct width_of;
+template <>
+struct width_of<FLOAT_FLOAT> {
+    using type = Width<float, float, NONE>;
+};
+template <>
+struct width_of<FLOAT_DOUBLE> {
+    using type = Width<float, double, NONE>;
+};
+template <>
+struct width_of<DOUBLE_DOUBLE> {
+    using type = Width<double, double, NONE>;
+};
+template <>
+struct width_of<HALF_HALF> {
+    using type = Width<float, float, ALL>;
+};
+template <>
+struct width_of<HALF_FLOAT> {
+    using type = Width<float, float, DIFFERENCE>;
+};
+template <>
+struct width_of<HALF_DOUBLE> {
+    using type = Width<float, double, DIFFERENCE>;
+};
+
+// The bins as this kind computes with them, their edges at `edges`.
+template <int kind>
+PK_HD typename width_of<kind>::type width_with(const pk_bins &given, const void *edges) {
+    using W = typename width_of<kind>::type;
+    W made{};
+    made.edges = static_cast<decltype(made.edges)>(edges);
+    made.first = decltype(made.first)(given.first);
+    made.width = decltype(made.width)(given.width);
+    made.times = decltype(made.times)(given.count);
+    if constexpr (kind == HALF_HALF) made.times = half::round(made.times);
+    made.count = int32_t(given.count);
+    return made;
+}
+
+}  // namespace pk::bins

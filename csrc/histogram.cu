@@ -1,0 +1,471 @@
+#include <algorithm>
+
+#include "common/histogram_entries.h"
+#include "stream/resident.h"
+#include "stream/stream.h"
+
+namespace pk {
+
+namespace {
+
+namespace device {
+
+// Where the values of an axis lie in a chunk's image, and their bins, whose edges are on the device.
+struct Axis {
+    pk_bins bins;
+    int64_t offset;
+    int32_t type;
+};
+
+struct Tally {
+    Axis axes[2];
+    int32_t axis_count;
+    int32_t total;
+    int32_t copies;  // of the table in shared memory, a power of two; 0: there is none
+    const char *image;
+    int64_t count;
+    unsigned long long *table;  // total + 2
+};
+
+template <class Body>
+__device__ __forceinline__ auto with_element(const Axis &axis, const char *image, int64_t i, Body body) {
+    const char *const at = image + axis.offset;
+#define PK_ELEMENT(type)                                                    \
+    case type: {                                                            \
+        using Element = bins::element<type>;                                \
+        return body(reinterpret_cast<const typename Element::Raw *>(at)[i], \
+                    std::integral_constant<int, type>());                   \
+    }
+    switch (axis.type) {
+        PK_ELEMENT(PK_BOOL)
+        PK_ELEMENT(PK_INT8)
+        PK_ELEMENT(PK_INT16)
+        PK_ELEMENT(PK_INT32)
+        PK_ELEMENT(PK_INT64)
+        PK_ELEMENT(PK_UINT8)
+        PK_ELEMENT(PK_UINT16)
+        PK_ELEMENT(PK_UINT32)
+        PK_ELEMENT(PK_UINT64)
+        PK_ELEMENT(PK_FLOAT16)
+        PK_ELEMENT(PK_FLOAT32)
+        default: PK_ELEMENT(PK_FLOAT64)
+    }
+#undef PK_ELEMENT
+}
+
+template <class T>
+__device__ __forceinline__ T value_of(const Axis &axis, const char *image, int64_t i) {
+    return with_element(axis, image, i, [](auto raw, auto type) {
+        return T(bins::element<decltype(type)::value>::value(raw));
+    });
+}
+
+template <class T>
+__device__ __forceinline__ int32_t passed_as(const Axis &axis, const char *image, int64_t i, bool or_equals,
+                                             bool as_bin) {
+    const T value = value_of<T>(axis, image, i);
+    const T *const edges = reinterpret_cast<const T *>(axis.bins.edges);
+    const int32_t count = int32_t(axis.bins.count);
+    const int32_t passed = bins::search(value, edges, count + 1, or_equals);
+    return as_bin ? bins::between(passed, value, edges[count], count) : passed;
+}
+
+// How many edges are passed; or the bin after them.
+__device__ __forceinline__ int32_t passed(const Axis &axis, const char *image, int64_t i, bool or_equals,
+                                          bool as_bin) {
+    switch (bins::compared(axis.bins.type)) {
+        case bins::AS_INT64: return passed_as<int64_t>(axis, image, i, or_equals, as_bin);
+        case bins::AS_UINT64: return passed_as<uint64_t>(axis, image, i, or_equals, as_bin);
+        case bins::AS_DOUBLE: return passed_as<double>(axis, image, i, or_equals, as_bin);
+        default: return passed_as<float>(axis, image, i, or_equals, as_bin);
+    }
+}
+
+template <int kind>
+__device__ __forceinline__ int32_t by_width_as(const Axis &axis, const char *image, int64_t i,
+                                               uint32_t &lost) {
+    const auto width = bins::width_with<kind>(axis.bins, reinterpret_cast<const void *>(axis.bins.edges));
+    using Edge = typename std::decay<decltype(*width.edges)>::type;
+    const uint64_t low = axis.bins.low, high = axis.bins.high;
+    const Edge value = with_element(axis, image, i, [=](auto raw, auto type) {
+        constexpr int code = decltype(type)::value;
+        return bins::kept<Edge>(bins::element<code>::value(raw), bins::element_of<code>(low),
+                                bins::element_of<code>(high));
+    });
+    return width.index(value, lost);
+}
+
+__device__ __forceinline__ int32_t bin_of(const Axis &axis, const char *image, int64_t i, uint32_t &lost) {
+    if (axis.bins.how == PK_BY_VALUE) {
+        const int32_t count = int32_t(axis.bins.count);
+        return bins::by_value(value_of<int64_t>(axis, image, i), count);
+    }
+    if (axis.bins.how == PK_BY_EDGES) return passed(axis, image, i, true, true);
+    switch (bins::width_kind(axis.bins.type, axis.bins.quotient)) {
+        case bins::FLOAT_FLOAT: return by_width_as<bins::FLOAT_FLOAT>(axis, image, i, lost);
+        case bins::FLOAT_DOUBLE: return by_width_as<bins::FLOAT_DOUBLE>(axis, image, i, lost);
+        case bins::DOUBLE_DOUBLE: return by_width_as<bins::DOUBLE_DOUBLE>(axis, image, i, lost);
+        case bins::HALF_HALF: return by_width_as<bins::HALF_HALF>(axis, image, i, lost);
+        case bins::HALF_FLOAT: return by_width_as<bins::HALF_FLOAT>(axis, image, i, lost);
+        default: return by_width_as<bins::HALF_DOUBLE>(axis, image, i, lost);
+    }
+}
+
+// Counts a chunk into the call's table: a block counts in shared memory first, where neighbouring threads
+// have tables of their own, interleaved.
+__global__ void count(const __grid_constant__ Tally given) {
+    extern __shared__ uint32_t counts[];
+    const int32_t copies = given.copies, places = given.total + 1;
+    for (int32_t i = int32_t(threadIdx.x); i < places * copies; i += int32_t(blockDim.x)) counts[i] = 0;
+    __syncthreads();
+    uint32_t lost = 0;
+    const int32_t own = int32_t(threadIdx.x) & (copies - 1);
+    const int64_t step = int64_t(gridDim.x) * blockDim.x;
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < given.count; i += step) {
+        int32_t at = bin_of(given.axes[0], given.image, i, lost);
+        if (given.axis_count == 2) {
+            const int32_t other = bin_of(given.axes[1], given.image, i, lost);
+            const int32_t first = int32_t(given.axes[0].bins.count),
+                          second = int32_t(given.axes[1].bins.count);
+            at = at == first || other == second ? given.total : at * second + other;
+        }
+        if (copies != 0) {
+            atomicAdd(&counts[at * copies + own], 1u);
+        } else {
+            atomicAdd(&given.table[at], 1ull);
+        }
+    }
+    if (lost != 0) atomicOr(&given.table[given.total + 1], 1ull);
+    if (copies == 0) return;
+    __syncthreads();
+    for (int32_t place = int32_t(threadIdx.x); place < places; place += int32_t(blockDim.x)) {
+        unsigned long long sum = 0;
+        for (int32_t copy = 0; copy < copies; ++copy) sum += counts[place * copies + copy];
+        if (sum != 0) atomicAdd(&given.table[place], sum);
+    }
+}
+
+struct Keep {
+    Axis axis;
+    const char *image;
+    char *to;
+    int64_t count;
+    long long *extent;  // keys: the least, the greatest
+};
+
+// Copies a chunk to where it stays, and widens the extent.
+__global__ void keep(const __grid_constant__ Keep given) {
+    __shared__ long long extent[2];
+    if (threadIdx.x == 0) {
+        extent[0] = INT64_MAX;
+        extent[1] = INT64_MIN;
+    }
+    __syncthreads();
+    long long least = INT64_MAX, greatest = INT64_MIN;
+    const int64_t step = int64_t(gridDim.x) * blockDim.x;
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < given.count; i += step) {
+        const long long key = with_element(given.axis, given.image, i, [&](auto raw, auto type) {
+            reinterpret_cast<decltype(raw) *>(given.to)[i] = raw;
+            return static_cast<long long>(bins::key_of<decltype(type)::value>(raw));
+        });
+        least = min(least, key);
+        greatest = max(greatest, key);
+    }
+    for (int lanes = 16; lanes != 0; lanes /= 2) {
+        least = min(least, __shfl_down_sync(0xffffffffu, least, unsigned(lanes)));
+        greatest = max(greatest, __shfl_down_sync(0xffffffffu, greatest, unsigned(lanes)));
+    }
+    if (threadIdx.x % 32 == 0) {
+        atomicMin(&extent[0], least);
+        atomicMax(&extent[1], greatest);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        atomicMin(&given.extent[0], extent[0]);
+        atomicMax(&given.extent[1], extent[1]);
+    }
+}
+
+struct Search {
+    Axis axis;
+    bool or_equals, decreasing;
+    char *image;
+    int64_t count;
+    int64_t result;  // its offset
+};
+
+__global__ void digitize(const __grid_constant__ Search given) {
+    const int64_t step = int64_t(gridDim.x) * blockDim.x;
+    auto *const to = reinterpret_cast<int64_t *>(given.image + given.result);
+    const int64_t edges = given.axis.bins.count + 1;
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < given.count; i += step) {
+        const int64_t found = passed(given.axis, given.image, i, given.or_equals, false);
+        to[i] = given.decreasing ? edges - found : found;
+    }
+}
+
+}  // namespace device
+
+constexpr int THREADS = 256;
+
+unsigned blocks_for(int64_t count) {
+    constexpr int64_t EACH = 8, MOST = 512;  // elements of a thread; blocks, each of which has a table to add
+    return unsigned(std::clamp<int64_t>(count / (THREADS * EACH), 1, MOST));
+}
+
+// Adds the edges to what stays on the devices; returns where, -1 if there are none.
+int64_t keep_edges(Resident &resident, const pk_bins &given) {
+    if (given.how == PK_BY_VALUE) return -1;
+    const int64_t item = given.type == PK_FLOAT16 || given.type == PK_FLOAT32 ? 4 : 8;
+    return resident.add(reinterpret_cast<const void *>(given.edges), item * (given.count + 1));
+}
+
+device::Axis axis_on(const char *resident, const pk_bins &given, int64_t edges_at, int64_t offset, int type) {
+    device::Axis axis{given, offset, type};
+    axis.bins.edges = edges_at < 0 ? 0 : reinterpret_cast<uint64_t>(resident + edges_at);
+    return axis;
+}
+
+// Counts values of a layout; what is in the table, which is zero at first, comes back with finish().
+class Counter : public Work {
+   public:
+    Counter(const Layout &layout, const pk_bins *bins, int64_t axes, const int *types, int64_t total,
+            int64_t *table, Call &call, const std::vector<int> &devices)
+        : Work(layout, loads_of(axes), {}, 0, 0),
+          bins_(bins),
+          types_(types, types + axes),
+          total_(total),
+          table_(table),
+          call_(call),
+          devices_(devices) {
+        for (int64_t i = 0; i < axes; ++i) edges_at_.push_back(keep_edges(resident_, bins[i]));
+        table_at_ = resident_.add(table, table_bytes());
+        has_room = resident_.upload(call, devices);
+        while (copies_ != 0 && copies_ * (total + 1) > SHARED) copies_ /= 2;
+    }
+
+    void launch(const Chunk &chunk) override {
+        int64_t offsets[2] = {};
+        for (size_t i = 0; i < loads.size(); ++i) offsets[i] = chunk.operand(loads[i]);
+        launch_on(resident_.on(chunk.device), chunk.image, offsets, chunk.count, chunk.queue);
+    }
+
+    // For all elements of one axis, which are on the first device.
+    void launch_all(const char *elements, cudaStream_t queue) const {
+        const int64_t offset = 0;
+        launch_on(resident_.on(0), elements, &offset, layout.size, queue);
+    }
+
+    void collect(const void *) override {}
+
+    // Once every chunk was computed.
+    void finish() {
+        std::vector<int64_t> one(size_t(total_ + 2));
+        for (size_t place = 0; place < devices_.size(); ++place) {
+            const CurrentDevice current(devices_[place]);
+            const char *const from = resident_.on(int(place)) + table_at_;
+            PK_CUDA(cudaMemcpy(one.data(), from, size_t(table_bytes()), cudaMemcpyDeviceToHost));
+            for (size_t i = 0; i < one.size(); ++i) table_[i] += one[i];
+            call_.report.bytes_down += table_bytes();
+        }
+        table_[total_ + 1] = table_[total_ + 1] != 0;
+    }
+
+    bool has_room = false;
+
+   private:
+    static constexpr int64_t SHARED = 10 << 10;  // counts in a block's shared memory
+
+    static std::vector<Carried> loads_of(int64_t axes) {
+        std::vector<Carried> loads;
+        for (int64_t i = 0; i < axes; ++i) loads.push_back({int(i), 0});
+        return loads;
+    }
+    void launch_on(char *resident, const char *image, const int64_t *offsets, int64_t count,
+                   cudaStream_t queue) const {
+        device::Tally given{};
+        given.axis_count = int32_t(loads.size());
+        for (size_t i = 0; i < loads.size(); ++i) {
+            given.axes[i] = axis_on(resident, bins_[i], edges_at_[i], offsets[i], types_[i]);
+        }
+        given.total = int32_t(total_);
+        given.copies = int32_t(copies_);
+        given.image = image;
+        given.count = count;
+        given.table = reinterpret_cast<unsigned long long *>(resident + table_at_);
+        const size_t shared_bytes = size_t(copies_ * (total_ + 1)) * sizeof(uint32_t);
+        device::count<<<blocks_for(count), THREADS, shared_bytes, queue>>>(given);
+        PK_CUDA(cudaGetLastError());
+    }
+
+    int64_t table_bytes() const { return (total_ + 2) * int64_t(sizeof(int64_t)); }
+
+    const pk_bins *const bins_;
+    const std::vector<int> types_;
+    const int64_t total_;
+    int64_t *const table_;
+    Call &call_;
+    const std::vector<int> &devices_;
+    int64_t copies_ = 8;
+    Resident resident_;
+    std::vector<int64_t> edges_at_;
+    int64_t table_at_ = 0;
+};
+
+class Digitizer : public Work {
+   public:
+    Digitizer(const Layout &layout, const pk_bins &bins, bool right, bool decreasing, Call &call,
+              const std::vector<int> &devices)
+        : Work(layout, {{0, 0}}, {{1, 0}}, 0, 0), bins_(bins), right_(right), decreasing_(decreasing) {
+        edges_at_ = keep_edges(resident_, bins);
+        has_room = resident_.upload(call, devices);
+    }
+
+    void launch(const Chunk &chunk) override {
+        const int type = layout.views[0].type;
+        const device::Search given{
+            axis_on(resident_.on(chunk.device), bins_, edges_at_, chunk.operand(loads[0]), type),
+            !right_,
+            decreasing_,
+            chunk.image,
+            chunk.count,
+            chunk.operand(stores[0]),
+        };
+        device::digitize<<<blocks_for(chunk.count), THREADS, 0, chunk.queue>>>(given);
+        PK_CUDA(cudaGetLastError());
+    }
+
+    void collect(const void *) override {}
+
+    bool has_room = false;
+
+   private:
+    const pk_bins &bins_;
+    const bool right_, decreasing_;
+    Resident resident_;
+    int64_t edges_at_ = 0;
+};
+
+// Takes all elements to a device, where they stay, and finds the extent.
+class Keeper : public Work {
+   public:
+    Keeper(const Layout &layout, Call &call, const std::vector<int> &devices)
+        : Work(layout, {{0, 0}}, {}, 0, 0), data_(block_on(devices[0], layout.size * layout.views[0].item)) {
+        if (data_.memory() == nullptr) return;
+        keys_at_ = resident_.add(keys, sizeof(keys));
+        has_room = resident_.upload(call, devices);
+    }
+
+    void launch(const Chunk &chunk) override {
+        const View &view = layout.views[0];
+        const device::Keep given{
+            axis_on(nullptr, pk_bins{}, -1, chunk.operand(loads[0]), view.type),
+            chunk.image,
+            data() + chunk.start * view.item,
+            chunk.count,
+            reinterpret_cast<long long *>(resident_.on(chunk.device) + keys_at_),
+        };
+        device::keep<<<blocks_for(chunk.count), THREADS, 0, chunk.queue>>>(given);
+        PK_CUDA(cudaGetLastError());
+    }
+
+    void collect(const void *) override {}
+
+    // Once every chunk was computed.
+    void finish() {
+        PK_CUDA(cudaMemcpy(keys, resident_.on(0) + keys_at_, sizeof(keys), cudaMemcpyDeviceToHost));
+    }
+
+    char *data() const { return data_.memory(); }
+
+    bool has_room = false;
+    int64_t keys[2] = {INT64_MAX, INT64_MIN};
+
+   private:
+    static Block block_on(int device, int64_t bytes) {
+        const CurrentDevice current(device);
+        return Block(device, bytes);
+    }
+
+    const Block data_;
+    Resident resident_;
+    int64_t keys_at_ = 0;
+};
+
+// A queue whose work is done when it ends, whatever failed.
+struct OwnQueue {
+    Stream queue = stream();
+    ~OwnQueue() { (void)cudaStreamSynchronize(queue.get()); }
+};
+
+struct OnCuda {
+    static const BinLoops &loops() { return plain_bin_loops(); }
+
+    // Where a device has no room for all bins, the host counts.
+    static void count(const Counting &counting, Call &call, int64_t *counts) {
+        arm_faults();
+        require_cuda();
+        std::fill_n(counts, counting.total + 2, int64_t(0));
+        const std::vector<int> devices = devices_of(call);
+        const Layout &layout = counting.layout;
+        if (layout.size == 0) return;
+        if (counting.axes == 1 && counting.view(0).item == 1) {
+            // Each byte's value is counted, and looked up once.
+            int64_t of_byte[256 + 2] = {};
+            pk_bins bytes{};
+            bytes.how = PK_BY_VALUE;
+            bytes.count = 256;
+            const int type = PK_UINT8;
+            Counter counter(layout, &bytes, 1, &type, 256, of_byte, call, devices);
+            if (!counter.has_room) return count_on_host(counting, loops(), call, counts);
+            stream(counter, call, devices, {{0, layout.size}});
+            counter.finish();
+            return count_values(counting.bins[0], counting.view(0).type, loops(), of_byte, counts);
+        }
+        const int types[2] = {counting.view(0).type, counting.axes == 2 ? counting.view(1).type : 0};
+        Counter counter(layout, counting.bins, counting.axes, types, counting.total, counts, call, devices);
+        if (!counter.has_room) return count_on_host(counting, loops(), call, counts);
+        stream(counter, call, devices, {{0, layout.size}});
+        counter.finish();
+    }
+
+    static bool count_kept(const Layout &layout, uint64_t find, int64_t count, Call &call, int64_t *counts) {
+        arm_faults();
+        require_cuda();
+        const std::vector<int> devices = devices_of(call);
+        const int type = layout.views[0].type;
+        if (devices.size() != 1 || layout.views[0].item == 1) return false;
+        Keeper keeper(layout, call, devices);
+        if (!keeper.has_room) return false;
+        pk::stream(keeper, call, devices, {{0, layout.size}});
+        const CurrentDevice current(devices[0]);
+        keeper.finish();
+        uint64_t extent[2];
+        extent_of_keys(type, keeper.keys[0], keeper.keys[1], extent);
+        const pk_bins found = found_bins(find, extent, count, type);
+        std::fill_n(counts, count + 2, int64_t(0));
+        Counter counter(layout, &found, 1, &type, count, counts, call, devices);
+        if (!counter.has_room) return false;
+        const OwnQueue own;
+        counter.launch_all(keeper.data(), own.queue.get());
+        PK_CUDA(cudaStreamSynchronize(own.queue.get()));
+        counter.finish();
+        return true;
+    }
+
+    static void digitize(const Layout &layout, const pk_bins &bins, bool right, bool decreasing, Call &call) {
+        arm_faults();
+        require_cuda();
+        const std::vector<int> devices = devices_of(call);
+        if (layout.size == 0) return;
+        Digitizer digitizer(layout, bins, right, decreasing, call, devices);
+        if (!digitizer.has_room) return digitize_on_host(layout, bins, right, decreasing, loops(), call);
+        stream(digitizer, call, devices, {{0, layout.size}});
+    }
+};
+
+}  // namespace
+
+}  // namespace pk
+
+PK_HISTOGRAM_ENTRIES(pk::OnCuda)

@@ -87,7 +87,8 @@ class Work:
         self._options = np.zeros(1, _abi.OPTIONS)
         self._met = np.empty(len(program.instructions), np.uint8)
         self._report = np.empty(1, _abi.REPORT)
-        self._watch = self._options["watch"]
+        self._watch, self._exceptions = self._options["watch"], self._report["exceptions"]
+        self._met_any = 0
         self._entries: dict[Any, Callable[[], int]] = {}
 
     def aim(self, result: Array, *arrays: Array) -> None:
@@ -152,6 +153,7 @@ class Work:
             raise
         watcher.raise_error()
         _watch.give_back(watcher)
+        self._met_any = self._exceptions.item()
         _call.local.call = self.recipe.name, engine, reason, devices, self._report.tobytes()
 
     def run(self, plan: _family.Plan, size: int) -> None:
@@ -165,10 +167,11 @@ class Work:
             self._met,
             size=size,
         )
+        self._met_any = int(self._met.max())
 
     def report_exceptions(self) -> None:
         """Raise or warn as NumPy would for what the program met."""
-        if self._met.any():
+        if self._met_any:
             _execute.report_exceptions(self.recipe.program, self._met)
 
 
@@ -246,7 +249,10 @@ def reduce(
     try:
         work.spread(shape, axes, result, *values)
         set_numbers(work.reduction, initial, ddof)
-        work.run(plan, math.prod(shape))
+        if plan.engine == "cpu" and _engine.asked.get().plain in (None, "auto", "cpu"):
+            work.run_plainly("cpu", plan.reason, ())
+        else:
+            work.run(plan, math.prod(shape))
         work.report_exceptions()
     finally:
         work.restore()

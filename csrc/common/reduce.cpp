@@ -121,6 +121,9 @@ Joining joining_places() {
             },
             [](const pk_reduction &, void *partial, int64_t, int type, void *result) {
                 store(type, static_cast<Placed<T> *>(partial)->row, result);
+            },
+            [](const void *partial, const void *other) {
+                return bool(beats<largest>(*static_cast<const T *>(partial), *static_cast<const T *>(other)));
             }};
 }
 

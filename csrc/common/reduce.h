@@ -18,6 +18,7 @@ struct Joining {
     int words;
     void (*merge)(void *partial, const void *next);
     void (*write)(const pk_reduction &asked, void *partial, int64_t length, int type, void *result);
+    bool (*beats)(const void *partial, const void *other) = nullptr;  // where kinds look for a place
 };
 
 struct Reduction {

@@ -18,6 +18,7 @@ struct ValueBlock {
     int64_t rows, width;
     int64_t stride, column;  // elements from row to row, and from column to column
     int64_t first_row;       // in the slab
+    const void *leader;      // 8 bytes, or null: an extreme of an earlier block of a slab of one column
 };
 
 // Reduces a block to a partial for each column; `lanes` has room for LANES of each, and for as many pivots.

@@ -72,7 +72,8 @@ class Values {
 void reduce_region(const Reduction &reduction, const Region &region, Call &call, uint8_t *exceptions) {
     const Slabs &slabs = region.slabs;
     const Values own(reduction, region);
-    const Plan plan(reduction.program, region.layout);
+    std::unique_ptr<const Plan> plan;
+    if (own.needs_program) plan = std::make_unique<const Plan>(reduction.program, region.layout);
     const BlockLoop loop = loops().reduce[reduction.asked.kind][reduction.masked][reduction.type];
     Partials partials(reduction, region);
     const int64_t units = slabs.units(), each = partials.bytes_a_unit();
@@ -85,13 +86,15 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
         Lane lane(call);
         std::unique_ptr<Machine> machine;
         std::vector<std::vector<double>> buffers;
-        if (own.needs_program) {
-            machine = std::make_unique<Machine>(plan, reduction.instruction_count);
+        if (plan != nullptr) {
+            machine = std::make_unique<Machine>(*plan, reduction.instruction_count);
             buffers.resize(size_t(reduction.asked.values),
                            std::vector<double>(size_t(slabs.most_elements())));
         }
         std::vector<double> lanes(size_t((MOST_WORDS + 1) * LANES * std::max(slabs.inner, MOST_TOGETHER)));
         std::vector<double> closed(size_t(each / 8));
+        double leader = 0;
+        int64_t led = -1;  // the slab that the leader is of
         for (int64_t index = next++; index < units; index = next++) {
             const double begin = call.seconds();
             const Slabs::Unit unit = slabs.unit(index);
@@ -109,8 +112,14 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
             for (int64_t slab = 0; slab < unit.slabs;) {
                 const int64_t now = together ? std::min(unit.slabs - slab, MOST_TOGETHER) : 1;
                 const int64_t first = slab * slabs.length * slabs.inner;  // of the unit's elements
-                ValueBlock block{
-                    nullptr, nullptr, unit.rows, slabs.inner, slabs.inner, 1, unit.block * Slabs::BLOCK};
+                ValueBlock block{nullptr,
+                                 nullptr,
+                                 unit.rows,
+                                 slabs.inner,
+                                 slabs.inner,
+                                 1,
+                                 unit.block * Slabs::BLOCK,
+                                 led == unit.slab ? &leader : nullptr};
                 const void **const places[] = {&block.values, &block.others};
                 for (int v = 0; v < reduction.asked.values; ++v) {
                     if (machine != nullptr) {
@@ -127,6 +136,11 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
                 }
                 loop(block, lanes.data(), closed.data() + slab * slabs.inner * reduction.joining.words);
                 slab += now;
+                if (slabs.blocks() > 1 && slabs.inner == 1 && reduction.joining.beats != nullptr &&
+                    (led != unit.slab || reduction.joining.beats(closed.data(), &leader))) {
+                    leader = closed[0];
+                    led = unit.slab;
+                }
             }
             partials.take(index, 1, reinterpret_cast<const char *>(closed.data()));
             lane.add(PK_COMPUTE, begin, call.seconds(), 0, count);

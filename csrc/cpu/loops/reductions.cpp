@@ -275,6 +275,12 @@ void place(const ValueBlock &block, void *lanes, void *partials_) {
     auto *const placed = static_cast<Placed<Wide> *>(partials_);
     const Item *const values = static_cast<const Item *>(block.values);
     if (width == 1 && block.stride == 1) {
+        // What does not beat an earlier block loses to it, wherever it stands.
+        if (block.leader != nullptr &&
+            !beats<largest>(extremes[0], *static_cast<const Wide *>(block.leader))) {
+            placed[0] = {extremes[0], block.first_row};
+            return;
+        }
         const T extreme = T(extremes[0]);
         auto stands = [&](int64_t row) {
             const T v = Stored<type>::value(values[row]);

@@ -15,7 +15,7 @@ namespace pk {
 
 struct Slabs {
     static constexpr int64_t BLOCK = 1024;              // rows
-    static constexpr int64_t UNIT_ELEMENTS = 64 << 10;  // about the most of a unit
+    static constexpr int64_t UNIT_ELEMENTS = 128 << 10;  // about the most of a unit
 
     int64_t count, length, inner;
 

@@ -94,6 +94,16 @@ from pycudakit.elementwise import (
 )
 from pycudakit.expression import evaluate
 from pycudakit.pinned import empty_pinned, pinned_copy
+from pycudakit.scans import (
+    cummax,
+    cummin,
+    cumprod,
+    cumsum,
+    diff,
+    exclusive_scan,
+    nancumprod,
+    nancumsum,
+)
 
 __version__ = "0.1.0"
 
@@ -127,8 +137,13 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
     "deg2rad",
     "devices",
+    "diff",
     "divide",
     "divmod",
     "empty_pinned",
@@ -137,6 +152,7 @@ __all__ = [
     "equal",
     "errors",
     "evaluate",
+    "exclusive_scan",
     "exp",
     "exp2",
     "expm1",
@@ -173,6 +189,8 @@ __all__ = [
     "mod",
     "multiply",
     "nan_to_num",
+    "nancumprod",
+    "nancumsum",
     "negative",
     "nextafter",
     "not_equal",

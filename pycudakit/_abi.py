@@ -24,6 +24,8 @@ LOAD, STORE, CAST, FIRST_OPERATION = range(4)
 BYTE_SWAPPED = 1
 STAGE, UPLOAD, KERNEL, DOWNLOAD, UNSTAGE, COMPUTE, STAGES = range(7)
 DIVIDE, OVERFLOW, INVALID, NEGATIVE_POWER = 1, 2, 4, 8
+SCAN_SUM, SCAN_PRODUCT, SCAN_MAXIMUM, SCAN_MINIMUM = range(4)
+EXCLUSIVE, SKIP_NAN = 1, 2
 
 # In the order of pk_type.
 TYPES = tuple(
@@ -217,6 +219,13 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         *(_in(np.int64), _SIZE),
         _in(OPTIONS),
         _out(np.uint8),
+        _out(REPORT),
+    ),
+    "pk_scan": (
+        *(_SIZE, _SIZE),
+        *(_in(OPERAND), _in(np.int64)),
+        *(_SIZE, _SIZE, _SIZE),
+        _in(OPTIONS),
         _out(REPORT),
     ),
 }

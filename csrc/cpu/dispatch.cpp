@@ -19,7 +19,8 @@ namespace pk {
 
 #define PK_DECLARE(isa)                       \
     void fill_operations_##isa(Loops &loops); \
-    void fill_casts_##isa(Loops &loops);
+    void fill_casts_##isa(Loops &loops);      \
+    void fill_scans_##isa(Loops &loops);
 PK_EACH_ISA(PK_DECLARE)
 
 static bool runs_baseline() { return true; }
@@ -50,6 +51,7 @@ static Loops choose() {
         if (wanted.empty() || wanted == #isa) {     \
             fill_operations_##isa(chosen);          \
             fill_casts_##isa(chosen);               \
+            fill_scans_##isa(chosen);               \
             found = true;                           \
         }                                           \
     }

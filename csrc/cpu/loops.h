@@ -4,12 +4,21 @@
 #include <cstdint>
 
 #include "../common/operations.h"
+#include "../common/scan_ops.h"
 
 namespace pk {
 
 // result[i] = f(a[i], b[i], c[i]). The result may be one of the arguments if its elements are as large.
 // Returns false if it is sure that nothing was met that anyone reports: no result is infinite or NaN.
 using Loop = bool (*)(void *result, const void *a, const void *b, const void *c, int64_t count);
+
+// A block of a scan, of `inner` columns: the totals of its segments, and its results from the states before
+// its segments. Results may take the place of terms. run() returns whether any result was infinite or NaN.
+struct ScanLoops {
+    void (*totals)(const void *terms, int64_t rows, int64_t inner, void *segments);
+    bool (*run[2])(const void *terms, void *results, int64_t rows, int64_t inner, const void *segments);
+};
+constexpr int SUM_OF_FLOAT32 = scan::kinds;  // from float32 to float32; others from terms to values
 
 struct Loops {
     const char *name;
@@ -18,6 +27,7 @@ struct Loops {
     Loop half_to_float;  // float16 as stored, to float16 as registers hold it
     Loop float_to_half;  // and back, exactly
     Loop round_to_half;  // floats rounded to float16, kept as floats
+    ScanLoops scan[scan::kinds + 1];  // run[1] is the exclusive one
 };
 
 // The table for this machine, or for PYCUDAKIT_ISA.

@@ -30,4 +30,5 @@ struct Suspicion {
 
 void PK_ISA_FUNCTION(fill_operations)(Loops &loops);
 void PK_ISA_FUNCTION(fill_casts)(Loops &loops);
+void PK_ISA_FUNCTION(fill_scans)(Loops &loops);
 }  // namespace pk

@@ -49,7 +49,8 @@ Request::Request(int64_t operation, int64_t flags, const pk_operand *operands, c
     for (int i = 0; i < 2; ++i) {
         require(operands[i].type >= 0 && operands[i].type < PK_TYPE_COUNT, "an operand's type is unknown");
         require(operands[i].address != 0, "an operand is a null pointer");
-        require((operands[i].flags & ~PK_BYTE_SWAPPED) == 0, "an operand's flags have bits that mean nothing");
+        require((operands[i].flags & ~PK_BYTE_SWAPPED) == 0,
+                "an operand's flags have bits that mean nothing");
     }
     from = operands[0].type;
     to = operands[1].type;

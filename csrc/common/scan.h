@@ -33,8 +33,8 @@ struct Request {
 // What pk_scan is in either engine: calls compute(request, call).
 template <class Compute>
 int32_t scanned(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
-                int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,
-                pk_report *report, Compute compute) {
+                int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options, pk_report *report,
+                Compute compute) {
     std::optional<Request> request;
     const int32_t status =
         guarded([&] { request.emplace(operation, flags, operands, shape, dimensions, outer, rows); });

@@ -24,9 +24,9 @@ struct Loops {
     const char *name;
     Loop operation[ops::count][PK_TYPE_COUNT];  // null where the operation does not take the type
     Loop cast[PK_TYPE_COUNT][PK_TYPE_COUNT];
-    Loop half_to_float;  // float16 as stored, to float16 as registers hold it
-    Loop float_to_half;  // and back, exactly
-    Loop round_to_half;  // floats rounded to float16, kept as floats
+    Loop half_to_float;               // float16 as stored, to float16 as registers hold it
+    Loop float_to_half;               // and back, exactly
+    Loop round_to_half;               // floats rounded to float16, kept as floats
     ScanLoops scan[scan::kinds + 1];  // run[1] is the exclusive one
 };
 

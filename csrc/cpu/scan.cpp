@@ -16,7 +16,7 @@ namespace {
 
 // The units that a thread takes at once make up about so many elements, which stay in cache while it looks at
 // them a second time. A thread is woken for no less than half as many.
-constexpr int64_t RUN_ELEMENTS = 64 << 10;
+constexpr int64_t RUN_ELEMENTS = 32 << 10;
 
 // What runs before a unit, handed on in the units' order.
 template <class State>
@@ -75,9 +75,8 @@ class Scanner {
         void *const to = terms_.results(start, count);
         bool found = false;
         for (const Part &part : parts_) {
-            found |= terms_.loops().run[request_.is_exclusive](at(from_, part.first), at(to, part.first),
-                                                               part.rows, slabs_.inner,
-                                                               &states_[part.segments]);
+            found |= terms_.loops().run[request_.is_exclusive](
+                at(from_, part.first), at(to, part.first), part.rows, slabs_.inner, &states_[part.segments]);
             if (request_.is_exclusive && part.block == 0) begin_with_identity(to, part);
         }
         found |= terms_.store(to, start, count);
@@ -107,8 +106,7 @@ class Scanner {
     }
 
     State take(const State &before, const State &total, int64_t first, int64_t rows) const {
-        return after<Op>(before, total, rows,
-                         [&](int64_t row) { return term(first + row * slabs_.inner); });
+        return after<Op>(before, total, rows, [&](int64_t row) { return term(first + row * slabs_.inner); });
     }
 
     void find_parts(pk_range units) {
@@ -221,7 +219,8 @@ void compute(const Request &request, const Region &region, Call &call) {
     const Slabs &slabs = region.slabs;
     const int64_t all = slabs.units(), share = std::max<int64_t>(1, RUN_ELEMENTS / slabs.most_elements());
     const int64_t worth = region.layout.size / (RUN_ELEMENTS / 2);
-    const int64_t threads = std::clamp<int64_t>(std::min(worth, (all + share - 1) / share), 1, thread_count());
+    const int64_t threads =
+        std::clamp<int64_t>(std::min(worth, (all + share - 1) / share), 1, thread_count());
     Chain<typename Op::State> chain(slabs.inner);
     std::atomic<int64_t> next{0};
     run_on_threads(threads, call, [&] {

@@ -5,39 +5,114 @@ namespace {
 
 using scan::SEGMENT;
 
-// So many columns, or segments of one column, side by side: each is a chain of its own, so that none waits for
-// its last addition. Element r of lane l is at l * lane + r * row.
+// The states of some lanes, component by component, for the sake of vectors.
+template <class Op, int lanes>
+struct States {
+    using State = typename Op::State;
+    State plain[lanes];
+    PK_HD State get(int l) const { return plain[l]; }
+    PK_HD void set(int l, const State &state) { plain[l] = state; }
+};
+template <int lanes>
+struct States<scan::DoubleSum, lanes> {
+    using State = scan::DoubleSum::State;
+    double all[lanes], rest[lanes];
+    PK_HD State get(int l) const { return {all[l], rest[l]}; }
+    PK_HD void set(int l, const State &state) {
+        all[l] = state.all;
+        rest[l] = state.rest;
+    }
+};
+template <int lanes>
+struct States<scan::FloatProduct, lanes> {
+    using State = scan::FloatProduct::State;
+    double all[lanes], rest[lanes];
+    int64_t exponent[lanes];
+    PK_HD State get(int l) const { return {all[l], rest[l], exponent[l]}; }
+    PK_HD void set(int l, const State &state) {
+        all[l] = state.all;
+        rest[l] = state.rest;
+        exponent[l] = state.exponent;
+    }
+};
+
+// So many columns, or segments of one column, side by side: each is a chain of its own, so that none waits
+// for its last addition. Element r of lane l is at l * lane + r * row.
 template <int lanes, class Op, class From>
-PK_HD void total_lanes(const From *from, int64_t lane, int64_t row, int64_t rows, void *states) {
-    typename Op::State state[lanes];
-    for (int l = 0; l < lanes; ++l) state[l] = Op::identity();
+PK_HD void total_lanes(const From *from, int64_t lane, int64_t row, int64_t rows,
+                       typename Op::State *totals) {
+    States<Op, lanes> states;
+    for (int l = 0; l < lanes; ++l) states.set(l, Op::identity());
     for (int64_t r = 0; r < rows; ++r) {
 #pragma GCC ivdep
-        for (int l = 0; l < lanes; ++l) Op::step(state[l], typename Op::Term(from[l * lane + r * row]));
+        for (int l = 0; l < lanes; ++l) {
+            typename Op::State state = states.get(l);
+            Op::step(state, typename Op::Term(from[l * lane + r * row]));
+            states.set(l, state);
+        }
     }
-    for (int l = 0; l < lanes; ++l) static_cast<typename Op::State *>(states)[l] = state[l];
+    for (int l = 0; l < lanes; ++l) totals[l] = states.get(l);
 }
 
-template <int lanes, class Op, bool is_exclusive, class From, class To>
+// Sums that stay far from infinity, and are past being -0.0, are found more quickly.
+template <class Op>
+constexpr bool may_be_calm =
+    std::is_same<Op, scan::FloatSum>::value || std::is_same<Op, scan::DoubleSum>::value;
+
+template <int lanes, class Op, class From>
+PK_HD bool are_calm(const From *from, int64_t row, int64_t rows,
+                    const typename Op::State *before) {
+    constexpr From bound = From(0x1p100);
+    for (int l = 0; l < lanes; ++l) {
+        if (!(pk::abs(before[l].all) < double(bound))) return false;
+        if (before[l].all == 0 && std::signbit(before[l].all)) return false;
+    }
+    using Bits = typename Suspicion<true, From>::Bits;
+    Bits most = 0;
+    auto look = [&](const From *at, int64_t count) {
+        for (int64_t i = 0; i < count; ++i) {
+            const Bits bits = bit_cast<Bits>(pk::abs(at[i]));
+            most = bits > most ? bits : most;
+        }
+    };
+    if (row == 1) {
+        look(from, lanes * rows);
+    } else {
+        for (int64_t r = 0; r < rows; ++r) look(from + r * row, lanes);
+    }
+    return most < bit_cast<Bits>(bound);
+}
+
+template <class Op, bool is_calm>
+PK_HD auto value_of(const typename Op::State &state) {
+    if constexpr (is_calm && std::is_same<Op, scan::DoubleSum>::value)
+        return state.all + state.rest;
+    else
+        return Op::value(state);
+}
+
+template <int lanes, class Op, bool is_exclusive, bool is_calm, class From, class To>
 PK_HD bool run_lanes(const From *from, To *to, int64_t lane, int64_t row, int64_t rows,
-                     const void *states) {
-    constexpr bool asks = std::is_floating_point<To>::value;
-    typename Op::State state[lanes];
-    for (int l = 0; l < lanes; ++l) state[l] = static_cast<const typename Op::State *>(states)[l];
+                     const typename Op::State *before) {
+    constexpr bool asks = std::is_floating_point<To>::value && !is_calm;
+    States<Op, lanes> states;
+    for (int l = 0; l < lanes; ++l) states.set(l, before[l]);
     Suspicion<asks, To> suspicion[lanes];
     for (int64_t r = 0; r < rows; ++r) {
 #pragma GCC ivdep
         for (int l = 0; l < lanes; ++l) {
+            typename Op::State state = states.get(l);
             const typename Op::Term term(from[l * lane + r * row]);
-            if (is_exclusive) to[l * lane + r * row] = suspicion[l].note(To(Op::value(state[l])));
-            Op::step(state[l], term);
-            if (!is_exclusive) to[l * lane + r * row] = suspicion[l].note(To(Op::value(state[l])));
+            if (is_exclusive) to[l * lane + r * row] = suspicion[l].note(To(value_of<Op, is_calm>(state)));
+            Op::step(state, term);
+            if (!is_exclusive) to[l * lane + r * row] = suspicion[l].note(To(value_of<Op, is_calm>(state)));
+            states.set(l, state);
         }
     }
     bool found = false;
     for (int l = 0; l < lanes; ++l) {
         // Of the last one there is no result.
-        if (is_exclusive) suspicion[l].note(To(Op::value(state[l])));
+        if (is_exclusive) suspicion[l].note(To(Op::value(states.get(l))));
         found |= suspicion[l].found();
     }
     return found;
@@ -72,9 +147,10 @@ template <class Op, class From>
 void totals(const void *terms, int64_t rows, int64_t inner, void *segments) {
     const From *const from = static_cast<const From *>(terms);
     auto *const states = static_cast<typename Op::State *>(segments);
-    for_lanes(rows, inner, [&](auto lanes, int64_t at, int64_t lane, int64_t row, int64_t count, int64_t first) {
-        total_lanes<decltype(lanes)::value, Op>(from + at, lane, row, count, states + first);
-    });
+    for_lanes(rows, inner,
+              [&](auto lanes, int64_t at, int64_t lane, int64_t row, int64_t count, int64_t first) {
+                  total_lanes<decltype(lanes)::value, Op>(from + at, lane, row, count, states + first);
+              });
 }
 
 template <class Op, bool is_exclusive, class From, class To>
@@ -83,10 +159,19 @@ bool run(const void *terms, void *results, int64_t rows, int64_t inner, const vo
     To *const to = static_cast<To *>(results);
     auto *const states = static_cast<const typename Op::State *>(segments);
     bool found = false;
-    for_lanes(rows, inner, [&](auto lanes, int64_t at, int64_t lane, int64_t row, int64_t count, int64_t first) {
-        found |= run_lanes<decltype(lanes)::value, Op, is_exclusive>(from + at, to + at, lane, row, count,
+    for_lanes(rows, inner,
+              [&](auto lanes, int64_t at, int64_t lane, int64_t row, int64_t count, int64_t first) {
+                  constexpr int width = decltype(lanes)::value;
+                  if constexpr (may_be_calm<Op> && width > 1) {
+                      if (are_calm<width, Op>(from + at, row, count, states + first)) {
+                          run_lanes<width, Op, is_exclusive, true>(from + at, to + at, lane, row, count,
+                                                                   states + first);
+                          return;
+                      }
+                  }
+                  found |= run_lanes<width, Op, is_exclusive, false>(from + at, to + at, lane, row, count,
                                                                      states + first);
-    });
+              });
     return found;
 }
 

@@ -97,8 +97,8 @@ def _choose(function: str, cost: Cost) -> Plan:
 def run(plan: Plan, entry: str, *arguments: Any, size: int) -> int:
     """Call an entry of the plan's library with these arguments, pk_options and pk_report; record the call.
 
-    Returns the report's `exceptions`. What the entry writes must be nothing that it reads: under `auto`, the CPU engine does the whole of a call
-    that failed on the CUDA engine.
+    Returns the report's `exceptions`. What the entry writes must be nothing that it reads: under `auto`, the
+    CPU engine does the whole of a call that failed on the CUDA engine.
     """
     try:
         return _run_watched(plan, entry, arguments, size)

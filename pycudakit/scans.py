@@ -16,7 +16,7 @@ from pycudakit._family import Cost, Plan, as_array, plan, run
 from pycudakit._values import BOOL, FLOAT64, Array, DType, code_of
 from pycudakit.elementwise import not_equal, subtract
 
-# Nanoseconds an element: NumPy's, the CPU engine's on one thread, and its for the sums and products of float64.
+# Nanoseconds an element: NumPy's, the CPU engine's on one thread, and its for sums and products of float64.
 _NUMPY, _OURS, _OURS_LONG = 2.5, 1.5, 4.0
 
 
@@ -47,13 +47,12 @@ _CUMMIN = _Scan("cummin", np.minimum, _abi.SCAN_MINIMUM, functools.partial(_accu
 @functools.cache
 def _result_type(ufunc: Any, given: DType, dtype: DType | None, out: DType | None) -> DType:
     """Return the type that NumPy computes a scan in."""
-    if dtype is not None:
-        return dtype.newbyteorder("=")
-    if out is not None:
-        resolved: DType = ufunc.resolve_dtypes((out.newbyteorder("="), given.newbyteorder("="), None))[0]
-        return resolved
-    computed: DType = ufunc.accumulate(np.empty(0, given)).dtype
-    return computed.newbyteorder("=")
+    computed = dtype
+    if dtype is None and out is None:
+        computed = ufunc.accumulate(np.empty(0, given)).dtype
+    elif dtype is None:
+        computed = ufunc.resolve_dtypes((out, given, None))[0]
+    return np.dtype(computed).newbyteorder("=")
 
 
 def _checked_axis(axis: Any, dimensions: int) -> int:
@@ -147,16 +146,16 @@ def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
 
     if array.ndim == 0:
         array = array.reshape(1)
-    flat = axis is None
+    flat, along = axis is None, axis
     if flat and (array.ndim == 1 or array.flags.c_contiguous):
-        array, axis = array.reshape(-1), 0
+        array, along = array.reshape(-1), 0
     result = _result_type(scan.ufunc, array.dtype, wanted, out.dtype if isinstance(out, np.ndarray) else None)
     planned = plan(scan.name, [array], _cost_of(scan, array, result))
     if planned.engine == "numpy":
         return by_numpy(planned.reason)
 
-    if axis is not None:
-        axis = _checked_axis(axis, array.ndim)
+    if along is not None:
+        along = _checked_axis(along, array.ndim)
     shape = (array.size,) if flat else array.shape
     if out is not None:
         _checked_out(out, shape)
@@ -169,7 +168,7 @@ def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
         or (planned.automatic and planned.engine == "cuda" and np.may_share_memory(out, array))
     ):
         target = _allocate(result, array, flat)
-    met = _compute(scan, planned, array, axis, target) if array.size else 0
+    met = _compute(scan, planned, array, along, target) if array.size else 0
     if met:
         is_cast = array.dtype.kind == "f" and result.kind != "f"
         _execute.report_met({"cast" if is_cast else "accumulate": met})
@@ -308,7 +307,7 @@ def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any 
     return _scan(_EXCLUSIVE_SCAN, a, axis, dtype, out)
 
 
-_NOT_GIVEN: Any = np._NoValue  # type: ignore[attr-defined]  # noqa: SLF001
+_NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
 
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: Any = _NOT_GIVEN) -> Any:

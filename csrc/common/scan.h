@@ -8,6 +8,7 @@
 #include "call.h"
 #include "scan_ops.h"
 #include "slabs.h"
+#include "types.h"
 
 namespace pk::scan {
 
@@ -25,6 +26,12 @@ struct Request {
 
     // Where NumPy reports what running on meets.
     bool reports() const { return kind == float_sum || kind == double_sum || kind == float_product; }
+
+    // Whether elements must be cast to the result's type before they become terms.
+    bool narrows() const {
+        const bool wraps = kind == integer_sum || kind == integer_product;
+        return term != PK_FLOAT64 && from != to && !(wraps && !is_float_type(from));
+    }
 
     Request(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
             int64_t dimensions, int64_t outer, int64_t rows);

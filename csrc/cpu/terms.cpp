@@ -48,7 +48,7 @@ const void *Terms::load(int64_t start, int64_t count) {
         dense = std::memcpy(gathered_.of(count), dense, size_t(count * view.item));
     }
     int from = request_.from;
-    if (is_fused_ || (from == request_.term && !request_.skips_nan)) return dense;
+    if (is_fused_ || (from == request_.term && !request_.skips_nan && !request_.narrows())) return dense;
     void *terms = terms_.of(count);
     if (is_float_type(from)) {
         convert(from, PK_FLOAT64, dense, terms, count);
@@ -60,7 +60,7 @@ const void *Terms::load(int64_t start, int64_t count) {
         dense = terms;
         from = PK_FLOAT64;
     }
-    if (request_.term != PK_FLOAT64 && from != request_.to) {
+    if (request_.narrows()) {
         void *narrow = narrow_.of(count);
         const bool found = convert(from, request_.to, dense, narrow, count);
         const Check check = found ? cast_check(from, request_.to) : nullptr;

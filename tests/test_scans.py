@@ -24,7 +24,7 @@ from strategies import (
     outcome,
     seeds,
     shapes,
-    special_values,
+
 )
 
 import pycudakit as pk

@@ -11,6 +11,7 @@
 
 #include "../pycudakit.h"
 #include "arithmetic.h"
+#include "half.h"
 #include "portable.h"
 
 namespace pk::scan {
@@ -163,6 +164,12 @@ PK_HD typename Op::State after(typename Op::State before, const typename Op::Sta
     if (!Op::must_run(before, total)) return Op::combine(before, total);
     for (int64_t row = 0; row < rows; ++row) Op::step(before, term(row));
     return before;
+}
+
+// As an array of that type of floats holds it.
+PK_HD double rounded(double value, int type) {
+    if (type == PK_FLOAT32) return double(float(value));
+    return type == PK_FLOAT16 ? double(half::round(value)) : value;
 }
 
 // What NumPy reports of an element that was taken into a result.

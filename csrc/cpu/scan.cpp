@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "../common/call.h"
-#include "../common/half.h"
 #include "../common/thread_pool.h"
 #include "terms.h"
 
@@ -180,11 +179,7 @@ class Scanner {
         }
     }
 
-    double rounded(const State &state) const {
-        const double value = double(Op::value(state));
-        if (request_.to == PK_FLOAT32) return double(float(value));
-        return request_.to == PK_FLOAT16 ? double(half::round(value)) : value;
-    }
+    double rounded(const State &state) const { return scan::rounded(double(Op::value(state)), request_.to); }
 
     void look_at(const Part &part) {
         const int64_t last = (part.block + 1) * Slabs::BLOCK >= slabs_.length && request_.is_exclusive;

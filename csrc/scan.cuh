@@ -1,6 +1,8 @@
 // The kernels of scans. A thread has a segment of a column, a block of one, or a column.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include "common/scan.h"
 
 namespace pk::scan {

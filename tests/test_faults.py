@@ -13,6 +13,7 @@ pytestmark = pytest.mark.skipif(not pk.engines()["cuda"], reason="needs a GPU")
 SIZE = 60_000
 RNG = np.random.default_rng(0)
 A, B = RNG.random((2, SIZE), np.float32)
+COUNTS = RNG.integers(0, 100, SIZE)
 LONG = "a" + " + b" * 60  # more instructions than a kernel takes with it
 
 
@@ -37,6 +38,13 @@ CASES = {
         A.reshape(300, 200) + B[:200],
         copied(),
         130,
+    ),
+    "scan": (lambda: pk.cumsum(COUNTS), np.cumsum(COUNTS), copied(), 160),
+    "scan of several threads": (
+        lambda: pk.cumsum(COUNTS),
+        np.cumsum(COUNTS),
+        copied(threads=3, worth_a_thread=1, smallest_chunk=32 << 10),
+        200,
     ),
     "long program": (
         lambda: pk.evaluate(LONG, {"a": A, "b": B}),

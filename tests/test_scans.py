@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -24,7 +25,6 @@ from strategies import (
     outcome,
     seeds,
     shapes,
-
 )
 
 import pycudakit as pk
@@ -516,3 +516,40 @@ def test_engines_have_the_same_bits(both_engines, reference, chunk):
     environment = {"PYCUDAKIT_STREAM_CHUNK_BYTES": bytes_of, "PYCUDAKIT_STREAM_IN_PLACE_BYTES": "0"}
     assert printed(PYCUDAKIT_ENGINE="cuda", **environment) == reference
     assert printed(PYCUDAKIT_ENGINE="cuda") == reference
+
+
+@pytest.mark.skipif(not pk.engines()["cuda"], reason="needs a GPU")
+def test_chunks_and_threads_of_the_gpu_have_the_same_bits(both_engines):
+    a = distribution("wide", 300_000, np.float64)
+    tall = a.reshape(-1, 6)
+    constants = {"in_place_bytes": 0, "worth_a_thread": 1, "smallest_chunk": 4 << 10}
+    with np.errstate(over="ignore", under="ignore"):
+        for name in ("cumsum", "cumprod", "exclusive_scan"):
+            with pk.engine("cpu"):
+                want = getattr(pk, name)(a), getattr(pk, name)(tall, 0), getattr(pk, name)(tall, 1)
+            for threads in (1, 3, 8):
+                for chunk in (256 << 10, 1 << 20):
+                    with pk.engine("cuda"), pk.tuned(threads=threads, chunk_bytes=chunk, **constants):
+                        got = getattr(pk, name)(a), getattr(pk, name)(tall, 0), getattr(pk, name)(tall, 1)
+                    for mine, other in zip(got, want, strict=True):
+                        assert_values(mine, other)
+
+
+@pytest.mark.skipif(not pk.engines()["cuda"], reason="needs a GPU")
+def test_calls_of_several_threads_share_the_slots():
+    a = np.random.default_rng(0).integers(0, 100, 500_000)
+    want = np.cumsum(a)
+    constants = {"in_place_bytes": 0, "worth_a_thread": 1, "smallest_chunk": 4 << 10, "threads": 4}
+    wrong = []
+
+    def work():
+        with pk.engine("cuda"):
+            wrong.extend(i for i in range(10) if not np.array_equal(pk.cumsum(a), want))
+
+    with pk.tuned(**constants):
+        threads = [threading.Thread(target=work) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong

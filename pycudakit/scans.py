@@ -47,12 +47,13 @@ _CUMMIN = _Scan("cummin", np.minimum, _abi.SCAN_MINIMUM, functools.partial(_accu
 @functools.cache
 def _result_type(ufunc: Any, given: DType, dtype: DType | None, out: DType | None) -> DType:
     """Return the type that NumPy computes a scan in."""
-    computed = dtype
+    computed: Any = dtype
     if dtype is None and out is None:
         computed = ufunc.accumulate(np.empty(0, given)).dtype
     elif dtype is None:
         computed = ufunc.resolve_dtypes((out, given, None))[0]
-    return np.dtype(computed).newbyteorder("=")
+    result: DType = np.dtype(computed).newbyteorder("=")
+    return result
 
 
 def _checked_axis(axis: Any, dimensions: int) -> int:

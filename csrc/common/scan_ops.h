@@ -78,7 +78,10 @@ struct Minimum : Plain<T> {
 // Of floats that are shorter than float64. Zeros that are all negative have a negative sum.
 struct FloatSum : Plain<double> {
     static PK_HD State identity() { return {-0.0}; }
-    static PK_HD void step(State &state, Term term) { state.all += term; }
+    template <class States, class Terms>  // one of each, or a vector
+    static PK_HD void step(States &state, Terms term) {
+        state.all += term;
+    }
     static PK_HD State combine(State a, State b) { return {a.all + b.all}; }
 };
 
@@ -90,8 +93,9 @@ struct DoubleSum {
         double all, rest;
     };
     static PK_HD State identity() { return {-0.0, 0}; }
-    static PK_HD void step(State &state, Term term) {
-        const double sum = state.all + term, part = sum - state.all;
+    template <class States, class Terms>
+    static PK_HD void step(States &state, Terms term) {
+        const Terms sum = state.all + term, part = sum - state.all;
         state.rest += (state.all - (sum - part)) + (term - part);
         state.all = sum;
     }

@@ -1,3 +1,4 @@
+#include "scan_vectors.h"
 #include "table.h"
 
 namespace pk {
@@ -38,9 +39,8 @@ struct States<scan::FloatProduct, lanes> {
 
 // So many columns, or segments of one column, side by side: each is a chain of its own, so that none waits
 // for its last addition. Element r of lane l is at l * lane + r * row.
-template <int lanes, class Op, class From>
-PK_HD void total_lanes(const From *from, int64_t lane, int64_t row, int64_t rows,
-                       typename Op::State *totals) {
+template <int lanes, class Op, class From, class Lane>
+PK_HD void total_lanes(const From *from, Lane lane, int64_t row, int64_t rows, typename Op::State *totals) {
     States<Op, lanes> states;
     for (int l = 0; l < lanes; ++l) states.set(l, Op::identity());
     for (int64_t r = 0; r < rows; ++r) {
@@ -59,28 +59,27 @@ template <class Op>
 constexpr bool may_be_calm =
     std::is_same<Op, scan::FloatSum>::value || std::is_same<Op, scan::DoubleSum>::value;
 
-template <int lanes, class Op, class From>
-PK_HD bool are_calm(const From *from, int64_t row, int64_t rows,
-                    const typename Op::State *before) {
-    constexpr From bound = From(0x1p100);
-    for (int l = 0; l < lanes; ++l) {
-        if (!(pk::abs(before[l].all) < double(bound))) return false;
-        if (before[l].all == 0 && std::signbit(before[l].all)) return false;
-    }
+template <class From>
+constexpr From CALM = From(0x1p100);
+
+template <class From>
+PK_HD bool are_calm(const From *terms, int64_t count) {
     using Bits = typename Suspicion<true, From>::Bits;
     Bits most = 0;
-    auto look = [&](const From *at, int64_t count) {
-        for (int64_t i = 0; i < count; ++i) {
-            const Bits bits = bit_cast<Bits>(pk::abs(at[i]));
-            most = bits > most ? bits : most;
-        }
-    };
-    if (row == 1) {
-        look(from, lanes * rows);
-    } else {
-        for (int64_t r = 0; r < rows; ++r) look(from + r * row, lanes);
+    for (int64_t i = 0; i < count; ++i) {
+        const Bits bits = bit_cast<Bits>(pk::abs(terms[i]));
+        most = bits > most ? bits : most;
     }
-    return most < bit_cast<Bits>(bound);
+    return most < bit_cast<Bits>(CALM<From>);
+}
+template <int lanes, class State>
+PK_HD bool begin_calm(const State *before) {
+    bool calm = true;
+    for (int l = 0; l < lanes; ++l) {
+        const uint64_t bits = bit_cast<uint64_t>(before[l].all);
+        calm &= pk::abs(before[l].all) < CALM<double> && bits != bit_cast<uint64_t>(-0.0);
+    }
+    return calm;
 }
 
 template <class Op, bool is_calm>
@@ -91,8 +90,8 @@ PK_HD auto value_of(const typename Op::State &state) {
         return Op::value(state);
 }
 
-template <int lanes, class Op, bool is_exclusive, bool is_calm, class From, class To>
-PK_HD bool run_lanes(const From *from, To *to, int64_t lane, int64_t row, int64_t rows,
+template <int lanes, class Op, bool is_exclusive, bool is_calm, class From, class To, class Lane>
+PK_HD bool run_lanes(const From *from, To *to, Lane lane, int64_t row, int64_t rows,
                      const typename Op::State *before) {
     constexpr bool asks = std::is_floating_point<To>::value && !is_calm;
     States<Op, lanes> states;
@@ -122,13 +121,15 @@ PK_HD bool run_lanes(const From *from, To *to, int64_t lane, int64_t row, int64_
 // lanes of a block.
 template <class Run>
 PK_HD void for_lanes(int64_t rows, int64_t inner, Run run) {
-    constexpr int wide = 16, few = 8;
+    using Segments = std::integral_constant<int64_t, SEGMENT>;  // from lane to lane
+    using Columns = std::integral_constant<int64_t, 1>;
+    constexpr int wide = 8, few = 8;
     if (inner == 1) {
         int64_t segment = 0;
         for (; rows >= few * SEGMENT; rows -= few * SEGMENT, segment += few)
-            run(std::integral_constant<int, few>(), segment * SEGMENT, SEGMENT, 1, SEGMENT, segment);
+            run(std::integral_constant<int, few>(), segment * SEGMENT, Segments(), 1, SEGMENT, segment);
         for (; rows > 0; rows -= SEGMENT, ++segment)
-            run(std::integral_constant<int, 1>(), segment * SEGMENT, SEGMENT, 1,
+            run(std::integral_constant<int, 1>(), segment * SEGMENT, Segments(), 1,
                 rows < SEGMENT ? rows : SEGMENT, segment);
         return;
     }
@@ -136,10 +137,11 @@ PK_HD void for_lanes(int64_t rows, int64_t inner, Run run) {
         const int64_t count = rows < SEGMENT ? rows : SEGMENT, from = segment * SEGMENT * inner;
         int64_t column = 0;
         for (; column <= inner - wide; column += wide)
-            run(std::integral_constant<int, wide>(), from + column, 1, inner, count,
+            run(std::integral_constant<int, wide>(), from + column, Columns(), inner, count,
                 segment * inner + column);
         for (; column < inner; ++column)
-            run(std::integral_constant<int, 1>(), from + column, 1, inner, count, segment * inner + column);
+            run(std::integral_constant<int, 1>(), from + column, Columns(), inner, count,
+                segment * inner + column);
     }
 }
 
@@ -147,10 +149,17 @@ template <class Op, class From>
 void totals(const void *terms, int64_t rows, int64_t inner, void *segments) {
     const From *const from = static_cast<const From *>(terms);
     auto *const states = static_cast<typename Op::State *>(segments);
-    for_lanes(rows, inner,
-              [&](auto lanes, int64_t at, int64_t lane, int64_t row, int64_t count, int64_t first) {
-                  total_lanes<decltype(lanes)::value, Op>(from + at, lane, row, count, states + first);
-              });
+    for_lanes(rows, inner, [&](auto lanes, int64_t at, auto lane, int64_t row, int64_t count, int64_t first) {
+        constexpr int width = decltype(lanes)::value;
+#if defined(PK_SCAN_VECTORS)
+        if constexpr (may_be_calm<Op> && width == vectors::LANES) {
+            if (count % vectors::TILE<From> == 0) {
+                return vectors::total<Op>(from + at, lane, row, count, states + first);
+            }
+        }
+#endif
+        total_lanes<width, Op>(from + at, lane, row, count, states + first);
+    });
 }
 
 template <class Op, bool is_exclusive, class From, class To>
@@ -159,19 +168,28 @@ bool run(const void *terms, void *results, int64_t rows, int64_t inner, const vo
     To *const to = static_cast<To *>(results);
     auto *const states = static_cast<const typename Op::State *>(segments);
     bool found = false;
-    for_lanes(rows, inner,
-              [&](auto lanes, int64_t at, int64_t lane, int64_t row, int64_t count, int64_t first) {
-                  constexpr int width = decltype(lanes)::value;
-                  if constexpr (may_be_calm<Op> && width > 1) {
-                      if (are_calm<width, Op>(from + at, row, count, states + first)) {
-                          run_lanes<width, Op, is_exclusive, true>(from + at, to + at, lane, row, count,
-                                                                   states + first);
-                          return;
-                      }
-                  }
-                  found |= run_lanes<width, Op, is_exclusive, false>(from + at, to + at, lane, row, count,
-                                                                     states + first);
-              });
+    [[maybe_unused]] bool calm = false;
+    if constexpr (may_be_calm<Op>) calm = are_calm(from, rows * inner);
+    for_lanes(rows, inner, [&](auto lanes, int64_t at, auto lane, int64_t row, int64_t count, int64_t first) {
+        constexpr int width = decltype(lanes)::value;
+        if constexpr (may_be_calm<Op>) {
+            if (calm && begin_calm<width>(states + first)) {
+#if defined(PK_SCAN_VECTORS)
+                if constexpr (std::is_same<From, To>::value && width == vectors::LANES) {
+                    if (count % vectors::TILE<From> == 0) {
+                        return vectors::run<Op, is_exclusive>(from + at, to + at, lane, row, count,
+                                                              states + first);
+                    }
+                }
+#endif
+                run_lanes<width, Op, is_exclusive, true>(from + at, to + at, lane, row, count,
+                                                         states + first);
+                return;
+            }
+        }
+        found |=
+            run_lanes<width, Op, is_exclusive, false>(from + at, to + at, lane, row, count, states + first);
+    });
     return found;
 }
 

@@ -211,30 +211,40 @@ __global__ void total_parts(const __grid_constant__ Given given) {
     static_cast<State *>(given.totals)[thread] = total;
 }
 
+// What taken() is for a whole part; apart, since finding the part takes longer than all else.
+template <class Op>
+__device__ __noinline__ typename Op::State run_part(const Given &given, typename Op::State before,
+                                                    typename Op::State total, int64_t part, int64_t column) {
+    const Part in = part_of(given, part);
+    return taken<Op>(given, before, total, in.first + column, in.rows);
+}
+
 // Makes of the parts' totals what is before each, one after the other.
 template <class Op>
 __global__ void run_parts(const __grid_constant__ Given given) {
     using State = typename Op::State;
     const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (column >= given.inner) return;
-    State *const totals = static_cast<State *>(given.totals);
-    State *const running = static_cast<State *>(given.running);
-    State state = running[column];
+    State *const totals = static_cast<State *>(given.totals) + column;
+    State *const running = static_cast<State *>(given.running) + column;
+    State state = *running;
+    int64_t block = given.first_part % given.blocks;
     for (int64_t part = 0; part < given.parts; part += 2 * AHEAD) {
         State ahead[2 * AHEAD];
 #pragma unroll
         for (int i = 0; i < 2 * AHEAD; ++i)
-            if (part + i < given.parts) ahead[i] = totals[(part + i) * given.inner + column];
+            if (part + i < given.parts) ahead[i] = totals[(part + i) * given.inner];
 #pragma unroll
         for (int i = 0; i < 2 * AHEAD; ++i) {
             if (part + i >= given.parts) break;
-            const Part in = part_of(given, part + i);
-            if (in.block == 0) state = Op::identity();
-            totals[(part + i) * given.inner + column] = state;
-            state = taken<Op>(given, state, ahead[i], in.first + column, in.rows);
+            if (block == 0) state = Op::identity();
+            totals[(part + i) * given.inner] = state;
+            state = Op::must_run(state, ahead[i]) ? run_part<Op>(given, state, ahead[i], part + i, column)
+                                                  : Op::combine(state, ahead[i]);
+            block = block + 1 == given.blocks ? 0 : block + 1;
         }
     }
-    running[column] = state;
+    *running = state;
 }
 
 template <class Op>

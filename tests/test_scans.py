@@ -421,6 +421,7 @@ def test_errors(engine, name):
         function([1], out=np.zeros(1, complex))
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
 def test_auto_leaves_other_types_to_numpy():
     with pk.engine("auto"):
         assert_values(pk.cumsum(np.array([1j, 2])), np.array([1j, 2 + 1j]))

@@ -445,6 +445,28 @@ PK_API int32_t pk_digitize(const pk_operand *operands, const int64_t *shape, int
                            const pk_bins *bins, int32_t right, int32_t decreasing, const pk_options *options,
                            pk_report *report);
 
+/* ---- Scans ---------------------------------------------------------------------------------------- */
+
+enum { PK_SCAN_SUM = 0, PK_SCAN_PRODUCT = 1, PK_SCAN_MAXIMUM = 2, PK_SCAN_MINIMUM = 3 };
+enum {
+    PK_EXCLUSIVE = 1, /* a result is of the elements before it: the first is 0, of a product 1 */
+    PK_SKIP_NAN = 2   /* NaN counts as 0, in a product as 1 */
+};
+
+/* Runs along the `rows` dimensions of `shape` that follow the first `outer`, the last of them the fastest:
+ * operand 1 takes, for each element of operand 0, what it and those before it make. The other dimensions go
+ * each on its own.
+ *
+ * The result's type is that of operand 1. Integers wrap around; elements are cast to an integer's type first,
+ * while floats are summed and multiplied in float64 and more, and rounded to their type once. The operands
+ * may be the same elements at the same addresses, and must not overlap otherwise. A scan runs on the first of
+ * the GPUs asked for. `shape` has no 0; `options` may be null; `report.exceptions` has PK_OVERFLOW and
+ * PK_INVALID.
+ */
+PK_API int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
+                       int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,
+                       pk_report *report);
+
 #ifdef __cplusplus
 }
 #endif

@@ -124,6 +124,16 @@ from pycudakit.reductions import (
     sum,
     var,
 )
+from pycudakit.scans import (
+    cummax,
+    cummin,
+    cumprod,
+    cumsum,
+    diff,
+    exclusive_scan,
+    nancumprod,
+    nancumsum,
+)
 from pycudakit.statistics import median, nanmedian, nanpercentile, nanquantile, percentile, quantile
 
 __version__ = "0.1.0"
@@ -167,8 +177,13 @@ __all__ = [
     "cos",
     "cosh",
     "count_nonzero",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
     "deg2rad",
     "devices",
+    "diff",
     "digitize",
     "divide",
     "divmod",
@@ -179,6 +194,7 @@ __all__ = [
     "equal",
     "errors",
     "evaluate",
+    "exclusive_scan",
     "exp",
     "exp2",
     "expm1",
@@ -224,6 +240,8 @@ __all__ = [
     "nan_to_num",
     "nanargmax",
     "nanargmin",
+    "nancumprod",
+    "nancumsum",
     "nanmax",
     "nanmean",
     "nanmedian",

@@ -25,6 +25,8 @@ BYTE_SWAPPED = 1
 STAGE, UPLOAD, KERNEL, DOWNLOAD, UNSTAGE, COMPUTE, STAGES = range(7)
 DIVIDE, OVERFLOW, INVALID, NEGATIVE_POWER = 1, 2, 4, 8
 BY_VALUE, BY_EDGES, BY_WIDTH = range(3)
+SCAN_SUM, SCAN_PRODUCT, SCAN_MAXIMUM, SCAN_MINIMUM = range(4)
+EXCLUSIVE, SKIP_NAN = 1, 2
 
 # In the order of pk_type.
 TYPES = tuple(
@@ -290,6 +292,13 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_digitize": (
         *(_in(OPERAND), _in(np.int64), _SIZE, _in(BINS), _STATUS, _STATUS),
         *(_in(OPTIONS), _out(REPORT)),
+    ),
+    "pk_scan": (
+        *(_SIZE, _SIZE),
+        *(_in(OPERAND), _in(np.int64)),
+        *(_SIZE, _SIZE, _SIZE),
+        _in(OPTIONS),
+        _out(REPORT),
     ),
 }
 

@@ -223,6 +223,11 @@ def report_exceptions(program: Program, met: Array) -> None:
         by_function[name] = by_function.get(name, 0) | flags
     if any(flags & _abi.NEGATIVE_POWER for flags in by_function.values()):
         raise ValueError("Integers to negative integer powers are not allowed.")
+    report_met(by_function)
+
+
+def report_met(by_function: dict[str, int]) -> None:
+    """Raise, warn, print or stay silent for what functions, by their names in NumPy's words, met."""
     for name, flags in by_function.items():
         for flag, kind, _, _ in _KINDS:
             if flags & flag:

@@ -94,14 +94,14 @@ def _choose(function: str, cost: Cost) -> Plan:
     return Plan(function, "cpu", "auto: the CPU engine answers first", automatic=True)
 
 
-def run(plan: Plan, entry: str, *arguments: Any, size: int) -> None:
+def run(plan: Plan, entry: str, *arguments: Any, size: int) -> int:
     """Call an entry of the plan's library with these arguments, pk_options and pk_report; record the call.
 
-    What the entry writes must be nothing that it reads: under `auto`, the CPU engine does the whole of a call
-    that failed on the CUDA engine.
+    Returns the report's `exceptions`. What the entry writes must be nothing that it reads: under `auto`, the
+    CPU engine does the whole of a call that failed on the CUDA engine.
     """
     try:
-        _run_watched(plan, entry, arguments, size)
+        return _run_watched(plan, entry, arguments, size)
     except (errors.NoDevice, errors.OutOfMemory, errors.DeviceError) as error:
         if not plan.automatic or plan.engine != "cuda":
             raise
@@ -111,21 +111,22 @@ def run(plan: Plan, entry: str, *arguments: Any, size: int) -> None:
             stacklevel=_execute.level_of_caller(),
         )
         on_cpu = Plan(plan.function, "cpu", "auto: the CUDA engine failed")
-        _run_watched(on_cpu, entry, arguments, size)
+        return _run_watched(on_cpu, entry, arguments, size)
 
 
-def _run_watched(plan: Plan, entry: str, arguments: tuple[Any, ...], size: int) -> None:
+def _run_watched(plan: Plan, entry: str, arguments: tuple[Any, ...], size: int) -> int:
     progress = _engine.asked.get().progress
     watcher = _watch.take()
     if progress is None:
-        _run_entry(plan, entry, arguments, watcher)
+        met = _run_entry(plan, entry, arguments, watcher)
     else:
         with CallProgress(progress, plan.function, size) as watcher.progress:
-            _run_entry(plan, entry, arguments, watcher)
+            met = _run_entry(plan, entry, arguments, watcher)
     _watch.give_back(watcher)
+    return met
 
 
-def _run_entry(plan: Plan, entry: str, arguments: tuple[Any, ...], watcher: _watch.Watcher) -> None:
+def _run_entry(plan: Plan, entry: str, arguments: tuple[Any, ...], watcher: _watch.Watcher) -> int:
     devices = _engine.devices_asked() if plan.engine == "cuda" else ()
     indices = np.array(devices, np.int64)
     spans = np.empty(_execute.SPANS, _abi.SPAN) if _engine.asked.get().profiles else None
@@ -148,3 +149,4 @@ def _run_entry(plan: Plan, entry: str, arguments: tuple[Any, ...], watcher: _wat
     _call.local.call = told
     if spans is not None:
         _call.collect(told, began, spans)
+    return int(report["exceptions"][0])

@@ -117,6 +117,7 @@ def test_constants(header):
         *("SUM", "PRODUCT", "LEAST", "LARGEST", "WHERE_LEAST", "WHERE_LARGEST", "SPREAD", "DOT", "SQUARES"),
         *("REDUCTIONS", "AS_IT_IS", "MEAN", "ROOT", "VARIANCE", "DEVIATION"),
         *("BY_VALUE", "BY_EDGES", "BY_WIDTH"),
+        *("SCAN_SUM", "SCAN_PRODUCT", "SCAN_MAXIMUM", "SCAN_MINIMUM", "EXCLUSIVE", "SKIP_NAN"),
     ]
     for name in ours:
         assert getattr(_abi, name) == constants.pop(f"PK_{name}"), name

@@ -14,6 +14,7 @@ SIZE = 60_000
 RNG = np.random.default_rng(0)
 A, B = RNG.random((2, SIZE), np.float32)
 LONG_ROW = np.resize(A, 150_000)
+COUNTS = RNG.integers(0, 100, SIZE // 2)
 LONG = "a" + " + b" * 60  # more instructions than a kernel takes with it
 
 
@@ -41,6 +42,13 @@ CASES = {
     ),
     "median": (lambda: pk.median(A), np.median(A), copied(), 120),
     "median of a long row": (lambda: pk.median(LONG_ROW), np.median(LONG_ROW), copied(), 160),
+    "scan": (lambda: pk.cumsum(COUNTS), np.cumsum(COUNTS), copied(), 160),
+    "scan of several threads": (
+        lambda: pk.cumsum(COUNTS),
+        np.cumsum(COUNTS),
+        copied(threads=3, worth_a_thread=1, smallest_chunk=32 << 10),
+        200,
+    ),
     "long program": (
         lambda: pk.evaluate(LONG, {"a": A, "b": B}),
         eval(LONG, {"a": A, "b": B}),

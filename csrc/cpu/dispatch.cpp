@@ -21,7 +21,8 @@ namespace pk {
     void fill_operations_##isa(Loops &loops); \
     void fill_casts_##isa(Loops &loops);      \
     void fill_reductions_##isa(Loops &loops); \
-    void fill_bins_##isa(Loops &loops);
+    void fill_bins_##isa(Loops &loops);       \
+    void fill_scans_##isa(Loops &loops);
 PK_EACH_ISA(PK_DECLARE)
 
 static bool runs_baseline() { return true; }
@@ -54,6 +55,7 @@ static Loops choose() {
             fill_casts_##isa(chosen);               \
             fill_reductions_##isa(chosen);          \
             fill_bins_##isa(chosen);                \
+            fill_scans_##isa(chosen);               \
             found = true;                           \
         }                                           \
     }

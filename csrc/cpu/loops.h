@@ -5,6 +5,7 @@
 
 #include "../common/bin_loops.h"
 #include "../common/operations.h"
+#include "../common/scan_ops.h"
 
 namespace pk {
 
@@ -24,6 +25,14 @@ struct ValueBlock {
 // Reduces a block to a partial for each column; `lanes` has room for LANES of each, and for as many pivots.
 using BlockLoop = void (*)(const ValueBlock &block, void *lanes, void *partials);
 
+// A block of a scan, of `inner` columns: the totals of its segments, and its results from the states before
+// its segments. Results may take the place of terms. run() returns whether any result was infinite or NaN.
+struct ScanLoops {
+    void (*totals)(const void *terms, int64_t rows, int64_t inner, void *segments);
+    bool (*run[2])(const void *terms, void *results, int64_t rows, int64_t inner, const void *segments);
+};
+constexpr int SUM_OF_FLOAT32 = scan::kinds;  // from float32 to float32; others from terms to values
+
 struct Loops {
     const char *name;
     Loop operation[ops::count][PK_TYPE_COUNT];  // null where the operation does not take the type
@@ -33,6 +42,7 @@ struct Loops {
     Loop round_to_half;                                 // floats rounded to float16, kept as floats
     BlockLoop reduce[PK_REDUCTIONS][2][PK_TYPE_COUNT];  // masked or not; null where there is none
     BinLoops bins;
+    ScanLoops scan[scan::kinds + 1];  // run[1] is the exclusive one
 };
 
 // The table for this machine, or for PYCUDAKIT_ISA.

@@ -46,6 +46,7 @@ void Passage::begin_in_place() {
     host_notes_are_zero_ = true;
     bytes_up_ = chunk_.count * (work_.staged_bytes - work_.staged_down_bytes);
     bytes_down_ = chunk_.count * work_.staged_down_bytes + chunk_.units.count * work_.result_bytes;
+    work_.wait_for_turn(chunk_);
     queued_ = call_.seconds();
     work_.launch(chunk_);
 }
@@ -66,6 +67,7 @@ void Passage::begin_copied() {
     queued_ = call_.seconds();
     bytes_up_ = copy(work_.loads, 0, cudaMemcpyHostToDevice, up);
     PK_CUDA(cudaEventRecord(slot_.uploaded.get(), up));
+    work_.wait_for_turn(chunk_);
     PK_CUDA(cudaStreamWaitEvent(compute, slot_.uploaded.get()));
     work_.launch(chunk_);
     PK_CUDA(cudaEventRecord(slot_.computed.get(), compute));

@@ -106,13 +106,16 @@ class Streamer {
         : work_(work), call_(call), cursor_(cursor), cut_(cut), lane_(call), most_(cut.smallest) {}
 
     void run(const std::vector<int> &devices, int64_t index) {
-        pk_range run = take();
-        if (run.count == 0) return;
+        // Chunks that go in order wait for each other, and so no one may have one and wait for a slot.
+        pk_range run{0, 0};
+        if (!work_.in_order) run = take();
+        if (!work_.in_order && run.count == 0) return;
         try {
             const auto places = int64_t(devices.size());
             for (int64_t place = index % places; place < places; place += cut_.threads) {
                 add_device(devices[size_t(place)], int(place));
             }
+            if (work_.in_order) run = take();
             for (; run.count != 0; run = take()) {
                 while (run.count != 0) {
                     if (passages_.front().under_way()) finish_oldest();
@@ -133,16 +136,22 @@ class Streamer {
                 if (passages_.front().under_way()) passages_.front().finish();
                 put_last();
             }
+        } catch (const Abandoned &) {
+            lose(run);
         } catch (...) {
-            drain();
-            cursor_.lose(run);
-            for (const Passage &passage : passages_) cursor_.lose(passage.units());
+            lose(run);
             work_.abandon();
             throw;
         }
     }
 
    private:
+    void lose(pk_range run) {
+        drain();
+        cursor_.lose(run);
+        for (const Passage &passage : passages_) cursor_.lose(passage.units());
+    }
+
     pk_range take() { return cursor_.take(cut_.threads, cut_.smallest, most_, cut_.run); }
 
     void add_device(int device, int place) {

@@ -37,6 +37,9 @@ struct Chunk {
     int64_t operand(const Carried &carried) const { return operands + rounded * carried.before; }
 };
 
+// Thrown where a chunk waits for another one that has failed, which tells why.
+struct Abandoned {};
+
 // What a family gives the engine.
 class Work {
    public:
@@ -44,7 +47,9 @@ class Work {
          int64_t scratch_bytes);
     virtual ~Work() = default;
 
-    // Queues what computes a chunk.
+    // Queues what computes a chunk. Before, and before anything else goes through its queue, this waits until
+    // all that must come first has been queued; it throws Abandoned if that will not happen any more.
+    virtual void wait_for_turn(const Chunk &) {}
     virtual void launch(const Chunk &chunk) = 0;
     // Takes the results of a chunk: for each of its units result_bytes. Any thread may come, and several at
     // once.
@@ -52,7 +57,7 @@ class Work {
     // Takes the notes of a chunk that was delivered. They are zero before the first of the chunks that pass
     // through a slot, and are left as they are from chunk to chunk. For one thread at a time.
     virtual void collect(const void *notes) = 0;
-    // The call has failed: whoever waits in launch() for another chunk must not.
+    // The call has failed: whoever waits for another chunk must not.
     virtual void abandon() {}
 
     // A chunk is made of whole units. Here, of how many there are, and where one begins, in elements.

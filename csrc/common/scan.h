@@ -1,0 +1,52 @@
+// A scan as both engines take it from its caller.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "call.h"
+#include "scan_ops.h"
+#include "slabs.h"
+#include "types.h"
+
+namespace pk::scan {
+
+static_assert(SEGMENT * SEGMENTS == Slabs::BLOCK, "a block is made of segments");
+
+// A call, checked.
+struct Request {
+    int kind;
+    int from, to;  // the operands' types
+    int term;      // PK_UINT64, PK_INT64 or PK_FLOAT64: the terms'
+    bool is_exclusive, skips_nan;
+    double instead_of_nan;
+    int64_t size;
+    std::vector<Region> regions;
+
+    // Where NumPy reports what running on meets.
+    bool reports() const { return kind == float_sum || kind == double_sum || kind == float_product; }
+
+    // Whether elements must be cast to the result's type before they become terms.
+    bool narrows() const {
+        const bool wraps = kind == integer_sum || kind == integer_product;
+        return term != PK_FLOAT64 && from != to && !(wraps && !is_float_type(from));
+    }
+
+    Request(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
+            int64_t dimensions, int64_t outer, int64_t rows);
+};
+
+// What pk_scan is in either engine: calls compute(request, call).
+template <class Compute>
+int32_t scanned(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
+                int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options, pk_report *report,
+                Compute compute) {
+    std::optional<Request> request;
+    const int32_t status =
+        guarded([&] { request.emplace(operation, flags, operands, shape, dimensions, outer, rows); });
+    if (status != PK_OK) return status;
+    return called(options, report, request->size, [&](Call &call) { compute(*request, call); });
+}
+
+}  // namespace pk::scan

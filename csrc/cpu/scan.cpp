@@ -1,0 +1,260 @@
+#include "../common/scan.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "../common/call.h"
+#include "../common/thread_pool.h"
+#include "terms.h"
+
+namespace pk::scan {
+
+namespace {
+
+// The units that a thread takes at once make up about so many elements, which stay in cache while it looks at
+// them a second time. A thread is woken for no less than half as many.
+constexpr int64_t RUN_ELEMENTS = 32 << 10;
+
+// What runs before a unit, handed on in the units' order.
+template <class State>
+class Chain {
+   public:
+    explicit Chain(int64_t inner) : states(size_t(inner)) {}
+
+    // Waits for the unit's turn, which comes soon, since threads take units in their order; false if it will
+    // not come any more.
+    bool wait(int64_t unit, Call &call) {
+        for (int64_t turns = 0; next_.load(std::memory_order_acquire) != unit; ++turns) {
+            if (is_broken()) return false;
+            if (turns < 1000) continue;
+            std::this_thread::yield();
+            if (turns % 64 == 0) call.look();
+        }
+        return true;
+    }
+    void pass_on(int64_t unit) { next_.store(unit, std::memory_order_release); }
+    void tear() { broken_ = true; }
+    bool is_broken() const { return broken_.load(std::memory_order_relaxed); }
+
+    std::vector<State> states;  // a column's each
+
+   private:
+    std::atomic<int64_t> next_{0};
+    std::atomic<bool> broken_{false};
+};
+
+// A thread's way through some of a region's units.
+template <class Op>
+class Scanner {
+    using State = typename Op::State;
+    using Term = typename Op::Term;
+
+   public:
+    Scanner(const Request &request, const Region &region, Chain<State> &chain, Call &call)
+        : request_(request), slabs_(region.slabs), chain_(chain), call_(call), terms_(request, region) {}
+
+    uint32_t met() const { return met_ | terms_.met(); }
+
+    // False if another thread has failed.
+    bool run(pk_range units) {
+        const int64_t start = slabs_.start(units.start);
+        const int64_t count = slabs_.start(units.start + units.count) - start;
+        from_ = terms_.load(start, count);
+        find_parts(units);
+        const bool runs_on = slabs_.blocks() > 1;
+        if (runs_on || slabs_.length > SEGMENT) {
+            for (const Part &part : parts_)
+                terms_.loops().totals(at(from_, part.first), part.rows, slabs_.inner,
+                                      &states_[part.segments]);
+            if (runs_on && !take_carries(units)) return false;
+            for (size_t p = 0; p < parts_.size(); ++p) find_states(p, runs_on);
+        }
+        void *const to = terms_.results(start, count);
+        bool found = false;
+        for (const Part &part : parts_) {
+            found |= terms_.loops().run[request_.is_exclusive](
+                at(from_, part.first), at(to, part.first), part.rows, slabs_.inner, &states_[part.segments]);
+            if (request_.is_exclusive && part.block == 0) begin_with_identity(to, part);
+        }
+        found |= terms_.store(to, start, count);
+        if (found && request_.reports()) {
+            for (const Part &part : parts_) look_at(part);
+        }
+        return true;
+    }
+
+   private:
+    // A block of a slab in this run: its first element, and the first of its segments' states.
+    struct Part {
+        int64_t first, rows, block;
+        size_t segments;
+    };
+
+    template <class Pointer>
+    Pointer at(Pointer elements, int64_t index) const {
+        using Byte = std::conditional_t<std::is_same_v<Pointer, void *>, char, const char>;
+        const size_t item = terms_.are_floats() ? sizeof(float) : sizeof(Term);
+        return static_cast<Byte *>(elements) + size_t(index) * item;
+    }
+
+    Term term(int64_t index) const {
+        return terms_.are_floats() ? Term(static_cast<const float *>(from_)[index])
+                                   : static_cast<const Term *>(from_)[index];
+    }
+
+    State take(const State &before, const State &total, int64_t first, int64_t rows) const {
+        return after<Op>(before, total, rows, [&](int64_t row) { return term(first + row * slabs_.inner); });
+    }
+
+    void find_parts(pk_range units) {
+        parts_.clear();
+        size_t segments = 0;
+        int64_t first = 0;
+        for (int64_t u = units.start; u < units.start + units.count; ++u) {
+            const Slabs::Unit unit = slabs_.unit(u);
+            for (int64_t slab = 0; slab < unit.slabs; ++slab) {
+                parts_.push_back({first, unit.rows, unit.block, segments});
+                segments += size_t(segments_of(unit.rows) * slabs_.inner);
+                first += unit.rows * slabs_.inner;
+            }
+        }
+        states_.assign(segments, Op::identity());
+    }
+
+    // Calls visit(state, first, rows) for the segments of a part's column.
+    template <class Visit>
+    void for_segments(const Part &part, int64_t column, Visit visit) {
+        for (int64_t row = 0, s = 0; row < part.rows; row += SEGMENT, ++s) {
+            visit(states_[part.segments + size_t(s * slabs_.inner + column)],
+                  part.first + row * slabs_.inner + column, std::min(SEGMENT, part.rows - row));
+        }
+    }
+
+    bool take_carries(pk_range units) {
+        const size_t inner = size_t(slabs_.inner);
+        totals_.assign(parts_.size() * inner, Op::identity());
+        for (size_t p = 0; p < parts_.size(); ++p) {
+            for (size_t c = 0; c < inner; ++c) {
+                State &total = totals_[p * inner + c];
+                for_segments(parts_[p], int64_t(c), [&](const State &segment, int64_t first, int64_t rows) {
+                    total = take(total, segment, first, rows);
+                });
+            }
+        }
+        if (!chain_.wait(units.start, call_)) return false;
+        for (size_t p = 0; p < parts_.size(); ++p) {
+            const Part &part = parts_[p];
+            for (size_t c = 0; c < inner; ++c) {
+                const State before = part.block == 0 ? Op::identity() : chain_.states[c];
+                chain_.states[c] = take(before, totals_[p * inner + c], part.first + int64_t(c), part.rows);
+                totals_[p * inner + c] = before;
+            }
+        }
+        chain_.pass_on(units.start + units.count);
+        return true;
+    }
+
+    // Makes of the segments' totals what is before each.
+    void find_states(size_t index, bool runs_on) {
+        const Part &part = parts_[index];
+        for (int64_t c = 0; c < slabs_.inner; ++c) {
+            State state = runs_on ? totals_[index * size_t(slabs_.inner) + size_t(c)] : Op::identity();
+            for_segments(part, c, [&](State &segment, int64_t first, int64_t rows) {
+                const State total = segment;
+                segment = state;
+                state = take(state, total, first, rows);
+            });
+        }
+    }
+
+    void begin_with_identity(void *to, const Part &part) const {
+        for (int64_t c = 0; c < slabs_.inner; ++c) {
+            if (terms_.are_floats()) {
+                static_cast<float *>(to)[part.first + c] = 0;
+            } else {
+                static_cast<Term *>(to)[part.first + c] = identity_of<Op>();
+            }
+        }
+    }
+
+    double rounded(const State &state) const { return scan::rounded(double(Op::value(state)), request_.to); }
+
+    void look_at(const Part &part) {
+        const int64_t last = (part.block + 1) * Slabs::BLOCK >= slabs_.length && request_.is_exclusive;
+        for (int64_t c = 0; c < slabs_.inner; ++c) {
+            for_segments(part, c, [&](State state, int64_t first, int64_t rows) {
+                if (first + rows * slabs_.inner >= part.first + part.rows * slabs_.inner) rows -= last;
+                double before = rounded(state);
+                for (int64_t row = 0; row < rows && before == before; ++row) {
+                    const Term taken = term(first + row * slabs_.inner);
+                    Op::step(state, taken);
+                    const double result = rounded(state);
+                    met_ |= scan::met(double(taken), before, result);
+                    before = result;
+                }
+            });
+        }
+    }
+
+    const Request &request_;
+    const Slabs slabs_;
+    Chain<State> &chain_;
+    Call &call_;
+    Terms terms_;
+    const void *from_ = nullptr;
+    std::vector<Part> parts_;
+    std::vector<State> states_, totals_;
+    uint32_t met_ = 0;
+};
+
+template <class Op>
+void compute(const Request &request, const Region &region, Call &call) {
+    const Slabs &slabs = region.slabs;
+    const int64_t all = slabs.units(), share = std::max<int64_t>(1, RUN_ELEMENTS / slabs.most_elements());
+    const int64_t worth = region.layout.size / (RUN_ELEMENTS / 2);
+    const int64_t threads =
+        std::clamp<int64_t>(std::min(worth, (all + share - 1) / share), 1, thread_count());
+    Chain<typename Op::State> chain(slabs.inner);
+    std::atomic<int64_t> next{0};
+    run_on_threads(threads, call, [&] {
+        try {
+            int64_t unit = next.fetch_add(share);
+            if (unit >= all) return;
+            const DefaultFloatingPoint environment;
+            Lane lane(call);
+            Scanner<Op> scanner(request, region, chain, call);
+            for (; unit < all && !chain.is_broken(); unit = next.fetch_add(share)) {
+                const pk_range units{unit, std::min(share, all - unit)};
+                const int64_t count = slabs.start(unit + units.count) - slabs.start(unit);
+                const double begin = call.seconds();
+                if (!scanner.run(units)) return;
+                lane.add(PK_COMPUTE, begin, call.seconds(), 0, count);
+                call.advance(count);
+            }
+            const std::lock_guard<std::mutex> lock(call.mutex);
+            call.report.exceptions |= scanner.met();
+        } catch (...) {
+            chain.tear();
+            throw;
+        }
+    });
+    call.report.chunks += (all + share - 1) / share;
+}
+
+}  // namespace
+}  // namespace pk::scan
+
+int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
+                int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,
+                pk_report *report) {
+    return pk::scan::scanned(operation, flags, operands, shape, dimensions, outer, rows, options, report,
+                             [](const pk::scan::Request &request, pk::Call &call) {
+                                 for (const pk::Region &region : request.regions) {
+                                     pk::scan::visit_op(request.kind, [&](auto op) {
+                                         pk::scan::compute<decltype(op)>(request, region, call);
+                                     });
+                                 }
+                             });
+}

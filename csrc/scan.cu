@@ -1,0 +1,157 @@
+#include "scan.cuh"
+
+#include <condition_variable>
+#include <mutex>
+
+#include "stream/stream.h"
+
+namespace pk::scan {
+
+namespace {
+
+// Launches are queued in the chunks' order.
+class Turns {
+   public:
+    void wait(int64_t unit, Call &call) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        while (!changed_.wait_for(lock, Call::PATIENCE, [&] { return is_over_ || next_ == unit; })) {
+            lock.unlock();
+            call.look();
+            lock.lock();
+        }
+        if (is_over_) throw Abandoned();
+    }
+    void pass_on(int64_t unit) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        next_ = unit;
+        changed_.notify_all();
+    }
+    void end() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        is_over_ = true;
+        changed_.notify_all();
+    }
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    int64_t next_ = 0;
+    bool is_over_ = false;
+};
+
+template <class Op>
+class Scanner : public Work {
+    using State = typename Op::State;
+    // A state for each segment, and one for each block, take less than a byte an element.
+    static_assert(sizeof(State) * (SEGMENTS + 1) <= Slabs::BLOCK && 2 * sizeof(State) <= SEGMENT,
+                  "the scratch of a chunk has no room for its states");
+
+   public:
+    Scanner(const Request &request, const Region &region, Call &call, int device)
+        : Work(region.layout, {{0, 0}}, {{1, 0}}, sizeof(unsigned), 1),
+          request_(request),
+          slabs_(region.slabs),
+          call_(call) {
+        unit_elements = slabs_.most_elements();
+        in_order = slabs_.blocks() > 1;
+        if (!in_order) return;
+        const CurrentDevice current(device);
+        running_.emplace(device, slabs_.inner * int64_t(sizeof(State)));
+        if (running_->memory() == nullptr) {
+            fail(PK_OUT_OF_MEMORY,
+                 "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left for a scan");
+        }
+    }
+
+    int64_t units() const override { return slabs_.units(); }
+    int64_t start(int64_t unit) const override { return slabs_.start(unit); }
+
+    void wait_for_turn(const Chunk &chunk) override {
+        if (in_order) turns_.wait(chunk.units.start, call_);
+    }
+
+    void launch(const Chunk &chunk) override {
+        const Given given = given_of(chunk);
+        const int64_t segments = given.parts * given.segments_a_part * given.inner;
+        auto blocks = [](int64_t threads) {
+            return unsigned((threads + device::THREADS - 1) / device::THREADS);
+        };
+        if (given.segments_a_part > 1 || in_order) {
+            device::total_segments<Op><<<blocks(segments), device::THREADS, 0, chunk.queue>>>(given);
+            PK_CUDA(cudaGetLastError());
+        }
+        if (in_order) {
+            device::total_parts<Op>
+                <<<blocks(given.parts * given.inner), device::THREADS, 0, chunk.queue>>>(given);
+            PK_CUDA(cudaGetLastError());
+            device::run_parts<Op><<<blocks(given.inner), device::THREADS, 0, chunk.queue>>>(given);
+            PK_CUDA(cudaGetLastError());
+        }
+        device::run_segments<Op><<<blocks(segments), device::THREADS, 0, chunk.queue>>>(given);
+        PK_CUDA(cudaGetLastError());
+        if (in_order) turns_.pass_on(chunk.units.start + chunk.units.count);
+    }
+
+    void abandon() override { turns_.end(); }
+
+    void collect(const void *notes) override {
+        call_.report.exceptions |= *static_cast<const unsigned *>(notes);
+    }
+
+   private:
+    Given given_of(const Chunk &chunk) const {
+        Given given{};
+        given.from = chunk.image + chunk.operand(loads[0]);
+        given.to = chunk.image + chunk.operand(stores[0]);
+        given.met = reinterpret_cast<unsigned *>(chunk.image);
+        given.start = chunk.start;
+        given.length = slabs_.length;
+        given.inner = slabs_.inner;
+        given.blocks = slabs_.blocks();
+        given.segments_a_part = segments_of(std::min(slabs_.length, Slabs::BLOCK));
+        given.first_part = in_order ? chunk.units.start : slabs_.unit(chunk.units.start).slab;
+        given.parts = in_order ? chunk.units.count : chunk.count / (slabs_.length * slabs_.inner);
+        given.segments = chunk.image + chunk.scratch;
+        given.totals =
+            static_cast<State *>(given.segments) + given.parts * given.segments_a_part * given.inner;
+        given.running = running_ ? running_->memory() : nullptr;
+        given.instead_of_nan = request_.instead_of_nan;
+        given.from_type = request_.from;
+        given.to_type = request_.to;
+        given.narrows = request_.narrows();
+        given.skips_nan = request_.skips_nan;
+        given.is_exclusive = request_.is_exclusive;
+        given.reports = request_.reports();
+        return given;
+    }
+
+    const Request &request_;
+    const Slabs slabs_;
+    Call &call_;
+    Turns turns_;
+    std::optional<Block> running_;  // totals up to the chunk that is next
+};
+
+void compute(const Request &request, Call &call) {
+    arm_faults();
+    require_cuda();
+    const std::vector<int> asked = devices_of(call);
+    for (const Region &region : request.regions) {
+        visit_op(request.kind, [&](auto op) {
+            Scanner<decltype(op)> scanner(request, region, call, asked.front());
+            // What runs on from chunk to chunk stays on one device.
+            const size_t devices = scanner.in_order ? 1 : asked.size();
+            stream(scanner, call, {asked.begin(), asked.begin() + int64_t(devices)}, {{0, scanner.units()}});
+        });
+    }
+}
+
+}  // namespace
+}  // namespace pk::scan
+
+int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
+                int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,
+                pk_report *report) {
+    return pk::scan::scanned(operation, flags, operands, shape, dimensions, outer, rows, options, report,
+                             pk::scan::compute);
+}

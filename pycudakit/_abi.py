@@ -24,6 +24,7 @@ LOAD, STORE, CAST, FIRST_OPERATION = range(4)
 BYTE_SWAPPED = 1
 STAGE, UPLOAD, KERNEL, DOWNLOAD, UNSTAGE, COMPUTE, STAGES = range(7)
 DIVIDE, OVERFLOW, INVALID, NEGATIVE_POWER = 1, 2, 4, 8
+UNIQUE_INDEX, UNIQUE_INVERSE, UNIQUE_COUNTS, UNIQUE_EQUAL_NAN = 1, 2, 4, 8
 
 # In the order of pk_type.
 TYPES = tuple(
@@ -191,6 +192,21 @@ _ADDRESS = ctypes.c_uint64
 _ADDRESS_OUT = ctypes.POINTER(ctypes.c_uint64)
 _TEXT_OUT = ctypes.POINTER(ctypes.c_char_p)
 
+# The types that are sorted: by name, what their arrays are in the ABI.
+SORTED = {
+    **{f"{kind}{8 * size}": np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)},
+    "f16": np.dtype("uint16"),
+    "f32": np.dtype("float32"),
+    "f64": np.dtype("float64"),
+}
+_CALL = (_in(OPTIONS), _out(REPORT))
+_SORTING: dict[str, Callable[[Any], tuple[Any, ...]]] = {
+    "pk_sort": lambda t: (_in(t), _out(t), _SIZE, _SIZE, *_CALL),
+    "pk_argsort": lambda t: (_in(t), _out(np.int64), *[_SIZE] * 4, *_CALL),
+    "pk_searchsorted": lambda t: (_in(t), _SIZE, _in(t), _out(np.int64), _SIZE, _SIZE, *_CALL),
+    "pk_unique": lambda t: (_in(t), _SIZE, _SIZE, _out(t), *[_out(np.int64)] * 4, *_CALL),
+}
+
 SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_abi_version": (_SIZE_OUT,),
     "pk_last_error": (_TEXT_OUT,),
@@ -219,6 +235,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         _out(np.uint8),
         _out(REPORT),
     ),
+    **{f"{name}_{t}": make(dtype) for name, make in _SORTING.items() for t, dtype in SORTED.items()},
 }
 
 

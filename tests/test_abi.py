@@ -34,7 +34,18 @@ def header():
     path = root / "csrc" / "pycudakit.h"
     if not path.is_file():
         pytest.skip(f"no source tree: {path} is not there; PYCUDAKIT_SOURCE can name one")
-    return re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
+    return expanded(re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL))
+
+
+def expanded(text):
+    """Expand the header's macros that declare functions for a type: NAME(t, T)."""
+    for name, body in re.findall(r"#define (\w+)\(t, T\)((?:[^\n]*\\\n)+[^\n]*\n)", text):
+        text = text.replace(f"#define {name}(t, T){body}", "")
+        body = re.sub(r"\s+", " ", body.replace("\\\n", " "))
+        for use, t, kind in re.findall(rf"^({name}\((\w+), (\w+)\))$", text, re.MULTILINE):
+            declared = re.sub(r"\bT\b", kind, body.replace("##t", t))
+            text = text.replace(use + "\n", declared + "\n", 1)
+    return text
 
 
 _STRUCTS = {
@@ -55,7 +66,7 @@ _STRUCTS = {
 _NUMBERS = {
     f"{sign}int{bits}_t": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
-_NUMBERS |= {"double": np.dtype("float64")}
+_NUMBERS |= {"double": np.dtype("float64"), "float": np.dtype("float32")}
 _CTYPES = {"int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64}
 
 
@@ -112,6 +123,7 @@ def test_constants(header):
         *("ABI_VERSION", "MAX_DIMS", "MAX_OPERANDS", "MAX_INSTRUCTIONS", "MAX_RANGES", "NAME_SIZE"),
         *("STAGE", "UPLOAD", "KERNEL", "DOWNLOAD", "UNSTAGE", "COMPUTE", "STAGES", "LOAD", "STORE", "CAST"),
         *("FIRST_OPERATION", "BYTE_SWAPPED", "DIVIDE", "OVERFLOW", "INVALID", "NEGATIVE_POWER"),
+        *("UNIQUE_INDEX", "UNIQUE_INVERSE", "UNIQUE_COUNTS", "UNIQUE_EQUAL_NAN"),
     ]
     for name in ours:
         assert getattr(_abi, name) == constants.pop(f"PK_{name}"), name

@@ -94,6 +94,17 @@ from pycudakit.elementwise import (
 )
 from pycudakit.expression import evaluate
 from pycudakit.pinned import empty_pinned, pinned_copy
+from pycudakit.rearranging import flip, roll
+from pycudakit.sorting import (
+    argpartition,
+    argsort,
+    lexsort,
+    partition,
+    searchsorted,
+    sort,
+    topk,
+    unique,
+)
 
 __version__ = "0.1.0"
 
@@ -116,6 +127,8 @@ __all__ = [
     "arctan",
     "arctan2",
     "arctanh",
+    "argpartition",
+    "argsort",
     "astype",
     "bitwise_and",
     "bitwise_or",
@@ -141,6 +154,7 @@ __all__ = [
     "exp2",
     "expm1",
     "fabs",
+    "flip",
     "float_power",
     "floor",
     "floor_divide",
@@ -158,6 +172,7 @@ __all__ = [
     "left_shift",
     "less",
     "less_equal",
+    "lexsort",
     "link_speed",
     "log",
     "log1p",
@@ -176,6 +191,7 @@ __all__ = [
     "negative",
     "nextafter",
     "not_equal",
+    "partition",
     "pinned_copy",
     "positive",
     "power",
@@ -186,20 +202,25 @@ __all__ = [
     "remainder",
     "right_shift",
     "rint",
+    "roll",
     "round",
+    "searchsorted",
     "set_engine",
     "sign",
     "signbit",
     "sin",
     "sinh",
+    "sort",
     "sqrt",
     "square",
     "subtract",
     "tan",
     "tanh",
+    "topk",
     "true_divide",
     "trunc",
     "tuned",
     "tunings",
+    "unique",
     "where",
 ]

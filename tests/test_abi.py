@@ -41,9 +41,9 @@ def expanded(text):
     """Expand the header's macros that declare functions for a type: NAME(t, T)."""
     for name, body in re.findall(r"#define (\w+)\(t, T\)((?:[^\n]*\\\n)+[^\n]*\n)", text):
         text = text.replace(f"#define {name}(t, T){body}", "")
-        body = re.sub(r"\s+", " ", body.replace("\\\n", " "))
+        declarations = re.sub(r"\s+", " ", body.replace("\\\n", " "))
         for use, t, kind in re.findall(rf"^({name}\((\w+), (\w+)\))$", text, re.MULTILINE):
-            declared = re.sub(r"\bT\b", kind, body.replace("##t", t))
+            declared = re.sub(r"\bT\b", kind, declarations.replace("##t", t))
             text = text.replace(use + "\n", declared + "\n", 1)
     return text
 

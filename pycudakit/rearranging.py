@@ -50,10 +50,10 @@ def flip(m: Any, axis: Any = None) -> Any:
         return _call.by_numpy(
             "flip", plan.reason, lambda: np.array(np.flip(m, axis), order="C", copy=True, subok=True)
         )
-    view = np.flip(array, axis)
+    view = np.asarray(np.flip(array, axis))
     out = np.empty(view.shape, view.dtype)
     _copy(_FLIP, view, out)
-    return out
+    return out if out.ndim else out[()]  # as NumPy does
 
 
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.skipif(not pk.engines()["cuda"], reason="needs a GPU")
 SIZE = 60_000
 RNG = np.random.default_rng(0)
 A, B = RNG.random((2, SIZE), np.float32)
+SORTED = np.sort(B)
 LONG = "a" + " + b" * 60  # more instructions than a kernel takes with it
 
 
@@ -44,6 +45,14 @@ CASES = {
         copied(),
         130,
     ),
+    "sort": (lambda: pk.sort(A), np.sort(A), copied(), 100),
+    "sort of rows": (
+        lambda: pk.argsort(A.reshape(300, 200)),
+        np.argsort(A.reshape(300, 200), kind="stable"),
+        copied(threads=3, worth_a_thread=1),
+        120,
+    ),
+    "search": (lambda: pk.searchsorted(SORTED, A), np.searchsorted(SORTED, A), copied(), 120),
 }
 
 
@@ -77,7 +86,7 @@ def test_a_call_fails(monkeypatch, case):
         monkeypatch.setenv("PYCUDAKIT_FAIL_CUDA_CALL", str(calls))
         assert np.array_equal(call(), right), "there are more calls than were tried"
     assert len(messages) >= 8
-    assert all(" from cuda" in message and " at csrc/" in message for message in messages)
+    assert all((" from cuda" in message or " from cub::" in message) and " at csrc/" in message for message in messages)
 
 
 def test_pinned_operands(monkeypatch):

@@ -1,121 +1,19 @@
 // Sorting on a GPU. As many rows, or as much of one, as there is room for go up and stay; then one bucket of
 // them after the other is sorted while the last one comes down: some whole rows, or of a long row a range of
 // keys. What is left of still longer rows follows in the same way, and the host merges.
-#include <chrono>
 #include <condition_variable>
 #include <cstring>
-#include <memory>
 
 #include "common/merge.h"
 #include "sort_device.cuh"
+#include "sort_equipment.cuh"
 #include "stream/pinned.h"
-#include "stream/resident.h"
-#include "stream/stream.h"
-#include "stream/tuning.h"
 
 namespace pk {
 
 const int HOST_STAGE = PK_UNSTAGE;
 
 namespace {
-
-// One call at a time sorts: it takes most of the memory there is.
-class Turn {
-   public:
-    explicit Turn(Call &call) {
-        while (!mutex().try_lock_for(Call::PATIENCE)) call.look();
-    }
-    ~Turn() { mutex().unlock(); }
-    Turn(const Turn &) = delete;
-    Turn &operator=(const Turn &) = delete;
-
-   private:
-    static std::timed_mutex &mutex() {
-        static auto *const mutex = new std::timed_mutex;
-        return *mutex;
-    }
-};
-
-// What a call sorts with: slots, which threads have one each, and a block of the device's memory.
-class Equipment {
-   public:
-    Equipment(Call &call, int64_t bytes)
-        : call_(call),
-          device_(devices_of(call).front()),
-          turn_(call),
-          current_(device_),
-          lease_(Lease::usual(Lease::staged), {0, 0}, device_, slots_for(bytes), call),
-          sorted_{event(), event()} {
-        for (size_t i = 0; i < lease_.slots().size(); ++i) lanes_.push_back(std::make_unique<Lane>(call));
-    }
-    // What still works on the memory is waited for; that it failed, too, is nothing new.
-    ~Equipment() {
-        for (const auto &slot : lease_.slots()) slot->drain();
-    }
-    Equipment(const Equipment &) = delete;
-    Equipment &operator=(const Equipment &) = delete;
-
-    int64_t most_memory() const {
-        int64_t slots = 0;
-        for (const auto &slot : lease_.slots()) slots += slot->device_bytes;
-        return streaming_memory().device_budget - slots;
-    }
-
-    // Takes memory, or as much less as there is. Other calls may have it, for a while.
-    int64_t take_memory(int64_t bytes) {
-        const auto latest = Clock::now() + std::chrono::seconds(10);
-        while (Clock::now() < latest) {
-            for (int64_t taken = bytes; taken >= bytes / 8; taken = taken * 3 / 4) {
-                try {
-                    block_ = std::make_unique<Block>(device_, taken, true);
-                } catch (const Failure &failure) {
-                    const bool may_shrink = taken * 3 / 4 >= bytes / 8;
-                    if (failure.status() != PK_OUT_OF_MEMORY || !may_shrink) throw;
-                    continue;
-                }
-                if (block_->memory() != nullptr) return taken;
-            }
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-            call_.look();
-        }
-        fail(PK_OUT_OF_MEMORY,
-             "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left to sort with");
-    }
-    char *memory() const { return block_->memory(); }
-
-    // Calls work(slot, lane) on several threads, each with a slot of its own.
-    template <class Work>
-    void on_slots(int64_t wanted, Work work) {
-        const auto count = int64_t(lease_.slots().size());
-        std::atomic<int64_t> arrived{0};
-        run_on_threads(std::clamp<int64_t>(wanted, 1, count), call_, [&] {
-            const int64_t index = arrived++;
-            if (index >= count) return;
-            const CurrentDevice current(device_);
-            work(*lease_.slots()[size_t(index)], *lanes_[size_t(index)]);
-        });
-    }
-
-    const Slot &slot() const { return *lease_.slots().front(); }
-    cudaStream_t compute() const { return slot().queues.compute.get(); }
-    const Event &sorted(size_t buffer) const { return sorted_[buffer]; }
-
-   private:
-    static int64_t slots_for(int64_t bytes) {
-        const int64_t fit = streaming_memory().device_budget / 4 / Lease::usual(Lease::staged).device;
-        const int64_t worth = std::min(tuned(Tune::threads), bytes / tuned(Tune::worth_a_thread) + 1);
-        return std::clamp<int64_t>(std::min(fit, worth), 1, thread_count());
-    }
-
-    Call &call_;
-    const int device_;
-    const Turn turn_;
-    const CurrentDevice current_;
-    std::unique_ptr<Block> block_;
-    const Lease lease_;
-    const Event sorted_[2];
-    std::vector<std::unique_ptr<Lane>> lanes_;
-};
 
 // Takes buckets through the device, and their results out of it.
 template <class Order>
@@ -244,20 +142,22 @@ class Sorting {
             const std::vector<uint32_t> counts = counted();
             const auto last = int64_t(range >> shift);
             auto low_of = [&](int64_t bin) { return Key(low + Key(uint64_t(bin) << shift)); };
+            auto high_of = [&](int64_t bin) { return bin == last ? high : Key(low_of(bin + 1) - 1); };
             int64_t first = 0, sum = 0;  // of the bins that will be a bucket
             for (int64_t bin = 0; bin <= last; ++bin) {
                 const auto own = int64_t(counts[size_t(bin)]);
-                if (sum + own > sorter_.bucket && sum != 0) {
-                    split(buckets, low_of(first), Key(low_of(bin) - 1), sum, count);
-                    first = bin;
+                if (sum + own > sorter_.bucket) {
+                    split(buckets, low_of(first), high_of(bin - 1), sum, count);
                     sum = 0;
                 }
-                sum += own;
-                if (sum <= sorter_.bucket && bin != last) continue;
-                split(buckets, low_of(first), bin == last ? high : Key(low_of(bin + 1) - 1), sum, count);
-                first = bin + 1;
-                sum = 0;
+                if (own > sorter_.bucket) {
+                    split(buckets, low_of(bin), high_of(bin), own, count);
+                } else {
+                    if (sum == 0) first = bin;
+                    sum += own;
+                }
             }
+            split(buckets, low_of(first), high, sum, count);
         }
     }
 
@@ -311,17 +211,17 @@ class Sorting {
             }
             progress.left.push_back(count);
         }
-        // The buffers of results take turns; the caller holds the mutex.
-        auto launch = [&](size_t bucket) {
-            progress.when[bucket] = call_.seconds();
-            const size_t buffer = bucket % Sorter::RESULTS;
-            sorter_.sort(buckets[bucket], columns, kept, int(buffer), equipment_.compute());
-            PK_CUDA(cudaEventRecord(equipment_.sorted(buffer).get(), equipment_.compute()));
-            progress.launched = bucket + 1;
+        // Launches what has a buffer for its results, which take turns; the caller holds the mutex.
+        auto launch = [&] {
+            for (size_t &next = progress.launched; next < buckets.size(); ++next) {
+                if (next >= Sorter::RESULTS && progress.left[next - Sorter::RESULTS] != 0) return;
+                progress.when[next] = call_.seconds();
+                const size_t buffer = next % Sorter::RESULTS;
+                sorter_.sort(buckets[next], columns, kept, int(buffer), equipment_.compute());
+                PK_CUDA(cudaEventRecord(equipment_.sorted(buffer).get(), equipment_.compute()));
+            }
         };
-        for (size_t bucket = 0; bucket < std::min<size_t>(Sorter::RESULTS, buckets.size()); ++bucket) {
-            launch(bucket);
-        }
+        launch();
         std::atomic<size_t> next{0};
         auto take = [&](const Piece &piece, const Slot &slot, Lane &lane, double &since) {
             {
@@ -350,8 +250,7 @@ class Sorting {
             lane.add(PK_DOWNLOAD, sorted, downloaded, bytes, piece.count, slot.device, slot.number);
             {
                 const std::lock_guard<std::mutex> lock(progress.mutex);
-                const size_t following = piece.bucket + Sorter::RESULTS;
-                if (--progress.left[piece.bucket] == 0 && following < buckets.size()) launch(following);
+                if (--progress.left[piece.bucket] == 0) launch();
             }
             progress.changed.notify_all();
             const int64_t at = buckets[piece.bucket].first + piece.begin;
@@ -438,56 +337,6 @@ void begin() {
     require_cuda();
 }
 
-// ---- Searching ----
-
-template <class Order, class Key>
-__global__ void find_places(Order order, const Key *sorted, int64_t size, const Key *values, int64_t count,
-                            bool right, const int64_t *before, int64_t *places) {
-    const int64_t i = device::thread_index();
-    if (i >= count) return;
-    auto key_at = [=](int64_t at) { return order.key(sorted[at]); };
-    const int64_t place = place_of(key_at, size, order.key(values[i]), right);
-    places[i] = place + (before == nullptr ? 0 : before[i]);
-}
-
-// Looks for values in a part of what is sorted, which goes up once: the parts' places add up.
-template <class Order>
-class Searcher : public Work {
-   public:
-    Searcher(const Order &ordering, const Layout &layout, bool is_first, const void *sorted, int64_t size,
-             bool right, Call &call, const std::vector<int> &devices)
-        : Work(layout, is_first ? std::vector<Carried>{{0, 0}} : std::vector<Carried>{{0, 0}, {1, 0}},
-               {{1, 0}}, 0, 0),
-          ordering_(ordering),
-          size_(size),
-          right_(right) {
-        if (size != 0) offset_ = resident_.add(sorted, size * int64_t(sizeof(Key)));
-        has_room = resident_.upload(call, devices);
-    }
-
-    void launch(const Chunk &chunk) const override {
-        const auto blocks = unsigned((chunk.count + device::THREADS - 1) / device::THREADS);
-        auto at = [&](const Carried &carried) { return chunk.operand(carried); };
-        find_places<<<blocks, device::THREADS, 0, chunk.queue>>>(
-            ordering_, reinterpret_cast<const Key *>(resident_.on(chunk.device) + offset_), size_,
-            reinterpret_cast<const Key *>(at(loads[0])), chunk.count, right_,
-            loads.size() == 1 ? nullptr : reinterpret_cast<const int64_t *>(at(loads[1])),
-            reinterpret_cast<int64_t *>(at(stores[0])));
-        PK_CUDA(cudaGetLastError());
-    }
-    void collect(const void *) override {}
-
-    bool has_room = false;
-
-   private:
-    using Key = typename Order::Key;
-    const Order ordering_;
-    const int64_t size_;
-    const bool right_;
-    Resident resident_;
-    int64_t offset_ = 0;
-};
-
 }  // namespace
 
 void sort_rows(const Rows &rows, void *out, Call &call) {
@@ -504,40 +353,6 @@ void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descendin
     with_ordering(rows.type, descending, true, [&](auto ordering) {
         Sorting<decltype(ordering)> sorting(ordering, rows, true, call);
         sorting.run(nullptr, order, kept);
-    });
-}
-
-void search(const Search &given, Call &call) {
-    begin();
-    const std::vector<int> devices = devices_of(call);
-    const int types[] = {PK_UINT8, PK_UINT16, PK_UINT32, PK_UINT64};
-    pk_operand operands[2] = {};
-    operands[0].address = reinterpret_cast<uint64_t>(given.values);
-    operands[0].type = types[DeviceSorter<Ordering<uint8_t, false>>::bits_of(uint64_t(given.type.bytes)) - 1];
-    operands[0].strides[0] = given.type.bytes;
-    operands[1].address = reinterpret_cast<uint64_t>(given.places);
-    operands[1].type = PK_INT64;
-    operands[1].strides[0] = sizeof(int64_t);
-    const Layout layout(operands, 2, &given.count, 1, {false, true});
-    with_ordering(given.type, false, true, [&](auto ordering) {
-        using Order = decltype(ordering);
-        constexpr int64_t LEAST = 1 << 10;
-        const auto *const sorted = static_cast<const typename Order::Key *>(given.sorted);
-        int64_t most = std::max<int64_t>(given.size, 1);
-        for (int64_t start = 0; start == 0 || start < given.size;) {
-            const int64_t size = std::min(most, given.size - start);
-            Searcher<Order> searcher(ordering, layout, start == 0, sorted + start, size, given.right, call,
-                                     devices);
-            if (searcher.has_room) {
-                stream(searcher, call, devices, {{0, given.count}});
-                start += std::max<int64_t>(size, 1);
-            } else if (most < LEAST) {
-                fail(PK_OUT_OF_MEMORY,
-                     "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left to search in");
-            } else {
-                most /= 2;
-            }
-        }
     });
 }
 

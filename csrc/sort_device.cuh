@@ -139,7 +139,7 @@ class DeviceSorter {
             fit(size, bytes);
         }
         if (resident < needs_.count) fit(usual, bytes);
-        if (resident < std::min(needs_.count, LEAST) || bucket > resident) {
+        if (std::min(resident, bucket) < std::min(needs_.count, LEAST) || bucket > resident) {
             fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY leaves too little to sort with");
         }
     }

@@ -300,21 +300,20 @@ PK_API int32_t pk_evaluate(const pk_instruction *program, int64_t instruction_co
 
 /* ---- Sorting and order ---------------------------------------------------------------------------- */
 
-/* NaN comes last, and -0.0 and 0.0 are equal. Arrays are dense, aligned to their elements, and what is written
- * overlaps nothing else. A bool sorts as u8, and an f16's bits are given as uint16_t. */
+/* NaN comes last, and -0.0 and 0.0 are equal. Arrays are dense, aligned to their elements, and what is
+ * written overlaps nothing else. A bool sorts as u8, and an f16's bits are given as uint16_t. */
 
 /* What pk_unique is to give beside the values; and whether all NaN are one. */
 enum { PK_UNIQUE_INDEX = 1, PK_UNIQUE_INVERSE = 2, PK_UNIQUE_COUNTS = 4, PK_UNIQUE_EQUAL_NAN = 8 };
 
 /* For a type of elements T, called t:
  * pk_sort_t sorts each row, as a stable sort would.
- * pk_argsort_t gives the first `kept` of the stable order of each row; if `descending` is not 0, of that of the
- *   largest first, NaN still last.
- * pk_searchsorted_t gives, for each of `count` values, its place in `size` sorted elements: the number of those
- *   that are less, or, if `right` is not 0, not greater.
- * pk_unique_t gives the distinct values in order, `*found` of them; if wanted, which the first of each was
- *   (index), which of them each element is (inverse), and how many there are of each (counts). What is not
- *   wanted is not touched; the others have room for `size`. */
+ * pk_argsort_t gives the first `kept` of the stable order of each row; if `descending` is not 0, of that of
+ * the largest first, NaN still last. pk_searchsorted_t gives, for each of `count` values, its place in `size`
+ * sorted elements: the number of those that are less, or, if `right` is not 0, not greater. pk_unique_t gives
+ * the distinct values in order, `*found` of them; if wanted, which the first of each was (index), which of
+ * them each element is (inverse), and how many there are of each (counts). What is not wanted is not touched;
+ * the others have room for `size`. */
 #define PK_SORTING(t, T)                                                                                    \
     PK_API int32_t pk_sort_##t(const T *in, T *out, int64_t rows, int64_t columns,                          \
                                const pk_options *options, pk_report *report);                               \

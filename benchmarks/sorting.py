@@ -29,7 +29,7 @@ def main():
     harness.compare("argsort float32", a.size, *pair("argsort", a, kind="stable"), at_least=at_least)
     harness.compare("unique float32", a.size, *pair("unique", a), at_least=at_least)
     i = rng.integers(0, 1000, harness.size(32 * M))
-    harness.compare("unique int64 of 1000", i.size, *pair("unique", i), at_least=at_least)
+    harness.compare("unique int64 of 1000", i.size, *pair("unique", i))  # NumPy hashes: auto leaves it
     for dtype in ("uint8", "int16", "int64", "float64"):
         b = (rng.random(harness.size(8 * M)) * 250).astype(dtype)
         harness.compare(f"sort {dtype}", b.size, *pair("sort", b), at_least=at_least)

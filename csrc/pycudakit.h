@@ -467,6 +467,46 @@ PK_API int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *opera
                        int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,
                        pk_report *report);
 
+/* ---- Sorting and order ---------------------------------------------------------------------------- */
+
+/* NaN comes last, and -0.0 and 0.0 are equal. Arrays are dense, aligned to their elements, and what is
+ * written overlaps nothing else. A bool sorts as u8, and an f16's bits are given as uint16_t. */
+
+/* What pk_unique is to give beside the values; and whether all NaN are one. */
+enum { PK_UNIQUE_INDEX = 1, PK_UNIQUE_INVERSE = 2, PK_UNIQUE_COUNTS = 4, PK_UNIQUE_EQUAL_NAN = 8 };
+
+/* For a type of elements T, called t:
+ * pk_sort_t sorts each row, as a stable sort would.
+ * pk_argsort_t gives the first `kept` of the stable order of each row; if `descending` is not 0, of that of
+ * the largest first, NaN still last. pk_searchsorted_t gives, for each of `count` values, its place in `size`
+ * sorted elements: the number of those that are less, or, if `right` is not 0, not greater. pk_unique_t gives
+ * the distinct values in order, `*found` of them; if wanted, which the first of each was (index), which of
+ * them each element is (inverse), and how many there are of each (counts). What is not wanted is not touched;
+ * the others have room for `size`. */
+#define PK_SORTING(t, T)                                                                                    \
+    PK_API int32_t pk_sort_##t(const T *in, T *out, int64_t rows, int64_t columns,                          \
+                               const pk_options *options, pk_report *report);                               \
+    PK_API int32_t pk_argsort_##t(const T *in, int64_t *order, int64_t rows, int64_t columns, int64_t kept, \
+                                  int64_t descending, const pk_options *options, pk_report *report);        \
+    PK_API int32_t pk_searchsorted_##t(const T *sorted, int64_t size, const T *values, int64_t *places,     \
+                                       int64_t count, int64_t right, const pk_options *options,             \
+                                       pk_report *report);                                                  \
+    PK_API int32_t pk_unique_##t(const T *in, int64_t size, int64_t wanted, T *values, int64_t *index,      \
+                                 int64_t *inverse, int64_t *counts, int64_t *found,                         \
+                                 const pk_options *options, pk_report *report);
+
+PK_SORTING(i8, int8_t)
+PK_SORTING(i16, int16_t)
+PK_SORTING(i32, int32_t)
+PK_SORTING(i64, int64_t)
+PK_SORTING(u8, uint8_t)
+PK_SORTING(u16, uint16_t)
+PK_SORTING(u32, uint32_t)
+PK_SORTING(u64, uint64_t)
+PK_SORTING(f16, uint16_t)
+PK_SORTING(f32, float)
+PK_SORTING(f64, double)
+
 #ifdef __cplusplus
 }
 #endif

@@ -107,6 +107,7 @@ from pycudakit.nanfunctions import (
 )
 from pycudakit.pinned import empty_pinned, pinned_copy
 from pycudakit.products import average, dot, vdot
+from pycudakit.rearranging import flip, roll
 from pycudakit.reductions import (
     all,
     amax,
@@ -133,6 +134,16 @@ from pycudakit.scans import (
     exclusive_scan,
     nancumprod,
     nancumsum,
+)
+from pycudakit.sorting import (
+    argpartition,
+    argsort,
+    lexsort,
+    partition,
+    searchsorted,
+    sort,
+    topk,
+    unique,
 )
 from pycudakit.statistics import median, nanmedian, nanpercentile, nanquantile, percentile, quantile
 
@@ -163,6 +174,8 @@ __all__ = [
     "arctanh",
     "argmax",
     "argmin",
+    "argpartition",
+    "argsort",
     "astype",
     "average",
     "bincount",
@@ -199,6 +212,7 @@ __all__ = [
     "exp2",
     "expm1",
     "fabs",
+    "flip",
     "float_power",
     "floor",
     "floor_divide",
@@ -218,6 +232,7 @@ __all__ = [
     "left_shift",
     "less",
     "less_equal",
+    "lexsort",
     "linalg",
     "link_speed",
     "log",
@@ -255,6 +270,7 @@ __all__ = [
     "negative",
     "nextafter",
     "not_equal",
+    "partition",
     "percentile",
     "pinned_copy",
     "positive",
@@ -269,12 +285,15 @@ __all__ = [
     "remainder",
     "right_shift",
     "rint",
+    "roll",
     "round",
+    "searchsorted",
     "set_engine",
     "sign",
     "signbit",
     "sin",
     "sinh",
+    "sort",
     "sqrt",
     "square",
     "std",
@@ -282,10 +301,12 @@ __all__ = [
     "sum",
     "tan",
     "tanh",
+    "topk",
     "true_divide",
     "trunc",
     "tuned",
     "tunings",
+    "unique",
     "var",
     "vdot",
     "where",

@@ -27,6 +27,7 @@ DIVIDE, OVERFLOW, INVALID, NEGATIVE_POWER = 1, 2, 4, 8
 BY_VALUE, BY_EDGES, BY_WIDTH = range(3)
 SCAN_SUM, SCAN_PRODUCT, SCAN_MAXIMUM, SCAN_MINIMUM = range(4)
 EXCLUSIVE, SKIP_NAN = 1, 2
+UNIQUE_INDEX, UNIQUE_INVERSE, UNIQUE_COUNTS, UNIQUE_EQUAL_NAN = 1, 2, 4, 8
 
 # In the order of pk_type.
 TYPES = tuple(
@@ -224,6 +225,21 @@ _ADDRESS = ctypes.c_uint64
 _ADDRESS_OUT = ctypes.POINTER(ctypes.c_uint64)
 _TEXT_OUT = ctypes.POINTER(ctypes.c_char_p)
 
+# The types that are sorted: by name, what their arrays are in the ABI.
+SORTED = {
+    **{f"{kind}{8 * size}": np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)},
+    "f16": np.dtype("uint16"),
+    "f32": np.dtype("float32"),
+    "f64": np.dtype("float64"),
+}
+_CALL = (_in(OPTIONS), _out(REPORT))
+_SORTING: dict[str, Callable[[Any], tuple[Any, ...]]] = {
+    "pk_sort": lambda t: (_in(t), _out(t), _SIZE, _SIZE, *_CALL),
+    "pk_argsort": lambda t: (_in(t), _out(np.int64), *[_SIZE] * 4, *_CALL),
+    "pk_searchsorted": lambda t: (_in(t), _SIZE, _in(t), _out(np.int64), _SIZE, _SIZE, *_CALL),
+    "pk_unique": lambda t: (_in(t), _SIZE, _SIZE, _out(t), *[_out(np.int64)] * 4, *_CALL),
+}
+
 SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_abi_version": (_SIZE_OUT,),
     "pk_last_error": (_TEXT_OUT,),
@@ -300,6 +316,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         _in(OPTIONS),
         _out(REPORT),
     ),
+    **{f"{name}_{t}": make(dtype) for name, make in _SORTING.items() for t, dtype in SORTED.items()},
 }
 
 

@@ -34,7 +34,18 @@ def header():
     path = root / "csrc" / "pycudakit.h"
     if not path.is_file():
         pytest.skip(f"no source tree: {path} is not there; PYCUDAKIT_SOURCE can name one")
-    return re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
+    return expanded(re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL))
+
+
+def expanded(text):
+    """Expand the header's macros that declare functions for a type: NAME(t, T)."""
+    for name, body in re.findall(r"#define (\w+)\(t, T\)((?:[^\n]*\\\n)+[^\n]*\n)", text):
+        text = text.replace(f"#define {name}(t, T){body}", "")
+        declarations = re.sub(r"\s+", " ", body.replace("\\\n", " "))
+        for use, t, kind in re.findall(rf"^({name}\((\w+), (\w+)\))$", text, re.MULTILINE):
+            declared = re.sub(r"\bT\b", kind, declarations.replace("##t", t))
+            text = text.replace(use + "\n", declared + "\n", 1)
+    return text
 
 
 _STRUCTS = {
@@ -118,6 +129,7 @@ def test_constants(header):
         *("REDUCTIONS", "AS_IT_IS", "MEAN", "ROOT", "VARIANCE", "DEVIATION"),
         *("BY_VALUE", "BY_EDGES", "BY_WIDTH"),
         *("SCAN_SUM", "SCAN_PRODUCT", "SCAN_MAXIMUM", "SCAN_MINIMUM", "EXCLUSIVE", "SKIP_NAN"),
+        *("UNIQUE_INDEX", "UNIQUE_INVERSE", "UNIQUE_COUNTS", "UNIQUE_EQUAL_NAN"),
     ]
     for name in ours:
         assert getattr(_abi, name) == constants.pop(f"PK_{name}"), name

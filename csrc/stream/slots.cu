@@ -240,7 +240,7 @@ void Lease::give_back(const Slot &slot) {
     to.changed.notify_all();
 }
 
-Block::Block(int device, int64_t bytes) : device_(device) {
+Block::Block(int device, int64_t bytes, bool large) : device_(device) {
     Shelf &from = shelf();
     {
         const std::lock_guard<std::mutex> lock(from.mutex);
@@ -254,7 +254,7 @@ Block::Block(int device, int64_t bytes) : device_(device) {
             from.lent_to_blocks += bytes_;
             return;
         }
-        if (from.lent_to_blocks + bytes > budgets().device / 2) return;
+        if (!large && from.lent_to_blocks + bytes > budgets().device / 2) return;
         while (!from.reserve(0, bytes)) {
             if (from.drop_one()) continue;
             return;

@@ -75,7 +75,9 @@ class Lease {
 class Block {
    public:
     Block() = default;
-    Block(int device, int64_t bytes);
+    // All blocks together may take half of the budget. One that is `large` may take what slots leave: whoever
+    // holds it must have its slots already, since other calls may then have to wait for some.
+    Block(int device, int64_t bytes, bool large = false);
     ~Block();
     Block(Block &&other) noexcept
         : memory_(std::move(other.memory_)), device_(other.device_), bytes_(std::exchange(other.bytes_, 0)) {}

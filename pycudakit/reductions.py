@@ -59,10 +59,16 @@ def sum_like(
         return call.by_numpy()
     result = call.reduce(initial=or_usual(initial, None))
     if not extreme:
-        call.warn(result)
+        call.warn(result, known=None if initial is NONE else _known_from(initial, result))
     elif name.startswith("nan") and initial is NONE:
         call.warn_of_nothing(result, f"All-NaN {'slice' if type(a) is np.ndarray else 'axis'} encountered")
     return call.finish(result)
+
+
+def _known_from(initial: Any, result: Array) -> Array:
+    """Tell which results are no numbers since the initial value is none."""
+    known: Array = np.isnan(initial) | (np.isinf(initial) & np.isinf(result))
+    return known
 
 
 def sum(
@@ -250,7 +256,7 @@ def mean_like(
         result = call.reduce(ddof=ddof)
         few = name.startswith("nan") or where is not NONE
         known = call.warn_of_few(result, ddof) if few else None
-        call.warn(result, "reduce" if name.endswith("mean") else "subtract", known)
+        call.warn(result, "reduce" if name.endswith("mean") else "subtract", known, over="reduce")
     return call.finish(result, casting="same_kind" if name.endswith("std") else "unsafe")
 
 
@@ -491,7 +497,7 @@ def place_like(name: str, write: _reduce.Write, a: Any, axis: Any, out: Any, kee
             return result
     given = keywords(keepdims=keepdims)
     numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **given)
-    if isinstance(axis, tuple):
+    if isinstance(axis, tuple) or (out is not None and not np.can_cast(np.asarray(out), np.intp)):
         return numpy()  # raises
     keeps = or_usual(keepdims, False)
     call = Reduction(name, write, numpy, [a], axis, out=out, keepdims=keeps, decides=False)

@@ -67,8 +67,8 @@ struct Result<Sum<exact, masked>> {
 template <bool exact>
 struct Result<Dot<exact>> {
     static double of(const pk_reduction &asked, double *partial, int64_t) {
-        const double sum = sum_of({partial[0], partial[1]});
-        return asked.finish == PK_ROOT ? pk::sqrt(sum) : sum;
+        const Exact sum{partial[0], partial[1]};
+        return asked.finish == PK_ROOT && is_finite(sum.high) ? rounded(root(sum)) : sum_of(sum);
     }
 };
 template <>
@@ -78,10 +78,11 @@ struct Result<Product> {
 template <bool exact, bool masked>
 struct Result<Moments<exact, masked>> {
     static double of(const pk_reduction &asked, double *partial, int64_t) {
-        const double squares = Moments<exact, masked>::squares(partial), freedom = partial[5] - asked.ddof;
-        if (asked.finish == PK_AS_IT_IS) return squares;
-        const double variance = squares / (freedom > 0 ? freedom : 0);
-        return asked.finish == PK_DEVIATION ? pk::sqrt(variance) : variance;
+        const Exact squares = Moments<exact, masked>::squares(partial);
+        if (asked.finish == PK_AS_IT_IS) return rounded(squares);
+        const double freedom = partial[5] - asked.ddof;
+        const Exact variance = divide(squares, freedom > 0 ? freedom : 0);
+        return rounded(asked.finish == PK_DEVIATION ? root(variance) : variance);
     }
 };
 template <class T>

@@ -156,7 +156,7 @@ class Reduction:
         is_nan, is_infinite = np.isnan(result), np.isinf(result)
         if known is not None:
             is_nan, is_infinite = is_nan & ~known, is_infinite & ~known
-        if is_nan.any() and (is_nan & (self.count_of(NANS) == 0)).any():
+        if is_nan.any() and (self.skips_nan or (is_nan & (self.count_of(NANS) == 0)).any()):
             _execute.report("invalid", of)
         if is_infinite.any() and (is_infinite & (self.count_of(INFINITIES) == 0)).any():
             _execute.report("over", over or of)
@@ -165,6 +165,11 @@ class Reduction:
     def has_floats(self) -> bool:
         """Whether an operand may hold infinities and NaN."""
         return any(array.dtype.kind == "f" for array in self.arrays)
+
+    @property
+    def skips_nan(self) -> bool:
+        """Whether there may be NaN, and the function leaves it out."""
+        return self.name.startswith("nan") and self.has_floats
 
     def warn_of_nothing(self, result: Array, text: str) -> None:
         """Let the least or largest of NaN alone be NaN, and warn."""
@@ -178,21 +183,21 @@ class Reduction:
         """Warn where nothing, or too little for the degrees of freedom, was left; return where."""
         if np.isfinite(result).all():
             return None
-        count = self.count_of(NUMBERS) if self.name.startswith("nan") else self.count_of(ONES)
+        count = self.count_of(NUMBERS if self.skips_nan else ONES)
         few: Array = count <= ddof
         if few.any():
             text = "Degrees of freedom <= 0 for slice"
-            text += "." * self.name.startswith("nan")
+            text += "." * self.skips_nan
             text = "Mean of empty slice" if self.name.endswith("mean") else text
             warnings.warn(text, RuntimeWarning, stacklevel=_execute.level_of_caller())
-            if self.name.startswith("nan"):
+            if self.skips_nan:
                 result[few] = np.nan
             else:
                 self._warn_of_division(result, few, count)
         return few
 
     def _warn_of_division(self, result: Array, few: Array, count: Array) -> None:
-        if self.name != "mean" and (count == 0).any():  # for the mean that it is about
+        if not self.name.endswith("mean") and (count == 0).any():  # for the mean that it is about
             _execute.report("invalid", "divide" if self.shape else "scalar divide")
         is_scalar = result.ndim == 0 and self.out is None and not (self.keepdims and self.shape)
         of = "scalar divide" if is_scalar else "divide"

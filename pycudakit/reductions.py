@@ -246,7 +246,7 @@ def mean_like(
         decides=False,
         foreign=foreign,
     )
-    if not call.is_numpys and not name.startswith("nan") and where is NONE and ddof >= call.length > 0:
+    if not call.is_numpys and not call.skips_nan and where is NONE and ddof >= call.length > 0:
         call.is_empty = True  # of freedom, which NumPy has its own words for
     if call.is_numpys:
         return call.by_numpy()
@@ -254,6 +254,7 @@ def mean_like(
         result = _about(call, a, mean, or_usual(where, True), ddof, name)
     else:
         result = call.reduce(ddof=ddof)
+    if mean is NONE or call.skips_nan:
         few = name.startswith("nan") or where is not NONE
         known = call.warn_of_few(result, ddof) if few else None
         call.warn(result, "reduce" if name.endswith("mean") else "subtract", known, over="reduce")
@@ -263,13 +264,13 @@ def mean_like(
 def _about(call: Reduction, a: Any, mean: Any, where: Any, ddof: float, name: str) -> Array:
     """Return a variance, or its root, about what is given as the mean."""
     about = Reduction(
-        *(name, _folds.DEVIATIONS, call.numpy, [a, mean]),
+        *(name, _folds.NANDEVIATIONS if call.skips_nan else _folds.DEVIATIONS, call.numpy, [a, mean]),
         call.axes,
         where=where,
     )
     if about.is_numpys:
         return np.asarray(about.by_numpy())
-    count: Any = call.length if where is True else call.reduce(_folds.ONES)
+    count: Any = call.count_of(_folds.NUMBERS if call.skips_nan else _folds.ONES)
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = about.reduce() / np.maximum(count - ddof, 0)
     root: Array = variance if name.endswith("var") else np.sqrt(variance)

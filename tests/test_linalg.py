@@ -37,7 +37,7 @@ def test_anything(engine, data):
     array = data.draw(gen.arrays(kind=kinds))
     order = data.draw(st.sampled_from([*VECTORS, "fro", "f"]))
     axis = data.draw(st.sampled_from([None, 0, -1, 1, (0, 1), (1, 0), (0, 0), 7]))
-    is_matrix = array.ndim == 2 and axis is None or isinstance(axis, tuple)
+    is_matrix = (array.ndim == 2 and axis is None) or isinstance(axis, tuple)
     if not (is_matrix and order in (2, -2)):
         norms(array, order, axis, data.draw(st.booleans()), warnings=array.dtype != np.float16)
 

@@ -17,7 +17,7 @@ def compare(name, a, b, warnings=True):
     """Compare a product of vectors with NumPy's in type, and its value with the right one."""
     ours, numpys = (gen.outcome(getattr(kit, name), a, b) for kit in (pk, np))
     context = f"{name}({gen.describe(a, b)})"
-    kind = np.result_type(a, b)
+    kind = np.result_type(np.asarray(a), np.asarray(b))
     if "error" in (ours[0], numpys[0]) or kind.kind != "f":
         gen.assert_same_outcome(ours, numpys, strides=False, context=context)
         return
@@ -75,9 +75,9 @@ def test_errors(engine):
     for kit in (pk, np):
         with pytest.raises(ValueError, match=r"shapes \(3,\) and \(4,\) not aligned: 3 \(dim 0\) != 4"):
             kit.dot(np.ones(3), np.ones(4))
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"size|same"):
             kit.vdot(np.ones(3), np.ones(4))
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match="output array is not acceptable"):
             kit.dot(np.ones(3), np.ones(3), out=np.zeros((), np.float32))
     out = np.zeros(())
     assert pk.dot([1.0, 2.0], [3.0, 4.0], out) is out

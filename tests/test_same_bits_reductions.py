@@ -1,4 +1,4 @@
-"""Reductions: the same bits on both engines, whatever the threads, instruction set, layout, chunks and GPUs."""
+"""Reductions: the same bits whatever the engine, threads, instruction set, layout, chunks and GPUs."""
 
 import hashlib
 import os

@@ -20,22 +20,19 @@ void put(void *to, T value) {
 }
 
 // Writes a result as an element of a type.
-void store(int type, double value, void *to) {
-    switch (type) {
-        case PK_FLOAT16: return put(to, half::from_float(half::to_odd(value)));
-        case PK_FLOAT32: return put(to, float(value));
-        case PK_FLOAT64: return put(to, value);
-        default: return put(to, arith::cast<int64_t>(value));
-    }
-}
-template <class Integer>
-void store(int type, Integer value, void *to) {
+template <class Word>
+void store(int type, Word value, void *to) {
     switch (type) {
         case PK_BOOL: return put(to, uint8_t(value != 0));
-        case PK_FLOAT16:
-        case PK_FLOAT32:
-        case PK_FLOAT64: return store(type, double(value), to);
-        default: std::memcpy(to, &value, size_t(size_of(type)));  // the low bytes come first
+        case PK_FLOAT16: return put(to, half::from_float(half::to_odd(double(value))));
+        case PK_FLOAT32: return put(to, float(double(value)));
+        case PK_FLOAT64: return put(to, double(value));
+        default: break;
+    }
+    if constexpr (std::is_same<Word, double>::value) {
+        store(type, arith::cast<int64_t>(value), to);
+    } else {
+        std::memcpy(to, &value, size_t(size_of(type)));  // the low bytes come first
     }
 }
 

@@ -51,6 +51,7 @@ _STRUCTS = {
     "pk_instruction": _abi.INSTRUCTION,
     "pk_operand": _abi.OPERAND,
     "pk_report": _abi.REPORT,
+    "pk_reduction": _abi.REDUCTION,
 }
 _NUMBERS = {
     f"{sign}int{bits}_t": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -112,6 +113,8 @@ def test_constants(header):
         *("ABI_VERSION", "MAX_DIMS", "MAX_OPERANDS", "MAX_INSTRUCTIONS", "MAX_RANGES", "NAME_SIZE"),
         *("STAGE", "UPLOAD", "KERNEL", "DOWNLOAD", "UNSTAGE", "COMPUTE", "STAGES", "LOAD", "STORE", "CAST"),
         *("FIRST_OPERATION", "BYTE_SWAPPED", "DIVIDE", "OVERFLOW", "INVALID", "NEGATIVE_POWER"),
+        *("SUM", "PRODUCT", "LEAST", "LARGEST", "WHERE_LEAST", "WHERE_LARGEST", "SPREAD", "DOT", "SQUARES"),
+        *("AS_IT_IS", "MEAN", "ROOT", "VARIANCE", "DEVIATION"),
     ]
     for name in ours:
         assert getattr(_abi, name) == constants.pop(f"PK_{name}"), name
@@ -119,6 +122,7 @@ def test_constants(header):
         *("STAGE", "UPLOAD", "KERNEL", "DOWNLOAD", "UNSTAGE", "COMPUTE"),
     )
     assert constants.pop("PK_TYPE_COUNT") == len(_abi.TYPES)
+    assert constants.pop("PK_REDUCTIONS") == _abi.SQUARES + 1
     for code, dtype in enumerate(_abi.TYPES):
         assert constants.pop(f"PK_{dtype.name.upper()}") == code
     assert constants.pop("PK_OK") == 0

@@ -87,6 +87,11 @@ def test_elementwise(tmp_path):
     assert "evaluate float32" in printed
 
 
+def test_reductions(tmp_path):
+    printed = run("reductions", "--quick", "--only", "ten", folder=tmp_path)
+    assert "sum of ten" in printed
+
+
 def test_every_round_has_new_arrays():
     seen = {"one": [], "two": []}
     contenders = {

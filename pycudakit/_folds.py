@@ -150,9 +150,11 @@ def _write_dot(finish: int, builder: Builder, arguments: Any, mask: Any, dtype: 
     return Folded(_abi.DOT, finish, values, result)
 
 
-def _write_deviations(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
+def _write_deviations(skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
     """Add up the squares of the differences from what is given as the mean."""
     value, mean = (builder.cast(argument, FLOAT64) for argument in arguments)
+    if skips_nan:
+        mask = _not_nan(builder, value, mask)
     off = builder.apply("subtract", value, mean)
     off = _without(builder, off, mask, 0.0)
     return Folded(_abi.DOT, _abi.AS_IT_IS, (off, off), FLOAT64)
@@ -191,4 +193,5 @@ NANS, INFINITIES = _partial(_write_count_of, "isnan"), _partial(_write_count_of,
 NUMBERS, ONES = (_partial(_write_count_of_numbers, counts_nan) for counts_nan in (False, True))
 LARGEST_MAGNITUDE, LEAST_MAGNITUDE = (_partial(_write_magnitude, k) for k in (_abi.LARGEST, _abi.LEAST))
 MAGNITUDES, NONZEROS = (_partial(_write_magnitude, k) for k in (_abi.SUM, _abi.PRODUCT))
-COUNT, SPREAD, DEVIATIONS = _write_count, _write_spread, _write_deviations
+DEVIATIONS, NANDEVIATIONS = (_partial(_write_deviations, skips) for skips in (False, True))
+COUNT, SPREAD = _write_count, _write_spread

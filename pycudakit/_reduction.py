@@ -33,7 +33,7 @@ class Reduction:
     axis, keepdims, where
         As for NumPy.
     dtype, out
-        As for NumPy; `out` has the type of the computation if there is no `dtype` and it `decides`.
+        As for NumPy; without a `dtype`, an `out` that `decides` takes part in choosing the result's type.
     foreign
         Why the call is NumPy's alone, if it is.
     within
@@ -67,7 +67,7 @@ class Reduction:
         self.out = out
         asked = None if dtype is None else np.dtype(dtype)
         if asked is None and out is not None and decides:
-            asked = out.dtype
+            asked = out.dtype if arrays[0] is None else np.result_type(out.dtype, arrays[0].dtype)
         if asked is not None:
             asked = asked.newbyteorder("=")
             if asked not in CODES:
@@ -88,8 +88,9 @@ class Reduction:
             self.shape = broadcast_shapes(*(a.shape for a in self.arrays))
             if self.shape or axis is None:
                 self.axes = _reduce.axes_of(axis, len(self.shape))
-            # NumPy takes the axis 0 of a number, too.
+            # NumPy takes the axis 0 of a number, too; and it refuses a mask of more than the elements.
             self.is_empty = 0 in self.shape or (not self.shape and axis is not None)
+            self.is_empty |= mask is not None and self.shape != broadcast_shapes(*(a.shape for a in known))
             up = sum(a.nbytes for a in self.arrays)
             cost = _reduce.cost_of(self.recipe, math.prod(self.shape), up, 0)
         self.plan = _family.plan(name, arrays, cost, foreign)
@@ -151,22 +152,29 @@ class Reduction:
         np.copyto(self.out, result, casting=casting)
         return self.out
 
-    def warn(self, result: Array, of: str = "reduce", known: Array | None = None) -> None:
+    def warn(
+        self, result: Array, of: str = "reduce", known: Array | None = None, over: str | None = None
+    ) -> None:
         """Warn as NumPy does where numbers became infinite, or they and infinities NaN, unless known."""
         if result.dtype.kind != "f" or np.isfinite(result).all() or not self.has_floats:
             return
         is_nan, is_infinite = np.isnan(result), np.isinf(result)
         if known is not None:
             is_nan, is_infinite = is_nan & ~known, is_infinite & ~known
-        if is_nan.any() and (is_nan & (self.count_of(NANS) == 0)).any():
+        if is_nan.any() and (self.skips_nan or (is_nan & (self.count_of(NANS) == 0)).any()):
             _execute.report("invalid", of)
         if is_infinite.any() and (is_infinite & (self.count_of(INFINITIES) == 0)).any():
-            _execute.report("over", of)
+            _execute.report("over", over or of)
 
     @property
     def has_floats(self) -> bool:
         """Whether an operand may hold infinities and NaN."""
         return any(array.dtype.kind == "f" for array in self.arrays)
+
+    @property
+    def skips_nan(self) -> bool:
+        """Whether there may be NaN, and the function leaves it out."""
+        return self.name.startswith("nan") and self.has_floats
 
     def warn_of_nothing(self, result: Array, text: str) -> None:
         """Let the least or largest of NaN alone be NaN, and warn."""
@@ -180,18 +188,28 @@ class Reduction:
         """Warn where nothing, or too little for the degrees of freedom, was left; return where."""
         if np.isfinite(result).all():
             return None
-        count = self.count_of(NUMBERS) if self.name.startswith("nan") else self.count_of(ONES)
+        count = self.count_of(NUMBERS if self.skips_nan else ONES)
         few: Array = count <= ddof
         if few.any():
             text = "Degrees of freedom <= 0 for slice"
-            text += "." * self.name.startswith("nan")
+            text += "." * self.skips_nan
             text = "Mean of empty slice" if self.name.endswith("mean") else text
             warnings.warn(text, RuntimeWarning, stacklevel=_execute.level_of_caller())
-            if self.name.startswith("nan"):
+            if self.skips_nan:
                 result[few] = np.nan
-            if not self.name.startswith("nan") and self.name.endswith("mean"):
-                _execute.report("invalid", "divide")
+            else:
+                self._warn_of_division(result, few, count)
         return few
+
+    def _warn_of_division(self, result: Array, few: Array, count: Array) -> None:
+        if not self.name.endswith("mean") and (count == 0).any():  # for the mean that it is about
+            _execute.report("invalid", "divide" if self.shape else "scalar divide")
+        is_scalar = result.ndim == 0 and self.out is None and not (self.keepdims and self.shape)
+        of = "scalar divide" if is_scalar else "divide"
+        if (few & np.isnan(result)).any():
+            _execute.report("invalid", of)
+        if (few & np.isinf(result)).any():
+            _execute.report("divide", of)
 
     def refuse_nothing(self, result: Array) -> None:
         """Raise where all elements that an index was asked of are NaN."""

@@ -52,14 +52,17 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     whole = axis is None and (ord is None or (ord == 2 and array.ndim == 1) or ord in ("f", "fro"))
     if ord in ("f", "fro") and axis is None and array.ndim != 2:
         return numpy()  # raises
-    axes = normalize_axis_tuple(range(array.ndim) if axis is None else axis, array.ndim)
+    try:
+        axes = normalize_axis_tuple(range(array.ndim) if axis is None else axis, array.ndim)
+    except (TypeError, ValueError):
+        return numpy()  # raises, or takes the axis 0 of a number
     if whole or (len(axes) == 1 and ord in (None, 2)) or (len(axes) == 2 and ord in (None, "f", "fro")):
         return _folded("norm", _folds.NORM, numpy, array, axes, keepdims)
     if len(axes) == 1:
         return _of_vectors(numpy, array, ord, axes, keepdims)
     if len(axes) == 2 and ord in (1, -1, math.inf, -math.inf) and axes[0] != axes[1]:
         return _of_matrices(numpy, array, ord, axes, keepdims)
-    if ord not in (2, -2, "nuc"):
+    if ord not in (2, -2, "nuc") or len(axes) != 2:
         return numpy()  # raises
     foreign = f"a norm of order {ord!r} of matrices"
     return Reduction("norm", _folds.NORM, numpy, [array], foreign=foreign).by_numpy()

@@ -59,7 +59,8 @@ def _product(name: str, numpy: Any, a: Any, b: Any, out: Any, foreign: str | Non
     if call.is_numpys:
         return call.by_numpy()
     result = call.reduce()
-    call.warn(result, name)
+    if name == "dot":  # NumPy's vdot is silent
+        call.warn(result, name)
     return call.finish(result)
 
 
@@ -123,6 +124,8 @@ def average(
     given = keywords(keepdims=keepdims)
     numpy = functools.partial(np.average, a, axis, weights, returned, **given)
     array = np.asarray(a)
+    if axis is not None:
+        axis = normalize_axis_tuple(axis, array.ndim, argname="axis")
     if weights is None:
         result = mean(a, axis, keepdims=or_usual(keepdims, False))
         total = result.dtype.type(array.size / max(1, np.size(result)))
@@ -161,8 +164,7 @@ def _weights_of(array: Any, axis: Any, weights: Any) -> Any:
         return weights
     if axis is None:
         raise TypeError("Axis must be specified when shapes of a and weights differ.")
-    axes = normalize_axis_tuple(axis, array.ndim, argname="axis")
-    if weights.shape != tuple(array.shape[d] for d in axes):
+    if weights.shape != tuple(array.shape[d] for d in axis):
         raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
-    weights = weights.transpose(np.argsort(axes))
-    return weights.reshape(tuple(n if d in axes else 1 for d, n in enumerate(array.shape)))
+    weights = weights.transpose(np.argsort(axis))
+    return weights.reshape(tuple(n if d in axis else 1 for d, n in enumerate(array.shape)))

@@ -59,10 +59,16 @@ def sum_like(
         return call.by_numpy()
     result = call.reduce(initial=or_usual(initial, None))
     if not extreme:
-        call.warn(result)
+        call.warn(result, known=None if initial is NONE else _known_from(initial, result))
     elif name.startswith("nan") and initial is NONE:
         call.warn_of_nothing(result, f"All-NaN {'slice' if type(a) is np.ndarray else 'axis'} encountered")
     return call.finish(result)
+
+
+def _known_from(initial: Any, result: Array) -> Array:
+    """Tell which results are no numbers since the initial value is none."""
+    known: Array = np.isnan(initial) | (np.isinf(initial) & np.isinf(result))
+    return known
 
 
 def sum(
@@ -240,7 +246,7 @@ def mean_like(
         decides=False,
         foreign=foreign,
     )
-    if not call.is_numpys and not name.startswith("nan") and where is NONE and ddof >= call.length > 0:
+    if not call.is_numpys and not call.skips_nan and where is NONE and ddof >= call.length > 0:
         call.is_empty = True  # of freedom, which NumPy has its own words for
     if call.is_numpys:
         return call.by_numpy()
@@ -248,22 +254,23 @@ def mean_like(
         result = _about(call, a, mean, or_usual(where, True), ddof, name)
     else:
         result = call.reduce(ddof=ddof)
+    if mean is NONE or call.skips_nan:
         few = name.startswith("nan") or where is not NONE
         known = call.warn_of_few(result, ddof) if few else None
-        call.warn(result, "reduce" if name.endswith("mean") else "subtract", known)
+        call.warn(result, "reduce" if name.endswith("mean") else "subtract", known, over="reduce")
     return call.finish(result, casting="same_kind" if name.endswith("std") else "unsafe")
 
 
 def _about(call: Reduction, a: Any, mean: Any, where: Any, ddof: float, name: str) -> Array:
     """Return a variance, or its root, about what is given as the mean."""
     about = Reduction(
-        *(name, _folds.DEVIATIONS, call.numpy, [a, mean]),
+        *(name, _folds.NANDEVIATIONS if call.skips_nan else _folds.DEVIATIONS, call.numpy, [a, mean]),
         call.axes,
         where=where,
     )
     if about.is_numpys:
         return np.asarray(about.by_numpy())
-    count: Any = call.length if where is True else call.reduce(_folds.ONES)
+    count: Any = call.count_of(_folds.NUMBERS if call.skips_nan else _folds.ONES)
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = about.reduce() / np.maximum(count - ddof, 0)
     root: Array = variance if name.endswith("var") else np.sqrt(variance)
@@ -491,7 +498,7 @@ def place_like(name: str, write: _reduce.Write, a: Any, axis: Any, out: Any, kee
             return result
     given = keywords(keepdims=keepdims)
     numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **given)
-    if isinstance(axis, tuple):
+    if isinstance(axis, tuple) or (out is not None and not np.can_cast(np.asarray(out), np.intp)):
         return numpy()  # raises
     keeps = or_usual(keepdims, False)
     call = Reduction(name, write, numpy, [a], axis, out=out, keepdims=keeps, decides=False)

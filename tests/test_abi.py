@@ -137,6 +137,7 @@ def test_constants(header):
         *("STAGE", "UPLOAD", "KERNEL", "DOWNLOAD", "UNSTAGE", "COMPUTE"),
     )
     assert constants.pop("PK_TYPE_COUNT") == len(_abi.TYPES)
+    assert constants.pop("PK_REDUCTIONS") == _abi.SQUARES + 1
     for code, dtype in enumerate(_abi.TYPES):
         assert constants.pop(f"PK_{dtype.name.upper()}") == code
     assert constants.pop("PK_OK") == 0

@@ -92,6 +92,11 @@ def test_histogram(tmp_path):
     assert "bincount uint8" in printed
 
 
+def test_reductions(tmp_path):
+    printed = run("reductions", "--quick", "--only", "ten", folder=tmp_path)
+    assert "sum of ten" in printed
+
+
 def test_every_round_has_new_arrays():
     seen = {"one": [], "two": []}
     contenders = {

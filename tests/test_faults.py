@@ -16,6 +16,7 @@ A, B = RNG.random((2, SIZE), np.float32)
 LONG_ROW = np.resize(A, 150_000)
 COUNTS = RNG.integers(0, 100, SIZE // 2)
 SORTED = np.sort(B)
+GRID = A.reshape(300, 200)
 LONG = "a" + " + b" * 60  # more instructions than a kernel takes with it
 
 
@@ -29,6 +30,11 @@ def copied(**constants):
     }
 
 
+def pk_on_cpu(name, *arguments, **keywords):
+    with pk.engine("cpu"):
+        return getattr(pk, name)(*arguments, **keywords)
+
+
 # What is called, what it should give, the engine's constants, and how many CUDA calls it makes at most.
 CASES = {
     "in place": (lambda: pk.add(A, B), A + B, {"threads": 1}, 40),
@@ -40,6 +46,13 @@ CASES = {
         A.reshape(300, 200) + B[:200],
         copied(),
         130,
+    ),
+    "sum": (lambda: pk.sum(A), pk_on_cpu("sum", A), copied(), 120),
+    "sum along an axis": (
+        lambda: pk.sum(GRID[:, ::-1], axis=0),
+        pk_on_cpu("sum", GRID[:, ::-1], axis=0),
+        copied(),
+        120,
     ),
     "median": (lambda: pk.median(A), np.median(A), copied(), 120),
     "median of a long row": (lambda: pk.median(LONG_ROW), np.median(LONG_ROW), copied(), 160),

@@ -20,22 +20,19 @@ void put(void *to, T value) {
 }
 
 // Writes a result as an element of a type.
-void store(int type, double value, void *to) {
-    switch (type) {
-        case PK_FLOAT16: return put(to, half::from_float(half::to_odd(value)));
-        case PK_FLOAT32: return put(to, float(value));
-        case PK_FLOAT64: return put(to, value);
-        default: return put(to, arith::cast<int64_t>(value));
-    }
-}
-template <class Integer>
-void store(int type, Integer value, void *to) {
+template <class Word>
+void store(int type, Word value, void *to) {
     switch (type) {
         case PK_BOOL: return put(to, uint8_t(value != 0));
-        case PK_FLOAT16:
-        case PK_FLOAT32:
-        case PK_FLOAT64: return store(type, double(value), to);
-        default: std::memcpy(to, &value, size_t(size_of(type)));  // the low bytes come first
+        case PK_FLOAT16: return put(to, half::from_float(half::to_odd(double(value))));
+        case PK_FLOAT32: return put(to, float(double(value)));
+        case PK_FLOAT64: return put(to, double(value));
+        default: break;
+    }
+    if constexpr (std::is_same<Word, double>::value) {
+        store(type, arith::cast<int64_t>(value), to);
+    } else {
+        std::memcpy(to, &value, size_t(size_of(type)));  // the low bytes come first
     }
 }
 
@@ -67,8 +64,8 @@ struct Result<Sum<exact, masked>> {
 template <bool exact>
 struct Result<Dot<exact>> {
     static double of(const pk_reduction &asked, double *partial, int64_t) {
-        const double sum = sum_of({partial[0], partial[1]});
-        return asked.finish == PK_ROOT ? pk::sqrt(sum) : sum;
+        const Exact sum{partial[0], partial[1]};
+        return asked.finish == PK_ROOT && is_finite(sum.high) ? rounded(root(sum)) : sum_of(sum);
     }
 };
 template <>
@@ -78,10 +75,11 @@ struct Result<Product> {
 template <bool exact, bool masked>
 struct Result<Moments<exact, masked>> {
     static double of(const pk_reduction &asked, double *partial, int64_t) {
-        const double squares = Moments<exact, masked>::squares(partial), freedom = partial[5] - asked.ddof;
-        if (asked.finish == PK_AS_IT_IS) return squares;
-        const double variance = squares / (freedom > 0 ? freedom : 0);
-        return asked.finish == PK_DEVIATION ? pk::sqrt(variance) : variance;
+        const Exact squares = Moments<exact, masked>::squares(partial);
+        if (asked.finish == PK_AS_IT_IS) return rounded(squares);
+        const double freedom = partial[5] - asked.ddof;
+        const Exact variance = divide(squares, freedom > 0 ? freedom : 0);
+        return rounded(asked.finish == PK_DEVIATION ? root(variance) : variance);
     }
 };
 template <class T>

@@ -42,7 +42,13 @@ PK_HD Exact multiply(Exact a, Exact b) {
 }
 PK_HD Exact divide(Exact a, double b) {
     const double first = a.high / b;
+    if (!is_finite(first)) return {first, 0};
     return two_sum(first, (fma(-first, b, a.high) + a.low) / b);
+}
+PK_HD Exact root(Exact a) {
+    const double first = pk::sqrt(a.high);
+    if (!(first > 0) || !is_finite(first)) return {first, 0};
+    return two_sum(first, (fma(-first, first, a.high) + a.low) / (2 * first));
 }
 
 // ---- Kinds ---------------------------------------------------------------------------------------------
@@ -211,12 +217,13 @@ struct Moments {
     }
 
     // The sum of the squares of the differences from the mean.
-    static PK_HD double squares(const Word *partial) {
+    static PK_HD Exact squares(const Word *partial) {
         const Exact sum = two_sum(partial[1], partial[2]), all = two_sum(partial[3], partial[4]);
-        if (!is_finite(partial[1]) || !is_finite(partial[3])) return partial[3] - (partial[1] - partial[1]);
+        if (!is_finite(partial[1]) || !is_finite(partial[3]))
+            return {partial[3] - (partial[1] - partial[1]), 0};
         const Exact mean = divide(sum, partial[5]), own = reduction::multiply(sum, mean);
-        const double result = rounded(reduction::add(all, {-own.high, -own.low}));
-        return result > 0 ? result : 0;
+        const Exact result = reduction::add(all, {-own.high, -own.low});
+        return result.high > 0 ? result : Exact{0, 0};
     }
 };
 

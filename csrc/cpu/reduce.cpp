@@ -14,7 +14,7 @@ namespace {
 
 using reduction::LANES;
 
-constexpr int64_t WORTH_A_THREAD = 64 << 10;  // elements
+constexpr int64_t WORTH_A_THREAD = 64 << 10, SHARE = 256 << 10;  // elements
 constexpr int64_t MOST_WORDS = 5;             // of a lane, and one more for a pivot
 constexpr int64_t SHORT = 64, MOST_TOGETHER = 64;
 
@@ -78,6 +78,9 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
     Partials partials(reduction, region);
     const int64_t units = slabs.units(), each = partials.bytes_a_unit();
     const int64_t threads = std::clamp<int64_t>(region.layout.size / WORTH_A_THREAD, 1, thread_count());
+    // Taken at a time, so that what a thread asks and tells the others costs little.
+    const int64_t many =
+        std::clamp<int64_t>(units / (4 * threads), 1, std::max<int64_t>(1, SHARE / slabs.most_elements()));
 
     std::atomic<int64_t> next{0};
     run_on_threads(threads, call, [&] {
@@ -92,11 +95,10 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
                            std::vector<double>(size_t(slabs.most_elements())));
         }
         std::vector<double> lanes(size_t((MOST_WORDS + 1) * LANES * std::max(slabs.inner, MOST_TOGETHER)));
-        std::vector<double> closed(size_t(each / 8));
+        std::vector<double> closed(size_t(many * each / 8));
         double leader = 0;
         int64_t led = -1;  // the slab that the leader is of
-        for (int64_t index = next++; index < units; index = next++) {
-            const double begin = call.seconds();
+        auto fold = [&](int64_t index, double *partial) {
             const Slabs::Unit unit = slabs.unit(index);
             const int64_t start = slabs.start(index), count = slabs.start(index + 1) - start;
             if (machine != nullptr) {
@@ -134,15 +136,21 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
                     block.width = now;
                     block.column = slabs.length;
                 }
-                loop(block, lanes.data(), closed.data() + slab * slabs.inner * reduction.joining.words);
+                loop(block, lanes.data(), partial + slab * slabs.inner * reduction.joining.words);
                 slab += now;
                 if (slabs.blocks() > 1 && slabs.inner == 1 && reduction.joining.beats != nullptr &&
-                    (led != unit.slab || reduction.joining.beats(closed.data(), &leader))) {
-                    leader = closed[0];
+                    (led != unit.slab || reduction.joining.beats(partial, &leader))) {
+                    leader = partial[0];
                     led = unit.slab;
                 }
             }
-            partials.take(index, 1, reinterpret_cast<const char *>(closed.data()));
+        };
+        for (int64_t from = next.fetch_add(many); from < units; from = next.fetch_add(many)) {
+            const double begin = call.seconds();
+            const int64_t to = std::min(from + many, units), count = slabs.start(to) - slabs.start(from);
+            for (int64_t index = from; index < to; ++index)
+                fold(index, closed.data() + (index - from) * each / 8);
+            partials.take(from, to - from, reinterpret_cast<const char *>(closed.data()));
             lane.add(PK_COMPUTE, begin, call.seconds(), 0, count);
             if (machine == nullptr) call.advance(count);
         }

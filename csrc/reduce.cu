@@ -262,7 +262,7 @@ int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *program, 
                           pk::arm_faults();
                           pk::require_cuda();
                           const std::vector<int> devices = pk::devices_of(call);
-                          for (const pk::Region &region : asked.regions)
+                          for (const pk::Region &region : asked.regions())
                               pk::reduce_region(asked, region, call, devices, met);
                       });
 }

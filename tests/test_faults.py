@@ -61,7 +61,7 @@ CASES = {
         lambda: pk.cumsum(COUNTS),
         np.cumsum(COUNTS),
         copied(threads=3, worth_a_thread=1, smallest_chunk=32 << 10),
-        200,
+        400,
     ),
     "long program": (
         lambda: pk.evaluate(LONG, {"a": A, "b": B}),

@@ -225,9 +225,17 @@ Reduction::Reduction(const pk_reduction &given, const pk_instruction *instructio
       masked(given.values == 2 && given.kind != PK_DOT),
       joining(joining_of(given.kind, type, masked)),
       result(result_layout(given, operands[operand_count - 1], shape, dimensions)),
-      regions(regions_of(operands, operand_count - 1, operand_count - 1 - given.values, shape, dimensions,
-                         given.outer, given.reduced)),
-      first_value(int(operand_count - 1 - given.values)) {
+      first_value(int(operand_count - 1 - given.values)),
+      size(1),
+      operands_(operands),
+      shape_(shape),
+      dimensions_(dimensions) {
+    for (int64_t d = 0; d < dimensions; ++d) {
+        require(shape[d] > 0, "a dimension is not positive");
+        if (__builtin_mul_overflow(size, shape[d], &size))
+            fail(PK_INVALID_ARGUMENT, "the shape has more elements than 64 bits can count");
+    }
+
     for (int64_t i = 0; i < operand_count; ++i) {
         require(program.stored[size_t(i)] == (i >= first_value && i < operand_count - 1),
                 "the program stores to other operands than the values");
@@ -249,10 +257,9 @@ int Reduction::loaded(int value) const {
     return found;
 }
 
-int64_t Reduction::elements() const {
-    int64_t count = 0;
-    for (const Region &region : regions) count += region.layout.size;
-    return count;
+std::vector<Region> Reduction::regions(int64_t unit_elements) const {
+    return regions_of(operands_, first_value + asked.values, first_value, shape_, dimensions_, asked.outer,
+                      asked.reduced, unit_elements);
 }
 
 Partials::Partials(const Reduction &reduction, const Region &region)

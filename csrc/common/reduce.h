@@ -29,8 +29,8 @@ struct Reduction {
     const bool masked;  // the second value says which count
     const Joining joining;
     const Layout result;  // of the one operand
-    std::vector<Region> regions;
-    int first_value;  // operand
+    int first_value;      // operand
+    int64_t size;         // elements
 
     Reduction(const pk_reduction &asked, const pk_instruction *instructions, int64_t instruction_count,
               const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions);
@@ -38,7 +38,13 @@ struct Reduction {
     // If the program does nothing: the operand whose elements are the values. Else -1.
     int loaded(int value) const;
 
-    int64_t elements() const;
+    // Of its operands, with units of about so many elements at most.
+    std::vector<Region> regions(int64_t unit_elements = Slabs::UNIT_ELEMENTS) const;
+
+   private:
+    const pk_operand *const operands_;
+    const int64_t *const shape_;
+    const int64_t dimensions_;
 };
 
 // The partials of a region's blocks, until they are results.
@@ -76,7 +82,7 @@ int32_t reduce(const pk_reduction *asked, const pk_instruction *program, int64_t
         Call call(options, report);
         const Reduction reduction(*asked, program, instruction_count, operands, operand_count, shape,
                                   dimensions);
-        call.begin(reduction.elements());
+        call.begin(reduction.size);
         std::fill_n(exceptions, instruction_count, uint8_t(0));
         compute(reduction, call, exceptions);
         call.end();

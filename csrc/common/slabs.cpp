@@ -67,7 +67,8 @@ Layout layout_of(const Dimensions &dimensions, const pk_operand *operands, int64
 }  // namespace
 
 std::vector<Region> regions_of(const pk_operand *operands, int64_t operand_count, int64_t virtual_from,
-                               const int64_t *shape, int64_t dimensions, int64_t outer, int64_t rows) {
+                               const int64_t *shape, int64_t dimensions, int64_t outer, int64_t rows,
+                               int64_t unit_elements) {
     int64_t size = 1;
     Dimensions groups[3];  // outer, rows, inner
     for (int64_t d = 0; d < dimensions; ++d) {
@@ -85,7 +86,7 @@ std::vector<Region> regions_of(const pk_operand *operands, int64_t operand_count
         inner.erase(inner.begin());
     }
     const int64_t length = size_of(groups[1]), columns = size_of(inner), outside = size_of(groups[0]);
-    const int64_t least = 16, fitting = Slabs::UNIT_ELEMENTS / std::min(length, Slabs::BLOCK);
+    const int64_t least = 16, fitting = unit_elements / std::min(length, Slabs::BLOCK);
     const int64_t most = std::clamp<int64_t>(fitting, least, std::max(least, columns));
     const int64_t wanted = (columns + most - 1) / most, wide = (columns + wanted - 1) / wanted;
 

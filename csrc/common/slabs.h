@@ -14,7 +14,7 @@
 namespace pk {
 
 struct Slabs {
-    static constexpr int64_t BLOCK = 1024;              // rows
+    static constexpr int64_t BLOCK = 1024;               // rows
     static constexpr int64_t UNIT_ELEMENTS = 128 << 10;  // about the most of a unit
 
     int64_t count, length, inner;
@@ -35,7 +35,8 @@ struct Slabs {
     };
     PK_HD Unit unit(int64_t index) const {
         const int64_t together = slabs_a_unit(), slab = index / blocks() * together, block = index % blocks();
-        return {slab, std::min(together, count - slab), block, std::min(int64_t(BLOCK), length - block * BLOCK)};
+        return {slab, std::min(together, count - slab), block,
+                std::min(int64_t(BLOCK), length - block * BLOCK)};
     }
     // Where a unit begins, in elements; of the one after the last, where they end.
     PK_HD int64_t start(int64_t index) const {
@@ -59,6 +60,7 @@ struct Region {
 // The shape is of `outer` dimensions, then `rows` that are reduced, in the order in which they are, then
 // others. Of operands from `virtual_from` on there is no memory: each is as dense as a region's elements.
 std::vector<Region> regions_of(const pk_operand *operands, int64_t operand_count, int64_t virtual_from,
-                               const int64_t *shape, int64_t dimensions, int64_t outer, int64_t rows);
+                               const int64_t *shape, int64_t dimensions, int64_t outer, int64_t rows,
+                               int64_t unit_elements = Slabs::UNIT_ELEMENTS);
 
 }  // namespace pk

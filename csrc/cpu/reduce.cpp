@@ -15,7 +15,7 @@ namespace {
 using reduction::LANES;
 
 constexpr int64_t WORTH_A_THREAD = 64 << 10, SHARE = 256 << 10;  // elements
-constexpr int64_t MOST_WORDS = 5;             // of a lane, and one more for a pivot
+constexpr int64_t MOST_WORDS = 5;                                // of a lane, and one more for a pivot
 constexpr int64_t SHORT = 64, MOST_TOGETHER = 64;
 
 // Where the values of a call are: an operand's own memory, or a buffer that the program fills.
@@ -68,6 +68,13 @@ class Values {
 
     std::vector<const View *> values_;
 };
+
+// Wide rows are read as memory likes best; a program's values are to stay in the cache.
+int64_t unit_elements(const Reduction &reduction) {
+    constexpr int64_t MOST = 2 << 20, LEAST = 64 << 10;
+    if (reduction.loaded(0) < 0) return LEAST;
+    return std::clamp(reduction.size / (8 * thread_count()), LEAST, MOST);
+}
 
 void reduce_region(const Reduction &reduction, const Region &region, Call &call, uint8_t *exceptions) {
     const Slabs &slabs = region.slabs;
@@ -175,7 +182,7 @@ int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *program, 
     return pk::reduce(reduction, program, instruction_count, operands, operand_count, shape, dimensions,
                       exceptions, options, report,
                       [](const pk::Reduction &asked, pk::Call &call, uint8_t *met) {
-                          for (const pk::Region &region : asked.regions)
+                          for (const pk::Region &region : asked.regions(pk::unit_elements(asked)))
                               pk::reduce_region(asked, region, call, met);
                       });
 }

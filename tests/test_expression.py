@@ -438,3 +438,64 @@ def test_numpy_keeps_no_more_than_it_needs():
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < 4 * a.nbytes
+
+
+# ---- The outermost call may reduce -------------------------------------------------------------------
+
+REDUCED = [
+    ("sum(a*b)", lambda a, b: (a * b).sum()),
+    ("sum(a*b, axis=0)", lambda a, b: (a * b).sum(0)),
+    ("max(abs(a-b), axis=-1)", lambda a, b: abs(a - b).max(-1)),
+    ("min(a + 1, axis=(0, 1), keepdims=True)", lambda a, _: (a + 1).min((0, 1), keepdims=True)),
+    ("mean(a*2 + b, axis=1)", lambda a, b: (a * 2 + b).mean(1)),
+    ("var(a*b, axis=1, ddof=1)", lambda a, b: (a * b).var(1, ddof=1)),
+    ("std(a)", lambda a, _: a.std()),
+    ("ptp(a - b, axis=0)", lambda a, b: np.ptp(a - b, 0)),
+    ("prod(a, axis=1)", lambda a, _: a.prod(1)),
+    ("any(a > 2, axis=0)", lambda a, _: (a > 2).any(0)),
+    ("all(a < 9)", lambda a, _: (a < 9).all()),
+    ("count_nonzero(a > b, axis=1)", lambda a, b: np.count_nonzero(a > b, 1)),
+    ("argmax(a*a, axis=0)", lambda a, _: (a * a).argmax(0)),
+    ("argmin(a)", lambda a, _: a.argmin()),
+    ("sum(3)", lambda *_: np.sum(3)),
+]
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("text, right", REDUCED, ids=[text for text, _ in REDUCED])
+def test_reductions(engine, text, right):
+    rng = np.random.default_rng(0)
+    for dtype in ("float64", "float32", "int16"):
+        a, b = (rng.standard_normal((2, 70, 30)) * 4).astype(dtype)
+        for x, y in ((a, b), (a.T, b.T), (a[::-2], b[::2])):
+            got, want = pk.evaluate(text, {"a": x, "b": y}), right(x, y)
+            assert got.dtype == want.dtype
+            assert got.shape == want.shape
+            assert pk.last_call().engine == engine
+            exact = want.dtype.kind != "f"
+            np.testing.assert_allclose(got, want, *((0, 0) if exact else (3e-5, 1e-5)))
+
+
+def test_reductions_of_broadcast_operands_and_numbers(engine):
+    a, row, k = np.arange(600.0).reshape(20, 30), np.arange(30.0), 3
+    assert pk.evaluate("sum(a*row + k)") == (a * row + k).sum()
+    out = np.empty(30, np.float32)
+    assert pk.evaluate("sum(a*row, axis=0)", out=out) is out
+    assert (out == (a * row).sum(0)).all()
+    assert pk.evaluate("sum(a, axis=0)", {"a": np.empty((0, 3))}).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("sum(a, foo=1)", "sum takes axis, keepdims, and not foo (at column 12)"),
+        ("sum(a, 1)", "sum takes 1 argument, and got 2; others by name, as axis=0 (at column 1)"),
+        ("1 + sum(a)", "sum may be the outermost call alone (at column 5)"),
+        ("max(a, a)", "max takes 1 argument, and got 2"),
+        ("sum(a, axis=a)", "axis is to be a literal (at column 13)"),
+    ],
+)
+def test_reductions_that_are_refused(text, message):
+    with pytest.raises(TypeError) as caught:
+        pk.evaluate(text, {"a": np.ones(3)})
+    assert message in str(caught.value)

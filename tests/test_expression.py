@@ -462,7 +462,7 @@ REDUCED = [
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("text, right", REDUCED, ids=[text for text, _ in REDUCED])
+@pytest.mark.parametrize(("text", "right"), REDUCED, ids=[text for text, _ in REDUCED])
 def test_reductions(engine, text, right):
     rng = np.random.default_rng(0)
     for dtype in ("float64", "float32", "int16"):
@@ -486,7 +486,7 @@ def test_reductions_of_broadcast_operands_and_numbers(engine):
 
 
 @pytest.mark.parametrize(
-    "text, message",
+    ("text", "message"),
     [
         ("sum(a, foo=1)", "sum takes axis, keepdims, and not foo (at column 12)"),
         ("sum(a, 1)", "sum takes 1 argument, and got 2; others by name, as axis=0 (at column 1)"),

@@ -78,7 +78,8 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
     const int64_t units = slabs.units(), each = partials.bytes_a_unit();
     const int64_t threads = std::clamp<int64_t>(region.layout.size / WORTH_A_THREAD, 1, thread_count());
     // Taken at a time, so that what a thread asks and tells the others costs little.
-    const int64_t many = std::max<int64_t>(1, WORTH_A_THREAD / 4 / slabs.most_elements());
+    const int64_t most = std::max<int64_t>(1, 4 * WORTH_A_THREAD / slabs.most_elements());
+    const int64_t many = std::clamp<int64_t>(units / (8 * threads), 1, most);
 
     std::atomic<int64_t> next{0};
     run_on_threads(threads, call, [&] {

@@ -35,7 +35,8 @@ struct Slabs {
     };
     PK_HD Unit unit(int64_t index) const {
         const int64_t together = slabs_a_unit(), slab = index / blocks() * together, block = index % blocks();
-        return {slab, std::min(together, count - slab), block, std::min(int64_t(BLOCK), length - block * BLOCK)};
+        return {slab, std::min(together, count - slab), block,
+                std::min(int64_t(BLOCK), length - block * BLOCK)};
     }
     // Where a unit begins, in elements; of the one after the last, where they end.
     PK_HD int64_t start(int64_t index) const {

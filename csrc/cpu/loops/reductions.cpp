@@ -151,6 +151,13 @@ PK_HD auto infinity_of() {
     if constexpr (type == PK_FLOAT64) return bit_cast<double>(0x7ff0000000000000u);
 }
 
+template <class Op>
+constexpr bool is_extreme = false;
+template <bool largest, class T>
+constexpr bool is_extreme<Extreme<largest, T>> = true;
+template <class T>
+constexpr bool is_extreme<Extremes<T>> = true;
+
 // Whatever comes in no order: the whole of one dense column as a single lane.
 template <class Op, int type>
 PK_HD bool take_whole(const ValueBlock &block, void *partial) {
@@ -161,9 +168,7 @@ PK_HD bool take_whole(const ValueBlock &block, void *partial) {
         for (int64_t i = 0; i < block.rows; ++i) sum += Stored<type>::template as<uint64_t>(values[i]);
         memcpy(partial, &sum, sizeof(sum));
         return true;
-    } else if constexpr (std::is_same<Op, Extreme<false, typename Op::Word>>::value ||
-                         std::is_same<Op, Extreme<true, typename Op::Word>>::value) {
-        constexpr bool largest = std::is_same<Op, Extreme<true, typename Op::Word>>::value;
+    } else if constexpr (is_extreme<Op>) {
         using Key = decltype(in_order<type>(values[0]));
         Key least = std::numeric_limits<Key>::max(), most = std::numeric_limits<Key>::min();
         for (int64_t i = 0; i < block.rows; ++i) {
@@ -171,18 +176,19 @@ PK_HD bool take_whole(const ValueBlock &block, void *partial) {
             least = key < least ? key : least;
             most = key > most ? key : most;
         }
-        const Key best = largest ? most : least;
-        class_of<typename Op::Word> value;
-        if constexpr (is_float_type(type)) {
-            // NaN of either sign is beyond the infinities, and in_order() its own inverse.
-            const Key infinity = in_order<type>(infinity_of<type>());
-            const bool is_nan = most > infinity || least < Key(~infinity);
-            value = is_nan ? double(NAN)
-                           : Stored<type>::value(bit_cast<Item>(in_order<type>(bit_cast<Item>(best))));
-        } else {
-            value = best;
-        }
-        memcpy(partial, &value, sizeof(value));
+        auto value_of = [&](Key key) -> class_of<typename Op::Word> {
+            if constexpr (is_float_type(type)) {
+                // NaN of either sign is beyond the infinities, and in_order() its own inverse.
+                const Key infinity = in_order<type>(infinity_of<type>());
+                if (most > infinity || least < Key(~infinity)) return NAN;
+                return Stored<type>::value(bit_cast<Item>(in_order<type>(bit_cast<Item>(key))));
+            } else {
+                return key;
+            }
+        };
+        const class_of<typename Op::Word> both[] = {value_of(least), value_of(most)};
+        constexpr bool takes_most = std::is_same<Op, Extreme<true, typename Op::Word>>::value;
+        memcpy(partial, both + takes_most, Op::PARTIAL * sizeof(both[0]));
         return true;
     }
     return false;

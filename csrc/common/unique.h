@@ -18,23 +18,29 @@ struct Runs {
 
 // Calls put(runs) for all runs, a few at a time; returns how many there are.
 template <class Order, class Put>
-int64_t each_run(Call &call, const Order &ordering, const typename Order::Key *sorted, int64_t size,
-                 bool splits_nan, Put put) {
+int64_t each_run(Call &call, const Order &, const typename Order::Key *sorted, int64_t size, bool splits_nan,
+                 Put put) {
     using Key = typename Order::Key;
     constexpr int64_t PIECE = 256 << 10, BLOCK = 512;
-    Order same = ordering;
-    same.one_zero = true;
-    const Key nan = same.key(Order::NAN_BITS);
     const bool splits = Order::of_floats && splits_nan;
-    // Without a branch, which nobody could predict.
-    auto begins = [=](int64_t i) {
-        const Key key = same.key(sorted[i]), before = same.key(sorted[i - 1]);
-        return int((key != before) | (splits & (key == nan)));
+    // Equal elements as equal bits. Without a branch here and below, which nobody could predict.
+    auto bits_of = [](Key bits) {
+        if constexpr (Order::of_floats) {
+            const auto size = Key(bits & Key(~Order::TOP));
+            bits = size > Order::INFINITE ? Order::NAN_BITS : bits;
+            bits = size == 0 ? Key(0) : bits;
+        }
+        return bits;
+    };
+    auto begins = [=](Key bits, Key before) {
+        return int32_t((bits != before) | (splits & (bits == Order::NAN_BITS)));
     };
     std::vector<int64_t> at(size_t(size / PIECE + 1));
     in_pieces(call, size, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
-        int64_t count = begin == 0;
-        for (int64_t i = begin + (begin == 0); i < end; ++i) count += begins(i);
+        int32_t count = begin == 0;
+        for (int64_t i = begin + (begin == 0); i < end; ++i) {
+            count += begins(bits_of(sorted[i]), bits_of(sorted[i - 1]));
+        }
         at[size_t(piece)] = count;
     });
     int64_t found = 0;
@@ -45,9 +51,12 @@ int64_t each_run(Call &call, const Order &ordering, const typename Order::Key *s
             const int64_t last = std::min(end, first + BLOCK);
             int64_t count = first == 0;
             starts[0] = 0;
+            Key previous = bits_of(sorted[std::max<int64_t>(first, 1) - 1]);
             for (int64_t i = first + count; i < last; ++i) {
+                const Key bits = bits_of(sorted[i]);
                 starts[count] = i;
-                count += begins(i);
+                count += begins(bits, previous);
+                previous = bits;
             }
             put(Runs{first, last, before, count, starts});
             before += count;

@@ -368,7 +368,7 @@ class Sorting {
         return [this](Key a, Key b) { return ordering().key(a) < ordering().key(b); };
     }
     // Bytes of a slot's host memory for results: behind them is what the device tells of their number.
-    int64_t room() const { return equipment_.slot().host_bytes / 64 * 64 - 64; }
+    int64_t room() const { return equipment_.slot().host_bytes / 4096 * 4096 - 4096; }
 
     static constexpr int64_t WORTH_ASKING = 256 << 10, DIRECT_PIECE = 16 << 20;
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/merge.h"
+#include "common/unique.h"
 #include "sort_device.cuh"
 #include "sort_equipment.cuh"
 #include "stream/pinned.h"
@@ -22,15 +23,37 @@ class Sorting {
     using Key = typename Order::Key;
     using Sorter = DeviceSorter<Order>;
 
-    Sorting(const Order &ordering, const Rows &rows, bool wants_order, Call &call)
+    Sorting(const Order &ordering, const Rows &rows, Needs needs, Call &call)
         : rows_(rows),
-          wants_order_(wants_order),
+          wants_order_(needs.order),
           call_(call),
-          needs_{rows.count * rows.columns, wants_order, rows.count > 1},
+          needs_(needs),
           equipment_(call, needs_.count * int64_t(sizeof(Key))),
           sorter_(ordering, needs_,
                   equipment_.take_memory(Sorter::bytes_for(needs_, equipment_.most_memory()))) {
         sorter_.place(equipment_.memory());
+        const Slot &slot = equipment_.slot();
+        for (int i = 0; i < Sorter::RESULTS; ++i) {
+            const int64_t place = room() + i * int64_t(sizeof(uint32_t));
+            sorter_.found[i] = reinterpret_cast<uint32_t *>(slot.host_on_device() + place);
+            found_[i] = reinterpret_cast<const uint32_t *>(slot.host() + place);
+        }
+    }
+
+    // The distinct elements of the one row into `out`; returns how many.
+    int64_t run_distinct(Key *out) {
+        const int64_t size = rows_.columns;
+        if (size <= sorter_.resident) return sort(0, size, size, out, nullptr, size);
+        std::vector<Run> all = runs();
+        const Scratch<Key> items(size), other(size);
+        int64_t count = 0;
+        for (Run &run : all) {
+            run.count = sort(run.start, run.count, size, items.get() + run.start, nullptr, run.count);
+            count += run.count;
+        }
+        const HostWork timed(call_, size);
+        const Key *const merged = merge(call_, all, items.get(), other.get(), count, less());
+        return copy_distinct(call_, ordering(), merged, count, needs_.splits_nan, out);
     }
 
     // Into `out`, or into `order` what is wanted of it.
@@ -55,9 +78,10 @@ class Sorting {
     }
 
    private:
-    // Elements from `start` on, which are whole rows, or a part of one.
-    void sort(int64_t start, int64_t count, int64_t columns, Key *out, int64_t *order, int64_t kept) {
+    // Elements from `start` on, which are whole rows, or a part of one. Returns how many results there are.
+    int64_t sort(int64_t start, int64_t count, int64_t columns, Key *out, int64_t *order, int64_t kept) {
         upload(start, count);
+        sorter_.forget_last();
         std::vector<Bucket<Key>> buckets;
         if (columns <= sorter_.bucket) {
             const int64_t rows = sorter_.bucket / columns;
@@ -76,8 +100,9 @@ class Sorting {
             }
             while (buckets.back().results == 0) buckets.pop_back();
         }
-        download(buckets, columns, out, order, kept);
+        const int64_t results = download(buckets, columns, out, order, kept);
         call_.advance(count);
+        return results;
     }
 
     void upload(int64_t start, int64_t count) {
@@ -190,20 +215,22 @@ class Sorting {
         std::vector<int64_t> left;  // of each bucket's pieces
         size_t launched = 0;
         bool failed = false;
-        std::vector<double> when;  // each was launched
+        std::vector<double> when;    // each was launched
+        std::vector<int64_t> first;  // result of each bucket that is sorted, and of the next one
     };
     struct Piece {
         size_t bucket;
         int64_t begin, count;  // of its results
     };
 
-    void download(const std::vector<Bucket<Key>> &buckets, int64_t columns, Key *out, int64_t *order,
-                  int64_t kept) {
+    int64_t download(const std::vector<Bucket<Key>> &buckets, int64_t columns, Key *out, int64_t *order,
+                     int64_t kept) {
         const int64_t item = sorter_.result_item();
-        const int64_t most = equipment_.slot().host_bytes / item;
+        const int64_t most = room() / item;
         std::vector<Piece> pieces;
         Progress progress;
         progress.when.resize(buckets.size());
+        progress.first.push_back(0);
         for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
             int64_t count = 0;
             for (int64_t begin = 0; begin < buckets[bucket].results; begin += most, ++count) {
@@ -241,26 +268,30 @@ class Sorting {
                 lane.add(PK_KERNEL, std::max(since, progress.when[piece.bucket]), sorted, 0,
                          buckets[piece.bucket].count, slot.device, slot.number);
             }
-            const int64_t bytes = piece.count * item;
-            PK_CUDA(cudaMemcpyAsync(slot.host(), sorter_.results[buffer] + piece.begin * item, size_t(bytes),
-                                    cudaMemcpyDeviceToHost, slot.queues.down.get()));
-            PK_CUDA(cudaEventRecord(slot.downloaded.get(), slot.queues.down.get()));
-            PK_CUDA(cudaEventSynchronize(slot.downloaded.get()));
+            const auto [first, end] = results_of(piece.bucket, buckets, progress);
+            const int64_t at = first + piece.begin;
+            const int64_t count = std::clamp<int64_t>(end - at, 0, piece.count), bytes = count * item;
+            if (count != 0) {
+                PK_CUDA(cudaMemcpyAsync(slot.host(), sorter_.results[buffer] + piece.begin * item,
+                                        size_t(bytes), cudaMemcpyDeviceToHost, slot.queues.down.get()));
+                PK_CUDA(cudaEventRecord(slot.downloaded.get(), slot.queues.down.get()));
+                PK_CUDA(cudaEventSynchronize(slot.downloaded.get()));
+                lane.add(PK_DOWNLOAD, sorted, call_.seconds(), bytes, count, slot.device, slot.number);
+            }
             const double downloaded = since = call_.seconds();
-            lane.add(PK_DOWNLOAD, sorted, downloaded, bytes, piece.count, slot.device, slot.number);
             {
                 const std::lock_guard<std::mutex> lock(progress.mutex);
                 if (--progress.left[piece.bucket] == 0) launch();
             }
             progress.changed.notify_all();
-            const int64_t at = buckets[piece.bucket].first + piece.begin;
+            if (count == 0) return;
             if (wants_order_) {
                 const auto *const places = reinterpret_cast<const uint32_t *>(slot.host());
-                for (int64_t i = 0; i < piece.count; ++i) order[at + i] = base_ + int64_t(places[i]);
+                for (int64_t i = 0; i < count; ++i) order[at + i] = base_ + int64_t(places[i]);
             } else {
                 std::memcpy(out + at, slot.host(), size_t(bytes));
             }
-            lane.add(PK_UNSTAGE, downloaded, call_.seconds(), bytes, piece.count);
+            lane.add(PK_UNSTAGE, downloaded, call_.seconds(), bytes, count);
             report(0, bytes);
         };
         equipment_.on_slots(int64_t(pieces.size()), [&](const Slot &slot, Lane &lane) {
@@ -276,6 +307,20 @@ class Sorting {
                 throw;
             }
         });
+        return needs_.distinct ? progress.first.back() : buckets.back().first + buckets.back().results;
+    }
+
+    // The first result of a bucket that is sorted, and the one past its last.
+    std::pair<int64_t, int64_t> results_of(size_t bucket, const std::vector<Bucket<Key>> &buckets,
+                                           Progress &progress) const {
+        if (!needs_.distinct) return {buckets[bucket].first, buckets[bucket].first + buckets[bucket].results};
+        const std::lock_guard<std::mutex> lock(progress.mutex);
+        // A buffer is not used again before some results of its bucket were asked for here.
+        std::vector<int64_t> &first = progress.first;
+        while (first.size() <= bucket + 1) {
+            first.push_back(first.back() + int64_t(*found_[(first.size() - 1) % Sorter::RESULTS]));
+        }
+        return {first[bucket], first[bucket + 1]};
     }
 
     // A row in runs, as long as there is room for.
@@ -296,8 +341,7 @@ class Sorting {
             sort(row + run.start, run.count, rows_.columns, items + run.start, nullptr, run.count);
         }
         const HostWork timed(call_, rows_.columns);
-        auto less = [&](Key a, Key b) { return ordering().key(a) < ordering().key(b); };
-        merge(call_, all, items, other, rows_.columns, less);
+        merge(call_, all, items, other, rows_.columns, less());
     }
 
     void merge_order(int64_t row, int64_t *order, int64_t kept) {
@@ -320,6 +364,11 @@ class Sorting {
     }
 
     const Order &ordering() const { return sorter_.ordering(); }
+    auto less() const {
+        return [this](Key a, Key b) { return ordering().key(a) < ordering().key(b); };
+    }
+    // Bytes of a slot's host memory for results: behind them is what the device tells of their number.
+    int64_t room() const { return equipment_.slot().host_bytes / 4096 * 4096 - 4096; }
 
     static constexpr int64_t WORTH_ASKING = 256 << 10, DIRECT_PIECE = 16 << 20;
 
@@ -329,6 +378,7 @@ class Sorting {
     const Needs needs_;
     Equipment equipment_;
     Sorter sorter_;
+    const uint32_t *found_[Sorter::RESULTS];
     int64_t base_ = 0;  // the place in its row of the first resident element
 };
 
@@ -343,15 +393,27 @@ void sort_rows(const Rows &rows, void *out, Call &call) {
     begin();
     with_ordering(rows.type, false, false, [&](auto ordering) {
         using Order = decltype(ordering);
-        Sorting<Order> sorting(ordering, rows, false, call);
+        Sorting<Order> sorting(ordering, rows, {rows.count * rows.columns, false, rows.count > 1}, call);
         sorting.run(static_cast<typename Order::Key *>(out), nullptr, rows.columns);
     });
+}
+
+int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call) {
+    begin();
+    int64_t found = 0;
+    with_ordering(row.type, false, false, [&](auto ordering) {
+        using Order = decltype(ordering);
+        Sorting<Order> sorting(ordering, row, {row.columns, false, false, true, splits_nan}, call);
+        found = sorting.run_distinct(static_cast<typename Order::Key *>(values));
+    });
+    return found;
 }
 
 void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descending, Call &call) {
     begin();
     with_ordering(rows.type, descending, true, [&](auto ordering) {
-        Sorting<decltype(ordering)> sorting(ordering, rows, true, call);
+        using Order = decltype(ordering);
+        Sorting<Order> sorting(ordering, rows, {rows.count * rows.columns, true, rows.count > 1}, call);
         sorting.run(nullptr, order, kept);
     });
 }

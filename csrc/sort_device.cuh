@@ -3,6 +3,7 @@
 #pragma once
 
 #include <thrust/iterator/counting_iterator.h>
+#include <thrust/iterator/transform_iterator.h>
 
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_select.cuh>
@@ -84,6 +85,35 @@ __global__ void put_keys(Order order, const Key *keys, int64_t count, Key *resul
     if (i < count) results[i] = order.bits(keys[i]);
 }
 
+// Of sorted keys: the elements, and whether each is the first of its kind; `before`, if not null, is the key
+// that comes before them all.
+template <class Order, class Key>
+struct Element {
+    Order order;
+    const Key *keys;
+    __device__ Key operator()(uint32_t i) const { return order.bits(keys[i]); }
+};
+template <class Order, class Key>
+struct IsFirst {
+    Order order, same;  // by which they are sorted, and by which they are equal
+    bool splits_nan;
+    const Key *keys, *before;
+    __device__ bool operator()(uint32_t i) const {
+        const Key key = keys[i];
+        if (splits_nan && key == order.key(Order::NAN_BITS)) return true;
+        const Key *const previous = i == 0 ? before : keys + i - 1;
+        return previous == nullptr || same.key(order.bits(key)) != same.key(order.bits(*previous));
+    }
+};
+
+// Keeps the last key for those that follow, and tells the host how many were selected.
+template <class Key>
+__global__ void conclude(const Key *keys, int64_t count, const uint32_t *selected, Key *last,
+                         uint32_t *found) {
+    *last = keys[count - 1];
+    *found = *selected;
+}
+
 template <class Key>
 __global__ void put_elements(const Key *elements, const uint32_t *indices, int64_t count, Key *results) {
     const int64_t i = thread_index();
@@ -117,8 +147,9 @@ struct Bucket {
 // What is to be sorted.
 struct Needs {
     int64_t count;
-    bool order;  // is wanted, rather than the elements
-    bool rows;   // there are several
+    bool order;                                 // is wanted, rather than the elements
+    bool rows;                                  // there are several
+    bool distinct = false, splits_nan = false;  // of one row: only those, of which each NaN may be one
 };
 
 // Memory of a device for elements and for what is sorted of them.
@@ -163,6 +194,7 @@ class DeviceSorter {
             indices_[i] = reinterpret_cast<uint32_t *>(take(bucket, sizeof(uint32_t)));
             if (needs_.rows) rows_[i] = reinterpret_cast<uint32_t *>(take(bucket, sizeof(uint32_t)));
             results[i] = take(bucket, result_item());
+            last_[i] = reinterpret_cast<Key *>(take(1, sizeof(Key)));
         }
         counts = reinterpret_cast<uint32_t *>(take(COUNTS, sizeof(uint32_t)));
         scratch_ = take(scratch_bytes_, 1);
@@ -189,7 +221,7 @@ class DeviceSorter {
     }
 
     // Queues the sorting of a bucket of rows of `columns`, into a buffer of results; of an order, the first
-    // `kept` of each row.
+    // `kept` of each row; of the distinct ones, as many as found[buffer] then says.
     void sort(const Bucket<Key> &given, int64_t columns, int64_t kept, int buffer, cudaStream_t queue) {
         const int64_t count = given.count;
         const unsigned blocks = blocks_for(count);
@@ -231,12 +263,17 @@ class DeviceSorter {
         } else if (many_rows) {
             device::put_elements<<<blocks, device::THREADS, 0, queue>>>(
                 elements, indices.Current(), count, reinterpret_cast<Key *>(results[buffer]));
+        } else if (needs_.distinct) {
+            put_distinct(keys.Current(), count, buffer, queue);
         } else {
             device::put_keys<<<blocks, device::THREADS, 0, queue>>>(order_, keys.Current(), count,
                                                                     reinterpret_cast<Key *>(results[buffer]));
         }
         PK_CUDA(cudaGetLastError());
     }
+
+    // What comes next follows nothing.
+    void forget_last() { before_ = nullptr; }
 
     static int bits_of(uint64_t number) {
         int bits = 0;
@@ -250,6 +287,7 @@ class DeviceSorter {
     Key *elements = nullptr;
     char *results[RESULTS] = {};
     uint32_t *counts = nullptr;
+    uint32_t *found[RESULTS] = {};  // where the device finds memory of the host
 
    private:
     static constexpr int64_t LEAST = 1024;
@@ -284,25 +322,52 @@ class DeviceSorter {
                                       counts, given.end - given.begin, within, queue));
     }
 
+    using Places = thrust::counting_iterator<uint32_t>;
+    auto elements_of(const Key *keys) const {
+        return thrust::make_transform_iterator(Places(0), device::Element<Order, Key>{order_, keys});
+    }
+    auto firsts_of(const Key *keys) const {
+        Order same = order_;
+        same.one_zero = true;
+        const bool splits = Order::of_floats && needs_.splits_nan;
+        return thrust::make_transform_iterator(
+            Places(0), device::IsFirst<Order, Key>{order_, same, splits, keys, before_});
+    }
+
+    void put_distinct(const Key *keys, int64_t count, int buffer, cudaStream_t queue) {
+        size_t bytes = size_t(scratch_bytes_);
+        PK_CUDA(cub::DeviceSelect::Flagged(scratch_, bytes, elements_of(keys), firsts_of(keys),
+                                           reinterpret_cast<Key *>(results[buffer]), counts, count, queue));
+        device::conclude<<<1, 1, 0, queue>>>(keys, count, counts, last_[buffer], found[buffer]);
+        PK_CUDA(cudaGetLastError());
+        before_ = last_[buffer];
+    }
+
     // What CUB needs for the largest bucket, and for selecting from so many.
     int64_t scratch_for(int64_t most) const {
         cub::DoubleBuffer<Key> keys(keys_[0], keys_[1]);
         cub::DoubleBuffer<uint32_t> indices(indices_[0], indices_[1]), rows(rows_[0], rows_[1]);
         const device::Within<Order, Key> within{order_, elements, 0, 0};
-        size_t of_keys = 0, of_pairs = 0, of_rows = 0, of_selecting = 0;
+        size_t of_keys = 0, of_pairs = 0, of_rows = 0, of_selecting = 0, of_distinct = 0;
         const auto count = uint32_t(bucket);
         PK_CUDA(cub::DeviceRadixSort::SortKeys(nullptr, of_keys, keys, count));
         PK_CUDA(cub::DeviceRadixSort::SortPairs(nullptr, of_pairs, keys, indices, count));
         PK_CUDA(cub::DeviceRadixSort::SortPairs(nullptr, of_rows, rows, indices, count));
         PK_CUDA(cub::DeviceSelect::If(nullptr, of_selecting, thrust::counting_iterator<uint32_t>(0),
                                       indices_[0], counts, most, within));
-        return int64_t(std::max({of_keys, of_pairs, of_rows, of_selecting})) + 256;
+        if (needs_.distinct) {
+            PK_CUDA(cub::DeviceSelect::Flagged(nullptr, of_distinct, elements_of(nullptr), firsts_of(nullptr),
+                                               elements, counts, bucket));
+        }
+        return int64_t(std::max({of_keys, of_pairs, of_rows, of_selecting, of_distinct})) + 256;
     }
 
     const Order order_;
     Needs needs_;
     Key *keys_[2] = {};
     uint32_t *indices_[2] = {}, *rows_[2] = {};
+    Key *last_[RESULTS] = {};      // of each buffer's keys, when those are distinct
+    const Key *before_ = nullptr;  // of the keys that come next
     char *scratch_ = nullptr;
     int64_t scratch_bytes_ = 0;
 };

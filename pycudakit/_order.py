@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,25 +19,6 @@ NUMPY_SORTS, NUMPY_SORTS_ORDER = 0.65, 2.5
 SORTS, SORTS_ORDER = 3.5, 6.0
 # For an element: NumPy's partition and its hashing, our pass that keeps a few, and a step of either's search.
 NUMPY_PARTS, NUMPY_HASHES, SELECTS, SEARCHES = 6.0, 12.0, 1.5, 2.0
-
-# With so few elements, NumPy is asked at once.
-_FEW = 2048
-FEW_BY_NUMPY = {
-    name: _call.Call(name, "numpy", _cost.SMALL) for name in ("sort", "argsort", "searchsorted", "unique")
-}
-
-
-def is_small(name: str, array: Any) -> bool:
-    """Tell whether NumPy will answer first, and if so, record that it did."""
-    if (
-        type(array) is not np.ndarray
-        or array.size > _FEW
-        or (_engine.asked.get().shortcut or _engine.process) != "auto"
-        or _engine.asked.get().profiles
-    ):
-        return False
-    _call.local.call = FEW_BY_NUMPY[name]
-    return True
 
 
 def columns_of(array: Array, axis: Any) -> int:
@@ -71,11 +53,14 @@ def plan_along(
     """
     if array is None:
         return _family.plan(name, [None], Cost(0.0, 0.0, 0, 0))
+    return _family.plan(name, [array], _cost_along(array, axis, numpy, ours, down))
+
+
+def _cost_along(array: Array, axis: Any, numpy: float, ours: float, down: int | None = None) -> Cost:
     doublings = math.log2(columns_of(array, axis) + 1)
     if array.itemsize == 8 and ours == SORTS:
         numpy *= 2  # of half as many in a vector
-    cost = cost_of(array, numpy * doublings, ours * array.itemsize, array.itemsize if down is None else down)
-    return _family.plan(name, [array], cost)
+    return cost_of(array, numpy * doublings, ours * array.itemsize, array.itemsize if down is None else down)
 
 
 def as_keys(array: Array) -> tuple[str, Array]:
@@ -155,14 +140,17 @@ def plan_unique(array: Array | None, axis: Any, ordered: bool, counted: bool) ->
     """Choose the engine of `unique`."""
     if array is None:
         return _family.plan("unique", [None], Cost(0.0, 0.0, 0, 0))
+    foreign = None if axis is None or array.ndim == 1 else "the engines take axis=None"
+    return _family.plan("unique", [array], _cost_of_unique(array, ordered, counted), foreign)
+
+
+def _cost_of_unique(array: Array, ordered: bool, counted: bool) -> Cost:
     doublings = math.log2(array.size + 1)
     if ordered:
         numpy, ours = NUMPY_SORTS_ORDER * doublings, SORTS_ORDER
     else:
         numpy, ours = (NUMPY_SORTS * doublings if counted else NUMPY_HASHES), SORTS
-    cost = cost_of(array, numpy, ours * array.itemsize + 1, 8 if ordered else array.itemsize)
-    foreign = None if axis is None or array.ndim == 1 else "the engines take axis=None"
-    return _family.plan("unique", [array], cost, foreign)
+    return cost_of(array, numpy, ours * array.itemsize + 1, 8 if ordered else array.itemsize)
 
 
 def plan_topk(array: Array | None, axis: Any, k: int) -> Plan:
@@ -172,3 +160,50 @@ def plan_topk(array: Array | None, axis: Any, k: int) -> Plan:
     few = k < columns_of(array, axis) // 8
     ours = SELECTS if few else SORTS_ORDER * array.itemsize
     return _family.plan("topk", [array], cost_of(array, None, ours, 0 if few else 8))
+
+
+# ---- Small calls ------------------------------------------------------------------------------------
+
+# With so few elements, NumPy is asked at once, whatever is wanted of them; and at most.
+FEW, _MOST = 2048, 1 << 22
+
+# What a plain call of one dimension costs.
+_PLAIN: dict[str, Callable[[Array], Cost]] = {
+    "sort": lambda array: _cost_along(array, 0, NUMPY_SORTS, SORTS),
+    "argsort": lambda array: _cost_along(array, 0, NUMPY_SORTS_ORDER, SORTS_ORDER, 8),
+    "unique": lambda array: _cost_of_unique(array, False, False),
+}
+
+
+class Small:
+    """Up to how many elements NumPy answers a plain call first, by type.
+
+    Parameters
+    ----------
+    name
+        The function.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.call = _call.Call(name, "numpy", _cost.SMALL)
+        self.most: dict[np.dtype[Any], int] = {}  # once known
+        self._cost = _PLAIN[name]
+
+    def learn(self, array: Any) -> None:
+        """Find the number for an array's type, for the calls to come."""
+        if type(array) is not np.ndarray or array.dtype in self.most or _engine.current() != "auto":
+            return
+        if _family.as_array(array) is None:
+            return
+        one, size = np.zeros((), array.dtype), FEW
+        if _engine.status("cpu"):
+            while size < _MOST and self._is_numpys(np.broadcast_to(one, size * 9 // 8)):
+                size = size * 9 // 8
+        self.most[array.dtype] = size
+
+    def _is_numpys(self, array: Array) -> bool:
+        cost = self._cost(array)
+        return cost.numpy is not None and cost.numpy <= cost.cpu
+
+
+SMALL_SORT, SMALL_ARGSORT, SMALL_UNIQUE = Small("sort"), Small("argsort"), Small("unique")

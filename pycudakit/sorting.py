@@ -15,15 +15,18 @@ from numpy.lib.array_utils import normalize_axis_index
 from pycudakit import _abi, _call, _engine, _family, errors
 from pycudakit._family import Cost
 from pycudakit._order import (
+    FEW,
     NUMPY_SORTS,
     NUMPY_SORTS_ORDER,
+    SMALL_ARGSORT,
+    SMALL_SORT,
+    SMALL_UNIQUE,
     SORTS,
     SORTS_ORDER,
     as_keys,
     check_kind,
     columns_of,
     cost_of,
-    is_small,
     order_along,
     plan_along,
     plan_parting,
@@ -33,6 +36,10 @@ from pycudakit._order import (
     sorted_along,
 )
 from pycudakit._values import Array
+
+# Small calls go straight to NumPy: what `sort`, `argsort` and `unique` begin with is all that they cost more.
+_asked, _local = _engine.asked, _call.local
+_FEW_SORTED, _FEW_ORDERED, _FEW_UNIQUE = SMALL_SORT.most, SMALL_ARGSORT.most, SMALL_UNIQUE.most
 
 
 def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
@@ -56,8 +63,14 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable:
     array([[1, 2, 3],
            [7, 8, 9]])
     """
-    if is_small("sort", a):
+    if (
+        type(a) is np.ndarray
+        and a.size <= _FEW_SORTED.get(a.dtype, 0)
+        and (_asked.get().shortcut or _engine.process) == "auto"
+    ):
+        _local.call = SMALL_SORT.call
         return np.sort(a, axis, kind, order, stable=stable)
+    SMALL_SORT.learn(a)
     array = _family.as_array(a)
     plan = plan_along("sort", array, axis, NUMPY_SORTS, SORTS)
     if plan.engine == "numpy" or array is None:
@@ -86,8 +99,17 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stab
     >>> pk.argsort([3.0, 1.0, float("nan"), 1.0])
     array([1, 3, 0, 2])
     """
-    if kind is None and order is None and stable is None and is_small("argsort", a):
+    if (
+        type(a) is np.ndarray
+        and a.size <= _FEW_ORDERED.get(a.dtype, 0)
+        and (_asked.get().shortcut or _engine.process) == "auto"
+        and kind is None
+        and order is None
+        and stable is None
+    ):
+        _local.call = SMALL_ARGSORT.call
         return np.argsort(a, axis, "stable")
+    SMALL_ARGSORT.learn(a)
     array = _family.as_array(a)
     plan = plan_along("argsort", array, axis, NUMPY_SORTS_ORDER, SORTS_ORDER, 8)
     if array is None or _engine.current() == "numpy":
@@ -285,13 +307,21 @@ def unique(
     >>> pk.unique([3, 1, 3, 2], return_counts=True)
     (array([1, 2, 3]), array([1, 1, 2]))
     """
+    if (
+        type(ar) is np.ndarray
+        and ar.size <= _FEW_UNIQUE.get(ar.dtype, 0)
+        and (_asked.get().shortcut or _engine.process) == "auto"
+        and (ar.size <= FEW or not (return_index or return_inverse or return_counts))
+        and sorted
+    ):
+        _local.call = SMALL_UNIQUE.call
+        return np.unique(ar, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
+    SMALL_UNIQUE.learn(ar)
     keywords = {"equal_nan": equal_nan} if sorted else {"equal_nan": equal_nan, "sorted": sorted}
 
     def by_numpy() -> Any:
         return np.unique(ar, return_index, return_inverse, return_counts, axis, **keywords)
 
-    if is_small("unique", ar):
-        return by_numpy()
     array = _family.as_array(ar)
     wanted = _abi.UNIQUE_INDEX * bool(return_index) + _abi.UNIQUE_INVERSE * bool(return_inverse)
     plan = plan_unique(array, axis, bool(wanted), bool(return_counts))

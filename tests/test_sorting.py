@@ -126,6 +126,40 @@ def test_unique_of_many(engine, dtype):
             assert np.array_equal(mine, theirs, equal_nan=mine.dtype.kind == "f")
 
 
+@pytest.mark.smoke
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "int32", "float32", "float64"])
+def test_unique_of_runs(engine, dtype):
+    size = 5 * LONG  # more than a thread takes at once
+    for array in (
+        np.full(size, 3),
+        np.arange(size) // 1000,
+        np.where(np.arange(size) < size // 2, 0, np.arange(size)),
+    ):
+        values = (array % 250).astype(dtype) if dtype in ("uint8", "float16") else array.astype(dtype)
+        got = pk.unique(values, return_counts=True)
+        want = np.unique(values, return_counts=True)
+        assert_values(got[0], want[0])
+        assert_values(got[1], want[1])
+        assert_values(pk.unique(values), want[0])
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("size", [100, 9 * LONG])
+def test_the_zero_of_unique_is_the_first(engine, dtype, size):
+    for first, second in ((0.0, -0.0), (-0.0, 0.0), (0.0, 0.0), (-0.0, -0.0)):
+        for places in ((0, 1), (5, size - 1), (size - 2, size - 1)):
+            array = np.resize(np.array([1, -2, np.nan, 3, np.inf], dtype), size)
+            array[list(places)] = first, second
+            for got in (pk.unique(array), pk.unique(array, return_index=True)[0]):
+                assert got.tolist()[:4] == [-2, 0, 1, 3]
+                assert np.signbit(got[1]) == np.signbit(np.float64(first))
+                assert len(got) == 6
+    array = np.full(size, np.nan, dtype)
+    assert len(pk.unique(array)) == 1
+    assert len(pk.unique(array, equal_nan=False)) == size
+
+
 def test_unique_along_an_axis():
     array = np.array([[1, 2], [1, 2], [0, 3]])
     assert np.array_equal(pk.unique(array, axis=0), np.unique(array, axis=0))
@@ -339,6 +373,28 @@ def test_auto(size):
     assert pk.last_call().function == "topk"
 
 
+@pytest.mark.parametrize("name", ["sort", "argsort", "unique"])
+def test_small_calls_are_numpys(name):
+    ours, numpys = getattr(pk, name), getattr(np, name)
+    with pk.engine("auto"):
+        for dtype in ("float32", ">i4", "bool", "float64"):
+            array = np.arange(10)[::-1].astype(dtype)
+            for _ in range(2):  # the second one takes the short way
+                keywords = {"kind": "stable"} if name == "argsort" else {}
+                assert_values(ours(array), numpys(array, **keywords))
+                record = pk.last_call()
+                assert (record.function, record.engine) == (name, "numpy")
+                assert record.reason == "auto: NumPy answers first at this size"
+        with pytest.raises(np.exceptions.AxisError):
+            ours(array, axis=3)
+        with pk.profile() as profile:
+            ours(array)
+        assert [call.function for call in profile.calls] == [name]
+        with pk.engine("cpu"):
+            ours(array)
+            assert pk.last_call().engine == "cpu"
+
+
 def test_the_call_is_recorded(engine):
     array = RNG.random(300_000, np.float32)
     for name in ("sort", "argsort", "unique"):
@@ -349,7 +405,8 @@ def test_the_call_is_recorded(engine):
         assert sum(record.stages.values()) > 0
         if engine == "cuda":
             assert record.bytes_up == array.nbytes
-            assert record.bytes_down >= array.nbytes
+            # Of the distinct ones, no others come down.
+            assert record.bytes_down >= (len(np.unique(array)) * 4 if name == "unique" else array.nbytes)
     seen = []
     with pk.engine(engine, progress=seen.append):
         pk.sort(array)
@@ -379,6 +436,37 @@ def test_entries_check_their_arguments(engine):
     assert (order == 7).all()
     library.pk_sort_f64(a, out, 2, 3, *report)
     assert out.tolist() == [3, 4, 5, 0, 1, 2]
+
+
+def test_what_is_empty_may_lie_anywhere(engine):
+    memory = np.zeros(8)
+
+    def empty_at(start, dtype):
+        return np.ndarray(0, dtype, memory, start)
+
+    for dtype in DTYPES:
+        for start in (1, 3):
+            empty = empty_at(start, dtype)
+            assert empty.ctypes.data % 2 == 1
+            rows = empty.reshape(3, 0)
+            for name in ("sort", "argsort", "unique"):
+                assert getattr(pk, name)(empty).shape == (0,)
+            assert pk.sort(rows).shape == pk.argsort(rows).shape == (3, 0)
+            assert pk.sort(empty.reshape(0, 3), axis=0).shape == (0, 3)
+            assert [len(part) for part in pk.unique(empty, True, True, True)] == [0] * 4
+            assert pk.searchsorted(empty, empty).shape == (0,)
+            assert pk.searchsorted(empty, np.ones(2, dtype)).tolist() == [0, 0]
+            assert pk.topk(empty, 0).indices.shape == (0,)
+            assert pk.partition(rows.T, 1).shape == (0, 3)
+    library = _loader.library(engine)
+    report = np.zeros(1, _abi.OPTIONS), np.zeros(1, _abi.REPORT)
+    odd, found = empty_at(1, np.int64), np.full(1, 7)
+    library.pk_sort_i64(odd, odd, 0, 3, *report)
+    library.pk_argsort_i64(odd, odd, 3, 0, 0, 0, *report)
+    library.pk_searchsorted_i64(odd, 0, odd, odd, 0, 0, *report)
+    library.pk_unique_i64(odd, 0, 7, odd, odd, odd, odd, found, *report)
+    assert found[0] == 0
+    library.pk_unique_i64(found, 1, 0, np.zeros(1, np.int64), odd, odd, odd, found.copy(), *report)
 
 
 def test_the_bits_are_the_same(both_engines):

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "status.h"
+#include "unique.h"
 
 namespace pk {
 
@@ -12,14 +13,16 @@ namespace {
 
 constexpr int64_t PIECE = 256 << 10;  // elements that a thread takes at once
 
-void require_aligned(const void *array, size_t bytes) {
-    require(reinterpret_cast<uintptr_t>(array) % bytes == 0, "an array is not aligned to its elements");
+// What has no elements may lie anywhere.
+void require_aligned(const void *array, int64_t count, size_t bytes) {
+    require(count == 0 || reinterpret_cast<uintptr_t>(array) % bytes == 0,
+            "an array is not aligned to its elements");
 }
 
 void check(const Rows &rows) {
     require(rows.count >= 0 && rows.columns >= 0, "rows or columns is negative");
     require(rows.columns == 0 || rows.count <= INT64_MAX / 16 / rows.columns, "there are too many elements");
-    require_aligned(rows.in, rows.type.bytes);
+    require_aligned(rows.in, rows.count * rows.columns, rows.type.bytes);
 }
 
 // Where a sorted row has both zeros, puts them in the order in which they came.
@@ -82,57 +85,81 @@ struct Unique {
     int64_t *found;
 };
 
-// The first of each run of equal elements in sorted values.
+// Of both zeros, unique_row() gave -0.0; the first of them is wanted.
+template <class Order, class Key = typename Order::Key>
+void restore_zero(const Order &ordering, const Rows &row, Key *values, int64_t found, Call &call) {
+    auto key_at = [&](int64_t i) { return ordering.key(values[i]); };
+    const int64_t place = place_of(key_at, found, ordering.key(0), false);
+    if (place == found || values[place] != Order::TOP) return;
+    const auto *const in = static_cast<const Key *>(row.in);
+    std::atomic<int64_t> first{row.columns};
+    in_pieces(call, row.columns, PIECE, [&](int64_t, int64_t begin, int64_t end) {
+        if (begin > first) return;
+        for (int64_t i = begin; i < end; ++i) {
+            if (Key(in[i] << 1) != 0) continue;
+            for (int64_t known = first; i < known && !first.compare_exchange_weak(known, i);) {
+            }
+            return;
+        }
+    });
+    values[place] = in[first];
+}
+
 template <class Order>
-void find_unique(const Order &ordering, const Rows &rows, const Unique &unique, Call &call) {
+void find_values(const Order &ordering, const Rows &row, const Unique &unique, bool splits_nan, Call &call) {
+    *unique.found = unique_row(row, splits_nan, unique.values, call);
+    if constexpr (Order::of_floats) {
+        const HostWork timed(call, row.columns);
+        restore_zero(ordering, row, static_cast<typename Order::Key *>(unique.values), *unique.found, call);
+    }
+}
+
+// Makes counts of where the runs of `size` elements begin.
+void subtract_starts(int64_t *starts, int64_t found, int64_t size, Call &call) {
+    std::vector<int64_t> ends(size_t(found / PIECE + 1), size);  // of each piece
+    for (int64_t next = PIECE; next < found; next += PIECE) ends[size_t(next / PIECE - 1)] = starts[next];
+    in_pieces(call, found, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
+        for (int64_t i = begin; i + 1 < end; ++i) starts[i] = starts[i + 1] - starts[i];
+        starts[end - 1] = ends[size_t(piece)] - starts[end - 1];
+    });
+}
+
+// The values, and what else is wanted.
+template <class Order>
+void find_more(const Order &ordering, const Rows &row, const Unique &unique, bool splits_nan, Call &call) {
     using Key = typename Order::Key;
-    const int64_t size = rows.columns;
-    const auto *const in = static_cast<const Key *>(rows.in);
-    const bool by_order = (unique.wanted & (PK_UNIQUE_INDEX | PK_UNIQUE_INVERSE)) != 0;
+    const int64_t size = row.columns;
+    const auto *const in = static_cast<const Key *>(row.in);
+    const bool index = (unique.wanted & PK_UNIQUE_INDEX) != 0;
+    const bool inverse = (unique.wanted & PK_UNIQUE_INVERSE) != 0;
+    const bool counts = (unique.wanted & PK_UNIQUE_COUNTS) != 0;
     const Scratch<Key> sorted(size);
-    const Scratch<int64_t> order(by_order ? size : 0);
-    if (by_order) {
-        argsort_rows(rows, order.get(), size, false, call);
+    const Scratch<int64_t> order(index || inverse ? size : 0);
+    if (index || inverse) {
+        argsort_rows(row, order.get(), size, false, call);
         in_pieces(call, size, PIECE, [&](int64_t, int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) sorted[i] = in[order[i]];
         });
     } else {
-        sort(rows, sorted.get(), call);
+        sort(row, sorted.get(), call);
     }
     const HostWork timed(call, size);
-    const Key nan = ordering.key(Order::NAN_BITS);
-    const bool splits_nan = Order::of_floats && (unique.wanted & PK_UNIQUE_EQUAL_NAN) == 0;
-    auto begins = [&](int64_t i) {
-        if (i == 0) return true;
-        const Key key = ordering.key(sorted[i]);
-        return key != ordering.key(sorted[i - 1]) || (splits_nan && key == nan);
-    };
-    std::vector<int64_t> at(size_t(size / PIECE + 1));
-    in_pieces(call, size, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
-        int64_t count = 0;
-        for (int64_t i = begin; i < end; ++i) count += begins(i);
-        at[size_t(piece)] = count;
-    });
-    int64_t found = 0;
-    for (int64_t &next : at) next = std::exchange(found, found + next);
-    in_pieces(call, size, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
-        int64_t next = at[size_t(piece)];
-        for (int64_t i = begin; i < end; ++i) {
-            if (begins(i)) {
-                static_cast<Key *>(unique.values)[next] = sorted[i];
-                if ((unique.wanted & PK_UNIQUE_INDEX) != 0) unique.index[next] = order[i];
-                if ((unique.wanted & PK_UNIQUE_COUNTS) != 0) unique.counts[next] = i;  // where it begins
-                ++next;
-            }
-            if ((unique.wanted & PK_UNIQUE_INVERSE) != 0) unique.inverse[order[i]] = next - 1;
+    *unique.found = each_run(call, ordering, sorted.get(), size, splits_nan, [&](const Runs &runs) {
+        for (int64_t i = 0; i < runs.count; ++i) {
+            static_cast<Key *>(unique.values)[runs.before + i] = sorted[runs.starts[i]];
+            if (index) unique.index[runs.before + i] = order[runs.starts[i]];
+            if (counts) unique.counts[runs.before + i] = runs.starts[i];
+        }
+        if (!inverse) return;
+        int64_t run = runs.before - 1, next = 0;
+        for (int64_t i = runs.begin; i < runs.end; ++i) {
+            const bool begins = next < runs.count && runs.starts[next] == i;
+            run += begins;
+            next += begins;
+            unique.inverse[order[i]] = run;
         }
     });
-    if ((unique.wanted & PK_UNIQUE_COUNTS) != 0) {
-        for (int64_t i = 0; i < found; ++i) {
-            unique.counts[i] = (i + 1 < found ? unique.counts[i + 1] : size) - unique.counts[i];
-        }
-    }
-    *unique.found = found;
+    if (counts) subtract_starts(unique.counts, *unique.found, size, call);
 }
 
 int64_t size_or_zero(int64_t rows, int64_t columns) {
@@ -143,7 +170,7 @@ int32_t sort_entry(const Rows &rows, void *out, const pk_options *options, pk_re
     const int64_t size = size_or_zero(rows.count, rows.columns);
     return called(options, report, size, [&](Call &call) {
         check(rows);
-        require_aligned(out, rows.type.bytes);
+        require_aligned(out, size, rows.type.bytes);
         if (size != 0) sort(rows, out, call);
     });
 }
@@ -153,8 +180,8 @@ int32_t argsort_entry(const Rows &rows, int64_t *order, int64_t kept, int64_t de
     const int64_t size = size_or_zero(rows.count, rows.columns);
     return called(options, report, size, [&](Call &call) {
         check(rows);
-        require_aligned(order, sizeof(int64_t));
         require(kept >= 0 && kept <= rows.columns, "kept is not from 0 to columns");
+        require_aligned(order, rows.count * kept, sizeof(int64_t));
         if (size != 0 && kept != 0) argsort_rows(rows, order, kept, descending != 0, call);
     });
 }
@@ -162,8 +189,9 @@ int32_t argsort_entry(const Rows &rows, int64_t *order, int64_t kept, int64_t de
 int32_t search_entry(const Search &given, const pk_options *options, pk_report *report) {
     return called(options, report, std::max<int64_t>(given.count, 0), [&](Call &call) {
         require(given.size >= 0 && given.count >= 0, "size or count is negative");
-        for (const void *array : {given.sorted, given.values}) require_aligned(array, given.type.bytes);
-        require_aligned(given.places, sizeof(int64_t));
+        require_aligned(given.sorted, given.size, given.type.bytes);
+        require_aligned(given.values, given.count, given.type.bytes);
+        require_aligned(given.places, given.count, sizeof(int64_t));
         if (given.count != 0) search(given, call);
     });
 }
@@ -172,15 +200,25 @@ int32_t unique_entry(const Rows &rows, const Unique &wanted, const pk_options *o
     const int64_t size = size_or_zero(1, rows.columns);
     return called(options, report, size, [&](Call &call) {
         check(rows);
-        require_aligned(wanted.values, rows.type.bytes);
-        for (const int64_t *array : {wanted.index, wanted.inverse, wanted.counts, wanted.found}) {
-            require_aligned(array, sizeof(int64_t));
-        }
+        require_aligned(wanted.values, size, rows.type.bytes);
         require(wanted.wanted >= 0 && wanted.wanted < 2 * PK_UNIQUE_EQUAL_NAN, "wanted has an unknown flag");
+        for (const auto &[flag, array] :
+             {std::pair(PK_UNIQUE_INDEX, wanted.index), std::pair(PK_UNIQUE_INVERSE, wanted.inverse),
+              std::pair(PK_UNIQUE_COUNTS, wanted.counts)}) {
+            require_aligned(array, (wanted.wanted & flag) != 0 ? size : 0, sizeof(int64_t));
+        }
+        require_aligned(wanted.found, 1, sizeof(int64_t));
         *wanted.found = 0;
         if (size == 0) return;
-        with_ordering(rows.type, false, true,
-                      [&](auto ordering) { find_unique(ordering, rows, wanted, call); });
+        const bool splits_nan = (wanted.wanted & PK_UNIQUE_EQUAL_NAN) == 0;
+        const bool only_values = (wanted.wanted & ~PK_UNIQUE_EQUAL_NAN) == 0;
+        with_ordering(rows.type, false, true, [&](auto ordering) {
+            if (only_values) {
+                find_values(ordering, rows, wanted, splits_nan, call);
+            } else {
+                find_more(ordering, rows, wanted, splits_nan, call);
+            }
+        });
     });
 }
 

@@ -28,6 +28,10 @@ struct Rows {
 // Sorts each row; -0.0 comes before 0.0, and every NaN is the same one.
 void sort_rows(const Rows &rows, void *out, Call &call);
 
+// Puts the distinct elements of one row in order and returns how many; with `splits_nan`, NaN are distinct.
+// `values` has room for all. Of both zeros it gives -0.0, and every NaN is the same one.
+int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call);
+
 // The first `kept` of each row's stable order.
 void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descending, Call &call);
 

@@ -8,6 +8,7 @@
 #endif
 
 #include "../common/sorting.h"
+#include "../common/unique.h"
 
 namespace pk {
 
@@ -220,25 +221,25 @@ void each_short_row(Call &call, const Rows &rows, SortRow sort_row) {
               });
 }
 
+// `other` has room for a long row.
 template <class Order, class Key = typename Order::Key>
-void sort_each(const Order &ordering, const Rows &rows, Key *out, Call &call) {
+void sort_each(const Order &ordering, const Rows &rows, Key *out, Key *other, Call &call) {
     const auto *const in = static_cast<const Key *>(rows.in);
     const int64_t size = rows.columns;
     if (size < LONG_ROW) {
-        return each_short_row<Key>(call, rows, [&](int64_t row, Key *keys, Key *other) {
+        return each_short_row<Key>(call, rows, [&](int64_t row, Key *keys, Key *room) {
             for (int64_t i = 0; i < size; ++i) keys[i] = ordering.key(in[row * size + i]);
-            sort_few(keys, other, size);
+            sort_few(keys, room, size);
             for (int64_t i = 0; i < size; ++i) out[row * size + i] = ordering.bits(keys[i]);
         });
     }
-    const Scratch<Key> scratch(size);
     for (int64_t row = 0; row < rows.count; ++row) {
         const Key *const from = in + row * size;
         Key *const to = out + row * size;
         radix_sort<Key>(
             call, size, [=](int64_t i) { return ordering.key(from[i]); },
             [=](Key key) { return ordering.bits(key); }, to,
-            [&](int left) { return left % 2 == 0 ? to : scratch.get(); });
+            [&](int left) { return left % 2 == 0 ? to : other; });
         call.advance(size);
     }
 }
@@ -347,8 +348,23 @@ void argsort_each(const Order &ordering, const Rows &rows, int64_t *order, int64
 void sort_rows(const Rows &rows, void *out, Call &call) {
     const HostWork timed(call, rows.count * rows.columns);
     with_ordering(rows.type, false, false, [&](auto ordering) {
-        sort_each(ordering, rows, static_cast<typename decltype(ordering)::Key *>(out), call);
+        using Key = typename decltype(ordering)::Key;
+        const Scratch<Key> other(rows.columns < LONG_ROW ? 0 : rows.columns);
+        sort_each(ordering, rows, static_cast<Key *>(out), other.get(), call);
     });
+}
+
+int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call) {
+    const HostWork timed(call, row.columns);
+    int64_t found = 0;
+    with_ordering(row.type, false, false, [&](auto ordering) {
+        using Key = typename decltype(ordering)::Key;
+        auto *const out = static_cast<Key *>(values);
+        const Scratch<Key> sorted(row.columns);
+        sort_each(ordering, row, sorted.get(), out, call);
+        found = copy_distinct(call, ordering, sorted.get(), row.columns, splits_nan, out);
+    });
+    return found;
 }
 
 void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descending, Call &call) {

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from statistics import median
 
+import families
 import numpy as np
 from harness import Allowance, link_seconds
 from libraries import ON_GPU
@@ -75,9 +76,9 @@ def of_races(figures, results):
         result = results.get((family, elements))
         return result.times[by].median if result and by in result.times else None
 
-    def of_floor(by):
-        taken = seconds("add", size, by)
-        return taken and results["add", size].floor / taken
+    def of_floor(by, family="add"):
+        taken = seconds(family, size, by)
+        return taken and results[family, size].floor / taken
 
     def ratio(family, elements, by, others):
         """Return how many times faster than the best of others one was, or None."""
@@ -93,6 +94,11 @@ def of_races(figures, results):
     taken = seconds("add", K, cuda)
     figures.check("add of 1K: time", taken and taken * 1e6, 25, "us", at_most=True)
     figures.check("add of 1K: to the best GPU library", ratio("add", K, cuda, ON_GPU), 1)
+    for name, family in families.FAMILIES.items():
+        if family.of_floor:
+            figures.check(f"{name} of 64M: of the floor's speed", of_floor(cuda, name), family.of_floor)
+        best = ratio(name, size, cuda, ON_GPU)
+        figures.check(f"{name} of 64M: to the best GPU library", best, family.of_best)
 
 
 # ---- Measured here ------------------------------------------------------------------------------------

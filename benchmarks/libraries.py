@@ -1,7 +1,7 @@
 """Other libraries, NumPy arrays in and NumPy arrays out, as their users would write it.
 
 Each function below imports its library, or raises where the library or its GPU is missing, and returns a
-function that turns a family of pycudakit._cli.bench.FAMILIES into a call.
+function that turns a family into a call: one of pycudakit._cli.bench.FAMILIES, or of families.FAMILIES.
 """
 
 # ruff: noqa: PLC0415 - each library is imported only when it is asked for
@@ -32,7 +32,11 @@ def numexpr():
 
 
 def _there_and_back(up, compute, down):
-    return lambda *arrays: down(compute(*map(up, arrays)))
+    def call(*arrays):
+        result = compute(*map(up, arrays))
+        return tuple(map(down, result)) if isinstance(result, tuple) else down(result)
+
+    return call
 
 
 def cupy():
@@ -116,9 +120,10 @@ def raw_copy(up, down):
     """
     import cupy
 
-    memory = [cupy.cuda.alloc_pinned_memory(size) for size in (up, down)]
-    hosts = [np.frombuffer(m, np.uint8, n) for m, n in zip(memory, (up, down), strict=True)]
-    devices = [cupy.empty(size, cupy.uint8) for size in (up, down)]
+    sizes = max(1, up), max(1, down)
+    memory = [cupy.cuda.alloc_pinned_memory(size) for size in sizes]
+    hosts = [np.frombuffer(m, np.uint8, n) for m, n in zip(memory, sizes, strict=True)]
+    devices = [cupy.empty(size, cupy.uint8) for size in sizes]
     streams = [cupy.cuda.Stream(non_blocking=True) for _ in hosts]
 
     def move(*_):

@@ -10,6 +10,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import families
 import figures
 import libraries
 import report
@@ -21,11 +22,12 @@ from pycudakit._cli.measure import in_words
 from pycudakit._cli.progress import Progress
 
 FAMILIES = {name: family for name, family in bench.FAMILIES.items() if name != "multiply"}  # which is as add
+LARGE, QUICK_LARGE = 64_000_000, 4_000_000  # the one size of families.py
 SIZES, QUICK = "1K,64K,1M,16M,64M", "1K,64K,1M,4M"
 PEER_ULPS = 100
 RAW_COPY = "raw copy"
 RAW_COPY_FROM = 4_000_000  # elements: a shorter copy tells of its launch, not of the link
-LINE = "{:<9} {:>11}  {:<16} {:>9}  {:>7}  {:>7}  {:>5}"
+LINE = "{:<10} {:>11}  {:<16} {:>9}  {:>7}  {:>7}  {:>5}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,13 +87,23 @@ def race(family, size, peers, rounds):
     contenders = {f"pycudakit {name}": contender for name, contender in bench.engines_of(family).items()}
     for name, call_of in peers.items():
         contenders[name] = bench.Contender(call_of(family), ulps=PEER_ULPS)
+    return timed(bench.race, family, size, contenders, rounds, (4 * size * family.inputs, 4 * size), peers)
+
+
+def race_large(family, size, peers, rounds):
+    """Return the same of one of families.py."""
+    contenders, moved = families.contenders(family, peers), (family.up * size, family.down * size)
+    return timed(families.race, family, size, contenders, rounds, moved, peers)
+
+
+def timed(race, family, size, contenders, rounds, moved, peers):
+    """Race, beside a raw copy of the bytes that are moved up and down."""
     floor = None
     if pk.engines()["cuda"]:
-        up, down = 4 * size * family.inputs, 4 * size
-        floor = link_seconds(up, down)
+        floor = link_seconds(*moved)
         if "CuPy" in peers and size >= RAW_COPY_FROM:
-            contenders[RAW_COPY] = bench.Contender(libraries.raw_copy(up, down), ulps=None)
-    times, wrong = bench.race(family, size, contenders, rounds)
+            contenders[RAW_COPY] = bench.Contender(libraries.raw_copy(*moved), ulps=None)
+    times, wrong = race(family, size, contenders, rounds)
     if RAW_COPY in times:
         floor = min(floor, times[RAW_COPY].median)
     return Result(times, floor), wrong
@@ -119,23 +131,31 @@ def draw(results):
 
 def compare(peers, options):
     """Run the races and print their rows; return Results by family and size, and whose results were wrong."""
-    families = {name: family for name, family in FAMILIES.items() if options.only in name}
+    races = [
+        (name, family, size, race)
+        for name, family in FAMILIES.items()
+        if options.only in name
+        for size in options.sizes
+    ]
+    large = QUICK_LARGE if options.quick else LARGE
+    for name, family in families.FAMILIES.items():
+        if options.only in name and large in options.sizes:
+            races.append((name, family, large, race_large))
     results, wrongs = {}, []
-    if families:
+    if races:
         print(LINE.format("work", "elements", "by", "time", "x floor", "x best", "+-"))
-    with closing(Progress(len(families) * len(options.sizes), print)) as progress:
-        for name, family in families.items():
-            for size in options.sizes:
-                progress.step(f"{name} of {size:,}")
-                result, wrong = race(family, size, peers, options.rounds)
-                results[name, size] = result
-                for row in result.rows(name, size, peers):
-                    x_floor = f"{row.x_floor:.2f}x" if row.x_floor else "-"
-                    cells = row.by, in_words(row.seconds), x_floor, f"{row.x_best:.2f}x", f"{row.spread:.0%}"
-                    progress.say(LINE.format(name, f"{size:,}", *cells))
-                for by, words in wrong.items():
-                    wrongs.append({"family": name, "elements": size, "by": by, "wrong": words})
-                    progress.say(LINE.format(name, f"{size:,}", by, "", "", "", words))
+    with closing(Progress(len(races), print)) as progress:
+        for name, family, size, by_race in races:
+            progress.step(f"{name} of {size:,}")
+            result, wrong = by_race(family, size, peers, options.rounds)
+            results[name, size] = result
+            for row in result.rows(name, size, peers):
+                x_floor = f"{row.x_floor:.2f}x" if row.x_floor else "-"
+                cells = row.by, in_words(row.seconds), x_floor, f"{row.x_best:.2f}x", f"{row.spread:.0%}"
+                progress.say(LINE.format(name, f"{size:,}", *cells))
+            for by, words in wrong.items():
+                wrongs.append({"family": name, "elements": size, "by": by, "wrong": words})
+                progress.say(LINE.format(name, f"{size:,}", by, "", "", "", words))
     return results, wrongs
 
 
@@ -148,7 +168,7 @@ def main():
     link = pk.link_speed() if pk.engines()["cuda"] else None
     if link:
         print("the pinned link: {:.1f} GB/s up, {:.1f} down".format(*(speed / 1e9 for speed in link)))
-    print(f'float32; evaluate is "{work.EXPRESSION}"\n')
+    print(f'float32 (bincount: uint8); evaluate is "{work.EXPRESSION}"\n')
     results, wrongs = compare(peers, options)
     print()
     found = figures.check(results, options)
@@ -168,8 +188,9 @@ def main():
         }
         Path(options.json).write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
         print(f"wrote {options.json}")
-    if results:
-        report.picture(options.png, *draw(results))
+    drawn = {key: result for key, result in results.items() if key[0] in FAMILIES}  # over more than one size
+    if drawn:
+        report.picture(options.png, *draw(drawn))
     short = any(figure.verdict in ("SHORT", "FAILED") for figure in found)
     ours_wrong = any(wrong["by"].startswith("pycudakit") for wrong in wrongs)
     return 1 if ours_wrong or (short and options.strict) else 0

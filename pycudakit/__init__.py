@@ -1,6 +1,8 @@
 """NumPy arrays in, NumPy arrays out, computed by CUDA kernels, or by the CPU where there is no GPU."""
 
-from pycudakit import errors, linalg
+from typing import TYPE_CHECKING
+
+from pycudakit import _lazy, errors
 from pycudakit._call import Call, last_call
 from pycudakit._engine import EngineStatus, engine, engines, set_engine
 from pycudakit._machine import (
@@ -92,60 +94,79 @@ from pycudakit.elementwise import (
     true_divide,
     trunc,
 )
-from pycudakit.expression import evaluate
-from pycudakit.histogram import bincount, digitize, histogram, histogram2d
-from pycudakit.nanfunctions import (
-    nanargmax,
-    nanargmin,
-    nanmax,
-    nanmean,
-    nanmin,
-    nanprod,
-    nanstd,
-    nansum,
-    nanvar,
-)
 from pycudakit.pinned import empty_pinned, pinned_copy
-from pycudakit.products import average, dot, vdot
-from pycudakit.rearranging import flip, roll
-from pycudakit.reductions import (
-    all,
-    amax,
-    amin,
-    any,
-    argmax,
-    argmin,
-    count_nonzero,
-    max,
-    mean,
-    min,
-    prod,
-    ptp,
-    std,
-    sum,
-    var,
-)
-from pycudakit.scans import (
-    cummax,
-    cummin,
-    cumprod,
-    cumsum,
-    diff,
-    exclusive_scan,
-    nancumprod,
-    nancumsum,
-)
-from pycudakit.sorting import (
-    argpartition,
-    argsort,
-    lexsort,
-    partition,
-    searchsorted,
-    sort,
-    topk,
-    unique,
-)
-from pycudakit.statistics import median, nanmedian, nanpercentile, nanquantile, percentile, quantile
+
+if TYPE_CHECKING:
+    from pycudakit import linalg
+    from pycudakit.expression import evaluate
+    from pycudakit.histogram import bincount, digitize, histogram, histogram2d
+    from pycudakit.nanfunctions import (
+        nanargmax,
+        nanargmin,
+        nanmax,
+        nanmean,
+        nanmin,
+        nanprod,
+        nanstd,
+        nansum,
+        nanvar,
+    )
+    from pycudakit.products import average, dot, vdot
+    from pycudakit.rearranging import flip, roll
+    from pycudakit.reductions import (
+        all,
+        amax,
+        amin,
+        any,
+        argmax,
+        argmin,
+        count_nonzero,
+        max,
+        mean,
+        min,
+        prod,
+        ptp,
+        std,
+        sum,
+        var,
+    )
+    from pycudakit.scans import (
+        cummax,
+        cummin,
+        cumprod,
+        cumsum,
+        diff,
+        exclusive_scan,
+        nancumprod,
+        nancumsum,
+    )
+    from pycudakit.sorting import (
+        argpartition,
+        argsort,
+        lexsort,
+        partition,
+        searchsorted,
+        sort,
+        topk,
+        unique,
+    )
+    from pycudakit.statistics import median, nanmedian, nanpercentile, nanquantile, percentile, quantile
+else:
+    _lazy.families(
+        __name__,
+        {
+            "expression": "evaluate",
+            "histogram": "bincount digitize histogram histogram2d",
+            "linalg": "",
+            "nanfunctions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
+            "products": "average dot vdot",
+            "rearranging": "flip roll",
+            "reductions": "all amax amin any argmax argmin count_nonzero max mean min prod ptp std sum var",
+            "scans": "cummax cummin cumprod cumsum diff exclusive_scan nancumprod nancumsum",
+            "sorting": "argpartition argsort lexsort partition searchsorted sort topk unique",
+            "statistics": "median nanmedian nanpercentile nanquantile percentile quantile",
+        },
+    )
 
 __version__ = "0.1.0"
 

@@ -67,6 +67,75 @@ def test_peers(tmp_path):
     assert (tmp_path / "peers.png").exists() == DRAWS
 
 
+@pytest.fixture
+def families(monkeypatch):
+    if not FOLDER.is_dir():
+        pytest.skip("benchmarks/ is not beside the tests")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module("families")
+
+
+def test_peers_of_large_arrays(tmp_path):
+    arguments = ["--quick", "--sizes", "64K,4M", "--only", "sum", "--json", "peers.json"]
+    printed = run("peers", *arguments, folder=tmp_path, CUDA_VISIBLE_DEVICES="")
+    rows = json.loads((tmp_path / "peers.json").read_text())["rows"]
+    assert {(row["family"], row["elements"]) for row in rows} == {("sum", 4_000_000), ("cumsum", 4_000_000)}
+    assert {"pycudakit auto", "pycudakit cpu", "NumPy"} <= {row["by"] for row in rows}
+    assert "WRONG" not in printed
+    without = run(
+        "peers", "--quick", "--sizes", "64K", "--only", "sum", folder=tmp_path, CUDA_VISIBLE_DEVICES=""
+    )
+    assert "cumsum" not in without
+
+
+def test_every_family_is_raced(families):
+    libraries = importlib.import_module("libraries")
+    rows = ["sum", "max", "mean + var", "cumsum", "sort", "argsort", "unique", "bincount", "histogram"]
+    assert list(families.FAMILIES) == rows
+    for name, family in families.FAMILIES.items():
+        peers = {"NumPy": libraries.numpy(), "CuPy": libraries.numpy(), "NumExpr": None}
+        racing = families.contenders(family, peers)
+        assert {"pycudakit auto", "pycudakit cpu", "NumPy", "CuPy"} <= set(racing)
+        assert "NumExpr" not in racing
+        for size in (1, 1000, 1_200_000):
+            times, wrong = families.race(family, size, racing, 1)
+            assert list(times) == list(racing), name
+            assert not wrong, name
+
+
+def test_a_race_of_families_leaves_out_who_is_wrong(families, monkeypatch):
+    def race(name, **calls):
+        found = {by.replace("_", " "): bench.Contender(call) for by, call in calls.items()}
+        return families.race(families.FAMILIES[name], 10_000, found, 2)
+
+    times, wrong = race(
+        "sum",
+        PyTorch=lambda a: a.sum() * np.float32(1 + 1e-5),
+        NumPy=lambda a: a.sum() * 1.01,
+        pycudakit_cpu=lambda a: a.sum(dtype=np.float64) * (1 + 1e-5),
+        JAX=lambda a: a.sum(keepdims=True),
+        CuPy=lambda _: 1 / 0,
+    )
+    assert list(times) == ["PyTorch"]
+    assert wrong["CuPy"] == "ZeroDivisionError: division by zero"
+    assert all(wrong[name].startswith("WRONG by") for name in ("NumPy", "pycudakit cpu", "JAX"))
+    times, wrong = race("mean + var", NumPy=lambda a: (a.mean(), a.var(ddof=9)), JAX=lambda a: (a.mean(),))
+    assert set(wrong) == {"NumPy", "JAX"}
+    _, wrong = race(
+        "argsort", one=lambda a: a.argsort(kind="stable"), two=np.sort, three=lambda a: a.argsort()[:9]
+    )
+    assert set(wrong) == {"two", "three"}
+    _, wrong = race("sort", one=lambda a: np.sort(a)[::-1], two=lambda a: np.where(a < 0.5, np.nan, a))
+    assert set(wrong) == {"one", "two"}
+
+    calls = []
+    monkeypatch.setattr(families, "PATIENCE", 0.01)
+    times, wrong = race("max", slow=lambda a: (calls.append(time.sleep(0.02)), a.max())[1], NumPy=np.max)
+    assert len(times["slow"].rounds) == len(times["NumPy"].rounds) == 2
+    assert not wrong
+    assert len(calls) == 2
+
+
 def test_a_missing_matplotlib_costs_only_the_picture(tmp_path):
     (tmp_path / "matplotlib.py").write_text('raise ImportError("there is no matplotlib")\n')
     printed = run(
@@ -90,6 +159,15 @@ def test_elementwise(tmp_path):
 def test_histogram(tmp_path):
     printed = run("histogram", "--quick", "--only", "bincount uint8", folder=tmp_path)
     assert "bincount uint8" in printed
+
+
+def test_order_statistics(tmp_path):
+    assert "median" in run("order_statistics", "--quick", "--only", "median", folder=tmp_path)
+
+
+@pytest.mark.parametrize(("script", "work"), [("scans", "cumsum"), ("sorting", "unique")])
+def test_scans_and_sorting(script, work, tmp_path):
+    assert work in run(script, "--quick", "--only", work, folder=tmp_path)
 
 
 def test_reductions(tmp_path):

@@ -1,5 +1,6 @@
 """What only a fresh process shows: settings from the environment, import, loading, forks."""
 
+import ast
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import pycudakit as pk
-from pycudakit import _loader, errors
+from pycudakit import _lazy, _loader, errors
 
 LIBRARY = _loader.find("cpu")
 
@@ -133,13 +134,120 @@ def test_import_needs_no_library(tmp_path):
 
 
 @pytest.mark.skipif(bool(pk.build_info()["cpu"]["sanitizers"]), reason="sanitizers slow everything down")
-def test_import_is_quick():
+def test_import_is_quick(tmp_path):
     code = "t = time.perf_counter(); import pycudakit; print(time.perf_counter() - t)"
-    python(code)  # writes __pycache__
+    env = {"PYTHONDONTWRITEBYTECODE": None, "PYTHONPYCACHEPREFIX": str(tmp_path)}
+    python(code, env=env)  # compiles
     seconds = []
     while not seconds or (min(seconds) >= 0.05 and len(seconds) < 20):
-        seconds.append(float(python(code)))
+        seconds.append(float(python(code, env=env)))
     assert min(seconds) < 0.05, f"{min(seconds):.3f} s at best, {statistics.median(seconds):.3f} s as a rule"
+
+
+# ---- Families that are imported when they are asked for ---------------------------------------------
+
+RIGHT = """
+assert type(pk).__name__ == "_Package" and callable(pk.histogram) and type(pk.linalg) is type(sys)
+for name in pk.__all__:
+    assert getattr(pk, name) is vars(pk)[name], name
+from pycudakit import bincount, histogram, linalg, sum
+assert (histogram, linalg, sum) == (pk.histogram, pk.linalg, pk.sum)
+assert pk.sorting is sys.modules["pycudakit.sorting"] and pk.sort is pk.sorting.sort
+print(pk.histogram([1, 2, 1], 2)[0], pk.linalg.norm([3, 4]))
+"""
+FIRST = [
+    "from pycudakit import *",
+    "from pycudakit import histogram",
+    "from pycudakit import linalg",
+    "from pycudakit.histogram import bincount",
+    "from pycudakit.linalg import norm",
+    "import pycudakit.histogram",
+    "import pycudakit.histogram as function",
+    "import importlib; importlib.import_module('pycudakit.histogram')",
+    "import pycudakit.statistics, pycudakit.nanfunctions",
+    "import pickle; pickle.loads(b'cpycudakit.histogram\\nhistogram\\n.')",
+    "import doctest, pycudakit.histogram; doctest.testmod(sys.modules['pycudakit.histogram'])",
+    "import pycudakit; pycudakit.linalg",
+    "import pycudakit; pycudakit.histogram",
+    "import pycudakit; pycudakit.sorting",
+    "import pycudakit; dir(pycudakit)",
+    "import pycudakit; pycudakit.bincount",
+]
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_whatever_is_imported_first(first):
+    assert python(f"{first}\nimport pycudakit as pk\n{RIGHT}") == "[2 1] 5.0"
+
+
+def test_families_wait_until_they_are_asked_for():
+    code = """
+import pycudakit as pk
+def loaded():
+    return sorted(name.partition(".")[2] for name in sys.modules if name.startswith("pycudakit."))
+before = loaded()
+assert set(pk.__all__) <= set(dir(pk)) and loaded() == before
+pk.add(np.ones(3), 1)
+assert loaded() == before and "sum" not in vars(pk)
+pk.sum
+new = [name for name in loaded() if name not in before and not name.startswith("_")]
+print(new, "var" in vars(pk), "sort" in vars(pk), hasattr(pk, "sums"))
+"""
+    assert python(code) == "['reductions'] True False False"
+    error = python("import pycudakit as pk\ntry: pk.sums\nexcept AttributeError as e: print(e)")
+    assert error == "module 'pycudakit' has no attribute 'sums'"
+
+
+def test_families_in_many_threads_at_once():
+    code = (
+        """
+import random, pycudakit as pk
+sys.setswitchinterval(1e-6)
+barrier, wrong = threading.Barrier(16), []
+def ask(seed):
+    names = sorted(pk.__all__)
+    random.Random(seed).shuffle(names)
+    modules = ["pycudakit.histogram", "pycudakit.linalg", "pycudakit.nanfunctions", "pycudakit.statistics"]
+    barrier.wait()
+    try:
+        if seed % 3 == 0:
+            __import__(modules[seed // 3 % 4])
+        for name in names:
+            thing = getattr(pk, name)
+            if type(thing) is type(sys) and name not in ("errors", "linalg"):
+                wrong.append(name)
+    except BaseException as error:
+        wrong.append(repr(error))
+threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(16)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not wrong, wrong
+"""
+        + RIGHT
+    )
+    for _ in range(3):
+        assert python(code) == "[2 1] 5.0"
+
+
+def test_what_a_program_sets_stays():
+    code = """
+import pycudakit as pk
+pk.sum = "mine"
+print(pk.sum, pk.max([1, 2]), pk.sum)
+del pk.sum
+print(pk.sum([1, 2]))
+"""
+    assert python(code) == "mine 2 mine\n3"
+
+
+def test_type_checkers_see_the_families():
+    """What is imported for them is what is found at run time."""
+    tree = ast.parse(Path(pk.__file__).read_text(encoding="utf-8"))
+    block = next(n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
+    seen = {f"{n.module}.{a.name}" for n in block.body for a in n.names}
+    found = {f"pycudakit.{home}.{name}" for home, names in _lazy.FAMILIES.items() for name in names}
+    assert seen == found | {"pycudakit.linalg"}
+    assert {name.rpartition(".")[2] for name in seen} <= set(pk.__all__)
 
 
 # ---- Loading ----------------------------------------------------------------------------------------

@@ -84,7 +84,10 @@ class Contender:
 
 
 def timed(
-    contenders: Mapping[str, Contender], fresh: Callable[[], Arrays], rounds: int = ROUNDS
+    contenders: Mapping[str, Contender],
+    fresh: Callable[[], Arrays],
+    rounds: int = ROUNDS,
+    warm_up: int = 2,
 ) -> dict[str, Times]:
     """Time contenders in turn, in each round on arrays that `fresh` has just made."""
     arrays: dict[str, Arrays] = {}
@@ -98,7 +101,7 @@ def timed(
     outer = _engine.process
     try:
         return interleave(
-            calls, rounds, before=lambda name: pk.set_engine(contenders[name].engine), new_round=new_round
+            calls, rounds, warm_up, lambda name: pk.set_engine(contenders[name].engine), new_round
         )
     finally:
         pk.set_engine(outer)

@@ -1,5 +1,8 @@
+#include <atomic>
 #include <condition_variable>
+#include <map>
 #include <mutex>
+#include <thread>
 
 #include "scan_columns.cuh"
 #include "scan_tiles.cuh"
@@ -13,29 +16,34 @@ namespace {
 class Turns {
    public:
     void wait(int64_t unit, Call &call) {
+        // Mostly the chunk before is about to be queued, and waking up takes longer than that.
+        for (int i = 0; i < 100 && next_ != unit; ++i) std::this_thread::yield();
         std::unique_lock<std::mutex> lock(mutex_);
-        while (!changed_.wait_for(lock, Call::PATIENCE, [&] { return is_over_ || next_ == unit; })) {
+        std::condition_variable &changed = waiting_[unit];
+        while (!changed.wait_for(lock, Call::PATIENCE, [&] { return is_over_ || next_ == unit; })) {
             lock.unlock();
             call.look();
             lock.lock();
         }
+        waiting_.erase(unit);
         if (is_over_) throw Abandoned();
     }
     void pass_on(int64_t unit) {
         const std::lock_guard<std::mutex> lock(mutex_);
         next_ = unit;
-        changed_.notify_all();
+        const auto waiting = waiting_.find(unit);
+        if (waiting != waiting_.end()) waiting->second.notify_one();
     }
     void end() {
         const std::lock_guard<std::mutex> lock(mutex_);
         is_over_ = true;
-        changed_.notify_all();
+        for (auto &waiting : waiting_) waiting.second.notify_one();
     }
 
    private:
     std::mutex mutex_;
-    std::condition_variable changed_;
-    int64_t next_ = 0;
+    std::map<int64_t, std::condition_variable> waiting_;  // whoever has the chunk of that unit
+    std::atomic<int64_t> next_{0};
     bool is_over_ = false;
 };
 

@@ -134,14 +134,20 @@ __device__ void run_slabs(const Given &given, int64_t first, int count, typename
     if (begins) {
         const int64_t left = given.blocks - block;
         const int end = left < count - thread ? thread + int(left) : count;
+        State ahead[TOGETHER], next[TOGETHER];
+        auto read = [&](State(&states)[TOGETHER], int part) {
+#pragma unroll
+            for (int i = 0; i < TOGETHER; ++i) states[i] = part + i < end ? totals[part + i] : Op::identity();
+        };
+        read(next, thread);
         for (int part = thread; part < end; part += TOGETHER) {
-            State ahead[TOGETHER];
             bool may_run = part + TOGETHER > end;
 #pragma unroll
             for (int i = 0; i < TOGETHER; ++i) {
-                if (part + i < end) ahead[i] = totals[part + i];
-                if (part + i < end) may_run |= Op::must_run(Op::identity(), ahead[i]);
+                ahead[i] = next[i];
+                may_run |= Op::must_run(Op::identity(), ahead[i]);
             }
+            read(next, part + TOGETHER);
             // Each state waits for the one before, and so for as little else as may be.
             if (!may_run) {
 #pragma unroll

@@ -87,6 +87,9 @@ class Scanner : public Work {
         } else {
             launch_columns(given, chunk.queue);
         }
+    }
+
+    void pass_turn(const Chunk &chunk) override {
         if (in_order) turns_.pass_on(chunk.units.start + chunk.units.count);
     }
 

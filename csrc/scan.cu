@@ -1,8 +1,11 @@
-#include "scan.cuh"
-
+#include <atomic>
 #include <condition_variable>
+#include <map>
 #include <mutex>
+#include <thread>
 
+#include "scan_columns.cuh"
+#include "scan_tiles.cuh"
 #include "stream/stream.h"
 
 namespace pk::scan {
@@ -13,29 +16,34 @@ namespace {
 class Turns {
    public:
     void wait(int64_t unit, Call &call) {
+        // Mostly the chunk before is about to be queued, and waking up takes longer than that.
+        for (int i = 0; i < 100 && next_ != unit; ++i) std::this_thread::yield();
         std::unique_lock<std::mutex> lock(mutex_);
-        while (!changed_.wait_for(lock, Call::PATIENCE, [&] { return is_over_ || next_ == unit; })) {
+        std::condition_variable &changed = waiting_[unit];
+        while (!changed.wait_for(lock, Call::PATIENCE, [&] { return is_over_ || next_ == unit; })) {
             lock.unlock();
             call.look();
             lock.lock();
         }
+        waiting_.erase(unit);
         if (is_over_) throw Abandoned();
     }
     void pass_on(int64_t unit) {
         const std::lock_guard<std::mutex> lock(mutex_);
         next_ = unit;
-        changed_.notify_all();
+        const auto waiting = waiting_.find(unit);
+        if (waiting != waiting_.end()) waiting->second.notify_one();
     }
     void end() {
         const std::lock_guard<std::mutex> lock(mutex_);
         is_over_ = true;
-        changed_.notify_all();
+        for (auto &waiting : waiting_) waiting.second.notify_one();
     }
 
    private:
     std::mutex mutex_;
-    std::condition_variable changed_;
-    int64_t next_ = 0;
+    std::map<int64_t, std::condition_variable> waiting_;  // whoever has the chunk of that unit
+    std::atomic<int64_t> next_{0};
     bool is_over_ = false;
 };
 
@@ -56,7 +64,7 @@ class Scanner : public Work {
         in_order = slabs_.blocks() > 1;
         if (!in_order) return;
         const CurrentDevice current(device);
-        running_.emplace(device, slabs_.inner * int64_t(sizeof(State)));
+        running_.emplace(device, running_bytes() + int64_t(sizeof(unsigned)));
         if (running_->memory() == nullptr) {
             fail(PK_OUT_OF_MEMORY,
                  "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left for a scan");
@@ -72,23 +80,16 @@ class Scanner : public Work {
 
     void launch(const Chunk &chunk) override {
         const Given given = given_of(chunk);
-        const int64_t segments = given.parts * given.segments_a_part * given.inner;
-        auto blocks = [](int64_t threads) {
-            return unsigned((threads + device::THREADS - 1) / device::THREADS);
-        };
-        if (given.segments_a_part > 1 || in_order) {
-            device::total_segments<Op><<<blocks(segments), device::THREADS, 0, chunk.queue>>>(given);
-            PK_CUDA(cudaGetLastError());
+        if (in_order && chunk.units.start == 0)
+            PK_CUDA(cudaMemsetAsync(given.done, 0, sizeof(*given.done), chunk.queue));
+        if (slabs_.inner == 1) {
+            launch_tiles(given, chunk.queue);
+        } else {
+            launch_columns(given, chunk.queue);
         }
-        if (in_order) {
-            device::total_parts<Op>
-                <<<blocks(given.parts * given.inner), device::THREADS, 0, chunk.queue>>>(given);
-            PK_CUDA(cudaGetLastError());
-            device::run_parts<Op><<<blocks(given.inner), device::THREADS, 0, chunk.queue>>>(given);
-            PK_CUDA(cudaGetLastError());
-        }
-        device::run_segments<Op><<<blocks(segments), device::THREADS, 0, chunk.queue>>>(given);
-        PK_CUDA(cudaGetLastError());
+    }
+
+    void pass_turn(const Chunk &chunk) override {
         if (in_order) turns_.pass_on(chunk.units.start + chunk.units.count);
     }
 
@@ -99,6 +100,37 @@ class Scanner : public Work {
     }
 
    private:
+    int64_t running_bytes() const { return slabs_.inner * int64_t(sizeof(State)); }
+
+    void launch_tiles(const Given &given, cudaStream_t queue) const {
+        const auto tiles = unsigned((given.parts + given.parts_a_tile - 1) / given.parts_a_tile);
+        if (in_order) {
+            device::total_tiles<Op><<<tiles, device::TILE_THREADS, 0, queue>>>(given);
+            PK_CUDA(cudaGetLastError());
+        }
+        device::run_tiles<Op><<<tiles, device::TILE_THREADS, 0, queue>>>(given);
+        PK_CUDA(cudaGetLastError());
+    }
+
+    void launch_columns(const Given &given, cudaStream_t queue) const {
+        const int64_t segments = given.parts * given.segments_a_part * given.inner;
+        auto blocks = [](int64_t threads) {
+            return unsigned((threads + device::THREADS - 1) / device::THREADS);
+        };
+        if (given.segments_a_part > 1 || in_order) {
+            device::total_segments<Op><<<blocks(segments), device::THREADS, 0, queue>>>(given);
+            PK_CUDA(cudaGetLastError());
+        }
+        if (in_order) {
+            device::total_parts<Op><<<blocks(given.parts * given.inner), device::THREADS, 0, queue>>>(given);
+            PK_CUDA(cudaGetLastError());
+            device::run_parts<Op><<<blocks(given.inner), device::THREADS, 0, queue>>>(given);
+            PK_CUDA(cudaGetLastError());
+        }
+        device::run_segments<Op><<<blocks(segments), device::THREADS, 0, queue>>>(given);
+        PK_CUDA(cudaGetLastError());
+    }
+
     Given given_of(const Chunk &chunk) const {
         Given given{};
         given.from = chunk.image + chunk.operand(loads[0]);
@@ -109,12 +141,18 @@ class Scanner : public Work {
         given.inner = slabs_.inner;
         given.blocks = slabs_.blocks();
         given.segments_a_part = segments_of(std::min(slabs_.length, Slabs::BLOCK));
-        given.first_part = in_order ? chunk.units.start : slabs_.unit(chunk.units.start).slab;
+        const Slabs::Unit first = slabs_.unit(chunk.units.start);
+        given.first_slab = first.slab;
+        given.first_block = first.block;
+        given.parts_a_tile = device::parts_a_tile(slabs_.length);
         given.parts = in_order ? chunk.units.count : chunk.count / (slabs_.length * slabs_.inner);
         given.segments = chunk.image + chunk.scratch;
         given.totals =
             static_cast<State *>(given.segments) + given.parts * given.segments_a_part * given.inner;
-        given.running = running_ ? running_->memory() : nullptr;
+        if (running_) {
+            given.running = running_->memory();
+            given.done = reinterpret_cast<unsigned *>(running_->memory() + running_bytes());
+        }
         given.instead_of_nan = request_.instead_of_nan;
         given.from_type = request_.from;
         given.to_type = request_.to;

@@ -49,6 +49,7 @@ void Passage::begin_in_place() {
     work_.wait_for_turn(chunk_);
     queued_ = call_.seconds();
     work_.launch(chunk_);
+    work_.pass_turn(chunk_);
 }
 
 void Passage::begin_copied() {
@@ -71,6 +72,7 @@ void Passage::begin_copied() {
     PK_CUDA(cudaStreamWaitEvent(compute, slot_.uploaded.get()));
     work_.launch(chunk_);
     PK_CUDA(cudaEventRecord(slot_.computed.get(), compute));
+    work_.pass_turn(chunk_);
     PK_CUDA(cudaStreamWaitEvent(down, slot_.computed.get()));
     const int64_t results = chunk_.results + chunk_.units.count * work_.result_bytes;
     bytes_down_ = copy(work_.stores, results, cudaMemcpyDeviceToHost, down);

@@ -115,22 +115,16 @@ class Streamer {
             for (int64_t place = index % places; place < places; place += cut_.threads) {
                 add_device(devices[size_t(place)], int(place));
             }
-            if (work_.in_order) run = take();
-            for (; run.count != 0; run = take()) {
-                while (run.count != 0) {
-                    if (passages_.front().under_way()) finish_oldest();
-                    // What is done is better delivered now than when all wait for the end.
-                    for (Passage &passage : passages_) {
-                        if (!passage.under_way()) continue;
-                        if (!passage.is_done()) break;
-                        passage.finish();
-                    }
-                    const pk_range range{run.start, std::min(run.count, most_)};
-                    run = {run.start + range.count, run.count - range.count};
-                    passages_.front().begin(range);
-                    put_last();
-                    most_ = std::min(2 * most_, largest_);
-                }
+            for (;;) {
+                make_room();
+                // Only now, since others may wait for a chunk that goes in order.
+                if (run.count == 0) run = take();
+                if (run.count == 0) break;
+                const pk_range range{run.start, std::min(run.count, most_)};
+                run = {run.start + range.count, run.count - range.count};
+                passages_.front().begin(range);
+                put_last();
+                most_ = std::min(2 * most_, largest_);
             }
             for (size_t i = 0; i < passages_.size(); ++i) {
                 if (passages_.front().under_way()) passages_.front().finish();
@@ -168,6 +162,16 @@ class Streamer {
     void drain() const {
         for (const Passage &passage : passages_) {
             if (passage.under_way()) passage.slot().drain();
+        }
+    }
+
+    void make_room() {
+        if (passages_.front().under_way()) finish_oldest();
+        // What is done is better delivered now than when all wait for the end.
+        for (Passage &passage : passages_) {
+            if (!passage.under_way()) continue;
+            if (!passage.is_done()) break;
+            passage.finish();
         }
     }
 

@@ -51,6 +51,8 @@ class Work {
     // all that must come first has been queued; it throws Abandoned if that will not happen any more.
     virtual void wait_for_turn(const Chunk &) {}
     virtual void launch(const Chunk &chunk) = 0;
+    // All of that has been queued, and what says when it is done, which would else be said after more.
+    virtual void pass_turn(const Chunk &) {}
     // Takes the results of a chunk: for each of its units result_bytes. Any thread may come, and several at
     // once.
     virtual void deliver(const Chunk &, const char *) {}

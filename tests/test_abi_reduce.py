@@ -170,7 +170,6 @@ def test_refused(raw, spoilt):
     assert call.untouched()
 
 
-@pytest.mark.smoke
 def test_accepted(raw):
     call = Call()
     assert call.run(raw) == 0

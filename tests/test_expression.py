@@ -461,7 +461,6 @@ REDUCED = [
 ]
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize(("text", "right"), REDUCED, ids=[text for text, _ in REDUCED])
 def test_reductions(engine, text, right):
     rng = np.random.default_rng(0)

@@ -59,7 +59,6 @@ counts = st.sampled_from([1, 2, 3, 7, 10, 49, 100, 1000])
 # ---- Counts -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("dtype", ["bool", *INTEGERS])
 def test_bincount(engine, dtype):
     for size in (0, 1, 7, 1000, 70_000):
@@ -147,7 +146,6 @@ def test_histogram_of_anything(engine, data):
         same("histogram", values, [-10, -1, 0, 0.5, 3, 20])
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_histogram_of_every_type(engine, dtype):
     values = build(dtype, (70_007,), "ordinary", 1)
@@ -240,7 +238,6 @@ def in_runs(values, weights, count):
     return total
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("count", [10, 5000, 40_000])
 def test_weights_are_added_in_one_order(engine, count):
     rng = np.random.default_rng(count)
@@ -338,7 +335,6 @@ def test_threads_and_instruction_sets_change_nothing():
 # ---- Two axes, and indices --------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
 def test_histogram2d(engine):
     rng = np.random.default_rng(1)
     x, y = rng.random(3000), rng.random(3000).astype("f4") * 10
@@ -366,7 +362,6 @@ def test_histogram2d_of_every_type(engine, data):
     same("histogram2d", x, y, [5, [-2, 0, 0, 1, 4]])
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("right", [False, True])
 def test_digitize(engine, right):
     values = build("float32", (70_007,), "ordinary", 1)

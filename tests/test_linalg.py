@@ -65,7 +65,6 @@ def test_matrices(engine, order, dtype):
     norms(array[0], order, keepdims=True)
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("size", [1, 15, 16, 17, 1023, 1024, 1025, 2049, 100_000])
 def test_right(engine, size):
     for dtype in gen.FLOATS:

@@ -119,7 +119,6 @@ def test_out_and_dtype(engine, name):
     assert (wrong == 9).all()
 
 
-@pytest.mark.smoke
 def test_warnings(engine):
     nothing = np.full((2, 3), np.nan)
     for name, words in (

@@ -56,7 +56,6 @@ def test_block_edges(engine, size, dtype):
         compare("dot", x, y)
 
 
-@pytest.mark.smoke
 def test_shapes(engine):
     matrix = gen.build("float64", (6, 7), "ordinary", 1)
     for other in (matrix, matrix[::-1], matrix.copy("F"), matrix.reshape(7, 6), matrix.ravel(), matrix.T):

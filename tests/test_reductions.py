@@ -125,7 +125,6 @@ def test_layouts(engine, layout, axis):
         assert np.array_equal(array, before)
 
 
-@pytest.mark.smoke
 def test_views_of_views(engine):
     array = gen.build("float32", (6, 7, 36), "ordinary", 2)
     for view in (
@@ -443,7 +442,6 @@ def test_auto_has_our_bits():
         assert pk.last_call().engine == "numpy"
 
 
-@pytest.mark.smoke
 def test_last_call(engine):
     pk.sum(np.arange(10.0))
     call = pk.last_call()

@@ -203,7 +203,6 @@ def test_every_result_on_both_engines(both_engines):
             assert warned == wanted_warned, name
 
 
-@pytest.mark.smoke
 def test_the_order_shows(engine):
     """These tests would see another order: the result of an array depends on where its elements stand."""
     array = array_of("float32", (5000,))

@@ -82,7 +82,6 @@ def with_axis(draw, dtype=dtypes):
     return a, draw(st.sampled_from([None, *range(-max(1, a.ndim), max(1, a.ndim))]))
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("name", ORACLES)
 def test_every_type(engine, name):
     for dtype in DTYPES:
@@ -166,7 +165,6 @@ def test_out(engine, name, data):
     assert_values(mine, numpys)
 
 
-@pytest.mark.smoke
 def test_out_overlaps(engine):
     for dtype in ("int64", "float32", "float64"):
         for shift in (0, 1, 700):
@@ -257,7 +255,6 @@ def test_axes_of_floats_have_the_same_bits(engine, axis):
                 assert_values(getattr(pk, name)(lines[i].copy()), wholes[i])
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_special_floats(engine, dtype):
     rng = np.random.default_rng(0)
@@ -294,7 +291,6 @@ def test_infinities_that_meet_far_apart(engine):
         assert "invalid value encountered in accumulate" in ours[2]
 
 
-@pytest.mark.smoke
 def test_sums_near_the_largest(engine):
     largest = np.finfo(np.float64).max
     # Segments and blocks whose own sums are infinite, with running sums that never are.

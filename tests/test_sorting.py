@@ -52,7 +52,6 @@ def test_argsort(engine, data, array):
         )
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_long_rows(engine, dtype):
     array = mixed(dtype, 2 * LONG).reshape(2, LONG)
@@ -92,7 +91,6 @@ def test_distributions(engine, dtype, make):
     assert_values(pk.argsort(array), stable(np.argsort, array))
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_zeros_and_nan(engine, dtype):
     for size in (9, LONG):
@@ -113,7 +111,6 @@ def test_unique(engine, data, array):
     assert_same_outcome(ours, numpys, free_zero=True, strides=False, context=describe(array, flags))
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "float16", "float32"])
 def test_unique_of_many(engine, dtype):
     array = mixed(dtype, 4 * LONG)
@@ -126,7 +123,6 @@ def test_unique_of_many(engine, dtype):
             assert np.array_equal(mine, theirs, equal_nan=mine.dtype.kind == "f")
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "int32", "float32", "float64"])
 def test_unique_of_runs(engine, dtype):
     size = 5 * LONG  # more than a thread takes at once
@@ -143,7 +139,6 @@ def test_unique_of_runs(engine, dtype):
         assert_values(pk.unique(values), want[0])
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("size", [100, 9 * LONG])
 def test_the_zero_of_unique_is_the_first(engine, dtype, size):
@@ -183,7 +178,6 @@ def test_searchsorted(engine, data, array, values):
     assert_same_outcome(ours, numpys, strides=False, context=describe(array, values, side, sorter))
 
 
-@pytest.mark.smoke
 def test_searchsorted_in_much(engine):
     array = np.sort(RNG.random(200_000))
     values = RNG.random((300, 500))
@@ -210,7 +204,6 @@ def test_topk(engine, data, array):
     assert_values(values, np.take_along_axis(array, wanted, axis))
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("k", [1, 10, 3000, LONG])
 def test_topk_of_many(engine, k):
     array = mixed("float32", LONG)

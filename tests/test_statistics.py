@@ -99,7 +99,6 @@ def test_quantiles(engine, name, data):
     both(name, array, q, strict=False, **keywords)
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("dtype", gen.DTYPES)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_and_type(engine, method, dtype):
@@ -110,7 +109,6 @@ def test_every_method_and_type(engine, method, dtype):
             both(name, array, q, method=method)
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("dtype", gen.DTYPES)
 def test_medians_of_every_type(engine, dtype):
     for kind in ("ordinary", "special", "bits", "small"):
@@ -123,7 +121,6 @@ def test_medians_of_every_type(engine, dtype):
 
 
 # Long rows are for all threads: sizes around what one thread takes at once, and around the limit.
-@pytest.mark.smoke
 @pytest.mark.parametrize("size", [131_071, 131_072, 131_073, 400_000])
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64", "float16", "float32", "float64"])
 def test_long_rows(engine, dtype, size):
@@ -277,7 +274,6 @@ def raw_call(name, **changes):
     return out.tolist(), nans.tolist()
 
 
-@pytest.mark.smoke
 def test_entry(engine):
     (first, second), nans = raw_call(engine)
     assert first == [1, 3]

@@ -99,6 +99,7 @@ from pycudakit.pinned import empty_pinned, pinned_copy
 if TYPE_CHECKING:
     from pycudakit import linalg
     from pycudakit.expression import evaluate
+    from pycudakit.extremes import amax, amin, argmax, argmin, max, min, ptp
     from pycudakit.histogram import bincount, digitize, histogram, histogram2d
     from pycudakit.nanfunctions import (
         nanargmax,
@@ -113,23 +114,7 @@ if TYPE_CHECKING:
     )
     from pycudakit.products import average, dot, vdot
     from pycudakit.rearranging import flip, roll
-    from pycudakit.reductions import (
-        all,
-        amax,
-        amin,
-        any,
-        argmax,
-        argmin,
-        count_nonzero,
-        max,
-        mean,
-        min,
-        prod,
-        ptp,
-        std,
-        sum,
-        var,
-    )
+    from pycudakit.reductions import all, any, count_nonzero, mean, prod, std, sum, var
     from pycudakit.scans import (
         cummax,
         cummin,
@@ -161,7 +146,8 @@ else:
             "nanfunctions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
             "products": "average dot vdot",
             "rearranging": "flip roll",
-            "reductions": "all amax amin any argmax argmin count_nonzero max mean min prod ptp std sum var",
+            "extremes": "amax amin argmax argmin max min ptp",
+            "reductions": "all any count_nonzero mean prod std sum var",
             "scans": "cummax cummin cumprod cumsum diff exclusive_scan nancumprod nancumsum",
             "sorting": "argpartition argsort lexsort partition searchsorted sort topk unique",
             "statistics": "median nanmedian nanpercentile nanquantile percentile quantile",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pycudakit import _family, _folds, elementwise, reductions
+from pycudakit import _family, _folds, elementwise, extremes, reductions
 from pycudakit._reduction import Reduction
 from pycudakit._values import FLOAT64
 
@@ -99,7 +99,7 @@ def _of_vectors(numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> 
 def _of_matrices(numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> Any:
     rows, columns = axes if ord in (1, -1) else axes[::-1]
     sums = _folded("norm", _folds.MAGNITUDES, numpy, array, (rows,), True)
-    fold = reductions.max if ord > 0 else reductions.min
+    fold = extremes.max if ord > 0 else extremes.min
     if not array.size:
         return numpy()
     return fold(sums, axis=axes if keepdims else (rows, columns), keepdims=keepdims)

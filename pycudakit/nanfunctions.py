@@ -6,7 +6,8 @@ from typing import Any
 
 from pycudakit import _folds
 from pycudakit._reduction import NONE
-from pycudakit.reductions import mean_like, one_of, place_like, sum_like
+from pycudakit.extremes import place_like
+from pycudakit.reductions import mean_like, one_of, sum_like
 
 
 def nansum(

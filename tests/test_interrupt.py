@@ -27,6 +27,7 @@ import signal, traceback
 import pycudakit as pk
 from long_calls import long_call
 pk.set_engine("ENGINE")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is born without
 call = long_call(1.2)
 sent = []
 def send(number, delay=0.3):

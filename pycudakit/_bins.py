@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from pycudakit import _abi, _call, errors
-from pycudakit._family import Plan, run
-from pycudakit._values import FLOAT32, FLOAT64, INT64, UINT64, Array, DType, code_of
+from pycudakit._family import Plan, code_for, describe, run
+from pycudakit._values import FLOAT32, FLOAT64, INT64, UINT64, Array, DType
 
 MOST = 2**31 - 256
 
@@ -35,15 +35,10 @@ def _bins(how: int, count: int, edges: Array | None = None, **fields: Any) -> Bi
     row["how"], row["count"] = how, count
     if edges is not None:
         row["edges"] = edges.ctypes.data
-        row["type"] = _code(edges.dtype)
+        row["type"] = code_for(edges.dtype)
     for name, value in fields.items():
         row[name] = value
     return Bins(row, edges)
-
-
-def _code(dtype: DType) -> int:
-    code = code_of(dtype)
-    return -1 if code is None else code  # which the libraries refuse
 
 
 def by_value(count: int) -> Bins:
@@ -79,8 +74,8 @@ def by_width(edges: Array, first: Any, last: Any, values: DType) -> Bins | None:
     stored = np.ascontiguousarray(edges, FLOAT32 if edges.dtype == np.float16 else edges.dtype)
     return _bins(
         *(_abi.BY_WIDTH, count, stored),
-        type=_code(edges.dtype),
-        quotient=_code(quotient),
+        type=code_for(edges.dtype),
+        quotient=code_for(quotient),
         low=_bits(low),
         high=_bits(high),
         first=np.asarray(first).astype(edges.dtype),
@@ -135,10 +130,7 @@ def table(arrays: Sequence[Array]) -> Array:
     """Return operands of one shape as the libraries take them."""
     rows = np.zeros(len(arrays), _abi.OPERAND)
     for row, array in zip(rows, arrays, strict=True):
-        row["address"] = array.ctypes.data
-        row["type"] = _code(array.dtype)
-        row["flags"] = 0 if array.dtype.isnative else _abi.BYTE_SWAPPED
-        row["strides"][: array.ndim] = array.strides
+        describe(row, array, array.strides)
     return rows
 
 

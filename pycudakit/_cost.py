@@ -33,6 +33,7 @@ LINK_TIMES = 1.2
 UNKNOWN = (0.2, 0.2)
 
 SMALL = "auto: NumPy answers first at this size"
+CPU_FIRST = "auto: the CPU engine answers first"
 
 
 @functools.cache
@@ -112,4 +113,4 @@ def choose(program: Program, size: int, up: int, down: int) -> tuple[str, str]:
         on_cuda = cuda_seconds(up, down)
         if on_cuda < on_cpu:
             return "cuda", f"auto: about {on_cuda * 1e3:.3g} ms, against {on_cpu * 1e3:.3g} ms on the CPU"
-    return "cpu", "auto: the CPU engine answers first"
+    return "cpu", CPU_FIRST

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -133,11 +132,7 @@ def _run(work: _execute.Work, request: _Request, engine: str, reason: str, autom
     except (errors.NoDevice, errors.OutOfMemory, errors.DeviceError) as error:
         if rest is None:
             raise
-        warnings.warn(
-            f"the CUDA engine failed, and the CPU engine took over: {error}",
-            RuntimeWarning,
-            stacklevel=_execute.level_of_caller(),
-        )
+        _execute.warn_of_takeover(error)
         work.take_over(rest)
 
 
@@ -179,7 +174,7 @@ def call(
         keywords = {k: v for k, v in given.items() if v is not usual[k]}
         return _call.by_numpy(function.name, reason, functools.partial(function.numpy, *inputs, **keywords))
 
-    engine, reason = _engine.checked_current(), _plain.REASON
+    engine, reason = _engine.checked_current(), _engine.ASKED_FOR
     automatic = engine == "auto"
     if engine == "numpy":
         return by_numpy(reason)

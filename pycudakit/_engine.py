@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pycudakit._profile import Profile
 
 NAMES = ("auto", "cuda", "cpu", "numpy")
+ASKED_FOR = "the engine asked for"  # why a call ran on one of the last three
 
 Devices = Literal["all"] | tuple[int, ...] | None
 

@@ -38,11 +38,34 @@ def allocate(dtype: np.dtype[Any], shape: tuple[int, ...], arrays: Sequence[Arra
     return out
 
 
-def _strides(array: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
+def strides_of(array: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the array's strides when broadcast to a shape."""
     missing = len(shape) - array.ndim
     own = (0 if size == 1 else stride for size, stride in zip(array.shape, array.strides, strict=True))
     return (0,) * missing + tuple(own)
+
+
+def call_watched(entry: Callable[[], Any], watcher: _watch.Watcher) -> None:
+    """Call a library; raise what stopped it, or, if nothing did, keep the watcher for the next call."""
+    try:
+        entry()
+    except errors.Interrupted:
+        if not watcher.stopped:
+            raise
+    except (errors.DeviceError, errors.NoDevice):
+        _engine.status.cache_clear()  # the device may be lost for good
+        raise
+    watcher.raise_error()
+    _watch.give_back(watcher)
+
+
+def warn_of_takeover(error: errors.Error) -> None:
+    """Warn that the CPU engine does what the CUDA engine could not."""
+    warnings.warn(
+        f"the CUDA engine failed, and the CPU engine took over: {error}",
+        RuntimeWarning,
+        stacklevel=level_of_caller(),
+    )
 
 
 class Work:
@@ -99,7 +122,7 @@ class Work:
         self._shape[: len(shape)] = shape
         self._dimensions.value = len(shape)
         for index, array in arrays:
-            self._strides[index, : len(shape)] = _strides(array, shape)
+            self._strides[index, : len(shape)] = strides_of(array, shape)
             if not array.dtype.isnative:
                 self._flags[index] = _abi.BYTE_SWAPPED
 
@@ -137,16 +160,7 @@ class Work:
         watcher = _watch.take()
         watcher.progress = self.progress
         self._watch[0] = watcher.address
-        try:
-            self._entry(engine)()
-        except errors.Interrupted:
-            if not watcher.stopped:
-                raise
-        except (errors.DeviceError, errors.NoDevice):
-            _engine.status.cache_clear()  # the device may be lost for good
-            raise
-        watcher.raise_error()
-        _watch.give_back(watcher)
+        call_watched(self._entry(engine), watcher)
         self._met_any = self._exceptions.item()
         told = self._function, engine, reason, devices, self._report.tobytes()
         _call.local.call = told

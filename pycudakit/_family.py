@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
-import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import numpy as np
 from pycudakit import _abi, _call, _cost, _engine, _execute, _loader, _machine, _watch, errors
 from pycudakit._arguments import as_argument
 from pycudakit._progress import CallProgress
-from pycudakit._values import Array
+from pycudakit._values import Array, DType, code_of
 
 
 class Cost(NamedTuple):
@@ -46,6 +46,20 @@ def as_array(value: Any) -> Array | None:
     return array if array is None or isinstance(array, np.ndarray) else np.asarray(array)
 
 
+def describe(row: Any, array: Array, strides: Sequence[int]) -> None:
+    """Fill a row of an operand table."""
+    row["address"] = _abi.address_of(array)
+    row["type"] = code_for(array.dtype)
+    row["flags"] = 0 if array.dtype.isnative else _abi.BYTE_SWAPPED
+    row["strides"][: len(strides)] = strides
+
+
+def code_for(dtype: DType) -> int:
+    """Return the pk_type of a dtype, or what the libraries refuse."""
+    code = code_of(dtype)
+    return -1 if code is None else code
+
+
 def plan(function: str, values: Iterable[Any], cost: Cost, foreign: str | None = None) -> Plan:
     """Choose the engine of a call.
 
@@ -63,7 +77,7 @@ def plan(function: str, values: Iterable[Any], cost: Cost, foreign: str | None =
     """
     engine = _engine.checked_current()
     if engine == "numpy":
-        return Plan(function, "numpy", "the engine asked for")
+        return Plan(function, "numpy", _engine.ASKED_FOR)
     automatic = engine == "auto"
     if not automatic:
         _loader.library(engine)  # or NoDevice, before anything else can be wrong
@@ -79,7 +93,7 @@ def plan(function: str, values: Iterable[Any], cost: Cost, foreign: str | None =
         )
     if automatic:
         return _choose(function, cost)
-    return Plan(function, engine, "the engine asked for")
+    return Plan(function, engine, _engine.ASKED_FOR)
 
 
 def _choose(function: str, cost: Cost) -> Plan:
@@ -91,7 +105,7 @@ def _choose(function: str, cost: Cost) -> Plan:
         if on_cuda < cost.cpu or not _engine.status("cpu"):
             reason = f"auto: about {on_cuda * 1e3:.3g} ms, against {cost.cpu * 1e3:.3g} ms on the CPU"
             return Plan(function, "cuda", reason, automatic=True)
-    return Plan(function, "cpu", "auto: the CPU engine answers first", automatic=True)
+    return Plan(function, "cpu", _cost.CPU_FIRST, automatic=True)
 
 
 def run(plan: Plan, entry: str, *arguments: Any, size: int) -> int:
@@ -105,11 +119,7 @@ def run(plan: Plan, entry: str, *arguments: Any, size: int) -> int:
     except (errors.NoDevice, errors.OutOfMemory, errors.DeviceError) as error:
         if not plan.automatic or plan.engine != "cuda":
             raise
-        warnings.warn(
-            f"the CUDA engine failed, and the CPU engine took over: {error}",
-            RuntimeWarning,
-            stacklevel=_execute.level_of_caller(),
-        )
+        _execute.warn_of_takeover(error)
         on_cpu = Plan(plan.function, "cpu", "auto: the CUDA engine failed")
         return _run_watched(on_cpu, entry, arguments, size)
 
@@ -118,12 +128,9 @@ def _run_watched(plan: Plan, entry: str, arguments: tuple[Any, ...], size: int) 
     progress = _engine.asked.get().progress
     watcher = _watch.take()
     if progress is None:
-        met = _run_entry(plan, entry, arguments, watcher)
-    else:
-        with CallProgress(progress, plan.function, size) as watcher.progress:
-            met = _run_entry(plan, entry, arguments, watcher)
-    _watch.give_back(watcher)
-    return met
+        return _run_entry(plan, entry, arguments, watcher)
+    with CallProgress(progress, plan.function, size) as watcher.progress:
+        return _run_entry(plan, entry, arguments, watcher)
 
 
 def _run_entry(plan: Plan, entry: str, arguments: tuple[Any, ...], watcher: _watch.Watcher) -> int:
@@ -136,15 +143,8 @@ def _run_entry(plan: Plan, entry: str, arguments: tuple[Any, ...], watcher: _wat
     if spans is not None:
         options["spans"], options["span_capacity"] = spans.ctypes.data, len(spans)
     began = time.perf_counter()
-    try:
-        getattr(_loader.library(plan.engine), entry)(*arguments, options, report)
-    except errors.Interrupted:
-        if not watcher.stopped:
-            raise
-    except (errors.DeviceError, errors.NoDevice):
-        _engine.status.cache_clear()  # the device may be lost for good
-        raise
-    watcher.raise_error()
+    function = getattr(_loader.library(plan.engine), entry)
+    _execute.call_watched(functools.partial(function, *arguments, options, report), watcher)
     told = plan.function, plan.engine, plan.reason, devices, report.tobytes()
     _call.local.call = told
     if spans is not None:

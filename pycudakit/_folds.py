@@ -54,13 +54,19 @@ def _write_sum(
     return Folded(kind, _abi.AS_IT_IS, (value,), result)
 
 
-def _write_mean(skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
+def _float(
+    skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any
+) -> tuple[Value, Value | None, DType]:
+    """Return an argument as a float, the mask of what counts, and the type of a mean."""
     (value,) = arguments
     if skips_nan:
         mask = _not_nan(builder, value, mask)
-    is_float = value.dtype.kind == "f"
-    result = dtype or (value.dtype if is_float else FLOAT64)
-    value = value if is_float else builder.cast(value, FLOAT64)
+    value = value if value.dtype.kind == "f" else builder.cast(value, FLOAT64)
+    return value, mask, dtype or value.dtype
+
+
+def _write_mean(skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
+    value, mask, result = _float(skips_nan, builder, arguments, mask, dtype)
     if mask is None:
         return Folded(_abi.SUM, _abi.MEAN, (value,), result)
     return Folded(_abi.SUM, _abi.MEAN, (_without(builder, value, mask, -0.0), mask), result)
@@ -69,12 +75,7 @@ def _write_mean(skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dt
 def _write_variance(
     finish: int, skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any
 ) -> Folded:
-    (value,) = arguments
-    if skips_nan:
-        mask = _not_nan(builder, value, mask)
-    is_float = value.dtype.kind == "f"
-    result = dtype or (value.dtype if is_float else FLOAT64)
-    value = value if is_float else builder.cast(value, FLOAT64)
+    value, mask, result = _float(skips_nan, builder, arguments, mask, dtype)
     return Folded(_abi.SQUARES, finish, (value,) if mask is None else (value, mask), result)
 
 

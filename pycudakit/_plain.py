@@ -13,7 +13,6 @@ from pycudakit._function import Function, compile_function
 from pycudakit._program import Program
 from pycudakit._values import CODES
 
-REASON = "the engine asked for"
 _LIBRARIES = ("cpu", "cuda")
 
 
@@ -52,7 +51,7 @@ def call(function: Function, inputs: Sequence[Any], out: Any) -> Any:
 
     Plain are arrays of native types, dense and of one shape, and Python numbers beside them.
     """
-    engine, reason = _engine.asked.get().plain or _engine.process, REASON
+    engine, reason = _engine.asked.get().plain or _engine.process, _engine.ASKED_FOR
     # With `out=`, a call under `auto` is mostly NumPy's, which is decided on the long way.
     automatic = engine == "auto" and out is None and _engine.status("cpu").available
     if engine not in _LIBRARIES and not automatic:

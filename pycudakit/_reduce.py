@@ -11,12 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pycudakit import _abi, _call, _cost, _engine, _execute, _family, _loader, _watch, errors
+from pycudakit import _abi, _call, _cost, _engine, _execute, _family, _loader, _watch
 from pycudakit._abi import address_of
 from pycudakit._program import Builder, Program
 from pycudakit._values import BOOL, CODES, Array, DType, Scalar, Value
-
-Axis = int | tuple[int, ...] | None
 
 
 class Folded(NamedTuple):
@@ -35,11 +33,10 @@ Write = Callable[[Builder, tuple[Any, ...], Value | None, DType | None], Folded]
 class Recipe:
     """A function for arguments of some types: its program, and how its values are folded."""
 
-    def __init__(self, name: str, program: Program, folded: Folded, arrays: int) -> None:
+    def __init__(self, name: str, program: Program, folded: Folded) -> None:
         self.name = name
         self.program = program
         self.folded = folded
-        self.arrays = arrays  # that it takes, a mask among them
         self.cost: float | None = None
         self.idle: list[Work] = []
 
@@ -56,7 +53,7 @@ def recipe(name: str, write: Write, types: tuple[Any, ...], masked: bool, dtype:
         folded = write(builder, arguments, mask, dtype)
     for i, value in enumerate(folded.values):
         builder.store(value, i)
-    return Recipe(name, builder.finish(), folded, len(types) + masked)
+    return Recipe(name, builder.finish(), folded)
 
 
 class Work:
@@ -102,7 +99,7 @@ class Work:
         """Reduce arrays, broadcast to a shape, along axes; the result has the other dimensions."""
         for number, position in self.numbers:
             number[()] = values[position]
-        strides = {p: _strides_of(values[p], shape) for _, p in self.inputs}
+        strides = {p: _execute.strides_of(values[p], shape) for _, p in self.inputs}
         first = max(strides.values(), key=lambda each: sum(map(bool, each)), default=(0,) * len(shape))
         order, outer = _order(shape, axes, first)
         kept = dict(zip((d for d in range(len(shape)) if d not in axes), result.strides, strict=True))
@@ -143,23 +140,14 @@ class Work:
         """Run, and record the call, without any options but to be stopped."""
         watcher = _watch.take()
         self._watch[0] = watcher.address
-        try:
-            self.entry(engine)()
-        except errors.Interrupted:
-            if not watcher.stopped:
-                raise
-        except (errors.DeviceError, errors.NoDevice):
-            _engine.status.cache_clear()  # the device may be lost for good
-            raise
-        watcher.raise_error()
-        _watch.give_back(watcher)
+        _execute.call_watched(self.entry(engine), watcher)
         self._met_any = self._exceptions.item()
         _call.local.call = self.recipe.name, engine, reason, devices, self._report.tobytes()
 
     def run(self, plan: _family.Plan, size: int) -> None:
         """Run with everything that a call may be asked to tell."""
         instructions = self.recipe.program.instructions
-        _family.run(
+        self._met_any = _family.run(
             *(plan, "pk_reduce", self.reduction),
             *(instructions, len(instructions)),
             *(self.table, len(self.table)),
@@ -167,18 +155,11 @@ class Work:
             self._met,
             size=size,
         )
-        self._met_any = int(self._met.max())
 
     def report_exceptions(self) -> None:
         """Raise or warn as NumPy would for what the program met."""
         if self._met_any:
             _execute.report_exceptions(self.recipe.program, self._met)
-
-
-def _strides_of(array: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
-    missing = len(shape) - array.ndim
-    own = (0 if size == 1 else stride for size, stride in zip(array.shape, array.strides, strict=True))
-    return (0,) * missing + tuple(own)
 
 
 def _order(shape: tuple[int, ...], axes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], int]:
@@ -272,18 +253,15 @@ def set_numbers(reduction: Array, initial: Any, ddof: float) -> None:
         )
 
 
-REASON = "the engine asked for"
-
-
 def whole(recipe: Recipe, array: Array) -> Any:
     """Reduce the whole of a dense array with elements, the short way; None where that does not serve."""
-    engine, reason = _engine.asked.get().plain or _engine.process, REASON
+    engine, reason = _engine.asked.get().plain or _engine.process, _engine.ASKED_FOR
     if engine == "auto":
         if not _engine.status("cpu").available:
             return None
         if array.nbytes > _WORTH_CHOOSING:
             return None
-        engine, reason = "cpu", "auto: the CPU engine answers first"
+        engine, reason = "cpu", _cost.CPU_FIRST
     elif engine not in ("cpu", "cuda"):
         return None
     result = np.empty((), recipe.folded.result)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -237,16 +236,11 @@ def keywords(**given: Any) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not NONE}
 
 
-@functools.lru_cache(512)
-def _whole(name: str, write: _reduce.Write, dtype: DType) -> Recipe:
-    return _reduce.recipe(name, write, (dtype,), False, None)
-
-
 def plainly(name: str, write: _reduce.Write, a: Any) -> Any:
     """Reduce the whole of an ordinary array, or return None where that is not so short."""
     if type(a) is not np.ndarray or a.dtype not in CODES or not a.size or not a.flags.c_contiguous:
         return None
-    result = _reduce.whole(_whole(name, write, a.dtype), a)
+    result = _reduce.whole(_reduce.recipe(name, write, (a.dtype,), False, None), a)
     if result is not None and isinstance(result, np.floating) and not math.isfinite(result):
         return None  # there may be something to warn of
     return result

@@ -12,7 +12,7 @@ import numpy as np
 
 from pycudakit import _abi, _call, _cost, _execute, errors
 from pycudakit._arguments import needs_copy
-from pycudakit._family import Cost, Plan, as_array, plan, run
+from pycudakit._family import Cost, Plan, as_array, describe, plan, run
 from pycudakit._values import BOOL, FLOAT64, Array, DType, code_of
 from pycudakit.elementwise import not_equal, subtract
 
@@ -85,13 +85,6 @@ def _allocate(dtype: DType, array: Array, flat: bool) -> Array:
     return _execute.allocate(dtype, array.shape, [array])
 
 
-def _describe(operands: Array, index: int, array: Array, strides: tuple[int, ...]) -> None:
-    operands["address"][index] = _abi.address_of(array)
-    operands["type"][index] = code_of(array.dtype)
-    operands["flags"][index] = 0 if array.dtype.isnative else _abi.BYTE_SWAPPED
-    operands["strides"][index, : len(strides)] = strides
-
-
 def _dense_strides(shape: tuple[int, ...], stride: int) -> tuple[int, ...]:
     """Return the strides of a flat array that is walked in a shape."""
     strides = []
@@ -106,13 +99,13 @@ def _compute(scan: _Scan, planned: Plan, array: Array, axis: int | None, target:
     operands = np.zeros(2, _abi.OPERAND)
     if axis is None:
         shape, outer, rows = array.shape, 0, array.ndim
-        _describe(operands, 0, array, array.strides)
-        _describe(operands, 1, target, _dense_strides(shape, target.strides[0]))
+        describe(operands[0], array, array.strides)
+        describe(operands[1], target, _dense_strides(shape, target.strides[0]))
     else:
         order = _layout(target, axis)
         shape, outer, rows = tuple(array.shape[d] for d in order), order.index(axis), 1
-        for index, one in enumerate((array, target)):
-            _describe(operands, index, one, tuple(one.strides[d] for d in order))
+        for row, one in zip(operands, (array, target), strict=True):
+            describe(row, one, tuple(one.strides[d] for d in order))
     return run(
         *(planned, "pk_scan", scan.operation, scan.flags),
         *(operands, np.array(shape, np.int64), len(shape), outer, rows),

@@ -346,9 +346,9 @@ PK_API int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *pr
 /* ---- Order statistics ----------------------------------------------------------------------------- */
 
 /* Finds elements of each row by their ranks, which count from 0 in ascending order: -0.0 is before 0.0, and
- * NaN comes last. Rows are dense. `ranks` holds rank_count ranks for every row (rank_rows is 1), or as many
- * for each (rank_rows is rows), in ascending order. `out` is of rows times rank_count elements, and `nans`
- * tells how many NaN each row has. A float16 is its bits. */
+ * NaN comes last. Rows are dense and aligned to their elements. `ranks` holds rank_count ranks for every row
+ * (rank_rows is 1), or as many for each (rank_rows is rows), in ascending order. `out` is of rows times
+ * rank_count elements, and `nans` tells how many NaN each row has. A float16 is its bits. */
 PK_API int32_t pk_select_i8(const int8_t *in, int64_t rows, int64_t columns, const int64_t *ranks,
                             int64_t rank_rows, int64_t rank_count, int8_t *out, int64_t *nans,
                             const pk_options *options, pk_report *report);

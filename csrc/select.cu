@@ -327,7 +327,7 @@ template <Order order, class Key>
 int32_t select_entry(const Selection &asked, const Key *in, Key *out, const pk_options *options,
                      pk_report *report) {
     return called(options, report, asked.size(), [&](Call &call) {
-        asked.check(in, out);
+        asked.check(in, out, sizeof(Key));
         arm_faults();
         require_cuda();
         const std::vector<int> devices = devices_of(call);

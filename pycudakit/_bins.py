@@ -71,7 +71,7 @@ def by_width(edges: Array, first: Any, last: Any, values: DType) -> Bins | None:
         low, high = _limit(values, first, greatest=False), _limit(values, last, greatest=True)
     if low is None or high is None:
         low, high = values.type(1), values.type(0)  # none is kept
-    stored = np.ascontiguousarray(edges, FLOAT32 if edges.dtype == np.float16 else edges.dtype)
+    stored = np.require(edges, FLOAT32 if edges.dtype == np.float16 else edges.dtype, ["C", "A"])
     return _bins(
         *(_abi.BY_WIDTH, count, stored),
         type=code_for(edges.dtype),

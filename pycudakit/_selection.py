@@ -50,10 +50,10 @@ class Request:
         else:
             flat = np.moveaxis(self.a, self.keep, range(len(self.keep)))
         native = self.a.dtype.newbyteorder("=")
-        return np.ascontiguousarray(flat.reshape(self.rows, self.columns), native)
+        return np.require(flat.reshape(self.rows, self.columns), native, ["C", "A"])
 
     def is_dense(self) -> bool:
-        if not self.a.dtype.isnative:
+        if not self.a.dtype.isnative or not self.a.flags.aligned:
             return False
         if self.axes is None:
             return bool(self.a.flags.forc)

@@ -35,6 +35,8 @@ void check_bins(const pk_bins &bins, int value_type) {
         return;
     }
     require(bins.edges != 0, "bins.edges is a null pointer");
+    const bool narrow = bins.type == PK_FLOAT32 || bins.type == PK_FLOAT16;
+    require_aligned(reinterpret_cast<const void *>(bins.edges), bins.count + 1, narrow ? 4 : 8);
     if (bins.how == PK_BY_WIDTH) {
         require(bins.count > 0, "bins.count is 0");
         require(bins::width_kind(bins.type, bins.quotient) != bins::WIDTHS,

@@ -58,15 +58,19 @@ struct Selection {
         return fits ? rows * columns : 0;
     }
 
-    void check(const void *in, const void *out) const {
+    void check(const void *in, const void *out, size_t bytes) const {
         require(rows >= 0 && columns >= 0 && rank_count >= 0, "a count is negative");
         require(rows == 0 || columns <= INT64_MAX / 8 / rows, "rows times columns is too large");
         require(rows == 0 || rank_count <= INT64_MAX / 8 / rows, "rows times rank_count is too large");
         require(rank_rows == 1 || rank_rows == rows, "rank_rows is neither 1 nor rows");
         require(in != nullptr || rows == 0 || columns == 0, "in is a null pointer");
         require(nans != nullptr || rows == 0, "nans is a null pointer");
+        require_aligned(in, size(), bytes);
+        require_aligned(nans, rows, sizeof(int64_t));
         if (rows == 0 || rank_count == 0) return;
         require(ranks != nullptr && out != nullptr, "ranks or out is a null pointer");
+        require_aligned(ranks, rank_count, sizeof(int64_t));
+        require_aligned(out, rank_count, bytes);
         for (int64_t row = 0; row < rank_rows; ++row) {
             const int64_t *own = ranks_of(row);
             require(own[0] >= 0 && own[rank_count - 1] < columns, "a rank is not from 0 to columns - 1");

@@ -13,12 +13,6 @@ namespace {
 
 constexpr int64_t PIECE = 256 << 10;  // elements that a thread takes at once
 
-// What has no elements may lie anywhere.
-void require_aligned(const void *array, int64_t count, size_t bytes) {
-    require(count == 0 || reinterpret_cast<uintptr_t>(array) % bytes == 0,
-            "an array is not aligned to its elements");
-}
-
 void check(const Rows &rows) {
     require(rows.count >= 0 && rows.columns >= 0, "rows or columns is negative");
     require(rows.columns == 0 || rows.count <= INT64_MAX / 16 / rows.columns, "there are too many elements");

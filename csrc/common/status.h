@@ -28,6 +28,12 @@ inline void require(bool holds, const char *message) {
     if (!holds) fail(PK_INVALID_ARGUMENT, message);
 }
 
+// What has no elements may lie anywhere.
+inline void require_aligned(const void *array, int64_t count, size_t bytes) {
+    require(count == 0 || reinterpret_cast<uintptr_t>(array) % bytes == 0,
+            "an array is not aligned to its elements");
+}
+
 const char *last_error() noexcept;
 pk_status set_last_error(pk_status status, const char *message) noexcept;
 

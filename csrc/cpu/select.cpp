@@ -347,7 +347,7 @@ template <Order order, class Key>
 int32_t select_entry(const Selection &asked, const Key *in, Key *out, const pk_options *options,
                      pk_report *report) {
     return called(options, report, asked.size(), [&](Call &call) {
-        asked.check(in, out);
+        asked.check(in, out, sizeof(Key));
         if (asked.columns > LONG_ROW) {
             select_long<order>(asked, in, out, call);
         } else {

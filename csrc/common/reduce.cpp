@@ -219,6 +219,7 @@ Reduction::Reduction(const pk_reduction &given, const pk_instruction *instructio
                      const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                      int64_t dimensions)
     : asked(checked(given, operands, operand_count, dimensions)),
+      size(size_of_shape(shape, dimensions)),
       program(instructions, instruction_count, operands, operand_count),
       instruction_count(instruction_count),
       type(operands[operand_count - 1 - given.values].type),
@@ -226,16 +227,9 @@ Reduction::Reduction(const pk_reduction &given, const pk_instruction *instructio
       joining(joining_of(given.kind, type, masked)),
       result(result_layout(given, operands[operand_count - 1], shape, dimensions)),
       first_value(int(operand_count - 1 - given.values)),
-      size(1),
       operands_(operands),
       shape_(shape),
       dimensions_(dimensions) {
-    for (int64_t d = 0; d < dimensions; ++d) {
-        require(shape[d] > 0, "a dimension is not positive");
-        if (__builtin_mul_overflow(size, shape[d], &size))
-            fail(PK_INVALID_ARGUMENT, "the shape has more elements than 64 bits can count");
-    }
-
     for (int64_t i = 0; i < operand_count; ++i) {
         require(program.stored[size_t(i)] == (i >= first_value && i < operand_count - 1),
                 "the program stores to other operands than the values");

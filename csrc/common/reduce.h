@@ -23,6 +23,7 @@ struct Joining {
 
 struct Reduction {
     const pk_reduction asked;
+    const int64_t size;  // elements
     const Program program;
     const int64_t instruction_count;
     const int type;     // of the values
@@ -30,7 +31,6 @@ struct Reduction {
     const Joining joining;
     const Layout result;  // of the one operand
     int first_value;      // operand
-    int64_t size;         // elements
 
     Reduction(const pk_reduction &asked, const pk_instruction *instructions, int64_t instruction_count,
               const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions);
@@ -78,14 +78,12 @@ int32_t reduce(const pk_reduction *asked, const pk_instruction *program, int64_t
         require(asked != nullptr, "reduction is a null pointer");
         check_evaluate(program, instruction_count, operands, operand_count, shape, dimensions, exceptions,
                        report);
-        require(options == nullptr || options->rest == 0, "options.rest is for pk_evaluate");
-        Call call(options, report);
         const Reduction reduction(*asked, program, instruction_count, operands, operand_count, shape,
                                   dimensions);
-        call.begin(reduction.size);
-        std::fill_n(exceptions, instruction_count, uint8_t(0));
-        compute(reduction, call, exceptions);
-        call.end();
+        run_call(options, report, reduction.size, [&](Call &call) {
+            std::fill_n(exceptions, instruction_count, uint8_t(0));
+            compute(reduction, call, exceptions);
+        });
     });
 }
 

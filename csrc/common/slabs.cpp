@@ -66,15 +66,22 @@ Layout layout_of(const Dimensions &dimensions, const pk_operand *operands, int64
 
 }  // namespace
 
-std::vector<Region> regions_of(const pk_operand *operands, int64_t operand_count, int64_t virtual_from,
-                               const int64_t *shape, int64_t dimensions, int64_t outer, int64_t rows,
-                               int64_t unit_elements) {
+int64_t size_of_shape(const int64_t *shape, int64_t dimensions) {
     int64_t size = 1;
-    Dimensions groups[3];  // outer, rows, inner
     for (int64_t d = 0; d < dimensions; ++d) {
         require(shape[d] > 0, "a dimension is not positive");
         if (__builtin_mul_overflow(size, shape[d], &size))
             fail(PK_INVALID_ARGUMENT, "the shape has more elements than 64 bits can count");
+    }
+    return size;
+}
+
+std::vector<Region> regions_of(const pk_operand *operands, int64_t operand_count, int64_t virtual_from,
+                               const int64_t *shape, int64_t dimensions, int64_t outer, int64_t rows,
+                               int64_t unit_elements) {
+    size_of_shape(shape, dimensions);  // throws, or it can be counted
+    Dimensions groups[3];              // outer, rows, inner
+    for (int64_t d = 0; d < dimensions; ++d) {
         Dimension dimension{shape[d], {}};
         for (int64_t i = 0; i < virtual_from; ++i) dimension.strides.push_back(operands[i].strides[d]);
         add(groups[d < outer ? 0 : d < outer + rows ? 1 : 2], dimension);

@@ -57,6 +57,9 @@ struct Region {
     }
 };
 
+// How many elements a shape without a 0 has; throws for others.
+int64_t size_of_shape(const int64_t *shape, int64_t dimensions);
+
 // The shape is of `outer` dimensions, then `rows` that are reduced, in the order in which they are, then
 // others. Of operands from `virtual_from` on there is no memory: each is as dense as a region's elements.
 std::vector<Region> regions_of(const pk_operand *operands, int64_t operand_count, int64_t virtual_from,

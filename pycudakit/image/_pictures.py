@@ -19,9 +19,9 @@ def as_picture(function: str, image: Any, types: Sequence[np.dtype[Any]] = TYPES
     """Return an ordinary array of one of these types, or raise `Unsupported`, as no other engine helps."""
     array = as_array(image)
     if array is None or array.dtype.newbyteorder("=") not in types:
-        given = type(image).__name__ if array is None and not hasattr(image, "dtype") else ""
         listed = ", ".join(t.name for t in types[:-1]) + f" and {types[-1].name}"
-        found = given or f"{getattr(image, 'dtype', None if array is None else array.dtype)}"
+        dtype = getattr(image if array is None else array, "dtype", None)
+        found = type(image).__name__ if dtype is None or dtype in types else dtype
         raise errors.Unsupported(f"{function} takes arrays of {listed}, not {found}; convert it first")
     return array
 
@@ -39,7 +39,7 @@ def shape_of(array: Array) -> Array:
 
 
 def planned(function: str, nanoseconds: float, up: int, down: int, numpy: float | None = None) -> Plan:
-    """Choose the engine of a call that takes so many nanoseconds on one thread; NumPy has none unless told."""
+    """Choose the engine of a call that takes so many nanoseconds on one thread, in NumPy `numpy` seconds."""
     chosen = plan(function, (), cost_of(nanoseconds, up, down, numpy))
     if chosen.engine == "numpy" and numpy is None:
         raise errors.Unsupported(f"{function}: NumPy has none; choose another engine")

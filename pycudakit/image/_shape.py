@@ -40,5 +40,5 @@ def split(array: Array, channel_axis: ChannelAxis) -> Shape:
     own = 3 if has_channels(array, channel_axis) else 2
     if array.ndim < own:
         raise ValueError(f"a picture has at least {own} dimensions here, and this array has {array.ndim}")
-    picture = array.shape[array.ndim - own :]
-    return Shape(math.prod(array.shape[: array.ndim - own]), *picture[:2], picture[2] if own == 3 else 1)
+    height, width, channels = (*array.shape[array.ndim - own :], 1)[:3]
+    return Shape(math.prod(array.shape[: array.ndim - own]), height, width, channels)

@@ -102,8 +102,7 @@ def gray_to_rgb(image: Any) -> Array:
         _call.by_numpy("gray_to_rgb", chosen.reason, lambda: np.copyto(out, array[..., np.newaxis]))
     elif out.size:
         # A picture of one channel, three times as wide.
-        missing = max(0, 2 - array.ndim)
-        source = array[(*(np.newaxis,) * missing, ..., np.newaxis)]
+        source = (array if array.ndim > 1 else np.atleast_2d(array))[..., np.newaxis]
         height, width = source.shape[-3:-1]
         arguments = shape_of(source), source.ndim, height, 3 * width, _abi.NEAREST
         run(chosen, "pk_resize", operands_of(source, out), *arguments, size=out.size)

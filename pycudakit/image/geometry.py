@@ -206,7 +206,6 @@ def crop(
                 part = f"{rows} x {columns} at ({first_row}, {first_column})"
                 raise ValueError(f"{part} is not inside the picture of {whole}")
         inside = slice(first_row, first_row + rows), slice(first_column, first_column + columns)
-        view: Array = array[(*(slice(None),) * first, *inside)]
-        return view
+        return array[(slice(None),) * first + inside]
 
     return _copied(_CROP, image, view_of)

@@ -213,8 +213,8 @@ def _equalizing(counts: Array) -> Array:
     others = int(not_above[-1] - least)
     if others == 0:
         return np.arange(most + 1, dtype=np.uint16)
-    table = np.rint(np.maximum(not_above - least, 0) * most / others)
-    return table.astype(np.uint16)
+    table: Array = np.rint(np.maximum(not_above - least, 0) * most / others).astype(np.uint16)
+    return table
 
 
 def normalize(

@@ -215,7 +215,7 @@ class DeviceTaps {
         const int64_t first = add(taps.first), begin = add(taps.begin), weights = add(taps.weights);
         if (!memory_.upload(call, device)) fail_for_room();
         const char *at = memory_.on(0);
-        view = {int64_t(taps.first.size()), reinterpret_cast<const int64_t *>(at + first),
+        view = {int64_t(taps.first.size()), taps.most, reinterpret_cast<const int64_t *>(at + first),
                 reinterpret_cast<const int64_t *>(at + begin),
                 reinterpret_cast<const double *>(at + weights)};
     }

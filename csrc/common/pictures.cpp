@@ -100,7 +100,8 @@ Lookup::Lookup(const pk_operand *operands, const int64_t *shape, int64_t dimensi
     layout = Layout(operands, 2, shape, dimensions, {false, true});
 }
 
-// Places are compared as integers: in units of 1 / (2 * to) where centres matter, and of 1 / to where edges do.
+// Places are compared as integers: in units of 1 / (2 * to) where centres matter, and of 1 / to where edges
+// do.
 Taps::Taps(int64_t method, int64_t from, int64_t to) {
     first.reserve(size_t(to));
     begin.reserve(size_t(to) + 1);
@@ -127,6 +128,7 @@ Taps::Taps(int64_t method, int64_t from, int64_t to) {
                 weights.push_back(double(std::min((at + 1) * unit, right) - std::max(at * unit, left)));
             }
         }
+        most = std::max(most, int64_t(weights.size()) - begin.back());
         begin.push_back(int64_t(weights.size()));
     }
 }
@@ -154,7 +156,8 @@ Resize::Resize(const pk_operand *operands, const int64_t *shape, int64_t dimensi
     pictures = size / (height * width * channels);
     int64_t bytes = sizeof(double);
     for (int64_t n : {pictures, new_height, new_width, channels}) {
-        require(!__builtin_mul_overflow(bytes, n, &bytes), "the result has more bytes than 63 bits can count");
+        require(!__builtin_mul_overflow(bytes, n, &bytes),
+                "the result has more bytes than 63 bits can count");
     }
     out = dense_result(operands[1]);
     layout = in_shape_order(operands[0], shape, dimensions);

@@ -41,11 +41,12 @@ struct Lookup {
 struct Taps {
     std::vector<int64_t> first, begin;
     std::vector<double> weights;
+    int64_t most = 0;
     double divisor = 1;  // what the weights add up to
 
     Taps(int64_t method, int64_t from, int64_t to);
     pixels::Taps view() const {
-        return {int64_t(first.size()), first.data(), begin.data(), weights.data()};
+        return {int64_t(first.size()), most, first.data(), begin.data(), weights.data()};
     }
 };
 
@@ -76,23 +77,23 @@ int32_t requested(const pk_options *options, pk_report *report, Compute compute,
 }
 
 // The entries of an engine that has these functions of a request and a call.
-#define PK_PICTURE_ENTRIES(make_gray, look_up, resize)                                                       \
-    int32_t pk_gray(const pk_operand *operands, const int64_t *shape, int64_t dimensions,                    \
-                    const int64_t *weights, int64_t divisor, int64_t truncates, const pk_options *options,   \
-                    pk_report *report) {                                                                     \
-        return pk::pictures::requested<pk::pictures::Grey>(options, report, make_gray, operands, shape,      \
-                                                           dimensions, weights, divisor, truncates);         \
-    }                                                                                                        \
-    int32_t pk_lookup(const pk_operand *operands, const int64_t *shape, int64_t dimensions,                  \
-                      const uint16_t *table, int64_t count, const pk_options *options, pk_report *report) {  \
-        return pk::pictures::requested<pk::pictures::Lookup>(options, report, look_up, operands, shape,      \
-                                                             dimensions, table, count);                      \
-    }                                                                                                        \
-    int32_t pk_resize(const pk_operand *operands, const int64_t *shape, int64_t dimensions,                  \
-                      int64_t new_height, int64_t new_width, int64_t method, const pk_options *options,      \
-                      pk_report *report) {                                                                   \
-        return pk::pictures::requested<pk::pictures::Resize>(options, report, resize, operands, shape,       \
-                                                             dimensions, new_height, new_width, method);     \
+#define PK_PICTURE_ENTRIES(make_gray, look_up, resize)                                                      \
+    int32_t pk_gray(const pk_operand *operands, const int64_t *shape, int64_t dimensions,                   \
+                    const int64_t *weights, int64_t divisor, int64_t truncates, const pk_options *options,  \
+                    pk_report *report) {                                                                    \
+        return pk::pictures::requested<pk::pictures::Grey>(options, report, make_gray, operands, shape,     \
+                                                           dimensions, weights, divisor, truncates);        \
+    }                                                                                                       \
+    int32_t pk_lookup(const pk_operand *operands, const int64_t *shape, int64_t dimensions,                 \
+                      const uint16_t *table, int64_t count, const pk_options *options, pk_report *report) { \
+        return pk::pictures::requested<pk::pictures::Lookup>(options, report, look_up, operands, shape,     \
+                                                             dimensions, table, count);                     \
+    }                                                                                                       \
+    int32_t pk_resize(const pk_operand *operands, const int64_t *shape, int64_t dimensions,                 \
+                      int64_t new_height, int64_t new_width, int64_t method, const pk_options *options,     \
+                      pk_report *report) {                                                                  \
+        return pk::pictures::requested<pk::pictures::Resize>(options, report, resize, operands, shape,      \
+                                                             dimensions, new_height, new_width, method);    \
     }
 
 }  // namespace pk::pictures

@@ -38,9 +38,9 @@ PK_HD T grey_of(const T *pixel, const Grey &grey) {
 }
 
 // Resizing along one axis: new place i takes weights[begin[i]] to weights[begin[i + 1]], excluded, of the old
-// places from first[i] on.
+// places from first[i] on, `most` at most.
 struct Taps {
-    int64_t size;
+    int64_t size, most;
     const int64_t *first, *begin;
     const double *weights;
 

@@ -89,6 +89,18 @@ void lookup(const void *in_, void *out_, int64_t count, const uint16_t *table) {
 template <class T, int known>
 void along_row_of(const T *row, double *sums, int64_t channels, const pixels::Taps &taps) {
     const int64_t wide = known == 0 ? channels : known;
+    if (!std::is_same<T, float>::value && taps.most <= 2) {
+        // Without a branch: of integers, what has the weight 0 may be added.
+        for (int64_t i = 0; i < taps.size; ++i) {
+            const double *weights = taps.weights + taps.begin[i];
+            const int64_t more = taps.count(i) - 1;
+            const double first = weights[0], second = more != 0 ? weights[more] : 0.0;
+            const T *a = row + taps.first[i] * wide, *b = a + more * wide;
+            for (int64_t c = 0; c < wide; ++c)
+                sums[i * wide + c] = first * double(a[c]) + second * double(b[c]);
+        }
+        return;
+    }
     for (int64_t i = 0; i < taps.size; ++i) {
         for (int64_t c = 0; c < wide; ++c) sums[i * wide + c] = pixels::along_row(row + c, wide, taps, i);
     }
@@ -114,6 +126,17 @@ void add_row(double weight, const double *row, double *sums, int64_t count, bool
     }
 }
 
+// Three times as wide, as grey becomes colour.
+template <class T>
+void triple(const T *row, T *out, int64_t count) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < count; ++i) {
+        out[3 * i] = row[i];
+        out[3 * i + 1] = row[i];
+        out[3 * i + 2] = row[i];
+    }
+}
+
 template <class T, int known>
 void pick_of(const T *row, T *out, int64_t channels, const pixels::Taps &taps) {
     const int64_t wide = known == 0 ? channels : known;
@@ -128,7 +151,11 @@ void pick(const void *row_, void *out_, int64_t channels, const pixels::Taps &ta
     const T *row = static_cast<const T *>(row_);
     T *out = static_cast<T *>(out_);
     switch (channels) {
-        case 1: return pick_of<T, 1>(row, out, 1, taps);
+        case 1: {
+            const int64_t third = taps.size / 3;
+            const bool triples = 3 * third == taps.size && taps.first[taps.size - 1] == third - 1;
+            return triples ? triple(row, out, third) : pick_of<T, 1>(row, out, 1, taps);
+        }
         case 3: return pick_of<T, 3>(row, out, 3, taps);
         default: return pick_of<T, 0>(row, out, channels, taps);
     }
@@ -137,6 +164,13 @@ void pick(const void *row_, void *out_, int64_t channels, const pixels::Taps &ta
 template <class T>
 void round_row(const double *sums, double divisor, void *out_, int64_t count) {
     T *out = static_cast<T *>(out_);
+    int exponent;
+    if (std::frexp(divisor, &exponent) == 0.5) {  // a power of 2, whose reciprocal does the same
+        const double factor = 1 / divisor;
+#pragma GCC ivdep
+        for (int64_t i = 0; i < count; ++i) out[i] = pixels::rounded<T>(sums[i] * factor, 1);
+        return;
+    }
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i) out[i] = pixels::rounded<T>(sums[i], divisor);
 }

@@ -374,7 +374,11 @@ def test_lookup(engine, data):
     """Any table, into any layout."""
     dtype = data.draw(st.sampled_from(["uint8", "uint16"]))
     a = data.draw(arrays(dtype=st.just(dtype), kind=kinds))
-    table = np.random.default_rng(0).integers(0, np.iinfo(dtype).max + 1, np.iinfo(dtype).max + 1).astype(np.uint16)
+    table = (
+        np.random.default_rng(0)
+        .integers(0, np.iinfo(dtype).max + 1, np.iinfo(dtype).max + 1)
+        .astype(np.uint16)
+    )
     for layout in ("C", "F", "step", "reversed", "swapped", "misaligned"):
         out = lay_out(np.zeros(a.shape, dtype), layout)
         intensity._look_up("lookup", a, table, out)

@@ -1,4 +1,4 @@
-"""Pictures pixel by pixel against OpenCV and NumPy.
+"""Images pixel by pixel against OpenCV and NumPy.
 
 Each row that has a required figure ends with ok or SHORT.
 """
@@ -19,8 +19,8 @@ except ImportError:
 SIZES = {"4K": (2160, 3840), "8K": (4320, 7680)}
 
 
-def numpys_grey(picture):
-    return np.rint(picture @ np.array([0.299, 0.587, 0.114])).astype(picture.dtype)
+def numpys_grey(image):
+    return np.rint(image @ np.array([0.299, 0.587, 0.114])).astype(image.dtype)
 
 
 def on(engine, function, *arguments):
@@ -52,34 +52,34 @@ def race(harness, work, ours, others, at_least=None, within=1, **keywords):
 def grey(harness, rng):
     for name, full in SIZES.items():
         shape = tuple(n // 4 for n in full) if harness.quick else full
-        picture = rng.integers(0, 256, (*shape, 3), np.uint8)
-        others = {"NumPy": functools.partial(numpys_grey, picture)} if name == "4K" else {}
+        image = rng.integers(0, 256, (*shape, 3), np.uint8)
+        others = {"NumPy": functools.partial(numpys_grey, image)} if name == "4K" else {}
         if cv2 is not None:
-            others["OpenCV"] = functools.partial(cv2.cvtColor, picture, cv2.COLOR_RGB2GRAY)
-        ours = functools.partial(pk.image.rgb_to_gray, picture)
+            others["OpenCV"] = functools.partial(cv2.cvtColor, image, cv2.COLOR_RGB2GRAY)
+        ours = functools.partial(pk.image.rgb_to_gray, image)
         is_figure = harness.engine == "cpu" and name == "4K"
         race(harness, f"grey {name} uint8", ours, others, {"OpenCV": 1.0} if is_figure else None)
         if name == "8K":
             engines = [engine for engine in ("cpu", "cuda") if pk.engines()[engine]]
             for engine in engines:
-                others[engine] = functools.partial(on, engine, pk.image.rgb_to_gray, picture)
+                others[engine] = functools.partial(on, engine, pk.image.rgb_to_gray, image)
             least = dict.fromkeys(others, 0.9)
             race(harness, "grey 8K under auto", ours, others, least, engine="auto")
     for dtype in (np.uint16, np.float32):
-        wide = picture[: shape[0] // 2, : shape[1] // 2].astype(dtype)
+        wide = image[: shape[0] // 2, : shape[1] // 2].astype(dtype)
         if cv2 is not None:
             others = {"OpenCV": functools.partial(cv2.cvtColor, wide, cv2.COLOR_RGB2GRAY)}
             ours = functools.partial(pk.image.rgb_to_gray, wide)
             race(harness, f"grey 4K {np.dtype(dtype)}", ours, others)
 
 
-def resizing(harness, picture):
+def resizing(harness, image):
     ways = {"nearest": "INTER_NEAREST", "bilinear": "INTER_LINEAR", "area": "INTER_AREA"}
     for method, way in ways.items():
         for name, (up, down) in {"half": (1, 2), "3/2": (3, 2)}.items():
-            shape = tuple(n * up // down for n in picture.shape[:2])
-            ours = functools.partial(pk.image.resize, picture, shape, method)
-            theirs = functools.partial(cv2.resize, picture, shape[::-1], interpolation=getattr(cv2, way))
+            shape = tuple(n * up // down for n in image.shape[:2])
+            ours = functools.partial(pk.image.resize, image, shape, method)
+            theirs = functools.partial(cv2.resize, image, shape[::-1], interpolation=getattr(cv2, way))
             # OpenCV's nearest takes corners for centres, and its area interpolates to larger sizes.
             alike = method == "bilinear" or (method == "area" and up < down)
             race(harness, f"{method} {name}", ours, {"OpenCV": theirs}, within=1 if alike else 255)

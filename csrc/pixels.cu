@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/pictures.h"
+#include "common/images.h"
 #include "stream/cuda.h"
 #include "stream/resident.h"
 #include "stream/slots.h"
@@ -83,7 +83,7 @@ void launch_for(int64_t count, cudaStream_t queue, Kernel kernel, Given... given
     PK_CUDA(cudaGetLastError());
 }
 
-// Calls body(T()) for a picture's type.
+// Calls body(T()) for an image's type.
 template <class Body>
 void with_type(int type, Body body) {
     switch (type) {
@@ -109,13 +109,13 @@ class Queue {
 
 [[noreturn]] void fail_for_room() {
     fail(PK_OUT_OF_MEMORY,
-         "other calls have too much of PYCUDAKIT_DEVICE_MEMORY, or it is too small for a row of the picture");
+         "other calls have too much of PYCUDAKIT_DEVICE_MEMORY, or it is too small for a row of the image");
 }
 
 // A unit is a pixel, whose channels are its elements.
 class GrayWork : public Work {
    public:
-    explicit GrayWork(const pictures::Grey &given)
+    explicit GrayWork(const images::Grey &given)
         : Work(given.layout, {{0, 0}}, {}, 0, 0), given_(given), item_(given.layout.views[0].item) {
         unit_elements = given.grey.channels;
         result_bytes = item_;
@@ -136,11 +136,11 @@ class GrayWork : public Work {
     void collect(const void *) override {}
 
    private:
-    const pictures::Grey &given_;
+    const images::Grey &given_;
     const int64_t item_;
 };
 
-void make_gray(const pictures::Grey &given, Call &call) {
+void make_gray(const images::Grey &given, Call &call) {
     arm_faults();
     require_cuda();
     const std::vector<int> devices = devices_of(call);
@@ -151,7 +151,7 @@ void make_gray(const pictures::Grey &given, Call &call) {
 
 class LookupWork : public Work {
    public:
-    LookupWork(const pictures::Lookup &given, Call &call, const std::vector<int> &devices)
+    LookupWork(const images::Lookup &given, Call &call, const std::vector<int> &devices)
         : Work(given.layout, {{0, 0}}, {{1, 0}}, 0, 0), type_(given.layout.views[0].type) {
         offset_ = table_.add(given.table, given.count * int64_t(sizeof(uint16_t)));
         if (!table_.upload(call, devices)) fail_for_room();
@@ -175,7 +175,7 @@ class LookupWork : public Work {
     int64_t offset_ = 0;
 };
 
-void look_up(const pictures::Lookup &given, Call &call) {
+void look_up(const images::Lookup &given, Call &call) {
     arm_faults();
     require_cuda();
     const std::vector<int> devices = devices_of(call);
@@ -208,7 +208,7 @@ class RoundWork : public Work {
 // The weights along one axis, on the device.
 class DeviceTaps {
    public:
-    DeviceTaps(const pictures::Taps &taps, Call &call, const std::vector<int> &device) {
+    DeviceTaps(const images::Taps &taps, Call &call, const std::vector<int> &device) {
         auto add = [&](const auto &values) {
             return memory_.add(values.data(), int64_t(values.size() * sizeof(values[0])));
         };
@@ -229,7 +229,7 @@ class DeviceTaps {
 // along these rows are added up to those of the new ones, which are rounded on their way down.
 class Resizer {
    public:
-    Resizer(const pictures::Resize &given, Call &call, int device)
+    Resizer(const images::Resize &given, Call &call, int device)
         : given_(given),
           call_(call),
           device_{device},
@@ -243,7 +243,7 @@ class Resizer {
         const int64_t sums = elements_ * int64_t(sizeof(double));
         band_ = std::min(room / 4 / sums, given.new_rows());
         part_ = std::min(
-            {room / 2 / (given.row_elements() * item_ + sums), MOST_OLD_ROWS, given.pictures * given.height});
+            {room / 2 / (given.row_elements() * item_ + sums), MOST_OLD_ROWS, given.images * given.height});
     }
 
     void run() {
@@ -262,13 +262,13 @@ class Resizer {
     }
 
    private:
-    int64_t picture(int64_t row) const { return row / given_.new_height * given_.height; }
+    int64_t image(int64_t row) const { return row / given_.new_height * given_.height; }
 
     void make(int64_t first, int64_t rows) {
         const pixels::Taps down = down_.view();
         const int64_t last = first + rows - 1;
-        const int64_t end = picture(last) + down.end(last % given_.new_height);
-        for (int64_t old = picture(first) + down.first[first % given_.new_height]; old < end;) {
+        const int64_t end = image(last) + down.end(last % given_.new_height);
+        for (int64_t old = image(first) + down.first[first % given_.new_height]; old < end;) {
             old += add(first, rows, old, end);
         }
         pk_operand result{};
@@ -308,10 +308,10 @@ class Resizer {
         fail_for_room();
     }
 
-    const pictures::Resize &given_;
+    const images::Resize &given_;
     Call &call_;
     const std::vector<int> device_;
-    const pictures::Taps down_, across_;
+    const images::Taps down_, across_;
     const DeviceTaps down_there_, across_there_;
     const int64_t item_, elements_;  // of a new row
     int64_t band_, part_;            // new and old rows at once
@@ -320,7 +320,7 @@ class Resizer {
     const Stream stream_ = pk::stream();
 };
 
-void resize(const pictures::Resize &given, Call &call) {
+void resize(const images::Resize &given, Call &call) {
     arm_faults();
     require_cuda();
     const std::vector<int> devices = devices_of(call);
@@ -333,4 +333,4 @@ void resize(const pictures::Resize &given, Call &call) {
 
 }  // namespace pk
 
-PK_PICTURE_ENTRIES(pk::make_gray, pk::look_up, pk::resize)
+PK_IMAGE_ENTRIES(pk::make_gray, pk::look_up, pk::resize)

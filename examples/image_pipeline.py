@@ -70,8 +70,7 @@ def step(name, image):
 small = step("picture", pk.image.resize(picture, (height, WIDTH), "area"))
 grey = step("grey", pk.image.rgb_to_gray(small))
 step("blur", pk.image.gaussian_blur(small, 3))
-edges = pk.image.sobel(pk.image.normalize(grey))
-step("Sobel", pk.astype(pk.image.normalize(edges, 0, 255), np.uint8))
+step("Sobel", pk.image.sobel(grey, axis=None))
 step("equalised", pk.image.equalize_histogram(grey))
 
 border = np.full((height, 8, 3), 255, np.uint8)

@@ -175,7 +175,7 @@ def test_reductions(tmp_path):
     assert "sum of ten" in printed
 
 
-def test_pictures(tmp_path):
+def test_images(tmp_path):
     printed = run("image_pixels", "--quick", "--only", "4K uint8", folder=tmp_path)
     pytest.importorskip("cv2")
     assert "grey 4K uint8" in printed

@@ -1,4 +1,4 @@
-"""Pictures pixel by pixel against exact arithmetic: grey, thresholds, equalising, resizing, copies."""
+"""Images pixel by pixel against exact arithmetic: grey, thresholds, equalising, resizing, copies."""
 
 import math
 import os
@@ -153,7 +153,7 @@ def taps(method, old, new):
 
 
 def resized(a, shape, method, own):
-    """Return the definition, sum by sum; `own` is how many axes a picture has."""
+    """Return the definition, sum by sum; `own` is how many axes an image has."""
     dtype = a.dtype.newbyteorder("=")
     a = a if own == 3 else a[..., np.newaxis]
     a = a.astype(np.float64)
@@ -265,16 +265,16 @@ def test_nearest_is_pillows(engine):
 # ---- Thresholds, histograms, ranges -----------------------------------------------------------------
 
 
-def skimages_otsu(picture, nbins=256):
+def skimages_otsu(image, nbins=256):
     """Return what scikit-image's threshold_otsu does, with its sums in float64."""
-    if np.all(picture == picture.flat[0]):
-        return picture.flat[0]
-    if picture.dtype.kind == "u":
-        least = int(picture.min())
-        counts = np.bincount(picture.ravel() - picture.min()).astype(np.float64)
+    if np.all(image == image.flat[0]):
+        return image.flat[0]
+    if image.dtype.kind == "u":
+        least = int(image.min())
+        counts = np.bincount(image.ravel() - image.min()).astype(np.float64)
         centres = np.arange(least, least + len(counts))
     else:
-        counts, edges = np.histogram(picture, nbins)
+        counts, edges = np.histogram(image, nbins)
         counts, centres = counts.astype(np.float64), (edges[:-1] + edges[1:]) / 2
     weight1, weight2 = np.cumsum(counts), np.cumsum(counts[::-1])[::-1]
     mean1 = np.cumsum(counts * centres) / weight1
@@ -304,7 +304,7 @@ def test_otsu(engine, dtype):
     batch = np.stack([scene(dtype, (9, 8), seed) for seed in range(3)])
     wants = [skimages_otsu(a) for a in batch]
     assert pk.image.threshold_otsu(batch).tolist() == wants
-    assert pk.image.threshold_otsu(np.moveaxis(batch, 0, -1)) == skimages_otsu(batch)  # a picture in colour
+    assert pk.image.threshold_otsu(np.moveaxis(batch, 0, -1)) == skimages_otsu(batch)  # an image in colour
     assert_values(pk.image.threshold(batch), np.stack([pk.image.threshold(a) for a in batch]))
     assert pk.image.threshold_otsu(np.full((3, 3), 7, dtype)) == 7
 
@@ -453,14 +453,14 @@ def test_errors(engine):
         (lambda: pk.image.rgb_to_gray(a[..., :2]), r"3 or 4 channels along its last axis, not \(2,\)"),
         (lambda: pk.image.rgb_to_gray(np.uint8(3)), r"3 or 4 channels along its last axis, not \(\)"),
         (lambda: pk.image.resize(a, (2, 2), "cubic"), "choose 'nearest', 'bilinear' or 'area'"),
-        (lambda: pk.image.resize(a, (-1, 2)), "a picture cannot be -1 x 2"),
-        (lambda: pk.image.resize(a[:0], (1, 2)), "a picture of 0 x 5 has no pixels to resize"),
-        (lambda: pk.image.resize(a[0, 0], (1, 2)), "at least 2 dimensions here, and this array has 1"),
-        (lambda: pk.image.resize(a, (1, 2), channel_axis=1), "choose 'auto', None or -1"),
-        (lambda: pk.image.resize(a[0], (1, 2), channel_axis=-1), "at least 3 dimensions here"),
+        (lambda: pk.image.resize(a, (-1, 2)), "an image cannot be -1 x 2"),
+        (lambda: pk.image.resize(a[:0], (1, 2)), "an image of 0 x 5 has no pixels to resize"),
+        (lambda: pk.image.resize(a[0, 0], (1, 2)), "rows and columns, and this array 1 dimensions"),
+        (lambda: pk.image.resize(a, (1, 2), channel_axis=1), "channel_axis is 'auto', None or -1"),
+        (lambda: pk.image.resize(a[0], (1, 2), channel_axis=-1), "rows, columns and channels"),
         (lambda: pk.image.flip(a, 2), "axis is 2; choose 1"),
-        (lambda: pk.image.crop(a, 3, 0, 2, 1), r"2 x 1 at \(3, 0\) is not inside the picture of 4 x 5"),
-        (lambda: pk.image.crop(a, 0, -1, 2, 1), "is not inside the picture"),
+        (lambda: pk.image.crop(a, 3, 0, 2, 1), r"2 x 1 at \(3, 0\) is not inside the image of 4 x 5"),
+        (lambda: pk.image.crop(a, 0, -1, 2, 1), "is not inside the image"),
         (lambda: pk.image.threshold(a, "li"), "choose a number or 'otsu'"),
         (lambda: pk.image.threshold_otsu(a[:0]), "without pixels"),
         (lambda: pk.image.normalize(a, mean=[1, 2]), "mean is not a number, or one for each of 3 channels"),
@@ -486,7 +486,7 @@ def test_errors(engine):
         "normalize",
     ],
 )
-def test_types_that_are_no_picture(engine, name):
+def test_types_that_are_no_image(engine, name):
     more = ((2, 2),) if name == "resize" else ()
     function = getattr(pk.image, name)
     for dtype in ("int32", "float64", "bool", "complex64", "object"):
@@ -563,7 +563,7 @@ def test_the_abi_refuses(engine):
         refused(name, "null pointer", *more, address=[0, out.ctypes.data])
         refused(name, "unknown flags|byte-swapped", *more, flags=[2, 0])
         refused(name, "unknown flags|byte-swapped", *more, flags=[0, 2])
-        refused(name, "not a number that a picture has", *more, shape=(1,) * 65)
+        refused(name, "not a number that an image has", *more, shape=(1,) * 65)
     refused("pk_gray", "not of 3 or 4 channels", *gray, shape=(4, 5, 2))
     for bad in ([-1, 5, 5], [500, 500, 1], [2**62, 2**62, 2**62]):
         refused("pk_gray", "together above the divisor", np.array(bad), 1000, 0)
@@ -579,7 +579,7 @@ def test_the_abi_refuses(engine):
     refused("pk_resize", "negative or above", -1, 2, 0)
     refused("pk_resize", "negative or above", 2, 2**30 + 1, 0)
     refused("pk_resize", "no pixels to resize", 2, 2, 0, shape=(4, 0, 3))
-    refused("pk_resize", "not a number that a picture has", *size, shape=(4, 5))
+    refused("pk_resize", "not a number that an image has", *size, shape=(4, 5))
     refused("pk_resize", "result has more bytes", 2**30, 2**30, 1, shape=(2**10, 1, 1, 3))
 
 

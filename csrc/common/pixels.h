@@ -1,4 +1,4 @@
-// The arithmetic of pictures, pixel by pixel: of both engines.
+// The arithmetic of images, pixel by pixel: of both engines.
 #pragma once
 
 #include <cstdint>

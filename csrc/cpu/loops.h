@@ -34,7 +34,7 @@ struct ScanLoops {
 };
 constexpr int SUM_OF_FLOAT32 = scan::kinds;  // from float32 to float32; others from terms to values
 
-// Dense pixels. To resize, each row of `sums` is made from a row of a picture, those are added up, and the
+// Dense pixels. To resize, each row of `sums` is made from a row of an image, those are added up, and the
 // sums divided and rounded; or the nearest pixels are picked.
 struct PixelLoops {
     void (*gray[PK_TYPE_COUNT])(const void *in, void *out, int64_t pixels, const pixels::Grey &grey);

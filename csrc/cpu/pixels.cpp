@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "../common/call.h"
-#include "../common/pictures.h"
+#include "../common/images.h"
 #include "../common/thread_pool.h"
 #include "loops.h"
 
@@ -66,7 +66,7 @@ class Gathered {
     std::vector<char> memory_;
 };
 
-void make_gray(const pictures::Grey &given, Call &call) {
+void make_gray(const images::Grey &given, Call &call) {
     if (given.size == 0) return;
     const int64_t channels = given.grey.channels, item = given.layout.views[0].item;
     share_out(call, given.pixels(), channels, channels * item, item, [&] {
@@ -82,7 +82,7 @@ void make_gray(const pictures::Grey &given, Call &call) {
     });
 }
 
-void look_up(const pictures::Lookup &given, Call &call) {
+void look_up(const images::Lookup &given, Call &call) {
     if (given.size == 0) return;
     const View &view = given.layout.views[0];
     share_out(call, given.size, 1, view.item, view.item, [&] {
@@ -102,7 +102,7 @@ void look_up(const pictures::Lookup &given, Call &call) {
 // many new rows may lie.
 class Resizer {
    public:
-    Resizer(const pictures::Resize &given, const pictures::Taps &down, const pictures::Taps &across, bool picks,
+    Resizer(const images::Resize &given, const images::Taps &down, const images::Taps &across, bool picks,
             Call &call)
         : given_(given),
           down_(down.view()),
@@ -162,7 +162,7 @@ class Resizer {
         return rows_[latest_].sums.data();
     }
 
-    const pictures::Resize &given_;
+    const images::Resize &given_;
     const pixels::Taps down_, across_;
     const double divisor_;
     const bool picks_;
@@ -173,19 +173,19 @@ class Resizer {
     std::vector<double> total_;
 };
 
-void resize_pictures(const pictures::Resize &given, Call &call) {
+void resize_images(const images::Resize &given, Call &call) {
     if (given.size == 0) return;
-    const pictures::Taps down(given.method, given.height, given.new_height);
-    const pictures::Taps across(given.method, given.width, given.new_width);
+    const images::Taps down(given.method, given.height, given.new_height);
+    const images::Taps across(given.method, given.width, given.new_width);
     const int64_t item = given.layout.views[0].item;
     const int64_t written = given.new_row_elements() * item;
     const int64_t read = std::max(written, given.size / given.new_rows() * item);
     share_out(call, given.new_rows(), given.new_row_elements(), read, written,
-              [&] { return Resizer(given, down, across, given.method == PK_NEAREST, call); });
+              [&] { return Resizer(given, down, across, given.method == PK_RESIZE_NEAREST, call); });
 }
 
 }  // namespace
 
 }  // namespace pk
 
-PK_PICTURE_ENTRIES(pk::make_gray, pk::look_up, pk::resize_pictures)
+PK_IMAGE_ENTRIES(pk::make_gray, pk::look_up, pk::resize_images)

@@ -1,44 +1,32 @@
-"""Which axes of an array are a picture's."""
+"""Which axes of an array are an image's."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from pycudakit._values import Array
 
-ChannelAxis = Literal["auto", -1] | None
+
+def has_channels(array: Array, channel_axis: Any = "auto") -> bool:
+    """Tell whether the last axis is channels; refuse what is no image."""
+    if channel_axis not in ("auto", None, -1):
+        raise ValueError(f"channel_axis is 'auto', None or -1, not {channel_axis!r}")
+    automatic = channel_axis == "auto" and array.ndim >= 3 and array.shape[-1] in (3, 4)
+    found: bool = automatic or channel_axis == -1
+    if array.ndim < 2 + found:
+        axes = "rows, columns and channels" if found else "rows and columns"
+        raise ValueError(f"an image has {axes}, and this array {array.ndim} dimensions")
+    return found
 
 
-class Shape(NamedTuple):
-    """A batch of pictures: how many, and the shape of each; one channel if there is no axis of channels."""
+def split(array: Array, channel_axis: Any = "auto") -> tuple[int, int, int, int]:
+    """Return how many images an array holds, and their height, width and channels.
 
-    batch: int
-    height: int
-    width: int
-    channels: int
-
-
-def has_channels(array: Array, channel_axis: ChannelAxis) -> bool:
-    """Tell whether the last axis is that of channels."""
-    if isinstance(channel_axis, str) and channel_axis == "auto":
-        return array.ndim >= 3 and array.shape[-1] in (3, 4)
-    if channel_axis is None:
-        return False
-    given: Any = channel_axis
-    if isinstance(given, bool) or not isinstance(given, int) or given not in (-1, array.ndim - 1):
-        raise ValueError(f"channel_axis is {channel_axis!r}; choose 'auto', None or -1, the last axis")
-    return True
-
-
-def split(array: Array, channel_axis: ChannelAxis) -> Shape:
-    """Return how many pictures an array has, and their height, width and channels.
-
-    Under ``"auto"``, a last axis of length 3 or 4 is that of channels if there are three axes or more. All
-    axes before the height's are a batch.
+    An array of two dimensions is a grey image. Of more, the last axis is channels if there are 3 or 4 of
+    them, and the axes before an image's are a batch. `channel_axis` None means no channels, -1 the last axis.
     """
-    own = 3 if has_channels(array, channel_axis) else 2
-    if array.ndim < own:
-        raise ValueError(f"a picture has at least {own} dimensions here, and this array has {array.ndim}")
-    height, width, channels = (*array.shape[array.ndim - own :], 1)[:3]
-    return Shape(math.prod(array.shape[: array.ndim - own]), height, width, channels)
+    channels = array.shape[-1:] if has_channels(array, channel_axis) else ()
+    plane = array.ndim - 2 - len(channels)
+    height, width = array.shape[plane : plane + 2]
+    return math.prod(array.shape[:plane]), height, width, math.prod(channels)

@@ -1,4 +1,4 @@
-"""Pictures with other intensities: thresholds, equalised histograms, ranges."""
+"""Images with other intensities: thresholds, equalised histograms, ranges."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pycudakit._family import run
 from pycudakit._values import FLOAT32, FLOAT64, UINT8, Array, DType
 from pycudakit.expression import evaluate
 from pycudakit.histogram import histogram
-from pycudakit.image._pictures import UINT16, as_picture, operands_of, planned, shape_of
-from pycudakit.image._shape import ChannelAxis, has_channels, split
+from pycudakit.image._images import UINT16, ChannelAxis, as_image, operands_of, planned, shape_of
+from pycudakit.image._shape import has_channels
 
 # Nanoseconds an element: NumPy's, and one thread's of the CPU engine.
-_COUNTED, _LOOKED_UP = (1.3, 0.6), (1.5, 0.7)
+_COUNTED, _LOOKED_UP = (1.3, 0.3), (1.5, 0.4)
 
 
 def _levels(dtype: DType) -> int:
@@ -49,9 +49,8 @@ def _look_up(function: str, values: Array, table: Array, out: Array) -> None:
     run(chosen, "pk_lookup", *given, size=values.size)
 
 
-def _picture_axes(array: Array, channel_axis: ChannelAxis) -> tuple[int, ...]:
-    """Return the axes of one picture, with its channels."""
-    split(array, channel_axis)
+def _image_axes(array: Array, channel_axis: ChannelAxis) -> tuple[int, ...]:
+    """Return the axes of one image, with its channels."""
     return tuple(range(-3 if has_channels(array, channel_axis) else -2, 0))
 
 
@@ -64,7 +63,7 @@ def threshold_otsu(image: Any, nbins: int = 256, *, channel_axis: ChannelAxis = 
     Parameters
     ----------
     image : array_like of uint8, uint16 or float32
-        A picture, or a batch of them.
+        An image, or a batch of them.
     nbins : int
         For floats, how many bins the histogram has, from the least to the greatest value. Of integers, each
         value has its own.
@@ -74,7 +73,7 @@ def threshold_otsu(image: Any, nbins: int = 256, *, channel_axis: ChannelAxis = 
     Returns
     -------
     scalar or ndarray
-        An integer of the picture's type, or the centre of a bin; for a batch, one for each picture. Where all
+        An integer of the image's type, or the centre of a bin; for a batch, one for each image. Where all
         pixels are equal, their value.
 
     Examples
@@ -84,26 +83,26 @@ def threshold_otsu(image: Any, nbins: int = 256, *, channel_axis: ChannelAxis = 
     >>> int(pk.image.threshold_otsu(np.array([[10, 12, 11], [200, 210, 205]], np.uint8)))
     12
     """
-    array = as_picture("threshold_otsu", image)
-    batch = array.shape[: array.ndim - len(_picture_axes(array, channel_axis))]
+    array = as_image("threshold_otsu", image)
+    batch = array.shape[: array.ndim - len(_image_axes(array, channel_axis))]
     if not array.size:
-        raise ValueError("a picture without pixels has no threshold")
+        raise ValueError("an image without pixels has no threshold")
     found = np.empty(batch, array.dtype.newbyteorder("="))
     for index in np.ndindex(batch):
         found[index] = _otsu(array[index], nbins)
     return found if batch else found[()]
 
 
-def _otsu(picture: Array, nbins: int) -> Any:
-    if picture.dtype.kind == "u":
-        counts = _counts("threshold_otsu", picture)
+def _otsu(image: Array, nbins: int) -> Any:
+    if image.dtype.kind == "u":
+        counts = _counts("threshold_otsu", image)
         present = np.flatnonzero(counts)
         centres = np.arange(present[0], present[-1] + 1)
         counts = counts[present[0] : present[-1] + 1]
     else:
-        if extremes.min(picture) == extremes.max(picture):
-            return picture.flat[0]
-        counts, edges = histogram(picture, nbins)
+        if extremes.min(image) == extremes.max(image):
+            return image.flat[0]
+        counts, edges = histogram(image, nbins)
         centres = (edges[:-1] + edges[1:]) / 2
     below = np.cumsum(counts, dtype=FLOAT64)
     above = np.cumsum(counts[::-1], dtype=FLOAT64)[::-1]
@@ -120,14 +119,14 @@ def threshold(
     high: float | None = None,
     channel_axis: ChannelAxis = "auto",
 ) -> Array:
-    """Return the picture in two intensities: `high` where it is above a value, and 0 elsewhere.
+    """Return the image in two intensities: `high` where it is above a value, and 0 elsewhere.
 
     Parameters
     ----------
     image : array_like of uint8, uint16 or float32
-        A picture, or a batch of them.
+        An image, or a batch of them.
     value : float or "otsu"
-        The value itself is not above it; ``"otsu"`` takes each picture's `threshold_otsu`.
+        The value itself is not above it; ``"otsu"`` takes each image's `threshold_otsu`.
     high : float, optional
         By default the greatest value of an integer type, and 1 of floats.
     channel_axis : {"auto", None, -1}
@@ -145,8 +144,8 @@ def threshold(
     >>> pk.image.threshold(np.array([[100, 101, 102]], np.uint8), 100.5)
     array([[  0, 255, 255]], dtype=uint8)
     """
-    array = as_picture("threshold", image)
-    axes = _picture_axes(array, channel_axis)
+    array = as_image("threshold", image)
+    axes = _image_axes(array, channel_axis)
     dtype = array.dtype.newbyteorder("=")
     if high is None:
         high = 1.0 if dtype == FLOAT32 else _levels(dtype) - 1
@@ -166,16 +165,16 @@ def threshold(
 
 
 def equalize_histogram(image: Any, *, channel_axis: ChannelAxis = "auto") -> Array:
-    """Return the picture with every intensity about as frequent as any other.
+    """Return the image with every intensity about as frequent as any other.
 
     A value becomes ``(c - c0) / (n - c0) * most``, rounded to nearest even: `c` of the `n` pixels are not
     above it, `c0` of them have the least value, and `most` is the greatest value of the type. Where all
-    pixels are equal, they stay. Each channel of each picture is on its own.
+    pixels are equal, they stay. Each channel of each image is on its own.
 
     Parameters
     ----------
     image : array_like of uint8 or uint16
-        A picture, or a batch of them.
+        An image, or a batch of them.
     channel_axis : {"auto", None, -1}
         As for `resize`.
 
@@ -192,8 +191,8 @@ def equalize_histogram(image: Any, *, channel_axis: ChannelAxis = "auto") -> Arr
     array([[  0,  85],
            [170, 255]], dtype=uint8)
     """
-    array = as_picture("equalize_histogram", image, (UINT8, UINT16))
-    axes = _picture_axes(array, channel_axis)
+    array = as_image("equalize_histogram", image, (UINT8, UINT16))
+    axes = _image_axes(array, channel_axis)
     out = np.empty(array.shape, array.dtype.newbyteorder("="))
     planes = (array[..., np.newaxis], out[..., np.newaxis]) if len(axes) == 2 else (array, out)
     sources, results = (np.moveaxis(plane, -1, 0) for plane in planes)
@@ -226,16 +225,16 @@ def normalize(
     std: Any = None,
     channel_axis: ChannelAxis = "auto",
 ) -> Array:
-    """Return the picture stretched to a range, or with a mean taken off and divided by a deviation.
+    """Return the image stretched to a range, or with a mean taken off and divided by a deviation.
 
     Without `mean` and `std`, ``(x - least) / (greatest - least) * (high - low) + low``, where least and
-    greatest are those of each picture, over all its channels; where all pixels are equal, `low`. Otherwise
+    greatest are those of each image, over all its channels; where all pixels are equal, `low`. Otherwise
     ``(x - mean) / std``.
 
     Parameters
     ----------
     image : array_like of uint8, uint16 or float32
-        A picture, or a batch of them.
+        An image, or a batch of them.
     low, high : float
         The range.
     mean, std : float or array_like, optional
@@ -257,8 +256,8 @@ def normalize(
     >>> pk.image.normalize(np.array([[0, 51, 255]], np.uint8), mean=51, std=2)
     array([[-25.5,   0. , 102. ]], dtype=float32)
     """
-    array = as_picture("normalize", image)
-    axes = _picture_axes(array, channel_axis)
+    array = as_image("normalize", image)
+    axes = _image_axes(array, channel_axis)
     out = np.empty(array.shape, FLOAT32)
     given: dict[str, Any]
     if mean is None and std is None:

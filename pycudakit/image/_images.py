@@ -1,9 +1,9 @@
-"""What the functions of pictures share: their arguments, operands, and what they cost."""
+"""What the functions of images share: their arguments, operands, and what they cost."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from pycudakit._values import FLOAT32, UINT8, Array
 UINT16 = np.dtype(np.uint16)
 TYPES = (UINT8, UINT16, FLOAT32)
 
+ChannelAxis = Literal["auto", -1] | None
 
-def as_picture(function: str, image: Any, types: Sequence[np.dtype[Any]] = TYPES) -> Array:
+
+def as_image(function: str, image: Any, types: Sequence[np.dtype[Any]] = TYPES) -> Array:
     """Return an ordinary array of one of these types, or raise `Unsupported`, as no other engine helps."""
     array = as_array(image)
     if array is None or array.dtype.newbyteorder("=") not in types:
@@ -38,17 +40,18 @@ def shape_of(array: Array) -> Array:
     return np.array(array.shape, np.int64)
 
 
-def planned(function: str, nanoseconds: float, up: int, down: int, numpy: float | None = None) -> Plan:
+def planned(
+    function: str, nanoseconds: float, up: int, down: int, numpy: float | None = None, gpu: float = 0.0
+) -> Plan:
     """Choose the engine of a call that takes so many nanoseconds on one thread, in NumPy `numpy` seconds."""
-    chosen = plan(function, (), cost_of(nanoseconds, up, down, numpy))
+    chosen = plan(function, (), _cost_of(nanoseconds, up, down, numpy, gpu))
     if chosen.engine == "numpy" and numpy is None:
         raise errors.Unsupported(f"{function}: NumPy has none; choose another engine")
     return chosen
 
 
-def cost_of(nanoseconds: float, up: int, down: int, numpy: float | None = None) -> Cost:
-    """Return what a call costs that takes so many nanoseconds on one thread."""
+def _cost_of(nanoseconds: float, up: int, down: int, numpy: float | None, gpu: float) -> Cost:
     work = 1e-9 * nanoseconds
     workers = _cost.threads() if work > _cost.SHARED_WORK else 1
     moving = (up + down) / min(workers * _cost.THREAD_BANDWIDTH, _cost.HOST_BANDWIDTH)
-    return Cost(numpy, _cost.CALL + max(work / workers, moving), up, down)
+    return Cost(numpy, _cost.CALL + max(work / workers, moving), up, down, gpu)

@@ -1,4 +1,4 @@
-// Pictures as both engines take them from their callers: the arguments of each entry, checked.
+// Images as both engines take them from their callers: the arguments of each entry, checked.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include "layout.h"
 #include "pixels.h"
 
-namespace pk::pictures {
+namespace pk::images {
 
 // pk_gray: dense pixels as a result.
 struct Grey {
@@ -50,18 +50,18 @@ struct Taps {
     }
 };
 
-// pk_resize. Rows are counted through all pictures.
+// pk_resize. Rows are counted through all images.
 struct Resize {
     int64_t size;  // elements read; 0 if there is nothing to do
     int type;
     int64_t height, width, channels, new_height, new_width, method;
-    int64_t pictures = 0;
+    int64_t images = 0;
     Layout layout;  // of the elements, in the shape's order
     char *out = nullptr;
 
     Resize(const pk_operand *operands, const int64_t *shape, int64_t dimensions, int64_t new_height,
            int64_t new_width, int64_t method);
-    int64_t new_rows() const { return pictures * new_height; }
+    int64_t new_rows() const { return images * new_height; }
     int64_t row_elements() const { return width * channels; }
     int64_t new_row_elements() const { return new_width * channels; }
     int64_t work() const { return size == 0 ? 0 : new_rows() * new_row_elements(); }
@@ -77,23 +77,23 @@ int32_t requested(const pk_options *options, pk_report *report, Compute compute,
 }
 
 // The entries of an engine that has these functions of a request and a call.
-#define PK_PICTURE_ENTRIES(make_gray, look_up, resize)                                                      \
+#define PK_IMAGE_ENTRIES(make_gray, look_up, resize)                                                        \
     int32_t pk_gray(const pk_operand *operands, const int64_t *shape, int64_t dimensions,                   \
                     const int64_t *weights, int64_t divisor, int64_t truncates, const pk_options *options,  \
                     pk_report *report) {                                                                    \
-        return pk::pictures::requested<pk::pictures::Grey>(options, report, make_gray, operands, shape,     \
-                                                           dimensions, weights, divisor, truncates);        \
+        return pk::images::requested<pk::images::Grey>(options, report, make_gray, operands, shape,         \
+                                                       dimensions, weights, divisor, truncates);            \
     }                                                                                                       \
     int32_t pk_lookup(const pk_operand *operands, const int64_t *shape, int64_t dimensions,                 \
                       const uint16_t *table, int64_t count, const pk_options *options, pk_report *report) { \
-        return pk::pictures::requested<pk::pictures::Lookup>(options, report, look_up, operands, shape,     \
-                                                             dimensions, table, count);                     \
+        return pk::images::requested<pk::images::Lookup>(options, report, look_up, operands, shape,         \
+                                                         dimensions, table, count);                         \
     }                                                                                                       \
     int32_t pk_resize(const pk_operand *operands, const int64_t *shape, int64_t dimensions,                 \
                       int64_t new_height, int64_t new_width, int64_t method, const pk_options *options,     \
                       pk_report *report) {                                                                  \
-        return pk::pictures::requested<pk::pictures::Resize>(options, report, resize, operands, shape,      \
-                                                             dimensions, new_height, new_width, method);    \
+        return pk::images::requested<pk::images::Resize>(options, report, resize, operands, shape,          \
+                                                         dimensions, new_height, new_width, method);        \
     }
 
-}  // namespace pk::pictures
+}  // namespace pk::images

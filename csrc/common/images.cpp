@@ -1,4 +1,4 @@
-#include "pictures.h"
+#include "images.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,7 +6,7 @@
 #include "status.h"
 #include "types.h"
 
-namespace pk::pictures {
+namespace pk::images {
 
 namespace {
 
@@ -18,10 +18,10 @@ int64_t checked(const pk_operand *operands, const int64_t *shape, int64_t dimens
     require(operands != nullptr, "operands is a null pointer");
     require(shape != nullptr, "shape is a null pointer");
     require(dimensions >= least_dimensions && dimensions <= PK_MAX_DIMS,
-            "dimensions is not a number that a picture has");
+            "dimensions is not a number that an image has");
     const int type = operands[0].type;
     require(type == PK_UINT8 || type == PK_UINT16 || (floats_too && type == PK_FLOAT32),
-            floats_too ? "a picture is of uint8, uint16 or float32" : "a table is for uint8 or uint16");
+            floats_too ? "an image is of uint8, uint16 or float32" : "a table is for uint8 or uint16");
     require(operands[1].type == type, "the result is of another type");
     bool is_empty = false;
     for (int64_t d = 0; d < dimensions; ++d) {
@@ -108,13 +108,13 @@ Taps::Taps(int64_t method, int64_t from, int64_t to) {
     begin.push_back(0);
     const int64_t common = std::gcd(from, to);
     const int64_t step = from / common, unit = to / common;  // a new pixel, and an old one
-    if (method == PK_AREA) divisor = double(step);
+    if (method == PK_RESIZE_AREA) divisor = double(step);
     for (int64_t i = 0; i < to; ++i) {
         const int64_t centre = (2 * i + 1) * from;
-        if (method == PK_NEAREST) {
+        if (method == PK_RESIZE_NEAREST) {
             first.push_back(centre / (2 * to));
             weights.push_back(1);
-        } else if (method == PK_BILINEAR) {
+        } else if (method == PK_RESIZE_BILINEAR) {
             const int64_t beyond = std::max<int64_t>(0, centre - to);  // the centre of the first old pixel
             const int64_t at = std::min(beyond / (2 * to), from - 1);
             const double share = at == from - 1 ? 0 : double(beyond % (2 * to)) / double(2 * to);
@@ -143,19 +143,19 @@ Resize::Resize(const pk_operand *operands, const int64_t *shape, int64_t dimensi
       new_height(new_height),
       new_width(new_width),
       method(method) {
-    require(method == PK_NEAREST || method == PK_BILINEAR || method == PK_AREA,
-            "method is not one of PK_NEAREST, PK_BILINEAR and PK_AREA");
+    require(method == PK_RESIZE_NEAREST || method == PK_RESIZE_BILINEAR || method == PK_RESIZE_AREA,
+            "method is not one of PK_RESIZE_NEAREST, PK_RESIZE_BILINEAR and PK_RESIZE_AREA");
     for (int64_t side : {height, width, new_height, new_width}) {
-        require(side >= 0 && side <= MOST_SIDE, "a side of a picture is negative or above 2^30");
+        require(side >= 0 && side <= MOST_SIDE, "a side of an image is negative or above 2^30");
     }
     bool has_result = channels != 0 && new_height != 0 && new_width != 0;
     for (int64_t d = 0; d < dimensions - 3; ++d) has_result = has_result && shape[d] != 0;
-    require(size != 0 || !has_result, "a picture has no pixels to resize");
+    require(size != 0 || !has_result, "an image has no pixels to resize");
     if (!has_result) size = 0;
     if (size == 0) return;
-    pictures = size / (height * width * channels);
+    images = size / (height * width * channels);
     int64_t bytes = sizeof(double);
-    for (int64_t n : {pictures, new_height, new_width, channels}) {
+    for (int64_t n : {images, new_height, new_width, channels}) {
         require(!__builtin_mul_overflow(bytes, n, &bytes),
                 "the result has more bytes than 63 bits can count");
     }
@@ -163,4 +163,4 @@ Resize::Resize(const pk_operand *operands, const int64_t *shape, int64_t dimensi
     layout = in_shape_order(operands[0], shape, dimensions);
 }
 
-}  // namespace pk::pictures
+}  // namespace pk::images

@@ -507,6 +507,41 @@ PK_SORTING(f16, uint16_t)
 PK_SORTING(f32, float)
 PK_SORTING(f64, double)
 
+/* ---- Images --------------------------------------------------------------------------------------- */
+
+/* Images are of uint8, uint16 or float32, and results of the same type; operands[1] is the result. Where the
+ * result has a shape of its own, it is dense and aligned, and its strides are not read. Nothing that is
+ * written overlaps what is read. `options` may be null. */
+
+/* Makes each pixel grey, of a shape whose last dimension is 3 or 4 channels; a fourth one is not read. Of
+ * integers the result is (weights[0] * red + weights[1] * green + weights[2] * blue) / divisor exactly,
+ * rounded to nearest even, or down if truncates is 1; of floats it is the sum of (weights[i] / divisor) *
+ * channel in float64, from the first to the last, rounded once. The weights are not negative, and together
+ * not above the divisor, which is at most 16384. */
+PK_API int32_t pk_gray(const pk_operand *operands, const int64_t *shape, int64_t dimensions,
+                       const int64_t *weights, int64_t divisor, int64_t truncates, const pk_options *options,
+                       pk_report *report);
+
+/* Replaces each element by the table's at its value: of uint8 or uint16, with a table of 256 or 65536, and in
+ * a result of the operand's shape and any strides. A table's element is converted to the type modulo 2^n. */
+PK_API int32_t pk_lookup(const pk_operand *operands, const int64_t *shape, int64_t dimensions,
+                         const uint16_t *table, int64_t count, const pk_options *options, pk_report *report);
+
+/* How a new pixel is found, which covers the part of the image that corresponds to it:
+ *   PK_RESIZE_NEAREST   the pixel that its centre lies in, the one after an edge
+ *   PK_RESIZE_BILINEAR  between the two by two pixels whose centres are around its own; at the border, the
+ *                       border's
+ *   PK_RESIZE_AREA      the mean over what it covers */
+enum { PK_RESIZE_NEAREST = 0, PK_RESIZE_BILINEAR = 1, PK_RESIZE_AREA = 2 };
+
+/* Resizes images of the shape (..., height, width, channels). A new pixel is the weighted sum, from the top,
+ * of weighted sums along rows, from the left, all in float64; with PK_RESIZE_AREA the weights are integers,
+ * and it is divided by their sum. It is rounded once: integers to nearest even. Weights of 0 are left out. It
+ * runs on the first of the GPUs asked for. */
+PK_API int32_t pk_resize(const pk_operand *operands, const int64_t *shape, int64_t dimensions,
+                         int64_t new_height, int64_t new_width, int64_t method, const pk_options *options,
+                         pk_report *report);
+
 #ifdef __cplusplus
 }
 #endif

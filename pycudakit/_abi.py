@@ -27,6 +27,7 @@ DIVIDE, OVERFLOW, INVALID, NEGATIVE_POWER = 1, 2, 4, 8
 BY_VALUE, BY_EDGES, BY_WIDTH = range(3)
 SCAN_SUM, SCAN_PRODUCT, SCAN_MAXIMUM, SCAN_MINIMUM = range(4)
 EXCLUSIVE, SKIP_NAN = 1, 2
+RESIZE_NEAREST, RESIZE_BILINEAR, RESIZE_AREA = range(3)
 UNIQUE_INDEX, UNIQUE_INVERSE, UNIQUE_COUNTS, UNIQUE_EQUAL_NAN = 1, 2, 4, 8
 
 # In the order of pk_type.
@@ -316,6 +317,9 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         _in(OPTIONS),
         _out(REPORT),
     ),
+    "pk_gray": (_in(OPERAND), _in(np.int64), _SIZE, _in(np.int64), _SIZE, _SIZE, *_CALL),
+    "pk_lookup": (_in(OPERAND), _in(np.int64), _SIZE, _in(np.uint16), _SIZE, *_CALL),
+    "pk_resize": (_in(OPERAND), _in(np.int64), *[_SIZE] * 4, *_CALL),
     **{f"{name}_{t}": make(dtype) for name, make in _SORTING.items() for t, dtype in SORTED.items()},
 }
 

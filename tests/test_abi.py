@@ -129,6 +129,7 @@ def test_constants(header):
         *("AS_IT_IS", "MEAN", "ROOT", "VARIANCE", "DEVIATION"),
         *("BY_VALUE", "BY_EDGES", "BY_WIDTH"),
         *("SCAN_SUM", "SCAN_PRODUCT", "SCAN_MAXIMUM", "SCAN_MINIMUM", "EXCLUSIVE", "SKIP_NAN"),
+        *("RESIZE_NEAREST", "RESIZE_BILINEAR", "RESIZE_AREA"),
         *("UNIQUE_INDEX", "UNIQUE_INVERSE", "UNIQUE_COUNTS", "UNIQUE_EQUAL_NAN"),
     ]
     for name in ours:

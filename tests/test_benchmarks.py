@@ -175,6 +175,12 @@ def test_reductions(tmp_path):
     assert "sum of ten" in printed
 
 
+def test_images(tmp_path):
+    printed = run("image_pixels", "--quick", "--only", "4K uint8", folder=tmp_path)
+    pytest.importorskip("cv2")
+    assert "grey 4K uint8" in printed
+
+
 def test_every_round_has_new_arrays():
     seen = {"one": [], "two": []}
     contenders = {

@@ -1,5 +1,6 @@
 """Each CUDA call of a streamed call fails in turn: it raises or is right, and the next call works."""
 
+import operator
 import warnings
 
 import numpy as np
@@ -16,6 +17,8 @@ A, B = RNG.random((2, SIZE), np.float32)
 LONG_ROW = np.resize(A, 150_000)
 COUNTS = RNG.integers(0, 100, SIZE // 2)
 SORTED = np.sort(B)
+PICTURE = RNG.integers(0, 256, (300, 200, 3), np.uint8)
+PLANE = PICTURE[..., 0]
 GRID = A.reshape(300, 200)
 LONG = "a" + " + b" * 60  # more instructions than a kernel takes with it
 
@@ -32,7 +35,7 @@ def copied(**constants):
 
 def pk_on_cpu(name, *arguments, **keywords):
     with pk.engine("cpu"):
-        return getattr(pk, name)(*arguments, **keywords)
+        return operator.attrgetter(name)(pk)(*arguments, **keywords)
 
 
 # What is called, what it should give, the engine's constants, and how many CUDA calls it makes at most.
@@ -88,6 +91,19 @@ CASES = {
         np.argsort(A.reshape(300, 200), kind="stable"),
         copied(threads=3, worth_a_thread=1),
         120,
+    ),
+    "grey": (lambda: pk.image.rgb_to_gray(PICTURE), pk_on_cpu("image.rgb_to_gray", PICTURE), copied(), 140),
+    "equalised": (
+        lambda: pk.image.equalize_histogram(PLANE),
+        pk_on_cpu("image.equalize_histogram", PLANE),
+        copied(),
+        280,
+    ),
+    "resized": (
+        lambda: pk.image.resize(PICTURE, (250, 210), "area"),
+        pk_on_cpu("image.resize", PICTURE, (250, 210), "area"),
+        copied(),
+        180,
     ),
     "search": (lambda: pk.searchsorted(SORTED, A), np.searchsorted(SORTED, A), copied(), 120),
 }

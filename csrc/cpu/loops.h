@@ -5,6 +5,7 @@
 
 #include "../common/bin_loops.h"
 #include "../common/operations.h"
+#include "../common/pixels.h"
 #include "../common/scan_ops.h"
 
 namespace pk {
@@ -33,6 +34,18 @@ struct ScanLoops {
 };
 constexpr int SUM_OF_FLOAT32 = scan::kinds;  // from float32 to float32; others from terms to values
 
+// Dense pixels. To resize, each row of `sums` is made from a row of an image, those are added up, and the
+// sums divided and rounded; or the nearest pixels are picked.
+struct PixelLoops {
+    void (*gray[PK_TYPE_COUNT])(const void *in, void *out, int64_t pixels, const pixels::Grey &grey);
+    void (*lookup[PK_TYPE_COUNT])(const void *in, void *out, int64_t count, const uint16_t *table);
+    void (*pick[PK_TYPE_COUNT])(const void *row, void *out, int64_t channels, const pixels::Taps &taps);
+    void (*along_row[PK_TYPE_COUNT])(const void *row, double *sums, int64_t channels,
+                                     const pixels::Taps &taps);
+    void (*add_row)(double weight, const double *row, double *sums, int64_t count, bool is_first);
+    void (*round_row[PK_TYPE_COUNT])(const double *sums, double divisor, void *out, int64_t count);
+};
+
 struct Loops {
     const char *name;
     Loop operation[ops::count][PK_TYPE_COUNT];  // null where the operation does not take the type
@@ -42,6 +55,7 @@ struct Loops {
     Loop round_to_half;                                 // floats rounded to float16, kept as floats
     BlockLoop reduce[PK_REDUCTIONS][2][PK_TYPE_COUNT];  // masked or not; null where there is none
     BinLoops bins;
+    PixelLoops pixels;
     ScanLoops scan[scan::kinds + 1];  // run[1] is the exclusive one
 };
 

@@ -87,6 +87,16 @@ int64_t Resident::add(Spread given) {
     return offset;
 }
 
+int64_t Resident::add(const Layout &layout, const View &view, int64_t start, int64_t count) {
+    const int64_t offset = reserve(count * view.item), most = PIECE / view.item;
+    for (int64_t done = 0; done < count; done += most) {
+        const int64_t part = std::min(most, count - done);
+        pieces_.push_back({offset + done * view.item, part * view.item,
+                           [=, &layout, &view](char *to) { layout.gather(view, start + done, part, to); }});
+    }
+    return offset;
+}
+
 bool Resident::upload(Call &call, const std::vector<int> &devices) {
     if (bytes_ == 0) return true;
     for (int device : devices) {

@@ -32,6 +32,7 @@ class Resident {
     // Each returns the offset of what it adds.
     int64_t add(const void *bytes, int64_t count);
     int64_t add(Spread spread);
+    int64_t add(const Layout &layout, const View &view, int64_t start, int64_t count);  // elements
 
     // False if the budget has no room for it.
     bool upload(Call &call, const std::vector<int> &devices);

@@ -1,0 +1,107 @@
+"""From colour to grey, and back."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from pycudakit import _abi, _call
+from pycudakit._family import run
+from pycudakit._values import FLOAT32, UINT8, Array
+from pycudakit.image._images import UINT16, as_image, operands_of, planned, shape_of
+
+# Weights of red, green and blue, and what they add up to.
+_WEIGHTS = {"BT.601": ((299, 587, 114), 1000), "BT.709": ((2126, 7152, 722), 10000)}
+
+# Nanoseconds a pixel, on one thread.
+_NANOSECONDS = {UINT8: 0.2, UINT16: 0.5, FLOAT32: 0.7}
+_REPEATED, _REPEATED_BY_NUMPY = 0.1, 1.5  # an element
+
+
+def rgb_to_gray(
+    image: Any,
+    method: Literal["BT.601", "BT.709"] = "BT.601",
+    *,
+    rounding: Literal["nearest", "truncate"] = "nearest",
+) -> Array:
+    """Return the image in grey: 0.299 red + 0.587 green + 0.114 blue.
+
+    Parameters
+    ----------
+    image : array_like of uint8, uint16 or float32
+        Red, green and blue along the last axis, in this order, and perhaps a fourth channel, which is not
+        read.
+    method : {"BT.601", "BT.709"}
+        The weights: those above, or 0.2126, 0.7152 and 0.0722.
+    rounding : {"nearest", "truncate"}
+        Integers are the exact value, (299 red + 587 green + 114 blue) / 1000, rounded to nearest even, or
+        down as the classic formula has it. Floats are added in float64 and rounded once.
+
+    Returns
+    -------
+    ndarray
+        Of the same type, without the last axis, in C order.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> import numpy as np
+    >>> image = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255]]], np.uint8)
+    >>> pk.image.rgb_to_gray(image)
+    array([[ 76, 150,  29]], dtype=uint8)
+    >>> pk.image.rgb_to_gray(image, "BT.709", rounding="truncate")
+    array([[ 54, 182,  18]], dtype=uint8)
+    """
+    array = as_image("rgb_to_gray", image)
+    if method not in _WEIGHTS:
+        raise ValueError(f"method is {method!r}; choose 'BT.601' or 'BT.709'")
+    if rounding not in ("nearest", "truncate"):
+        raise ValueError(f"rounding is {rounding!r}; choose 'nearest' or 'truncate'")
+    if array.ndim == 0 or array.shape[-1] not in (3, 4):
+        raise ValueError(
+            f"an image in colour has 3 or 4 channels along its last axis, not {array.shape[-1:]}"
+        )
+    weights, divisor = _WEIGHTS[method]
+    out = np.empty(array.shape[:-1], array.dtype.newbyteorder("="))
+    chosen = planned("rgb_to_gray", _NANOSECONDS[out.dtype] * out.size, array.nbytes, out.nbytes)
+    if out.size:
+        by = np.array(weights, np.int64), divisor, int(rounding == "truncate")
+        run(chosen, "pk_gray", operands_of(array, out), shape_of(array), array.ndim, *by, size=array.size)
+    return out
+
+
+def gray_to_rgb(image: Any) -> Array:
+    """Return an image in colour, whose three channels are the grey one.
+
+    Parameters
+    ----------
+    image : array_like of uint8, uint16 or float32
+        What to repeat along a new last axis.
+
+    Returns
+    -------
+    ndarray
+        Of the same type, with a last axis of length 3, in C order.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> import numpy as np
+    >>> pk.image.gray_to_rgb(np.array([[7, 8]], np.uint8))
+    array([[[7, 7, 7],
+            [8, 8, 8]]], dtype=uint8)
+    """
+    array = as_image("gray_to_rgb", image)
+    out = np.empty((*array.shape, 3), array.dtype.newbyteorder("="))
+    seconds = 1e-9 * _REPEATED_BY_NUMPY * out.size
+    chosen = planned("gray_to_rgb", _REPEATED * out.size, array.nbytes, out.nbytes, seconds)
+    if chosen.engine == "numpy":
+        _call.by_numpy("gray_to_rgb", chosen.reason, lambda: np.copyto(out, array[..., np.newaxis]))
+    elif out.size:
+        # An image of one channel, three times as wide.
+        source = (array if array.ndim > 1 else np.atleast_2d(array))[..., np.newaxis]
+        height, width = source.shape[-3:-1]
+        arguments = shape_of(source), source.ndim, height, 3 * width, _abi.RESIZE_NEAREST
+        run(chosen, "pk_resize", operands_of(source, out), *arguments, size=out.size)
+    return out

@@ -1,0 +1,213 @@
+"""Images in another size, turned, mirrored or cut."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from pycudakit import _abi, _call, _family
+from pycudakit._dispatch import call
+from pycudakit._family import Cost, run
+from pycudakit._function import Function
+from pycudakit._values import Array
+from pycudakit.image._images import ChannelAxis, as_image, operands_of, planned, shape_of
+from pycudakit.image._shape import has_channels, split
+
+_METHODS = {"nearest": _abi.RESIZE_NEAREST, "bilinear": _abi.RESIZE_BILINEAR, "area": _abi.RESIZE_AREA}
+# Nanoseconds an element that is read, and one that is written, on one thread.
+_NANOSECONDS = {"nearest": (0.0, 0.7), "bilinear": (0.0, 2.5), "area": (0.6, 1.3)}
+# Seconds on the GPU: to begin with, and for a byte of the upload, which nothing else overlaps.
+_GPU, _GPU_UPLOAD = 1e-3, 1 / 50e9
+
+
+def resize(
+    image: Any,
+    shape: tuple[int, int],
+    method: Literal["nearest", "bilinear", "area"] = "bilinear",
+    *,
+    channel_axis: ChannelAxis = "auto",
+) -> Array:
+    """Return the image in another size.
+
+    Pixels are squares that touch, and the two images' outer edges coincide: the centre of pixel ``i`` of
+    ``m`` is at ``(i + 0.5) * n / m - 0.5`` among the ``n`` old ones, as OpenCV and scikit-image have it.
+
+    Parameters
+    ----------
+    image : array_like of uint8, uint16 or float32
+        An image, or a batch of them.
+    shape : (int, int)
+        The new height and width.
+    method : {"nearest", "bilinear", "area"}
+        The old pixel in which a new one's centre lies (on an edge, the later one); the weighted mean of the
+        two by two around it, which repeats the border's; or the mean over all that a new pixel covers, the
+        one to take for smaller images.
+    channel_axis : {"auto", None, -1}
+        Whether the last axis is that of channels: under ``"auto"``, of an array of three dimensions or more
+        if its length is 3 or 4. All axes before the height's are a batch.
+
+    Returns
+    -------
+    ndarray
+        Of the same type, in C order. Sums are made in float64 and rounded once: integers to nearest even.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> import numpy as np
+    >>> image = np.array([[0, 100], [100, 200]], np.uint8)
+    >>> pk.image.resize(image, (2, 4))
+    array([[  0,  25,  75, 100],
+           [100, 125, 175, 200]], dtype=uint8)
+    >>> pk.image.resize(image, (1, 1), "area")
+    array([[100]], dtype=uint8)
+    """
+    array = as_image("resize", image)
+    if method not in _METHODS:
+        raise ValueError(f"method is {method!r}; choose 'nearest', 'bilinear' or 'area'")
+    height, width = (operator.index(side) for side in shape)
+    if height < 0 or width < 0:
+        raise ValueError(f"an image cannot be {height} x {width}")
+    _, *old, channels = split(array, channel_axis)
+    source = array if has_channels(array, channel_axis) else array[..., np.newaxis]
+    new_shape = (*source.shape[:-3], height, width, channels)
+    out = np.empty(new_shape, array.dtype.newbyteorder("="))
+    if out.size and not array.size:
+        raise ValueError(f"an image of {old[0]} x {old[1]} has no pixels to resize")
+    read, written = _NANOSECONDS[method]
+    work, gpu = read * array.size + written * out.size, _GPU + _GPU_UPLOAD * array.nbytes
+    chosen = planned("resize", work, array.nbytes, out.nbytes, gpu=gpu)
+    if out.size:
+        arguments = shape_of(source), source.ndim, height, width, _METHODS[method]
+        run(chosen, "pk_resize", operands_of(source, out), *arguments, size=out.size)
+    return out if source is array else out[..., 0]
+
+
+# ---- Copies -----------------------------------------------------------------------------------------
+
+
+def _write_copy(_: Any, x: Any, **__: Any) -> tuple[Any, ...]:
+    return (x,)
+
+
+def _copying(name: str, numpy: Callable[..., Any]) -> Function:
+    return Function(name, numpy, _write_copy)
+
+
+_FLIP, _ROTATE, _CROP = _copying("flip", np.flip), _copying("rotate90", np.rot90), _copying("crop", np.copy)
+
+
+def _copied(function: Function, image: Any, view_of: Callable[[Array], Array]) -> Any:
+    """Return a copy of a view, in C order, made by the engine."""
+    array = _family.as_array(image)
+    if array is None:
+        plan = _family.plan(function.name, [None], Cost(0.0, 0.0, 0, 0))
+        view = view_of(np.asanyarray(image))
+        return _call.by_numpy(function.name, plan.reason, lambda: np.array(view, order="C", subok=True))
+    view = view_of(array)
+    out = np.empty(view.shape, view.dtype)
+    call(function, (view,), out, numpy_call=lambda values: np.copyto(out, values))
+    return out
+
+
+def _height_axis(array: Array, channel_axis: ChannelAxis) -> int:
+    return array.ndim - (3 if has_channels(array, channel_axis) else 2)
+
+
+def flip(image: Any, axis: int | None = 1, *, channel_axis: ChannelAxis = "auto") -> Any:
+    """Return the image mirrored.
+
+    Parameters
+    ----------
+    image : array_like
+        An image, or a batch of them.
+    axis : {1, 0, None}
+        1 swaps left and right, 0 top and bottom, None does both.
+    channel_axis : {"auto", None, -1}
+        As for `resize`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.image.flip([[1, 2], [3, 4]])
+    array([[2, 1],
+           [4, 3]])
+    """
+    if axis not in (0, 1, None) or isinstance(axis, bool):
+        raise ValueError(f"axis is {axis!r}; choose 1 (left and right), 0 (top and bottom) or None (both)")
+
+    def view_of(array: Array) -> Array:
+        first = _height_axis(array, channel_axis)
+        return np.flip(array, (first, first + 1) if axis is None else first + axis)
+
+    return _copied(_FLIP, image, view_of)
+
+
+def rotate90(image: Any, k: int = 1, *, channel_axis: ChannelAxis = "auto") -> Any:
+    """Return the image turned by quarters, anticlockwise, as `numpy.rot90`.
+
+    Parameters
+    ----------
+    image : array_like
+        An image, or a batch of them.
+    k : int
+        How many quarters; clockwise if negative.
+    channel_axis : {"auto", None, -1}
+        As for `resize`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.image.rotate90([[1, 2], [3, 4]])
+    array([[2, 4],
+           [1, 3]])
+    """
+    quarters = operator.index(k)
+
+    def view_of(array: Array) -> Array:
+        first = _height_axis(array, channel_axis)
+        return np.rot90(array, quarters, (first, first + 1))
+
+    return _copied(_ROTATE, image, view_of)
+
+
+def crop(
+    image: Any, top: int, left: int, height: int, width: int, *, channel_axis: ChannelAxis = "auto"
+) -> Any:
+    """Return a copy of a part of the image.
+
+    Parameters
+    ----------
+    image : array_like
+        An image, or a batch of them.
+    top, left, height, width : int
+        The first row and column, and how many there are: all inside the image.
+    channel_axis : {"auto", None, -1}
+        As for `resize`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.image.crop([[1, 2, 3], [4, 5, 6]], 0, 1, 2, 2)
+    array([[2, 3],
+           [5, 6]])
+    """
+    first_row, first_column, rows, columns = (operator.index(n) for n in (top, left, height, width))
+
+    def view_of(array: Array) -> Array:
+        first = _height_axis(array, channel_axis)
+        for start, count, size in (
+            (first_row, rows, array.shape[first]),
+            (first_column, columns, array.shape[first + 1]),
+        ):
+            if start < 0 or count < 0 or start + count > size:
+                whole = f"{array.shape[first]} x {array.shape[first + 1]}"
+                part = f"{rows} x {columns} at ({first_row}, {first_column})"
+                raise ValueError(f"{part} is not inside the image of {whole}")
+        inside = slice(first_row, first_row + rows), slice(first_column, first_column + columns)
+        return array[(slice(None),) * first + inside]
+
+    return _copied(_CROP, image, view_of)

@@ -1,0 +1,291 @@
+"""Images with other intensities: thresholds, equalised histograms, ranges."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from pycudakit import _bins, _call, extremes
+from pycudakit._family import run
+from pycudakit._values import FLOAT32, FLOAT64, UINT8, Array, DType
+from pycudakit.expression import evaluate
+from pycudakit.histogram import histogram
+from pycudakit.image._images import UINT16, ChannelAxis, as_image, operands_of, planned, shape_of
+from pycudakit.image._shape import has_channels
+
+# Nanoseconds an element: NumPy's, and one thread's of the CPU engine.
+_COUNTED, _LOOKED_UP = (1.3, 0.3), (1.5, 0.4)
+
+
+def _levels(dtype: DType) -> int:
+    return int(np.iinfo(dtype).max) + 1
+
+
+def _counts(function: str, values: Array) -> Array:
+    """Return how often each value of an integer type occurs."""
+    levels = _levels(values.dtype)
+    numpy, ours = (1e-9 * each * values.size for each in _COUNTED)
+    chosen = planned(function, 1e9 * ours, values.nbytes, 0, numpy)
+    if chosen.engine == "numpy":
+        counts = _call.by_numpy(
+            function, chosen.reason, lambda: np.bincount(values.ravel(), minlength=levels)
+        )
+    else:
+        counts = _bins.count(chosen, [values], [_bins.by_value(levels)])[:levels]
+    found: Array = counts
+    return found
+
+
+def _look_up(function: str, values: Array, table: Array, out: Array) -> None:
+    """Put the table's element at each value into `out`."""
+    numpy, ours = (1e-9 * each * values.size for each in _LOOKED_UP)
+    chosen = planned(function, 1e9 * ours, values.nbytes, out.nbytes, numpy)
+    if chosen.engine == "numpy":
+        _call.by_numpy(function, chosen.reason, lambda: np.copyto(out, table[values], casting="unsafe"))
+        return
+    given = operands_of(values, out), shape_of(values), values.ndim, table, len(table)
+    run(chosen, "pk_lookup", *given, size=values.size)
+
+
+def _image_axes(array: Array, channel_axis: ChannelAxis) -> tuple[int, ...]:
+    """Return the axes of one image, with its channels."""
+    return tuple(range(-3 if has_channels(array, channel_axis) else -2, 0))
+
+
+def threshold_otsu(image: Any, nbins: int = 256, *, channel_axis: ChannelAxis = "auto") -> np.generic | Array:
+    """Return the threshold that parts the pixels into two classes of the largest variance between them.
+
+    It is what scikit-image's `threshold_otsu` chooses, the first where there are several, with sums in
+    float64. Pixels above it are one class, all others the other. All channels count alike.
+
+    Parameters
+    ----------
+    image : array_like of uint8, uint16 or float32
+        An image, or a batch of them.
+    nbins : int
+        For floats, how many bins the histogram has, from the least to the greatest value. Of integers, each
+        value has its own.
+    channel_axis : {"auto", None, -1}
+        As for `resize`.
+
+    Returns
+    -------
+    scalar or ndarray
+        An integer of the image's type, or the centre of a bin; for a batch, one for each image. Where all
+        pixels are equal, their value.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> import numpy as np
+    >>> int(pk.image.threshold_otsu(np.array([[10, 12, 11], [200, 210, 205]], np.uint8)))
+    12
+    """
+    array = as_image("threshold_otsu", image)
+    batch = array.shape[: array.ndim - len(_image_axes(array, channel_axis))]
+    if not array.size:
+        raise ValueError("an image without pixels has no threshold")
+    found = np.empty(batch, array.dtype.newbyteorder("="))
+    for index in np.ndindex(batch):
+        found[index] = _otsu(array[index], nbins)
+    return found if batch else found[()]
+
+
+def _otsu(image: Array, nbins: int) -> Any:
+    if image.dtype.kind == "u":
+        counts = _counts("threshold_otsu", image)
+        present = np.flatnonzero(counts)
+        centres = np.arange(present[0], present[-1] + 1)
+        counts = counts[present[0] : present[-1] + 1]
+    else:
+        if extremes.min(image) == extremes.max(image):
+            return image.flat[0]
+        counts, edges = histogram(image, nbins)
+        centres = (edges[:-1] + edges[1:]) / 2
+    below = np.cumsum(counts, dtype=FLOAT64)
+    above = np.cumsum(counts[::-1], dtype=FLOAT64)[::-1]
+    mean_below = np.cumsum(counts * centres, dtype=FLOAT64) / below
+    mean_above = np.cumsum((counts * centres)[::-1], dtype=FLOAT64)[::-1] / above
+    between = below[:-1] * above[1:] * (mean_below[:-1] - mean_above[1:]) ** 2
+    return centres[np.argmax(between)] if len(between) else centres[0]
+
+
+def threshold(
+    image: Any,
+    value: float | Literal["otsu"] = "otsu",
+    *,
+    high: float | None = None,
+    channel_axis: ChannelAxis = "auto",
+) -> Array:
+    """Return the image in two intensities: `high` where it is above a value, and 0 elsewhere.
+
+    Parameters
+    ----------
+    image : array_like of uint8, uint16 or float32
+        An image, or a batch of them.
+    value : float or "otsu"
+        The value itself is not above it; ``"otsu"`` takes each image's `threshold_otsu`.
+    high : float, optional
+        By default the greatest value of an integer type, and 1 of floats.
+    channel_axis : {"auto", None, -1}
+        As for `resize`.
+
+    Returns
+    -------
+    ndarray
+        Of the same shape and type, in C order.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> import numpy as np
+    >>> pk.image.threshold(np.array([[100, 101, 102]], np.uint8), 100.5)
+    array([[  0, 255, 255]], dtype=uint8)
+    """
+    array = as_image("threshold", image)
+    axes = _image_axes(array, channel_axis)
+    dtype = array.dtype.newbyteorder("=")
+    if high is None:
+        high = 1.0 if dtype == FLOAT32 else _levels(dtype) - 1
+    limit: Any = value
+    if isinstance(value, str):
+        if value != "otsu":
+            raise ValueError(f"value is {value!r}; choose a number or 'otsu'")
+        limit = np.asarray(threshold_otsu(array, channel_axis=channel_axis)) if array.size else dtype.type(0)
+        limit = np.expand_dims(limit, axes) if np.ndim(limit) else limit
+    elif dtype.kind == "u":
+        limit = float(value)
+        limit = math.floor(limit) if math.isfinite(limit) else limit  # the same integers are above it
+    two = {"x": array, "limit": limit, "high": dtype.type(high), "low": dtype.type(0)}
+    out = np.empty(array.shape, dtype)
+    evaluate("where(x > limit, high, low)", two, out=out)
+    return out
+
+
+def equalize_histogram(image: Any, *, channel_axis: ChannelAxis = "auto") -> Array:
+    """Return the image with every intensity about as frequent as any other.
+
+    A value becomes ``(c - c0) / (n - c0) * most``, rounded to nearest even: `c` of the `n` pixels are not
+    above it, `c0` of them have the least value, and `most` is the greatest value of the type. Where all
+    pixels are equal, they stay. Each channel of each image is on its own.
+
+    Parameters
+    ----------
+    image : array_like of uint8 or uint16
+        An image, or a batch of them.
+    channel_axis : {"auto", None, -1}
+        As for `resize`.
+
+    Returns
+    -------
+    ndarray
+        Of the same shape and type, in C order.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> import numpy as np
+    >>> pk.image.equalize_histogram(np.array([[50, 51], [52, 53]], np.uint8))
+    array([[  0,  85],
+           [170, 255]], dtype=uint8)
+    """
+    array = as_image("equalize_histogram", image, (UINT8, UINT16))
+    axes = _image_axes(array, channel_axis)
+    out = np.empty(array.shape, array.dtype.newbyteorder("="))
+    planes = (array[..., np.newaxis], out[..., np.newaxis]) if len(axes) == 2 else (array, out)
+    sources, results = (np.moveaxis(plane, -1, 0) for plane in planes)
+    if not array.size:
+        return out
+    for index in np.ndindex(sources.shape[:-2]):
+        counts = _counts("equalize_histogram", sources[index])
+        _look_up("equalize_histogram", sources[index], _equalizing(counts), results[index])
+    return out
+
+
+def _equalizing(counts: Array) -> Array:
+    """Return what each value becomes."""
+    most = len(counts) - 1
+    not_above = np.cumsum(counts)
+    least = counts[np.flatnonzero(counts)[0]]
+    others = int(not_above[-1] - least)
+    if others == 0:
+        return np.arange(most + 1, dtype=np.uint16)
+    table: Array = np.rint(np.maximum(not_above - least, 0) * most / others).astype(np.uint16)
+    return table
+
+
+def normalize(
+    image: Any,
+    low: float = 0.0,
+    high: float = 1.0,
+    *,
+    mean: Any = None,
+    std: Any = None,
+    channel_axis: ChannelAxis = "auto",
+) -> Array:
+    """Return the image stretched to a range, or with a mean taken off and divided by a deviation.
+
+    Without `mean` and `std`, ``(x - least) / (greatest - least) * (high - low) + low``, where least and
+    greatest are those of each image, over all its channels; where all pixels are equal, `low`. Otherwise
+    ``(x - mean) / std``.
+
+    Parameters
+    ----------
+    image : array_like of uint8, uint16 or float32
+        An image, or a batch of them.
+    low, high : float
+        The range.
+    mean, std : float or array_like, optional
+        For all channels, or one for each; by default 0 and 1 if the other one is given.
+    channel_axis : {"auto", None, -1}
+        As for `resize`.
+
+    Returns
+    -------
+    ndarray of float32
+        Of the same shape, in C order: computed in float64, and rounded once.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> import numpy as np
+    >>> pk.image.normalize(np.array([[0, 51, 255]], np.uint8))
+    array([[0. , 0.2, 1. ]], dtype=float32)
+    >>> pk.image.normalize(np.array([[0, 51, 255]], np.uint8), mean=51, std=2)
+    array([[-25.5,   0. , 102. ]], dtype=float32)
+    """
+    array = as_image("normalize", image)
+    axes = _image_axes(array, channel_axis)
+    out = np.empty(array.shape, FLOAT32)
+    given: dict[str, Any]
+    if mean is None and std is None:
+        if not array.size:
+            return out
+        least, greatest = (
+            np.asarray(f(array, axis=axes, keepdims=True)).astype(FLOAT64)
+            for f in (extremes.min, extremes.max)
+        )
+        span = np.subtract(greatest, least)
+        span[span == 0] = 1
+        given = {
+            "x": array,
+            "least": least,
+            "span": span,
+            "low": float(low),
+            "wide": float(high) - float(low),
+        }
+        evaluate("astype((x - least) / span * wide + low, float32)", given, out=out)
+        return out
+    given = {"x": array}
+    channels = (1,) if len(axes) == 2 else (1, array.shape[-1])
+    for name, numbers, usual in (("mean", mean, 0.0), ("std", std, 1.0)):
+        of_channels = np.asarray(usual if numbers is None else numbers, FLOAT64)
+        if of_channels.shape not in ((), *((n,) for n in channels)):
+            raise ValueError(f"{name} is not a number, or one for each of {channels[-1]} channels")
+        given[name] = of_channels
+    if not np.all(given["std"]):
+        raise ValueError("std has a 0, which nothing can be divided by")
+    evaluate("astype((x - mean) / std, float32)", given, out=out)
+    return out

@@ -97,7 +97,7 @@ from pycudakit.elementwise import (
 from pycudakit.pinned import empty_pinned, pinned_copy
 
 if TYPE_CHECKING:
-    from pycudakit import linalg
+    from pycudakit import linalg, random
     from pycudakit.expression import evaluate
     from pycudakit.extremes import amax, amin, argmax, argmin, max, min, ptp
     from pycudakit.histogram import bincount, digitize, histogram, histogram2d
@@ -143,6 +143,7 @@ else:
             "expression": "evaluate",
             "histogram": "bincount digitize histogram histogram2d",
             "linalg": "",
+            "random": "",
             "nanfunctions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
             "products": "average dot vdot",
             "rearranging": "flip roll",
@@ -287,6 +288,7 @@ __all__ = [
     "ptp",
     "quantile",
     "rad2deg",
+    "random",
     "reciprocal",
     "release",
     "remainder",

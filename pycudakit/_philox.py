@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, NamedTuple
 
@@ -15,6 +16,14 @@ _JUMP = 4 << 128
 
 # Held while a generator's place changes: threads that share it have different numbers.
 _changing = threading.RLock()
+
+
+def _begin_unlocked() -> None:
+    global _changing  # noqa: PLW0603
+    _changing = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_begin_unlocked)
 
 Key = tuple[int, int]
 

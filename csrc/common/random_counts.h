@@ -82,31 +82,45 @@ PK_HD double deviance(double k, double mean) {
     return sum;
 }
 
-// Of a Poisson or binomial distribution, what inversion needs: the likelihood of 0, and from that one's on
-// the quotient of each and the one before, (falling - k) * ratio / k or, if it never falls to nothing, ratio
-// / k.
-PK_HD int64_t invert(double first, double ratio, double falling, bool falls, uint64_t word) {
-    double left = unit_of(word), likelihood = first;
-    int64_t k = 0;
-    while (left >= likelihood && k < 256) {
-        left -= likelihood;
-        ++k;
-        likelihood *= (falls ? (falling - double(k)) * ratio : ratio) / double(k);
-        if (!(likelihood > 0)) break;
+// A distribution from 0 on, whose likelihoods follow from that of 0: each is (falling - k) * ratio / k times
+// the one before it or, if that does not fall, ratio / k times. Draws the first whose end is above a number:
+// the ends are the sums of likelihoods.
+struct Inversion {
+    double first, ratio, falling;
+    bool falls;
+
+    static constexpr double NOTHING = 0x1p-64;
+
+    // Calls visit(k, end) until that returns false or there is nothing more; returns where it ended.
+    template <class Visit>
+    PK_HD int64_t for_ends(Visit visit) const {
+        double likelihood = first, end = first;
+        int64_t k = 0;
+        while (visit(k, end)) {
+            const double next = (falls ? (falling - double(k + 1)) * ratio : ratio) / double(k + 1);
+            likelihood *= next;
+            if (!(likelihood >= NOTHING)) break;
+            end += likelihood;
+            ++k;
+        }
+        return k;
     }
-    return k;
-}
+    PK_HD int64_t draw(uint64_t word) const {
+        const double u = unit_of(word);
+        return for_ends([u](int64_t, double end) { return u >= end; });
+    }
+};
 
 // Hoermann's transformed rejection, PTRS and BTRS: a quotient of uniform numbers whose hat is this wide.
 struct Hat {
-    double a, b, centre, quick, height;
+    double a, b, centre, quick, height, most;
 
-    // A candidate; sure if it is within the distribution whatever its likelihood.
+    // A candidate; sure if it is taken whatever its likelihood, lost if it is not.
     PK_HD double candidate(double u, double v, bool &is_sure, bool &is_lost) const {
         const double shifted = u - 0.5, edge = 0.5 - pk::abs(shifted);
         const double k = floor_of((2 * a / edge + b) * shifted + centre);
-        is_sure = edge >= 0.07 && v <= quick;
-        is_lost = !(k >= 0) || (edge < 0.013 && v > edge);
+        is_lost = !(k >= 0) | (k > most) | ((edge < 0.013) & (v > edge));
+        is_sure = !is_lost & (edge >= 0.07) & (v <= quick);
         return k;
     }
     PK_HD double log_height(double u, double v) const {
@@ -122,16 +136,35 @@ struct Hat {
     }
 };
 
+// The first candidate that is taken, or `otherwise`.
+template <class Likelihood>
+PK_HD double accepted(const Hat &hat, double otherwise, uint64_t word, uint64_t second, const Planes &planes,
+                      uint64_t element, Likelihood log_likelihood) {
+    for (int attempt = 0; attempt < MOST_TRIES; ++attempt) {
+        if (attempt > 0) {
+            word = planes.word(element, 2 * attempt);
+            second = planes.word(element, 2 * attempt + 1);
+        }
+        const double u = unit_of(word), v = unit_of(second);
+        bool is_sure, is_lost;
+        const double k = hat.candidate(u, v, is_sure, is_lost);
+        if (is_sure || (!is_lost && hat.log_height(u, v) <= log_likelihood(k))) return k;
+    }
+    return otherwise;
+}
+
 constexpr double BY_INVERSION = 10;  // means below this
 constexpr double TWO_PI = 0x1.921fb54442d18p+2;
 
 struct Poisson {
-    double mean, first = 0;
+    double mean;
+    bool inverts;
+    Inversion inversion{};
     Hat hat{};
 
-    PK_HD explicit Poisson(double mean) : mean(mean) {
-        if (!(mean >= BY_INVERSION)) {
-            first = math::exp(-mean);
+    PK_HD explicit Poisson(double mean) : mean(mean), inverts(!(mean >= BY_INVERSION)) {
+        if (inverts) {
+            inversion = {math::exp(-mean), mean, 0, false};
             return;
         }
         hat.b = 0.931 + 2.53 * pk::sqrt(mean);
@@ -139,42 +172,41 @@ struct Poisson {
         hat.centre = mean + 0.43;
         hat.quick = 0.9277 - 3.6224 / (hat.b - 2);
         hat.height = 1.1239 + 1.1328 / (hat.b - 3.4);
+        hat.most = 0x1p63;
     }
-
-    PK_HD bool inverts() const { return !(mean >= BY_INVERSION); }
 
     PK_HD double log_likelihood(double k) const {
         if (k == 0) return -mean;
         return -stirling_error(k) - deviance(k, mean) - math::log(TWO_PI * k) * 0.5;
     }
 
+    PK_HD int64_t finished(int64_t k) const { return k; }
+
     PK_HD int64_t draw(uint64_t word, uint64_t second, const Planes &planes, uint64_t element) const {
-        if (inverts()) return invert(first, mean, 0, false, word);
-        for (int attempt = 0; attempt < MOST_TRIES; ++attempt) {
-            if (attempt > 0) {
-                word = planes.word(element, 2 * attempt);
-                second = planes.word(element, 2 * attempt + 1);
-            }
-            const double u = unit_of(word), v = unit_of(second);
-            bool is_sure, is_lost;
-            const double k = hat.candidate(u, v, is_sure, is_lost);
-            if (is_sure) return to_integer(k);
-            if (!is_lost && hat.log_height(u, v) <= log_likelihood(k)) return to_integer(k);
-        }
-        return to_integer(Hat::floor_of(mean));
+        if (inverts) return inversion.draw(word);
+        return to_integer(accepted(hat, Hat::floor_of(mean), word, second, planes, element,
+                                   [this](double k) { return log_likelihood(k); }));
     }
 };
 
 struct Binomial {
     int64_t n;
     bool flipped;  // the other outcome is the rarer one
-    double count, p, q, first = 0, at_mode = 0;
+    double count, p, q;
+    bool inverts;
+    double mode = 0, at_mode = 0;
+    Inversion inversion{};
     Hat hat{};
 
     PK_HD Binomial(int64_t n, double likely)
-        : n(n), flipped(likely > 0.5), count(double(n)), p(flipped ? 1 - likely : likely), q(1 - p) {
-        if (inverts()) {
-            first = math::exp(count * math::log1p(-p));
+        : n(n),
+          flipped(likely > 0.5),
+          count(double(n)),
+          p(flipped ? 1 - likely : likely),
+          q(1 - p),
+          inverts(!(count * p >= BY_INVERSION)) {
+        if (inverts) {
+            inversion = {math::exp(count * math::log1p(-p)), p / q, count + 1, true};
             return;
         }
         const double spread = pk::sqrt(count * p * q);
@@ -183,11 +215,10 @@ struct Binomial {
         hat.centre = count * p + 0.5;
         hat.quick = 0.92 - 4.2 / hat.b;
         hat.height = (2.83 + 5.1 / hat.b) * spread;
-        at_mode = log_likelihood(mode());
+        hat.most = count;
+        mode = Hat::floor_of((count + 1) * p);
+        at_mode = log_likelihood(mode);
     }
-
-    PK_HD bool inverts() const { return !(count * p >= BY_INVERSION); }
-    PK_HD double mode() const { return Hat::floor_of((count + 1) * p); }
 
     PK_HD double log_likelihood(double k) const {
         if (k == 0) return count * math::log1p(-p);
@@ -197,27 +228,16 @@ struct Binomial {
                deviance(others, count * q) + 0.5 * math::log(count / (TWO_PI * k * others));
     }
 
-    PK_HD int64_t draw(uint64_t word, uint64_t second, const Planes &planes, uint64_t element) const {
-        const int64_t k = rarer(word, second, planes, element);
+    // Successes, of k that are rarer.
+    PK_HD int64_t finished(int64_t k) const {
         const int64_t held = k < n ? k : n;
         return flipped ? n - held : held;
     }
 
-   private:
-    PK_HD int64_t rarer(uint64_t word, uint64_t second, const Planes &planes, uint64_t element) const {
-        if (inverts()) return invert(first, p / q, count + 1, true, word);
-        for (int attempt = 0; attempt < MOST_TRIES; ++attempt) {
-            if (attempt > 0) {
-                word = planes.word(element, 2 * attempt);
-                second = planes.word(element, 2 * attempt + 1);
-            }
-            const double u = unit_of(word), v = unit_of(second);
-            bool is_sure, is_lost;
-            const double k = hat.candidate(u, v, is_sure, is_lost);
-            if (is_lost || k > count) continue;
-            if (is_sure || hat.log_height(u, v) <= log_likelihood(k) - at_mode) return to_integer(k);
-        }
-        return to_integer(mode());
+    PK_HD int64_t draw(uint64_t word, uint64_t second, const Planes &planes, uint64_t element) const {
+        if (inverts) return finished(inversion.draw(word));
+        return finished(to_integer(accepted(hat, mode, word, second, planes, element,
+                                            [this](double k) { return log_likelihood(k) - at_mode; })));
     }
 };
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "../common/thread_pool.h"
 #include "../common/types.h"
@@ -117,6 +118,12 @@ class Drawer {
     template <class T>
     void integers(int64_t start, int64_t count, T *to) {
         const uint64_t *drawn = words(0, start, count);
+        const uint64_t span = b_->at<uint64_t>(0);
+        if (!a_->each() && !b_->each() && span < 0xffffffff &&
+            !loops_.integers(drawn, count, a_->at<uint64_t>(0), span + 1, integers_)) {
+            for (int64_t i = 0; i < count; ++i) to[i] = T(integers_[i]);
+            return;
+        }
         for (int64_t i = 0; i < count; ++i) {
             to[i] = T(integer(a_->at<uint64_t>(i), b_->at<uint64_t>(i), drawn[i], request_.planes,
                               uint64_t(start + i)));
@@ -124,23 +131,44 @@ class Drawer {
     }
 
     void counts(int64_t start, int64_t count, int64_t *to) {
-        const uint64_t *first = words(0, start, count), *second = words(1, start, count);
         if (request_.what == PK_RANDOM_POISSON) {
-            counts(start, count, first, second, to, a_->each(),
-                   [&](int64_t i) { return Poisson(a_->at<double>(i)); });
+            const auto of = [&](int64_t i) { return Poisson(a_->at<double>(i)); };
+            a_->each() ? counts_of_each(start, count, to, of) : counts_of_one(start, count, to, of(0));
         } else {
-            counts(start, count, first, second, to, a_->each() || b_->each(),
-                   [&](int64_t i) { return Binomial(a_->at<int64_t>(i), b_->at<double>(i)); });
+            const auto of = [&](int64_t i) { return Binomial(a_->at<int64_t>(i), b_->at<double>(i)); };
+            a_->each() || b_->each() ? counts_of_each(start, count, to, of)
+                                     : counts_of_one(start, count, to, of(0));
         }
     }
 
     template <class Of>
-    void counts(int64_t start, int64_t count, const uint64_t *first, const uint64_t *second, int64_t *to,
-                bool each, Of of) {
-        auto distribution = of(0);
+    void counts_of_each(int64_t start, int64_t count, int64_t *to, Of of) {
+        const uint64_t *first = words(0, start, count), *second = words(1, start, count);
         for (int64_t i = 0; i < count; ++i) {
-            if (each && i > 0) distribution = of(i);
-            to[i] = distribution.draw(first[i], second[i], request_.planes, uint64_t(start + i));
+            to[i] = of(i).draw(first[i], second[i], request_.planes, uint64_t(start + i));
+        }
+    }
+
+    template <class Distribution>
+    void counts_of_one(int64_t start, int64_t count, int64_t *to, const Distribution &distribution) {
+        const uint64_t *first = words(0, start, count);
+        if (distribution.inverts) {
+            if (ends_.empty()) {
+                distribution.inversion.for_ends([&](int64_t, double end) {
+                    ends_.push_back(end);
+                    return end < 1;
+                });
+            }
+            loops_.invert(first, count, ends_.data(), int64_t(ends_.size()), to);
+            for (int64_t i = 0; i < count; ++i) to[i] = distribution.finished(to[i]);
+            return;
+        }
+        const uint64_t *second = words(1, start, count);
+        loops_.candidates(distribution.hat, first, second, count, candidates_);
+        for (int64_t i = 0; i < count; ++i) {
+            to[i] = candidates_[i] >= 0
+                        ? distribution.finished(to_integer(candidates_[i]))
+                        : distribution.draw(first[i], second[i], request_.planes, uint64_t(start + i));
         }
     }
 
@@ -148,7 +176,10 @@ class Drawer {
     const RandomLoops &loops_ = loops().random;
     std::unique_ptr<Parameter> a_, b_;
     alignas(64) uint64_t words_[2][BLOCK + 2 * philox::WORDS];
+    std::vector<double> ends_;  // of likelihoods
     alignas(64) uint32_t joined_[BLOCK];
+    alignas(64) uint64_t integers_[BLOCK];
+    alignas(64) double candidates_[BLOCK];
     alignas(64) uint64_t results_[BLOCK];
 };
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "../common/philox.h"
+#include "../common/random_counts.h"
 
 namespace pk {
 
@@ -14,6 +14,14 @@ struct RandomLoops {
     void (*transform[3][2])(const void *bits, int64_t count, void *results);
     // results[i] = a + b * results[i]; the parameters are one each, or one for every element
     void (*scale)(const double *a, bool each_a, const double *b, bool each_b, int64_t count, double *results);
+    // As random::integer, of a range of fewer than 2^32. Returns whether any would have to be drawn again.
+    bool (*integers)(const uint64_t *words, int64_t count, uint64_t low, uint64_t range, uint64_t *results);
+    // As random::Inversion::draw, of its ends.
+    void (*invert)(const uint64_t *words, int64_t count, const double *ends, int64_t end_count,
+                   int64_t *results);
+    // As random::Hat::candidate: those that are not sure are -1.
+    void (*candidates)(const random::Hat &hat, const uint64_t *words, const uint64_t *seconds, int64_t count,
+                       double *results);
 };
 
 }  // namespace pk

@@ -135,12 +135,53 @@ void scale(const double *a, bool each_a, const double *b, bool each_b, int64_t c
     }
 }
 
+bool integers(const uint64_t *words, int64_t count, uint64_t low, uint64_t range, uint64_t *results) {
+    constexpr uint64_t LOW = 0xffffffff;
+    uint64_t found = 0;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < count; ++i) {
+        const uint64_t lower = (words[i] & LOW) * (range & LOW);
+        const uint64_t upper = (words[i] >> 32) * (range & LOW) + (lower >> 32);
+        results[i] = low + (upper >> 32);
+        found |= uint64_t(((upper << 32) | (lower & LOW)) < range);
+    }
+    return found != 0;
+}
+
+void invert(const uint64_t *words, int64_t count, const double *ends, int64_t end_count, int64_t *results) {
+    constexpr int64_t PART = 64;
+    double numbers[PART] = {};
+    int64_t passed[PART];
+    for (int64_t done = 0; done < count; done += PART) {
+        const int64_t part = count - done < PART ? count - done : PART;
+        for (int64_t i = 0; i < part; ++i) numbers[i] = random::uniform(words[done + i]);
+        for (int64_t i = 0; i < PART; ++i) passed[i] = 0;
+        // The end of the last is not looked at: what is beyond it is the last, too.
+        for (int64_t k = 0; k + 1 < end_count; ++k) {
+            for (int64_t i = 0; i < PART; ++i) passed[i] += numbers[i] >= ends[k];
+        }
+        for (int64_t i = 0; i < part; ++i) results[done + i] = passed[i];
+    }
+}
+
+void candidates(const random::Hat &hat, const uint64_t *words, const uint64_t *seconds, int64_t count,
+                double *results) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < count; ++i) {
+        bool is_sure, is_lost;
+        const double k =
+            hat.candidate(random::uniform(words[i]), random::uniform(seconds[i]), is_sure, is_lost);
+        results[i] = is_sure ? k : -1.0;
+    }
+}
+
 }  // namespace
 
 void PK_ISA_FUNCTION(fill_random)(Loops &loops) {
-    loops.random = {words,
-                    {{uniform_float, uniform_double}, {normal_float, normal_double}, {nullptr, exponential}},
-                    scale};
+    loops.random = {
+        words,  {{uniform_float, uniform_double}, {normal_float, normal_double}, {nullptr, exponential}},
+        scale,  integers,
+        invert, candidates};
 }
 
 }  // namespace pk

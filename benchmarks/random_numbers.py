@@ -43,7 +43,7 @@ def main():
     on_gpu = harness.engine == "cuda"
 
     def compare(work, millions, draw, check=alike, at_least=None, others=None):
-        """Time a method, called on either generator; `others` by name, and `at_least` for each that has one."""
+        """Time a method, called on either generator, and `others`, by name."""
         if not harness.wanted(work):
             return
         size = harness.size(millions * M)

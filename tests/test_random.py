@@ -202,6 +202,17 @@ def test_how_many_are_drawn_at_once_does_not_matter(engine, method, cuts):
     assert ours == whole
 
 
+@pytest.mark.smoke
+@pytest.mark.parametrize("method", METHODS)
+def test_a_little_of_each(engine, method):
+    ours, draw = default_rng(11), METHODS[method]
+    ours.random(dtype=np.float32)
+    whole = copy.copy(ours)
+    in_place = np.concatenate([draw(ours, 701), draw(ours, 1800)])
+    with pk.tuned(**({"in_place_bytes": 0, "threads": 2} if engine == "cuda" else {})):
+        np.testing.assert_array_equal(in_place, draw(whole, 2501))
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_parts_of_large_arrays(engine, method):
     ours, draw = default_rng(11), METHODS[method]
@@ -694,13 +705,13 @@ def test_last_call(engine):
     assert (pk.last_call().function, pk.last_call().engine) == ("standard_normal", engine)
 
 
-def everything():
-    """Return the bytes of every method's numbers."""
+def everything(size=20_011):
+    """Return a hash of every method's numbers."""
     drawn = []
     for method in METHODS.values():
         rng = default_rng(31)
         rng.random(dtype=np.float32)
-        drawn.append(method(rng, 20_011).tobytes())
+        drawn.append(method(rng, size).tobytes())
     rng = default_rng(32)
     drawn += [rng.random(20_011, np.float32).tobytes(), rng.bytes(999), rng.permutation(999).tobytes()]
     drawn += [rng.poisson(np.linspace(0, 40, 999)).tobytes(), rng.binomial(np.arange(999), 0.5).tobytes()]
@@ -713,8 +724,11 @@ def test_same_bits_on_both_engines(both_engines):
         want = everything()
     with pk.engine("cuda"):
         assert everything() == want
-    with pk.engine("cuda"), pk.tuned(in_place_bytes=0, chunk_bytes=64 << 10, threads=2):
-        assert everything() == want
+    with pk.engine("cpu"):
+        want = everything(LARGE)
+    chunks = {"chunk_bytes": 256 << 10, "device_bytes": 512 << 10}
+    with pk.engine("cuda"), pk.tuned(in_place_bytes=0, threads=2, **chunks):
+        assert everything(LARGE) == want
 
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])

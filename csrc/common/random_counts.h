@@ -77,7 +77,9 @@ PK_HD double deviance(double k, double mean) {
     double sum = difference * v, term = 2 * k * v;
     for (int j = 1; j < 20; ++j) {
         term *= z;
-        sum += term / (2 * j + 1);
+        const double next = sum + term / (2 * j + 1);
+        if (next == sum) break;
+        sum = next;
     }
     return sum;
 }

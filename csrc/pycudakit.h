@@ -542,6 +542,47 @@ PK_API int32_t pk_resize(const pk_operand *operands, const int64_t *shape, int64
                          int64_t new_height, int64_t new_width, int64_t method, const pk_options *options,
                          pk_report *report);
 
+/* ---- Random numbers ------------------------------------------------------------------------------- */
+
+/* What is drawn, by the type of operand 0 and, one operand each, its parameters:
+ *   PK_RANDOM_BITS         uint32, uint64
+ *   PK_RANDOM_UNIFORM      float32, float64; float64: low, width
+ *   PK_RANDOM_NORMAL       float32, float64; float64: mean, standard deviation
+ *   PK_RANDOM_EXPONENTIAL  float64; float64: scale
+ *   PK_RANDOM_INTEGERS     bool and integers: low and span, both uint64; both ends are included, modulo 2^64
+ *   PK_RANDOM_POISSON      int64: mean, float64
+ *   PK_RANDOM_BINOMIAL     int64: trials, int64; likelihood, float64
+ *
+ * The first four may have no parameters. */
+enum {
+    PK_RANDOM_BITS = 0,
+    PK_RANDOM_UNIFORM = 1,
+    PK_RANDOM_NORMAL = 2,
+    PK_RANDOM_EXPONENTIAL = 3,
+    PK_RANDOM_INTEGERS = 4,
+    PK_RANDOM_POISSON = 5,
+    PK_RANDOM_BINOMIAL = 6,
+    PK_RANDOMS = 7
+};
+
+/* Where Philox4x64-10 stands. */
+typedef struct pk_draws {
+    uint64_t key[2];
+    uint64_t counter[4]; /* of the block of four words that has the first, the lowest 64 bits first */
+    int32_t what;        /* PK_RANDOM_BITS and so on */
+    int32_t word;        /* which of its words is the first: 0 to 3 */
+    int32_t has_half;    /* 1: the first 32 bits are `half`, and the words' follow */
+    uint32_t half;
+} pk_draws;
+
+/* Draws an element of operand 0 for every element of `shape`. In the order of the memory that is written to,
+ * each has 32 bits of the words, the lower ones first, if it is of the type uint32 or float32, and else one
+ * of the words. Elements that need more words have those of their place in other sequences, whose counters
+ * differ in the highest 16 bits. */
+PK_API int32_t pk_random(const pk_draws *draws, const pk_operand *operands, int64_t operand_count,
+                         const int64_t *shape, int64_t dimensions, const pk_options *options,
+                         pk_report *report);
+
 #ifdef __cplusplus
 }
 #endif

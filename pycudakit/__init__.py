@@ -97,7 +97,7 @@ from pycudakit.elementwise import (
 from pycudakit.pinned import empty_pinned, pinned_copy
 
 if TYPE_CHECKING:
-    from pycudakit import image, linalg
+    from pycudakit import image, linalg, random
     from pycudakit.expression import evaluate
     from pycudakit.extremes import amax, amin, argmax, argmin, max, min, ptp
     from pycudakit.histogram import bincount, digitize, histogram, histogram2d
@@ -144,6 +144,7 @@ else:
             "histogram": "bincount digitize histogram histogram2d",
             "image": "",
             "linalg": "",
+            "random": "",
             "nanfunctions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
             "products": "average dot vdot",
             "rearranging": "flip roll",
@@ -289,6 +290,7 @@ __all__ = [
     "ptp",
     "quantile",
     "rad2deg",
+    "random",
     "reciprocal",
     "release",
     "remainder",

@@ -174,6 +174,19 @@ REDUCTION = np.dtype(
         ("ddof", np.float64),
     ]
 )
+DRAWS = np.dtype(
+    [
+        ("key", np.uint64, (2,)),
+        ("counter", np.uint64, (4,)),
+        ("what", np.int32),
+        ("word", np.int32),
+        ("has_half", np.int32),
+        ("half", np.uint32),
+    ]
+)
+RANDOM_BITS, RANDOM_UNIFORM, RANDOM_NORMAL, RANDOM_EXPONENTIAL = range(4)
+RANDOM_INTEGERS, RANDOM_POISSON, RANDOM_BINOMIAL, RANDOMS = range(4, 8)
+
 SUM, PRODUCT, LEAST, LARGEST, WHERE_LEAST, WHERE_LARGEST, SPREAD, DOT, SQUARES, REDUCTIONS = range(10)
 AS_IT_IS, MEAN, ROOT, VARIANCE, DEVIATION = range(5)
 
@@ -310,6 +323,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         *(_in(OPERAND), _in(np.int64), _SIZE, _in(BINS), _STATUS, _STATUS),
         *(_in(OPTIONS), _out(REPORT)),
     ),
+    "pk_random": (_in(DRAWS), _in(OPERAND), _SIZE, _in(np.int64), _SIZE, _in(OPTIONS), _out(REPORT)),
     "pk_scan": (
         *(_SIZE, _SIZE),
         *(_in(OPERAND), _in(np.int64)),

@@ -63,6 +63,7 @@ _STRUCTS = {
     "pk_operand": _abi.OPERAND,
     "pk_report": _abi.REPORT,
     "pk_bins": _abi.BINS,
+    "pk_draws": _abi.DRAWS,
     "pk_reduction": _abi.REDUCTION,
 }
 _NUMBERS = {
@@ -130,6 +131,8 @@ def test_constants(header):
         *("BY_VALUE", "BY_EDGES", "BY_WIDTH"),
         *("SCAN_SUM", "SCAN_PRODUCT", "SCAN_MAXIMUM", "SCAN_MINIMUM", "EXCLUSIVE", "SKIP_NAN"),
         *("RESIZE_NEAREST", "RESIZE_BILINEAR", "RESIZE_AREA"),
+        *("RANDOM_BITS", "RANDOM_UNIFORM", "RANDOM_NORMAL", "RANDOM_EXPONENTIAL", "RANDOM_INTEGERS"),
+        *("RANDOM_POISSON", "RANDOM_BINOMIAL", "RANDOMS"),
         *("UNIQUE_INDEX", "UNIQUE_INVERSE", "UNIQUE_COUNTS", "UNIQUE_EQUAL_NAN"),
     ]
     for name in ours:

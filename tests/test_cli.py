@@ -112,7 +112,7 @@ def test_bench_notices_a_wrong_result(capsys, monkeypatch):
 
 
 @needs_cpu
-@pytest.mark.parametrize("name", ["quickstart", "expression"])
+@pytest.mark.parametrize("name", ["quickstart", "expression", "monte_carlo"])
 def test_example(name):
     script = ROOT / "examples" / f"{name}.py"
     if not script.is_file():

@@ -23,7 +23,8 @@ namespace pk {
     void fill_reductions_##isa(Loops &loops); \
     void fill_bins_##isa(Loops &loops);       \
     void fill_scans_##isa(Loops &loops);      \
-    void fill_pixels_##isa(Loops &loops);
+    void fill_pixels_##isa(Loops &loops);     \
+    void fill_random_##isa(Loops &loops);
 PK_EACH_ISA(PK_DECLARE)
 
 static bool runs_baseline() { return true; }
@@ -58,6 +59,7 @@ static Loops choose() {
             fill_bins_##isa(chosen);                \
             fill_scans_##isa(chosen);               \
             fill_pixels_##isa(chosen);              \
+            fill_random_##isa(chosen);              \
             found = true;                           \
         }                                           \
     }

@@ -7,6 +7,7 @@
 #include "../common/operations.h"
 #include "../common/pixels.h"
 #include "../common/scan_ops.h"
+#include "random_loops.h"
 
 namespace pk {
 
@@ -56,6 +57,7 @@ struct Loops {
     BlockLoop reduce[PK_REDUCTIONS][2][PK_TYPE_COUNT];  // masked or not; null where there is none
     BinLoops bins;
     PixelLoops pixels;
+    RandomLoops random;
     ScanLoops scan[scan::kinds + 1];  // run[1] is the exclusive one
 };
 

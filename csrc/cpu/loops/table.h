@@ -34,4 +34,5 @@ void PK_ISA_FUNCTION(fill_reductions)(Loops &loops);
 void PK_ISA_FUNCTION(fill_bins)(Loops &loops);
 void PK_ISA_FUNCTION(fill_scans)(Loops &loops);
 void PK_ISA_FUNCTION(fill_pixels)(Loops &loops);
+void PK_ISA_FUNCTION(fill_random)(Loops &loops);
 }  // namespace pk

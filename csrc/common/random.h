@@ -1,0 +1,43 @@
+// What a call of pk_random is, checked: for either engine.
+#pragma once
+
+#include "call.h"
+#include "layout.h"
+#include "random_counts.h"
+
+namespace pk::random {
+
+struct Request {
+    Request(const pk_draws *draws, const pk_operand *operands, int64_t operand_count, const int64_t *shape,
+            int64_t dimensions);
+
+    int what, type;
+    int parameters;
+    Planes planes;
+    bool has_half;
+    uint32_t half;
+    Layout layout;
+
+    const View &out() const { return layout.views[0]; }
+    // Whether elements have 32 bits each, and not a word.
+    bool takes_halves() const {
+        return what != PK_RANDOM_INTEGERS && (type == PK_UINT32 || type == PK_FLOAT32);
+    }
+    bool counts() const { return what == PK_RANDOM_POISSON || what == PK_RANDOM_BINOMIAL; }
+    // Whether a parameter is the same for all elements, and then its bits.
+    bool is_constant(int parameter) const;
+    uint64_t constant(int parameter) const;
+};
+
+template <class Compute>
+int32_t drawn(const pk_draws *draws, const pk_operand *operands, int64_t operand_count, const int64_t *shape,
+              int64_t dimensions, const pk_options *options, pk_report *report, Compute compute) {
+    return guarded([&] {
+        const Request request(draws, operands, operand_count, shape, dimensions);
+        run_call(options, report, request.layout.size, [&](Call &call) {
+            if (request.layout.size != 0) compute(request, call);
+        });
+    });
+}
+
+}  // namespace pk::random

@@ -1,0 +1,129 @@
+"""Philox4x64-10 as NumPy has it: where a generator stands, and its words one by one."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_WORD = (1 << 64) - 1
+_FACTORS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
+_STEPS = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
+_PERIOD = 4 << 256  # words
+_JUMP = 4 << 128
+
+# Held while a generator's place changes: threads that share it have different numbers.
+_changing = threading.RLock()
+
+
+def _begin_unlocked() -> None:
+    global _changing  # noqa: PLW0603
+    _changing = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_begin_unlocked)
+
+Key = tuple[int, int]
+
+
+def block(key: Key, counter: int) -> tuple[int, int, int, int]:
+    """Return the four words of a value of the counter."""
+    a, b, c, d = (counter >> shift & _WORD for shift in (0, 64, 128, 192))
+    key0, key1 = key
+    for _ in range(10):
+        first, second = _FACTORS[0] * a, _FACTORS[1] * c
+        a, b, c, d = (second >> 64) ^ b ^ key0, second & _WORD, (first >> 64) ^ d ^ key1, first & _WORD
+        key0, key1 = key0 + _STEPS[0] & _WORD, key1 + _STEPS[1] & _WORD
+    return a, b, c, d
+
+
+def word_at(key: Key, index: int) -> int:
+    """Return a word by its index, from 0."""
+    return block(key, counter_of(index))[index % 4]
+
+
+def counter_of(index: int) -> int:
+    """Return the value of the counter whose block has a word: NumPy counts before it draws."""
+    return (index // 4 + 1) % (1 << 256)
+
+
+class Place(NamedTuple):
+    """What a call draws from: words from an index on, after 32 bits that were left, if any."""
+
+    key: Key
+    word: int
+    half: int | None = None
+
+
+class Stream:
+    """A key, the index of the next word, and the upper half of one whose lower half has been drawn."""
+
+    __slots__ = ("half", "key", "word")
+
+    def __init__(self, key: Key, word: int = 0, half: int | None = None) -> None:
+        self.key, self.word, self.half = key, word, half
+
+    @classmethod
+    def of(cls, generator: np.random.Philox) -> Stream:
+        """Begin where NumPy's generator stands."""
+        told: Any = generator.state
+        key, counter = (tuple(int(part) for part in told["state"][name]) for name in ("key", "counter"))
+        blocks = sum(part << 64 * i for i, part in enumerate(counter)) - 1
+        half = int(told["uinteger"]) if told["has_uint32"] else None
+        return cls((key[0], key[1]), (4 * blocks + int(told["buffer_pos"])) % _PERIOD, half)
+
+    def to_numpy(self) -> np.random.Philox:
+        """Return a generator of NumPy's that stands here."""
+        index, used = divmod(self.word, 4)
+        counter = index + (used != 0)
+        generator: Any = np.random.Philox(key=0)
+        generator.state = {
+            "bit_generator": "Philox",
+            "state": {
+                "counter": np.array([counter >> 64 * i & _WORD for i in range(4)], np.uint64),
+                "key": np.array(self.key, np.uint64),
+            },
+            "buffer": np.array(block(self.key, counter % (1 << 256)), np.uint64),
+            "buffer_pos": used or 4,
+            "has_uint32": int(self.half is not None),
+            "uinteger": self.half or 0,
+        }
+        return generator  # type: ignore[no-any-return]
+
+    def told(self) -> tuple[Key, int, int | None]:
+        """Return all that there is to tell."""
+        with _changing:
+            return self.key, self.word, self.half
+
+    def take_words(self, count: int) -> Place:
+        """Take so many words."""
+        with _changing:
+            place = Place(self.key, self.word)
+            self.word = (self.word + count) % _PERIOD
+        return place
+
+    def take_halves(self, count: int) -> Place:
+        """Take 32 bits, so many times: what was left, and then each word's lower half before its upper."""
+        with _changing:
+            place = Place(self.key, self.word, self.half if count else None)
+            own = count - (place.half is not None)
+            if count:
+                self.word = (self.word + (own + 1) // 2) % _PERIOD
+                self.half = word_at(self.key, (self.word - 1) % _PERIOD) >> 32 if own % 2 else None
+        return place
+
+    def by_numpy(self, draw: Any) -> Any:
+        """Return what `draw` draws with NumPy's generator, and go where that one is then."""
+        with _changing:
+            generator = self.to_numpy()
+            result = draw(np.random.Generator(generator))
+            after = Stream.of(generator)
+            self.word, self.half = after.word, after.half
+        return result
+
+    def jumped(self, jumps: int) -> Stream:
+        """Return a stream 2**128 blocks further, so many times, from the next block on."""
+        _, word, _ = self.told()
+        return Stream(self.key, (-(-word // 4) * 4 + jumps * _JUMP) % _PERIOD)

@@ -97,7 +97,7 @@ from pycudakit.elementwise import (
 from pycudakit.pinned import empty_pinned, pinned_copy
 
 if TYPE_CHECKING:
-    from pycudakit import linalg
+    from pycudakit import image, linalg
     from pycudakit.expression import evaluate
     from pycudakit.extremes import amax, amin, argmax, argmin, max, min, ptp
     from pycudakit.histogram import bincount, digitize, histogram, histogram2d
@@ -142,6 +142,7 @@ else:
         {
             "expression": "evaluate",
             "histogram": "bincount digitize histogram histogram2d",
+            "image": "",
             "linalg": "",
             "nanfunctions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
             "products": "average dot vdot",
@@ -231,6 +232,7 @@ __all__ = [
     "histogram",
     "histogram2d",
     "hypot",
+    "image",
     "invert",
     "isfinite",
     "isinf",

@@ -146,6 +146,19 @@ BINS = np.dtype(
         ("width", np.float64),
     ]
 )
+WINDOW = np.dtype(
+    [
+        ("kind", np.int32),
+        ("border", np.int32),
+        ("height", np.int64),
+        ("width", np.int64),
+        ("above", np.int64),
+        ("left", np.int64),
+        ("outside", np.float64),
+    ]
+)
+CORRELATE, SEPARABLE, BOX, MINIMUM, MAXIMUM, MEDIAN = range(6)
+REFLECT, NEAREST, MIRROR, WRAP, CONSTANT, SHRINK = range(6)
 REPORT = np.dtype(
     [
         ("bytes_up", np.int64),
@@ -316,6 +329,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         _in(OPTIONS),
         _out(REPORT),
     ),
+    "pk_filter": (_in(WINDOW), _in(np.float64), _SIZE, _in(OPERAND), _in(np.int64), *_CALL),
     **{f"{name}_{t}": make(dtype) for name, make in _SORTING.items() for t, dtype in SORTED.items()},
 }
 

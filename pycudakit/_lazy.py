@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-FAMILIES: dict[str, tuple[str, ...]] = {}  # modules, and their public names
-_HOMES: dict[str, str] = {}  # a name's module
+FAMILIES: dict[str, dict[str, tuple[str, ...]]] = {}  # of each package, modules and their public names
 
 
 class _Package(ModuleType):
     """The package; whoever imports one of the families, the package has its names from then on."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        names = FAMILIES.get(name, ()) if isinstance(value, ModuleType) else ()
+        names = FAMILIES[self.__name__].get(name, ()) if isinstance(value, ModuleType) else ()
         for public in names:
             vars(self).setdefault(public, getattr(value, public))
         if name not in names:  # `histogram` is the function, and not the module that it is in
@@ -28,21 +27,21 @@ def families(package: str, modules: Mapping[str, str]) -> None:
 
     Each is found by PEP 562 the first time, and is an ordinary attribute afterwards.
     """
-    FAMILIES.update((module, tuple(names.split())) for module, names in modules.items())
-    _HOMES.update((module, module) for module in modules)
-    _HOMES.update((name, module) for module, names in FAMILIES.items() for name in names)
+    families = FAMILIES[package] = {module: tuple(names.split()) for module, names in modules.items()}
+    homes = {module: module for module in modules}  # a name's module
+    homes.update((name, module) for module, names in families.items() for name in names)
     this = sys.modules[package]
     this.__class__ = _Package
 
     def get(name: str) -> Any:
-        if name not in _HOMES:
+        if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=this)
-        home = _HOMES[name]
+        home = homes[name]
         module = importlib.import_module(f"{package}.{home}")
         setattr(this, home, module)  # if another thread has imported it, it may not have come to this yet
         return vars(this)[name]
 
     def names() -> list[str]:
-        return sorted({*vars(this), *_HOMES})
+        return sorted({*vars(this), *homes})
 
     vars(this).update(__getattr__=get, __dir__=names)

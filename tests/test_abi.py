@@ -64,6 +64,7 @@ _STRUCTS = {
     "pk_report": _abi.REPORT,
     "pk_bins": _abi.BINS,
     "pk_reduction": _abi.REDUCTION,
+    "pk_window": _abi.WINDOW,
 }
 _NUMBERS = {
     f"{sign}int{bits}_t": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -129,6 +130,8 @@ def test_constants(header):
         *("AS_IT_IS", "MEAN", "ROOT", "VARIANCE", "DEVIATION"),
         *("BY_VALUE", "BY_EDGES", "BY_WIDTH"),
         *("SCAN_SUM", "SCAN_PRODUCT", "SCAN_MAXIMUM", "SCAN_MINIMUM", "EXCLUSIVE", "SKIP_NAN"),
+        *("CORRELATE", "SEPARABLE", "BOX", "MINIMUM", "MAXIMUM", "MEDIAN"),
+        *("REFLECT", "NEAREST", "MIRROR", "WRAP", "CONSTANT", "SHRINK"),
         *("UNIQUE_INDEX", "UNIQUE_INVERSE", "UNIQUE_COUNTS", "UNIQUE_EQUAL_NAN"),
     ]
     for name in ours:

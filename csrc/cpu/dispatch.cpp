@@ -22,7 +22,8 @@ namespace pk {
     void fill_casts_##isa(Loops &loops);      \
     void fill_reductions_##isa(Loops &loops); \
     void fill_bins_##isa(Loops &loops);       \
-    void fill_scans_##isa(Loops &loops);
+    void fill_scans_##isa(Loops &loops);      \
+    void fill_filters_##isa(Loops &loops);
 PK_EACH_ISA(PK_DECLARE)
 
 static bool runs_baseline() { return true; }
@@ -56,6 +57,7 @@ static Loops choose() {
             fill_reductions_##isa(chosen);          \
             fill_bins_##isa(chosen);                \
             fill_scans_##isa(chosen);               \
+            fill_filters_##isa(chosen);             \
             found = true;                           \
         }                                           \
     }

@@ -6,6 +6,7 @@
 #include "../common/bin_loops.h"
 #include "../common/operations.h"
 #include "../common/scan_ops.h"
+#include "filter_loops.h"
 
 namespace pk {
 
@@ -43,6 +44,7 @@ struct Loops {
     BlockLoop reduce[PK_REDUCTIONS][2][PK_TYPE_COUNT];  // masked or not; null where there is none
     BinLoops bins;
     ScanLoops scan[scan::kinds + 1];  // run[1] is the exclusive one
+    FilterLoops filters;
 };
 
 // The table for this machine, or for PYCUDAKIT_ISA.

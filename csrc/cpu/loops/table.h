@@ -33,4 +33,5 @@ void PK_ISA_FUNCTION(fill_casts)(Loops &loops);
 void PK_ISA_FUNCTION(fill_reductions)(Loops &loops);
 void PK_ISA_FUNCTION(fill_bins)(Loops &loops);
 void PK_ISA_FUNCTION(fill_scans)(Loops &loops);
+void PK_ISA_FUNCTION(fill_filters)(Loops &loops);
 }  // namespace pk

@@ -31,8 +31,8 @@ struct OrderLoops {
     // The extremes of 0: the smallest, 1: the largest. The row is used up.
     void (*across[2])(Key *row, int64_t taps, int64_t step, int64_t count, Key *to);
     void (*down[2])(const Key *const *rows, int64_t taps, int64_t count, Key *to);
-    // Of three rows by three columns; of any. `lanes` has room for three rows.
-    void (*median_of_nine)(const Key *const *rows, int64_t step, int64_t count, Key *lanes, Key *to);
+    // Of three rows by three columns; of any.
+    void (*median_of_nine)(const Key *const *rows, int64_t step, int64_t count, Key *to);
     void (*median)(const Key *const *rows, int64_t height, int64_t width, int64_t step, int64_t count,
                    int64_t rank, int bits, Key *to);
 };

@@ -12,9 +12,10 @@ namespace pk::filters {
 
 namespace {
 
-constexpr int64_t RING_BYTES = 24 << 10;       // that stay in the first-level cache
+constexpr int64_t RING_BYTES = 256 << 10;      // that stay in the second-level cache
 constexpr int64_t LEAST_STRIP = 256;           // elements
 constexpr int64_t WORTH_A_THREAD = 256 << 10;  // elements of windows
+constexpr int64_t LOOK_AFTER = 1 << 20;        // of these: much less than the time in which a call must stop
 
 struct Tile {
     int64_t image, top, bottom, first, last;  // its rows, and its elements of each
@@ -46,17 +47,25 @@ class Cut {
     int64_t strip_, strips_, band_, bands_;
 };
 
-// The last rows that a window reaches, each at its number modulo their count.
+// The last rows that a window reaches, each at its number modulo their count, where vectors begin.
 template <class Cell>
 class Ring {
    public:
     Ring(int64_t depth, int64_t width)
-        : depth_(depth), stride_(width + FILTER_PADDING), cells_(size_t(depth_ * stride_)) {}
-    Cell *at(int64_t row) { return &cells_[size_t((row + MOST_SIZE) % depth_ * stride_)]; }
+        : depth_(depth),
+          stride_((width + FILTER_PADDING + ALIGNED - 1) / ALIGNED * ALIGNED),
+          cells_(size_t(depth_ * stride_ + ALIGNED)) {
+        const auto address = reinterpret_cast<uintptr_t>(cells_.data());
+        first_ = cells_.data() + (ALIGNED * sizeof(Cell) - address % (ALIGNED * sizeof(Cell))) / sizeof(Cell);
+    }
+    Cell *at(int64_t row) { return first_ + (row + MOST_SIZE) % depth_ * stride_; }
 
    private:
+    static constexpr int64_t ALIGNED = 64 / sizeof(Cell);
+
     int64_t depth_, stride_;
     std::vector<Cell> cells_;
+    Cell *first_;
 };
 
 // What workers have in common: the rows of a tile with what lies beside them.
@@ -95,13 +104,17 @@ class Worker {
     // Calls add(row) for each row that the window reaches, once, and emit(row, count) for those of results.
     template <class Add, class Emit>
     void walk(const Tile &tile, int64_t together, Call &call, Add add, Emit emit) const {
-        int64_t next = tile.top - filter_.above;
+        int64_t next = tile.top - filter_.above, done = 0;
         for (int64_t row = tile.top; row < tile.bottom; row += together) {
             const int64_t count = std::min(together, tile.bottom - row);
             for (; next < row + count + filter_.below(); ++next) add(next);
             emit(row, count);
-            call.advance(count * (tile.last - tile.first));
+            done += count * (tile.last - tile.first);
+            if (done * filter_.window() < LOOK_AFTER) continue;
+            call.advance(done);
+            done = 0;
         }
+        call.advance(done);
     }
 
     const Filter &filter_;
@@ -281,7 +294,6 @@ class Orderer : Worker<T> {
           ring_(filter.height, strip + beside_),
           keys_(1, strip + beside_),
           results_(1, strip),
-          lanes_(is_median_ ? size_t(3 * (strip + beside_)) : 0),
           rows_(size_t(filter.height)) {}
 
     void run(const Tile &tile) {
@@ -320,7 +332,7 @@ class Orderer : Worker<T> {
             });
         } else if (filter_.height == 3 && filter_.width == 3) {
             in_place = write_direct(to, keys, [&](Key *direct) {
-                loops_.median_of_nine(rows_.data(), step, count, lanes_.data(), direct);
+                loops_.median_of_nine(rows_.data(), step, count, direct);
             });
         } else {
             loops_.median(rows_.data(), filter_.height, filter_.width, step, count, filter_.rank(),
@@ -351,15 +363,12 @@ class Orderer : Worker<T> {
     const int which_;  // of the loops for extremes, and of the order of NaN
     const bool is_median_;
     Ring<Key> ring_, keys_, results_;
-    std::vector<Key> lanes_;
     std::vector<const Key *> rows_;
 };
 
 template <class Work>
 void filter_with(const Filter &filter, Call &call) {
-    const int64_t window =
-        filter.in_two_passes() ? filter.height + filter.width : filter.height * filter.width;
-    const int64_t worth = filter.size() / std::max<int64_t>(1, WORTH_A_THREAD / window);
+    const int64_t worth = filter.size() / std::max<int64_t>(1, WORTH_A_THREAD / filter.window());
     const int64_t threads = std::clamp<int64_t>(worth, 1, thread_count());
     const Cut cut(filter, Work::ring_row_bytes(filter), threads);
     std::atomic<int64_t> next{0};

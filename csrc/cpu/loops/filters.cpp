@@ -254,26 +254,28 @@ PK_HD Key middle(Key a, Key b, Key c) {
     return larger(smaller(a, b), smaller(larger(a, b), c));
 }
 
+template <class Key>
+struct Column {
+    Key low, mid, high;
+    PK_HD Column(Key a, Key b, Key c) {
+        const Key p = smaller(a, b), q = larger(a, b), r = larger(p, c);
+        low = smaller(p, c);
+        mid = smaller(q, r);
+        high = larger(q, r);
+    }
+};
+
 // The columns in order; then the middle of the largest of the low, the middle of the middle, the smallest of
 // the high.
 template <class Key>
-void median_of_nine(const Key *const *rows, int64_t step, int64_t count, Key *lanes, Key *to) {
-    const int64_t room = count + 2 * step;
+void median_of_nine(const Key *const *rows, int64_t step, int64_t count, Key *to) {
     const Key *const a = rows[0], *const b = rows[1], *const c = rows[2];
-    Key *const low = lanes, *const mid = lanes + room, *const high = lanes + 2 * room;
-#pragma GCC ivdep
-    for (int64_t i = 0; i < room; ++i) {
-        const Key p = smaller(a[i], b[i]), q = larger(a[i], b[i]);
-        const Key r = larger(p, c[i]);
-        low[i] = smaller(p, c[i]);
-        mid[i] = smaller(q, r);
-        high[i] = larger(q, r);
-    }
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i) {
         const int64_t j = i + step, k = i + 2 * step;
-        to[i] = middle(larger(larger(low[i], low[j]), low[k]), middle(mid[i], mid[j], mid[k]),
-                       smaller(smaller(high[i], high[j]), high[k]));
+        const Column<Key> x(a[i], b[i], c[i]), y(a[j], b[j], c[j]), z(a[k], b[k], c[k]);
+        to[i] = middle(larger(larger(x.low, y.low), z.low), middle(x.mid, y.mid, z.mid),
+                       smaller(smaller(x.high, y.high), z.high));
     }
 }
 

@@ -331,9 +331,8 @@ class Orderer : Worker<T> {
                 loops_.down[which_](rows_.data(), filter_.height, count, direct);
             });
         } else if (filter_.height == 3 && filter_.width == 3) {
-            in_place = write_direct(to, keys, [&](Key *direct) {
-                loops_.median_of_nine(rows_.data(), step, count, direct);
-            });
+            in_place = write_direct(
+                to, keys, [&](Key *direct) { loops_.median_of_nine(rows_.data(), step, count, direct); });
         } else {
             loops_.median(rows_.data(), filter_.height, filter_.width, step, count, filter_.rank(),
                           int(8 * sizeof(T)), keys);

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import ndimage
 from strategies import assert_values, build, describe
 
 import pycudakit as pk
 from pycudakit import _abi, _loader, errors
 from pycudakit._family import describe as describe_operand
 from pycudakit.image._shape import split
-
-ndimage = pytest.importorskip("scipy.ndimage")
 
 DTYPES = ["uint8", "uint16", "float32"]
 MODES = ["reflect", "nearest", "mirror", "wrap", "constant"]
@@ -281,6 +280,40 @@ def test_many_bands(engine):
     assert_values(pk.image.box_blur(a, 7), np.rint(correlated(a, np.ones((7, 7))) / 49).astype(np.uint8))
     assert_values(pk.image.median_filter(a, 3), ndimage.median_filter(a, 3))
     assert_values(pk.image.minimum_filter(a, 31), ndimage.minimum_filter(a, 31))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", [(531, 300), (2, 400, 97, 3), (70, 1500, 4)])
+@pytest.mark.parametrize("in_place", [0, 1 << 24])
+def test_bands_on_their_way(engine, shape, mode, in_place):
+    """Images that go up in several chunks, each with the rows around it."""
+    a = build("float32", shape, "small", 4)
+    tuned = {"chunk_bytes": 256 << 10, "in_place_bytes": in_place, "smallest_chunk": 1, "threads": 3}
+    weights = np.rint(np.random.default_rng(0).standard_normal((12, 3)) * 5)
+    with pk.tuned(**(tuned if engine == "cuda" else {})):
+        got = pk.image.convolve(a, weights, mode=mode, cval=3)
+        assert_values(
+            got, correlated(a, weights, mode, 3, ndimage.convolve).astype(np.float32), free_zero=True
+        )
+        if engine == "cuda":
+            assert pk.last_call().chunks > 1
+        got = pk.image.minimum_filter(a, (31, 2), mode=mode, cval=3)
+        assert_values(got, ndimage.minimum_filter(a, spread(a, 31, 2, 1), mode=mode, cval=3))
+
+
+def test_bands_of_tall_and_wide_images(engine):
+    """Rows of one element, and a window that reaches beyond all that there is."""
+    tuned = {"chunk_bytes": 256 << 10, "in_place_bytes": 0}
+    with pk.tuned(**(tuned if engine == "cuda" else {})):
+        for shape in [(100_000, 1), (1, 100_000), (5, 40_000)]:
+            a = build("float32", shape, "small", 5)
+            for mode in MODES:
+                got = pk.image.maximum_filter(a, (19, 7), mode=mode)
+                assert_values(got, ndimage.maximum_filter(a, (19, 7), mode=mode))
+        shrunk = pk.image.box_blur(a, (11, 3), edge="shrink")
+        ones = np.ones((11, 3))
+        exact = correlated(a, ones, "constant") / correlated(np.ones_like(a), ones, "constant")
+        np.testing.assert_allclose(shrunk, exact, rtol=1e-6)
 
 
 @pytest.mark.smoke

@@ -165,8 +165,10 @@ def test_order_statistics(tmp_path):
     assert "median" in run("order_statistics", "--quick", "--only", "median", folder=tmp_path)
 
 
-@pytest.mark.parametrize(("script", "work"), [("scans", "cumsum"), ("sorting", "unique")])
-def test_scans_and_sorting(script, work, tmp_path):
+@pytest.mark.parametrize(
+    ("script", "work"), [("scans", "cumsum"), ("sorting", "unique"), ("image_filters", "box 3x3 uint8")]
+)
+def test_scripts_of_one_form(script, work, tmp_path):
     assert work in run(script, "--quick", "--only", work, folder=tmp_path)
 
 

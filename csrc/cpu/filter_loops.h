@@ -37,6 +37,13 @@ struct OrderLoops {
                    int64_t rank, int bits, Key *to);
 };
 
+// Means of integers by sums of columns, which go down row by row; `in_double` if float32 does not hold them.
+template <class T>
+struct MeanLoops {
+    void (*slide)(uint32_t *sums, const T *enters, const T *leaves, int64_t count);
+    void (*divide)(const uint32_t *sums, int64_t by, bool in_double, int64_t count, T *to);
+};
+
 struct FilterLoops {
     SumLoops<int16_t> int16;
     SumLoops<float> float32;
@@ -46,10 +53,14 @@ struct FilterLoops {
     OrderLoops<uint32_t> order32;
     void (*to_keys[2])(const float *from, int64_t count, uint32_t *to);  // 0: for the smallest
     void (*of_keys[2])(const uint32_t *from, int64_t count, float *to);
-    // Sums of columns go one row down; and means of `taps` of them, by multiplication.
-    void (*slide)(uint16_t *sums, const uint8_t *enters, const uint8_t *leaves, int64_t count);
-    void (*means)(const uint16_t *sums, int64_t taps, int64_t step, int64_t count, uint16_t half,
-                  uint16_t multiplier, int shift, uint8_t *to);
+    MeanLoops<uint8_t> means8;
+    MeanLoops<uint16_t> means16;
+    // Of sums of columns that fit in 16 bits: means of `taps` of them, by multiplication.
+    void (*slide_short)(uint16_t *sums, const uint8_t *enters, const uint8_t *leaves, int64_t count);
+    void (*means_short)(const uint16_t *sums, int64_t taps, int64_t step, int64_t count, uint16_t half,
+                        uint16_t multiplier, int shift, uint8_t *to);
+    // Sums of `taps` of them each; they are used up.
+    void (*add_across)(uint32_t *sums, int64_t taps, int64_t step, int64_t count, uint32_t *to);
 };
 
 }  // namespace pk

@@ -1,135 +1,16 @@
-// Filters of images on the CPU: tile after tile, whose rows go through a ring of as many as a window has.
 #include "../common/filters.h"
 
-#include <algorithm>
 #include <atomic>
 
-#include "../common/call.h"
 #include "../common/thread_pool.h"
+#include "filter_tiles.h"
 #include "loops.h"
 
 namespace pk::filters {
 
 namespace {
 
-constexpr int64_t RING_BYTES = 256 << 10;      // that stay in the second-level cache
-constexpr int64_t LEAST_STRIP = 256;           // elements
 constexpr int64_t WORTH_A_THREAD = 256 << 10;  // elements of windows
-constexpr int64_t LOOK_AFTER = 1 << 20;        // of these: much less than the time in which a call must stop
-
-struct Tile {
-    int64_t image, top, bottom, first, last;  // its rows, and its elements of each
-};
-
-// How images are cut into tiles: bands of strips.
-class Cut {
-   public:
-    Cut(const Filter &filter, int64_t ring_row_bytes, int64_t threads) : filter_(filter) {
-        auto parts = [](int64_t whole, int64_t part) { return (whole + part - 1) / part; };
-        const int64_t most = std::max(LEAST_STRIP, RING_BYTES / ring_row_bytes);
-        strip_ = parts(parts(filter.row(), parts(filter.row(), most)), 64) * 64;
-        strips_ = parts(filter.row(), strip_);
-        const int64_t shared = filter.batch * filter.rows * strips_ / (8 * threads);
-        band_ = std::clamp(shared, std::min(filter.rows, 4 * filter.height + 16), filter.rows);
-        bands_ = parts(filter.rows, band_);
-    }
-
-    int64_t tiles() const { return filter_.batch * bands_ * strips_; }
-    int64_t strip() const { return strip_; }
-    Tile tile(int64_t index) const {
-        const int64_t first = index % strips_ * strip_, top = index / strips_ % bands_ * band_;
-        return {index / strips_ / bands_, top, std::min(top + band_, filter_.rows), first,
-                std::min(first + strip_, filter_.row())};
-    }
-
-   private:
-    const Filter &filter_;
-    int64_t strip_, strips_, band_, bands_;
-};
-
-// The last rows that a window reaches, each at its number modulo their count, where vectors begin.
-template <class Cell>
-class Ring {
-   public:
-    Ring(int64_t depth, int64_t width)
-        : depth_(depth),
-          stride_((width + FILTER_PADDING + ALIGNED - 1) / ALIGNED * ALIGNED),
-          cells_(size_t(depth_ * stride_ + ALIGNED)) {
-        const auto address = reinterpret_cast<uintptr_t>(cells_.data());
-        first_ = cells_.data() + (ALIGNED * sizeof(Cell) - address % (ALIGNED * sizeof(Cell))) / sizeof(Cell);
-    }
-    Cell *at(int64_t row) { return first_ + (row + MOST_SIZE) % depth_ * stride_; }
-
-   private:
-    static constexpr int64_t ALIGNED = 64 / sizeof(Cell);
-
-    int64_t depth_, stride_;
-    std::vector<Cell> cells_;
-    Cell *first_;
-};
-
-// What workers have in common: the rows of a tile with what lies beside them.
-template <class T>
-class Worker {
-   public:
-    Worker(const Filter &filter, int64_t strip)
-        : filter_(filter),
-          beside_((filter.width - 1) * filter.channels),
-          extended_(size_t(strip + beside_ + FILTER_PADDING)),
-          outside_(T(filter.outside)) {}
-
-   protected:
-    // Elements of the tile's row, and as many to the left and the right of it as the window reaches.
-    void extend(const Tile &tile, int64_t row, T *to) const {
-        const int64_t from = inside(filter_.border, row, filter_.rows);
-        const int64_t begin = tile.first - filter_.left * filter_.channels;
-        const int64_t end = tile.last + filter_.right() * filter_.channels;
-        if (from < 0) {
-            std::fill(to, to + (end - begin), outside_);
-            return;
-        }
-        const T *const image = reinterpret_cast<const T *>(filter_.in) + tile.image * filter_.image();
-        const T *const elements = image + from * filter_.row();
-        for (int64_t e = begin; e < std::min<int64_t>(end, 0); ++e) to[e - begin] = beyond(elements, e);
-        const int64_t low = std::max<int64_t>(begin, 0), high = std::min(end, filter_.row());
-        if (low < high) std::copy(elements + low, elements + high, to + (low - begin));
-        for (int64_t e = std::max(begin, filter_.row()); e < end; ++e) to[e - begin] = beyond(elements, e);
-    }
-
-    void *result(const Tile &tile, int64_t row) const {
-        const int64_t at = tile.image * filter_.image() + row * filter_.row() + tile.first;
-        return filter_.out + at * size_of(filter_.result_type);
-    }
-
-    // Calls add(row) for each row that the window reaches, once, and emit(row, count) for those of results.
-    template <class Add, class Emit>
-    void walk(const Tile &tile, int64_t together, Call &call, Add add, Emit emit) const {
-        int64_t next = tile.top - filter_.above, done = 0;
-        for (int64_t row = tile.top; row < tile.bottom; row += together) {
-            const int64_t count = std::min(together, tile.bottom - row);
-            for (; next < row + count + filter_.below(); ++next) add(next);
-            emit(row, count);
-            done += count * (tile.last - tile.first);
-            if (done * filter_.window() < LOOK_AFTER) continue;
-            call.advance(done);
-            done = 0;
-        }
-        call.advance(done);
-    }
-
-    const Filter &filter_;
-    const int64_t beside_;     // elements
-    std::vector<T> extended_;  // a row
-    const T outside_;
-
-   private:
-    T beyond(const T *elements, int64_t e) const {
-        const int64_t channels = filter_.channels;
-        const int64_t column = e < 0 ? -((channels - 1 - e) / channels) : e / channels;
-        const int64_t from = inside(filter_.border, column, filter_.columns);
-        return from < 0 ? outside_ : elements[from * channels + (e - column * channels)];
-    }
-};
 
 int index_of(int type) { return type == PK_UINT8 ? 0 : type == PK_UINT16 ? 1 : 2; }
 
@@ -224,25 +105,33 @@ class Summer : Worker<T> {
     std::vector<Sum> counts_;
 };
 
-// Means of bytes, of an odd number of them so small that their sum fits in 16 bits: sums of columns slide
-// down.
-class Averager : Worker<uint8_t> {
+const MeanLoops<uint8_t> &mean_loops(uint8_t) { return loops().filters.means8; }
+const MeanLoops<uint16_t> &mean_loops(uint16_t) { return loops().filters.means16; }
+
+// Means of integers: sums of columns slide down. Of bytes, of an odd number of them so small that their sum
+// fits in 16 bits, a multiplication divides.
+template <class T, class Sum>
+class Averager : Worker<T> {
+    using Worker<T>::filter_;
+    using Worker<T>::beside_;
+    static constexpr bool IS_SHORT = sizeof(Sum) == 2;
+
    public:
-    static bool takes(const Filter &filter) {
-        const int64_t window = filter.height * filter.width;
-        return filter.kind == PK_BOX && filter.type == PK_UINT8 && filter.result_type == PK_UINT8 &&
-               filter.border != PK_SHRINK && window % 2 == 1 && window > 1 && window <= 128;
+    static int64_t ring_row_bytes(const Filter &filter) {
+        return (filter.height + 1) * int64_t(sizeof(T)) + 3 * int64_t(sizeof(Sum));
     }
-    static int64_t ring_row_bytes(const Filter &filter) { return filter.height + 3; }
 
     Averager(const Filter &filter, int64_t strip, Call &call)
-        : Worker(filter, strip),
+        : Worker<T>(filter, strip),
           call_(call),
           ring_(filter.height + 1, strip + beside_),
-          sums_(size_t(strip + beside_ + FILTER_PADDING)),
+          sums_(1, strip + beside_),
+          used_(1, IS_SHORT ? 0 : strip + beside_),
+          across_(1, IS_SHORT ? 0 : strip),
           zeros_(size_t(strip + beside_)) {
         // Of x below 256 n, x / n is x * multiplier / 2^(16 + shift), rounded down.
         const int64_t n = filter.height * filter.width;
+        if (!IS_SHORT) return;
         while ((int64_t(2) << shift_) < n) ++shift_;
         multiplier_ = uint16_t(((int64_t(1) << (16 + shift_)) + n - 1) / n);
         half_ = uint16_t(n / 2);
@@ -250,30 +139,44 @@ class Averager : Worker<uint8_t> {
 
     void run(const Tile &tile) {
         const int64_t count = tile.last - tile.first;
-        const FilterLoops &table = loops().filters;
-        std::fill(sums_.begin(), sums_.end(), uint16_t(0));
-        int64_t sum_of = 0;  // rows
-        walk(
-            tile, 1, call_,
-            [&](int64_t row) {
-                extend(tile, row, ring_.at(row));
-                const bool full = sum_of == filter_.height;
-                const uint8_t *const leaves = full ? ring_.at(row - filter_.height) : zeros_.data();
-                table.slide(sums_.data(), ring_.at(row), leaves, count + beside_);
-                if (!full) ++sum_of;
-            },
-            [&](int64_t row, int64_t) {
-                table.means(sums_.data(), filter_.width, filter_.channels, count, half_, multiplier_, shift_,
-                            static_cast<uint8_t *>(result(tile, row)));
-            });
+        std::fill(sums_.at(0), sums_.at(0) + count + beside_, Sum(0));
+        rows_summed_ = 0;
+        this->walk(
+            tile, 1, call_, [&](int64_t row) { add(tile, row, count + beside_); },
+            [&](int64_t row, int64_t) { emit(static_cast<T *>(this->result(tile, row)), count); });
     }
 
    private:
+    void add(const Tile &tile, int64_t row, int64_t count) {
+        const bool full = rows_summed_ == filter_.height;
+        const T *const leaves = full ? ring_.at(row - filter_.height) : zeros_.data();
+        T *const enters = ring_.at(row);
+        this->extend(tile, row, enters);
+        if constexpr (IS_SHORT) {
+            loops().filters.slide_short(sums_.at(0), enters, leaves, count);
+        } else {
+            mean_loops(T()).slide(sums_.at(0), enters, leaves, count);
+        }
+        if (!full) ++rows_summed_;
+    }
+
+    void emit(T *to, int64_t count) {
+        const int64_t taps = filter_.width, step = filter_.channels, n = filter_.height * taps;
+        if constexpr (IS_SHORT) {
+            loops().filters.means_short(sums_.at(0), taps, step, count, half_, multiplier_, shift_, to);
+        } else {
+            std::copy(sums_.at(0), sums_.at(0) + count + beside_, used_.at(0));
+            loops().filters.add_across(used_.at(0), taps, step, count, across_.at(0));
+            mean_loops(T()).divide(across_.at(0), n, filter_.arithmetic == Sums::float64, count, to);
+        }
+    }
+
     Call &call_;
-    Ring<uint8_t> ring_;
-    std::vector<uint16_t> sums_;
-    const std::vector<uint8_t> zeros_;
-    uint16_t multiplier_, half_;
+    Ring<T> ring_;
+    Ring<Sum> sums_, used_, across_;  // of columns; a copy of these; of windows
+    const std::vector<T> zeros_;
+    int64_t rows_summed_ = 0;
+    uint16_t multiplier_ = 0, half_ = 0;
     int shift_ = 0;
 };
 
@@ -401,7 +304,14 @@ void compute(const Filter &filter, Call &call) {
     if (filter.size() == 0) return;
     const bool many =
         filter.kind == PK_MEDIAN && filter.height * filter.width > UINT8_MAX;  // to count in bytes
-    if (Averager::takes(filter)) return filter_with<Averager>(filter, call);
+    if (filter.kind == PK_BOX && filter.type == filter.result_type && filter.border != PK_SHRINK) {
+        const int64_t window = filter.height * filter.width;
+        const bool is_short = window % 2 == 1 && window > 1 && window <= 128;
+        if (filter.type == PK_UINT16) return filter_with<Averager<uint16_t, uint32_t>>(filter, call);
+        if (filter.type == PK_UINT8 && is_short)
+            return filter_with<Averager<uint8_t, uint16_t>>(filter, call);
+        if (filter.type == PK_UINT8) return filter_with<Averager<uint8_t, uint32_t>>(filter, call);
+    }
     if (filter.sums()) {
         if (filter.type == PK_UINT8) return sum<uint8_t>(filter, call);
         if (filter.type == PK_UINT16) return sum<uint16_t>(filter, call);

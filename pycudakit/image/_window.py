@@ -29,9 +29,9 @@ _MODES = {
     "grid-constant": _abi.CONSTANT,
 }
 
-# Nanoseconds an element on one thread: of any filter; of a weight; of a window's element in finding a median,
-# for each bit that is sought and each byte that it has.
-_ANY, _WEIGHT, _SOUGHT = 0.4, 0.08, 0.006
+# Nanoseconds an element on one thread: of any filter, for each byte; of a weight; and, for each byte, of a
+# window's row or column for an extreme, and of its element for a bit of the median.
+_ANY, _WEIGHT, _EXTREME, _BIT = 0.15, 0.035, 0.008, 0.0096
 _WORTH_A_THREAD = 1 << 18
 
 
@@ -96,13 +96,15 @@ def in_plane(array: Array, channel_axis: Any, rows: Any, columns: Any, other: An
 
 def _seconds(window: Window, array: Array) -> float:
     rows, columns = window.size
+    item = array.itemsize
     if window.kind == _abi.MEDIAN:
-        bits = 8 * array.itemsize
-        each = _ANY if window.size == (3, 3) else _SOUGHT * rows * columns * bits * array.itemsize
+        each = 0.0 if window.size == (3, 3) else _BIT * rows * columns * 8 * item * item
+    elif window.kind in (_abi.MINIMUM, _abi.MAXIMUM):
+        each = _EXTREME * (rows + columns) * item
     else:
         each = _WEIGHT * (rows * columns if window.kind == _abi.CORRELATE else rows + columns)
     threads = _cost.threads() if array.size * rows * columns > _WORTH_A_THREAD else 1
-    return _cost.CALL + (_ANY + each) * 1e-9 * array.size / threads
+    return _cost.CALL + (_ANY * item + each) * 1e-9 * array.size / threads
 
 
 def filtered(

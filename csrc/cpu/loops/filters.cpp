@@ -169,43 +169,69 @@ void fill(SumLoops<Sum> &loops) {
              ROWS_TOGETHER};
 }
 
-// Of bytes, means of so few that their sum fits in 16 bits.
-
-void slide(uint16_t *sums, const uint8_t *enters, const uint8_t *leaves, int64_t count) {
+template <class T, class Sum>
+void slide(Sum *sums, const T *enters, const T *leaves, int64_t count) {
 #pragma GCC ivdep
-    for (int64_t i = 0; i < count; ++i) sums[i] = uint16_t(sums[i] + enters[i] - leaves[i]);
+    for (int64_t i = 0; i < count; ++i) sums[i] = Sum(sums[i] + enters[i] - leaves[i]);
 }
 
-template <int fixed>
-PK_HD void means_of(const uint16_t *sums, int64_t taps, int64_t step, int64_t count, uint16_t half,
-                    uint16_t multiplier, int shift, uint8_t *to) {
-    if (fixed != 0) taps = fixed;
-    constexpr int64_t PART = 256;
-    uint16_t part[PART];
-    for (int64_t start = 0; start < count; start += PART) {
-        const uint16_t *const from = sums + start;
-        for (int64_t i = 0; i < PART; ++i) {
-            uint16_t sum = half;
-            if constexpr (fixed != 0) {
-                for (int k = 0; k < fixed; ++k) sum = uint16_t(sum + from[i + k * step]);
-            }
-            part[i] = sum;
+// Of 1, 2, 4 and so on, those that the binary digits of `taps` ask for.
+void add_across(uint32_t *sums, int64_t taps, int64_t step, int64_t count, uint32_t *to) {
+    std::memset(to, 0, size_t(count) * sizeof(*to));
+    int64_t done = 0;
+    for (int64_t some = 1;; some *= 2) {
+        if ((taps & some) != 0) {
+            const uint32_t *const from = sums + done * step;
+#pragma GCC ivdep
+            for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+            done += some;
         }
-        for (int64_t k = fixed; k < taps; ++k) {
-            for (int64_t i = 0; i < PART; ++i) part[i] = uint16_t(part[i] + from[i + k * step]);
-        }
-        const int64_t some = count - start < PART ? count - start : PART;
-        for (int64_t i = 0; i < some; ++i) {
-            to[start + i] = uint8_t(uint16_t(uint32_t(part[i]) * multiplier >> 16) >> shift);
-        }
+        if (done == taps) return;
+        const uint32_t *const other = sums + some * step;
+        const int64_t rest = count + (taps - 2 * some) * step;
+#pragma GCC ivdep
+        for (int64_t i = 0; i < rest; ++i) sums[i] += other[i];
     }
+}
+
+template <class T>
+void divide_to(const uint32_t *sums, int64_t by, bool in_double, int64_t count, T *to) {
+    if (in_double) {
+        const auto divisor = double(by);
+#pragma GCC ivdep
+        for (int64_t i = 0; i < count; ++i) to[i] = filters::rounded<T>(double(int32_t(sums[i])) / divisor);
+    } else {
+        const auto divisor = float(by);
+#pragma GCC ivdep
+        for (int64_t i = 0; i < count; ++i) to[i] = filters::rounded<T>(float(int32_t(sums[i])) / divisor);
+    }
+}
+
+PK_HD uint8_t quotient(uint16_t sum, uint16_t multiplier, int shift) {
+    return uint8_t(uint16_t(uint32_t(sum) * multiplier >> 16) >> shift);
 }
 
 void means(const uint16_t *sums, int64_t taps, int64_t step, int64_t count, uint16_t half,
            uint16_t multiplier, int shift, uint8_t *to) {
-    if (taps == 3) return means_of<3>(sums, taps, step, count, half, multiplier, shift, to);
-    if (taps == 5) return means_of<5>(sums, taps, step, count, half, multiplier, shift, to);
-    means_of<0>(sums, taps, step, count, half, multiplier, shift, to);
+    if (taps == 3) {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < count; ++i) {
+            const auto sum = uint16_t(half + sums[i] + sums[i + step] + sums[i + 2 * step]);
+            to[i] = quotient(sum, multiplier, shift);
+        }
+        return;
+    }
+    constexpr int64_t PART = 256;
+    uint16_t part[PART];
+    for (int64_t start = 0; start < count; start += PART) {
+        for (uint16_t &sum : part) sum = half;
+        for (int64_t k = 0; k < taps; ++k) {
+            const uint16_t *const from = sums + start + k * step;
+            for (int64_t i = 0; i < PART; ++i) part[i] = uint16_t(part[i] + from[i]);
+        }
+        const int64_t some = count - start < PART ? count - start : PART;
+        for (int64_t i = 0; i < some; ++i) to[start + i] = quotient(part[i], multiplier, shift);
+    }
 }
 
 // ---- Order ----------------------------------------------------------------------------------------------
@@ -339,8 +365,11 @@ void PK_ISA_FUNCTION(fill_filters)(Loops &loops) {
     table.to_keys[1] = to_keys<false>;
     table.of_keys[0] = of_keys<true>;
     table.of_keys[1] = of_keys<false>;
-    table.slide = slide;
-    table.means = means;
+    table.means8 = {slide<uint8_t, uint32_t>, divide_to<uint8_t>};
+    table.means16 = {slide<uint16_t, uint32_t>, divide_to<uint16_t>};
+    table.slide_short = slide<uint8_t, uint16_t>;
+    table.means_short = means;
+    table.add_across = add_across;
 }
 
 }  // namespace pk

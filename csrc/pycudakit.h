@@ -467,6 +467,47 @@ PK_API int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *opera
                        int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,
                        pk_report *report);
 
+/* ---- Filters of images ---------------------------------------------------------------------------- */
+
+/* What a result is made of the elements in the window around it:
+ *   PK_CORRELATE  their sum with weights, of which there is one for each, row by row
+ *   PK_SEPARABLE  the same, where a weight is one of the window's rows times one of its columns: `height`
+ *                 weights, then `width`
+ *   PK_BOX        their mean
+ *   PK_MINIMUM, PK_MAXIMUM; NaN if any is
+ *   PK_MEDIAN     the one with height * width / 2 before it in order, NaN last */
+enum { PK_CORRELATE = 0, PK_SEPARABLE = 1, PK_BOX = 2, PK_MINIMUM = 3, PK_MAXIMUM = 4, PK_MEDIAN = 5 };
+
+/* What is taken for an element beyond the border, of a row a b c d:
+ *   PK_REFLECT  d c b a | a b c d | d c b a      PK_NEAREST   a a a a | a b c d | d d d d
+ *   PK_MIRROR     d c b | a b c d | c b a        PK_WRAP      a b c d | a b c d | a b c d
+ *   PK_CONSTANT  `outside`, a number of the image's type
+ *   PK_SHRINK    nothing: PK_BOX is the mean of the elements inside */
+enum { PK_REFLECT = 0, PK_NEAREST = 1, PK_MIRROR = 2, PK_WRAP = 3, PK_CONSTANT = 4, PK_SHRINK = 5 };
+
+typedef struct pk_window {
+    int32_t kind;
+    int32_t border;
+    int64_t height; /* 1 to 63 */
+    int64_t width;
+    int64_t above; /* rows of the window above that of the result */
+    int64_t left;  /* columns left of it */
+    double outside;
+} pk_window;
+
+/* Filters images of uint8, uint16 or float32, operand 0, into operand 1, of the same type, or, of the first
+ * three kinds, of float32. `shape` is: images, rows, columns, channels; each channel is for itself. The
+ * operands are dense, aligned to their elements, and do not overlap.
+ *
+ * Sums run along each row of the window, from the left, by fused multiply-add, and then over these sums from
+ * the top; with PK_SEPARABLE that is by fused multiply-add, too. Of float32 they are sums of float32.
+ * Integers are the sum in float64 rounded to nearest, to even between two, and to the type's range: exactly
+ * where all weights are integers and no sum of magnitudes exceeds 2^24, and for PK_BOX; within 1 elsewhere.
+ * `options` may be null. */
+PK_API int32_t pk_filter(const pk_window *window, const double *weights, int64_t weight_count,
+                         const pk_operand *operands, const int64_t *shape, const pk_options *options,
+                         pk_report *report);
+
 /* ---- Sorting and order ---------------------------------------------------------------------------- */
 
 /* NaN comes last, and -0.0 and 0.0 are equal. Arrays are dense, aligned to their elements, and what is

@@ -147,6 +147,19 @@ BINS = np.dtype(
         ("width", np.float64),
     ]
 )
+WINDOW = np.dtype(
+    [
+        ("kind", np.int32),
+        ("border", np.int32),
+        ("height", np.int64),
+        ("width", np.int64),
+        ("above", np.int64),
+        ("left", np.int64),
+        ("outside", np.float64),
+    ]
+)
+CORRELATE, SEPARABLE, BOX, MINIMUM, MAXIMUM, MEDIAN = range(6)
+REFLECT, NEAREST, MIRROR, WRAP, CONSTANT, SHRINK = range(6)
 REPORT = np.dtype(
     [
         ("bytes_up", np.int64),
@@ -334,6 +347,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_gray": (_in(OPERAND), _in(np.int64), _SIZE, _in(np.int64), _SIZE, _SIZE, *_CALL),
     "pk_lookup": (_in(OPERAND), _in(np.int64), _SIZE, _in(np.uint16), _SIZE, *_CALL),
     "pk_resize": (_in(OPERAND), _in(np.int64), *[_SIZE] * 4, *_CALL),
+    "pk_filter": (_in(WINDOW), _in(np.float64), _SIZE, _in(OPERAND), _in(np.int64), *_CALL),
     **{f"{name}_{t}": make(dtype) for name, make in _SORTING.items() for t, dtype in SORTED.items()},
 }
 

@@ -65,6 +65,7 @@ _STRUCTS = {
     "pk_bins": _abi.BINS,
     "pk_draws": _abi.DRAWS,
     "pk_reduction": _abi.REDUCTION,
+    "pk_window": _abi.WINDOW,
 }
 _NUMBERS = {
     f"{sign}int{bits}_t": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -133,6 +134,8 @@ def test_constants(header):
         *("RESIZE_NEAREST", "RESIZE_BILINEAR", "RESIZE_AREA"),
         *("RANDOM_BITS", "RANDOM_UNIFORM", "RANDOM_NORMAL", "RANDOM_EXPONENTIAL", "RANDOM_INTEGERS"),
         *("RANDOM_POISSON", "RANDOM_BINOMIAL", "RANDOMS"),
+        *("CORRELATE", "SEPARABLE", "BOX", "MINIMUM", "MAXIMUM", "MEDIAN"),
+        *("REFLECT", "NEAREST", "MIRROR", "WRAP", "CONSTANT", "SHRINK"),
         *("UNIQUE_INDEX", "UNIQUE_INVERSE", "UNIQUE_COUNTS", "UNIQUE_EQUAL_NAN"),
     ]
     for name in ours:

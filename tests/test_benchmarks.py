@@ -166,9 +166,15 @@ def test_order_statistics(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("script", "work"), [("scans", "cumsum"), ("sorting", "unique"), ("random_numbers", "poisson")]
+    ("script", "work"),
+    [
+        ("scans", "cumsum"),
+        ("sorting", "unique"),
+        ("random_numbers", "poisson"),
+        ("image_filters", "box 3x3 uint8"),
+    ],
 )
-def test_scans_and_others(script, work, tmp_path):
+def test_scripts_of_one_form(script, work, tmp_path):
     assert work in run(script, "--quick", "--only", work, folder=tmp_path)
 
 

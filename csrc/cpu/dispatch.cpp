@@ -24,6 +24,7 @@ namespace pk {
     void fill_bins_##isa(Loops &loops);       \
     void fill_scans_##isa(Loops &loops);      \
     void fill_pixels_##isa(Loops &loops);     \
+    void fill_filters_##isa(Loops &loops);    \
     void fill_random_##isa(Loops &loops);
 PK_EACH_ISA(PK_DECLARE)
 
@@ -59,6 +60,7 @@ static Loops choose() {
             fill_bins_##isa(chosen);                \
             fill_scans_##isa(chosen);               \
             fill_pixels_##isa(chosen);              \
+            fill_filters_##isa(chosen);             \
             fill_random_##isa(chosen);              \
             found = true;                           \
         }                                           \

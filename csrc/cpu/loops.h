@@ -7,6 +7,7 @@
 #include "../common/operations.h"
 #include "../common/pixels.h"
 #include "../common/scan_ops.h"
+#include "filter_loops.h"
 #include "random_loops.h"
 
 namespace pk {
@@ -59,6 +60,7 @@ struct Loops {
     PixelLoops pixels;
     RandomLoops random;
     ScanLoops scan[scan::kinds + 1];  // run[1] is the exclusive one
+    FilterLoops filters;
 };
 
 // The table for this machine, or for PYCUDAKIT_ISA.

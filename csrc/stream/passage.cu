@@ -12,8 +12,9 @@ int64_t Passage::capacity(const Work &work, SlotBytes bytes) {
         const int64_t each = work.result_bytes + work.unit_elements * item;
         if (each == 0) return INT64_MAX;
         // A unit of one element is rounded up with its neighbours, and so they are as many as that.
-        if (each == item) return (room - work.notes_bytes) / each / Chunk::ROUND * Chunk::ROUND;
-        return std::max<int64_t>(1, (room - work.notes_bytes - Chunk::ROUND * (1 + item)) / each);
+        const int64_t left = room - work.notes_bytes - work.halo_bytes;
+        if (each == item) return left / each / Chunk::ROUND * Chunk::ROUND;
+        return std::max<int64_t>(1, (left - Chunk::ROUND * (1 + item)) / each);
     };
     return std::min(fitting(bytes.host, work.staged_bytes),
                     fitting(bytes.device, work.carried_bytes + work.scratch_bytes));
@@ -23,10 +24,11 @@ void Passage::begin(pk_range units) {
     const int64_t start = work_.start(units.start), count = work_.start(units.start + units.count) - start;
     const int64_t rounded = Chunk::round_up(units.count * work_.unit_elements);
     const int64_t operands = work_.bytes_of(units.count, 0);
-    const int64_t scratch = operands + rounded * work_.carried_bytes;
-    const bool in_place = work_.staged_bytes == work_.carried_bytes &&
-                          work_.bytes_of(units.count, work_.carried_bytes + work_.scratch_bytes) <=
-                              std::min(tuned(Tune::in_place_bytes), slot_.host_bytes);
+    const int64_t scratch = operands + rounded * work_.carried_bytes + work_.halo_bytes;
+    const bool in_place =
+        work_.staged_bytes == work_.carried_bytes &&
+        work_.bytes_of(units.count, work_.carried_bytes + work_.scratch_bytes) + work_.halo_bytes <=
+            std::min(tuned(Tune::in_place_bytes), slot_.host_bytes);
     chunk_ = {units,    start,   count,   rounded, slot_.memory(), work_.notes_bytes,
               operands, scratch, nullptr, place_};
     const CurrentDevice current(slot_.device);
@@ -45,6 +47,7 @@ void Passage::begin_in_place() {
     if (!host_notes_are_zero_) std::memset(slot_.host(), 0, size_t(work_.notes_bytes));
     host_notes_are_zero_ = true;
     bytes_up_ = chunk_.count * (work_.staged_bytes - work_.staged_down_bytes);
+    for (const Carried &load : work_.loads) bytes_up_ += load.halo_bytes();
     bytes_down_ = chunk_.count * work_.staged_down_bytes + chunk_.units.count * work_.result_bytes;
     work_.wait_for_turn(chunk_);
     queued_ = call_.seconds();
@@ -84,10 +87,8 @@ void Passage::stage() {
     int64_t bytes = 0;
     for (const Carried &load : work_.loads) {
         if (load.direct) continue;
-        const View &view = work_.layout.views[load.operand];
-        char *const to = slot_.host() + chunk_.operand(load);
-        work_.layout.gather(view, chunk_.start, chunk_.count, to);
-        bytes += chunk_.count * load.item;
+        work_.stage(load, chunk_, slot_.host() + chunk_.operand(load));
+        bytes += chunk_.count * load.item + load.halo_bytes();
     }
     if (bytes != 0) lane_.add(PK_STAGE, begin, call_.seconds(), bytes, chunk_.count);
 }
@@ -104,7 +105,8 @@ int64_t Passage::copy(const std::vector<Carried> &group, int64_t before, cudaMem
     // What lies side by side in the image is one copy.
     int64_t begin = 0, end = before;
     for (const Carried &carried : group) {
-        const int64_t bytes = chunk_.count * carried.item, offset = chunk_.operand(carried);
+        const int64_t bytes = chunk_.count * carried.item + carried.halo_bytes();
+        const int64_t offset = chunk_.operand(carried);
         if (carried.direct) {
             one(work_.layout.views[carried.operand].base + chunk_.start * carried.item, chunk_.image + offset,
                 bytes);

@@ -27,7 +27,8 @@ Work::Work(const Layout &layout, std::vector<Carried> loads, std::vector<Carried
         for (Carried &carried : *group) {
             const View &view = layout.views[carried.operand];
             carried.item = view.item;
-            carried.direct = view.access == Access::contiguous && layout.size * view.item >= WORTH_ASKING &&
+            carried.direct = carried.halo == 0 && view.access == Access::contiguous &&
+                             layout.size * view.item >= WORTH_ASKING &&
                              is_pinned(view.base, layout.size * view.item);
             if (group == &this->loads)
                 elements_a_line = std::max(elements_a_line, layout.elements_a_line(view));
@@ -39,6 +40,8 @@ Work::Work(const Layout &layout, std::vector<Carried> loads, std::vector<Carried
                 if (carried.direct != direct) continue;
                 carried.before = carried_bytes;
                 carried_bytes += carried.item;
+                carried.aside = halo_bytes;
+                halo_bytes += Chunk::round_up(carried.halo_bytes());
             }
             if (!direct && group == &this->stores) staged_down_bytes = carried_bytes;
         }
@@ -85,7 +88,8 @@ struct Cut {
         // A long call can afford to begin and end with larger chunks, of which it needs fewer.
         const int64_t least = tuned(Tune::smallest_chunk);
         const int64_t first = std::clamp(all / 256, least, 4 * least) / a_unit + 1;
-        smallest = std::min(work.unit_elements == 1 ? Chunk::round_up(first) : first, largest);
+        smallest = std::min(
+            std::max(work.unit_elements == 1 ? Chunk::round_up(first) : first, work.least_units), largest);
         const int64_t line = work.elements_a_line;
         if (work.unit_elements == 1 && line <= largest) {
             smallest = (smallest + line - 1) / line * line;

@@ -17,6 +17,10 @@ struct Carried {
     int64_t item;
     int64_t before = 0;   // bytes an element of what lies before it in a chunk's image
     bool direct = false;  // pinned: copied without staging
+    int64_t halo = 0;     // elements of a load that are staged along with a chunk's own, as Work::stage says
+    int64_t aside = 0;    // bytes of the halos before it in a chunk's image
+
+    int64_t halo_bytes() const { return halo * item; }
 };
 
 // A chunk whose operands are on a device. The image of a chunk is the same on both sides of the link, as far
@@ -34,7 +38,9 @@ struct Chunk {
     cudaStream_t queue;
     int device;  // its place among those of the call
 
-    int64_t operand(const Carried &carried) const { return operands + rounded * carried.before; }
+    int64_t operand(const Carried &carried) const {
+        return operands + rounded * carried.before + carried.aside;
+    }
 };
 
 // Thrown where a chunk waits for another one that has failed, which tells why.
@@ -47,6 +53,10 @@ class Work {
          int64_t scratch_bytes);
     virtual ~Work() = default;
 
+    // Copies what a load has for a chunk, its halo before, behind or both, to where it is staged.
+    virtual void stage(const Carried &load, const Chunk &chunk, char *to) const {
+        layout.gather(layout.views[size_t(load.operand)], chunk.start, chunk.count, to);
+    }
     // Queues what computes a chunk. Before, and before anything else goes through its queue, this waits until
     // all that must come first has been queued; it throws Abandoned if that will not happen any more.
     virtual void wait_for_turn(const Chunk &) {}
@@ -68,7 +78,15 @@ class Work {
 
     // What the smallest chunk needs of a slot.
     SlotBytes needed() const {
-        return {bytes_of(1, staged_bytes), bytes_of(1, carried_bytes + scratch_bytes)};
+        return {with_halos(bytes_of(least_units, staged_bytes)),
+                with_halos(bytes_of(least_units, carried_bytes + scratch_bytes))};
+    }
+    // Where there are any, of few sizes, so that slots fit other calls, too.
+    int64_t with_halos(int64_t bytes) const {
+        if (halo_bytes == 0) return bytes;
+        int64_t size = 1 << 20;
+        while (size < bytes + halo_bytes) size *= 2;
+        return size;
     }
     // Of a chunk of so many units, with so many bytes an element.
     int64_t bytes_of(int64_t units, int64_t item) const {
@@ -83,9 +101,11 @@ class Work {
 
     // Of an element: what is staged, of that what goes down, and everything.
     int64_t staged_bytes = 0, staged_down_bytes = 0, carried_bytes = 0;
+    int64_t halo_bytes = 0;       // of a chunk
     int64_t elements_a_line = 1;  // of the loads' memory
 
     int64_t unit_elements = 1;  // the most that a unit has
+    int64_t least_units = 1;    // of a chunk that is worth its halos
     int64_t result_bytes = 0;   // of a unit, beside the stores
     bool in_order = false;      // chunks are computed one after the other, in their order, on one device
 };

@@ -6,6 +6,17 @@ from pycudakit import _lazy
 
 if TYPE_CHECKING:
     from pycudakit.image.colour import gray_to_rgb, rgb_to_gray
+    from pycudakit.image.filters import (
+        box_blur,
+        convolve,
+        correlate,
+        gaussian_blur,
+        laplace,
+        maximum_filter,
+        median_filter,
+        minimum_filter,
+        sobel,
+    )
     from pycudakit.image.geometry import crop, flip, resize, rotate90
     from pycudakit.image.intensity import equalize_histogram, normalize, threshold, threshold_otsu
 else:
@@ -15,18 +26,29 @@ else:
             "colour": "gray_to_rgb rgb_to_gray",
             "geometry": "crop flip resize rotate90",
             "intensity": "equalize_histogram normalize threshold threshold_otsu",
+            "filters": "box_blur convolve correlate gaussian_blur laplace maximum_filter median_filter "
+            "minimum_filter sobel",
         },
     )
 
 __all__ = [
+    "box_blur",
+    "convolve",
+    "correlate",
     "crop",
     "equalize_histogram",
     "flip",
+    "gaussian_blur",
     "gray_to_rgb",
+    "laplace",
+    "maximum_filter",
+    "median_filter",
+    "minimum_filter",
     "normalize",
     "resize",
     "rgb_to_gray",
     "rotate90",
+    "sobel",
     "threshold",
     "threshold_otsu",
 ]

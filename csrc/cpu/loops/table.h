@@ -35,4 +35,5 @@ void PK_ISA_FUNCTION(fill_bins)(Loops &loops);
 void PK_ISA_FUNCTION(fill_scans)(Loops &loops);
 void PK_ISA_FUNCTION(fill_pixels)(Loops &loops);
 void PK_ISA_FUNCTION(fill_random)(Loops &loops);
+void PK_ISA_FUNCTION(fill_filters)(Loops &loops);
 }  // namespace pk

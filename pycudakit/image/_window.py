@@ -1,0 +1,185 @@
+"""How the filters of images are called: windows of rows and columns, borders, and the ABI's entry."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pycudakit import _abi, _call, _cost, errors
+from pycudakit._family import Cost, as_array, describe, plan, run
+from pycudakit._values import FLOAT32, Array, DType
+from pycudakit.image._shape import has_channels, split
+
+MOST_SIZE = 63
+_TYPES = ("uint8", "uint16", "float32")
+_MODES = {
+    "reflect": _abi.REFLECT,
+    "grid-mirror": _abi.REFLECT,
+    "nearest": _abi.NEAREST,
+    "mirror": _abi.MIRROR,
+    "wrap": _abi.WRAP,
+    "grid-wrap": _abi.WRAP,
+    "constant": _abi.CONSTANT,
+    "grid-constant": _abi.CONSTANT,
+}
+
+# Nanoseconds an element on one thread: of any filter, for each byte; of a weight; and, for each byte, of a
+# window's row or column for an extreme, and of its element for a bit of the median.
+_ANY, _WEIGHT, _EXTREME, _BIT = 0.15, 0.035, 0.008, 0.0096
+_WORTH_A_THREAD = 1 << 18
+
+
+class Border(NamedTuple):
+    """What lies beyond an image."""
+
+    mode: str = "reflect"
+    cval: float = 0.0
+    shrink: bool = False
+
+    def code(self, dtype: DType) -> int:
+        if self.shrink:
+            return _abi.SHRINK
+        if self.mode not in _MODES:
+            raise RuntimeError(
+                f"boundary mode not supported: {self.mode!r}; it is one of {', '.join(_MODES)}"
+            )
+        if dtype.kind == "u" and _MODES[self.mode] == _abi.CONSTANT and self.cval != self._as(dtype):
+            raise ValueError(f"cval is {self.cval}, which is no {dtype}; convert the image to float32")
+        return _MODES[self.mode]
+
+    def _as(self, dtype: DType) -> int | None:
+        limit = np.iinfo(dtype).max
+        return round(self.cval) if 0 <= self.cval <= limit else None
+
+    def outside(self) -> float:
+        return float(self.cval) if not self.shrink and _MODES[self.mode] == _abi.CONSTANT else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window: its rows and columns, how many of them lie before the result's, and what is made of it."""
+
+    kind: int
+    size: tuple[int, int]
+    before: tuple[int, int]
+    weights: tuple[float, ...] = ()
+
+
+def centred(kind: int, size: tuple[int, int], weights: Sequence[float] = ()) -> Window:
+    """Return a window with the result's place where SciPy has it."""
+    return Window(kind, size, (size[0] // 2, size[1] // 2), tuple(weights))
+
+
+def checked_size(name: str, size: Any) -> tuple[int, int]:
+    """Return a window's rows and columns, from one number or two."""
+    pair = (size, size) if np.ndim(size) == 0 else tuple(size)
+    if len(pair) != 2:
+        raise RuntimeError(f"{name}: size is a number, or one for rows and one for columns, not {size!r}")
+    rows, columns = (operator.index(n) for n in pair)
+    for n in (rows, columns):
+        if not 1 <= n <= MOST_SIZE:
+            raise ValueError(f"{name}: a window has from 1 to {MOST_SIZE} rows and columns, not {n}")
+    return rows, columns
+
+
+def in_plane(array: Array, channel_axis: Any, rows: Any, columns: Any, other: Any) -> tuple[Any, ...]:
+    """Return an entry for each axis of an array: an image's rows and columns, and all others."""
+    behind = (other,) if has_channels(array, channel_axis) else ()
+    return (other,) * (array.ndim - 2 - len(behind)) + (rows, columns) + behind
+
+
+def _seconds(window: Window, array: Array) -> float:
+    rows, columns = window.size
+    item = array.itemsize
+    if window.kind == _abi.MEDIAN:
+        each = 0.0 if window.size == (3, 3) else _BIT * rows * columns * 8 * item * item
+    elif window.kind in (_abi.MINIMUM, _abi.MAXIMUM):
+        each = _EXTREME * (rows + columns) * item
+    else:
+        each = _WEIGHT * (rows * columns if window.kind == _abi.CORRELATE else rows + columns)
+    threads = _cost.threads() if array.size * rows * columns > _WORTH_A_THREAD else 1
+    return _cost.CALL + (_ANY * item + each) * 1e-9 * array.size / threads
+
+
+def filtered(
+    name: str,
+    image: Any,
+    window: Callable[[], Window],
+    border: Border,
+    channel_axis: Any,
+    scipys: Callable[[Any, Array], Any] | None,
+    dtype: Any = None,
+) -> Any:
+    """Filter images.
+
+    Parameters
+    ----------
+    name
+        The function's.
+    image
+        Its argument.
+    window
+        Makes the window, or raises.
+    border, channel_axis, dtype
+        The function's keywords.
+    scipys
+        Computes it with `scipy.ndimage`, from that and the array; None if SciPy has no such function.
+    """
+    array = as_array(image)
+    taken = array is not None and array.dtype.name in _TYPES
+    foreign = None if taken else "it takes uint8, uint16 and float32"
+    cost = Cost(None, 0, 0, 0)
+    made = None
+    if array is not None and taken:
+        split(array, channel_axis)
+        result = _result_type(name, array.dtype.newbyteorder("="), dtype)
+        cost = Cost(None, _cost.CALL, 0, 0)
+        if array.size:
+            made = window()
+            cost = Cost(None, _seconds(made, array), array.nbytes, array.size * result.itemsize)
+    planned = plan(name, [array], cost, foreign)
+    if planned.engine == "numpy" or array is None:
+        return _by_scipy(name, planned.reason, image, dtype, scipys)
+    made = made or window()
+    code = border.code(array.dtype)
+    out = np.empty(array.shape, result)
+    if array.size == 0:
+        return out
+    dense = np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
+    shape = np.array(split(array, channel_axis), np.int64)
+    operands = np.zeros(2, _abi.OPERAND)
+    for row, one in zip(operands, (dense, out), strict=True):
+        strides = [one.itemsize * math.prod(shape[d + 1 :].tolist()) for d in range(4)]
+        describe(row, one, strides)
+    asked = np.zeros(1, _abi.WINDOW)
+    asked[0] = (made.kind, code, *made.size, *made.before, border.outside())
+    weights = np.array(made.weights, np.float64)
+    run(planned, "pk_filter", asked, weights, weights.size, operands, shape, size=array.size)
+    return out
+
+
+def _result_type(name: str, given: DType, dtype: Any) -> DType:
+    result = given if dtype is None else np.dtype(dtype)
+    if result not in (given, FLOAT32):
+        raise ValueError(f"{name}: dtype is the image's, {given}, or float32, not {result}")
+    return result
+
+
+def _by_scipy(name: str, reason: str, image: Any, dtype: Any, compute: Any) -> Any:
+    """Compute with SciPy as it is, in the type asked for."""
+    if compute is None:
+        raise errors.Unsupported(f"{name}: neither NumPy nor SciPy has this; {reason}")
+    try:
+        ndimage: Any = importlib.import_module("scipy.ndimage")
+    except ImportError:
+        raise errors.Unsupported(f"{name}: NumPy has none, and SciPy is not installed; {reason}") from None
+    array = np.asarray(image)
+    if dtype is not None:
+        array = array.astype(dtype)
+    return _call.by_numpy(name, reason, lambda: compute(ndimage, array))

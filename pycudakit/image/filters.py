@@ -1,0 +1,466 @@
+"""Filters of images, with SciPy's answers: means, weighted sums, edges, medians and extremes of windows."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from pycudakit import _abi, elementwise
+from pycudakit._values import Array
+from pycudakit.expression import evaluate
+from pycudakit.image._window import MOST_SIZE, Border, Window, centred, checked_size, filtered, in_plane
+
+_ROUNDING = 2.0**-50  # of products of weights that were rounded to float64
+
+
+def box_blur(
+    image: Any,
+    size: Any = 3,
+    *,
+    mode: str = "reflect",
+    cval: float = 0.0,
+    edge: str | None = None,
+    channel_axis: Any = "auto",
+) -> Any:
+    """Return the mean of the window around each element, as `scipy.ndimage.uniform_filter` does.
+
+    Parameters
+    ----------
+    image : array_like
+        An image of uint8, uint16 or float32, or a batch of them. Of integers, the mean is rounded to the
+        nearest, to even between two.
+    size : int or a pair of int, optional
+        Rows and columns of the window, up to 63.
+    mode : {"reflect", "nearest", "mirror", "wrap", "constant"}, optional
+        What lies beyond the border, as SciPy names it.
+    cval : float, optional
+        What does with the mode "constant": a number of the image's type.
+    edge : "shrink", optional
+        Whether the mean is to be that of the elements inside the image, instead.
+    channel_axis : {"auto", None, -1}, optional
+        Where channels are, each of which is filtered for itself: in the last axis, if an array of more than
+        two dimensions has 3 or 4 there; nowhere; in the last axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> a = np.array([[0, 0, 0], [0, 90, 0], [0, 0, 0]], np.uint8)
+    >>> pk.image.box_blur(a, 3)
+    array([[10, 10, 10],
+           [10, 10, 10],
+           [10, 10, 10]], dtype=uint8)
+    >>> pk.image.box_blur(a, 3, edge="shrink")
+    array([[22, 15, 22],
+           [15, 10, 15],
+           [22, 15, 22]], dtype=uint8)
+    """
+    if edge not in (None, "shrink"):
+        raise ValueError(f"edge is None or 'shrink', not {edge!r}")
+
+    def by_scipy(ndimage: Any, array: Array) -> Any:
+        sizes = in_plane(array, channel_axis, *_pair(size), 1)
+        return ndimage.uniform_filter(array, sizes, mode=mode, cval=cval)
+
+    return filtered(
+        "box_blur",
+        image,
+        lambda: centred(_abi.BOX, checked_size("box_blur", size)),
+        Border(mode, cval, edge == "shrink"),
+        channel_axis,
+        by_scipy if edge is None else None,
+    )
+
+
+def gaussian_blur(
+    image: Any,
+    sigma: Any,
+    *,
+    mode: str = "reflect",
+    cval: float = 0.0,
+    truncate: float = 4.0,
+    radius: Any = None,
+    dtype: Any = None,
+    channel_axis: Any = "auto",
+) -> Any:
+    """Return the image under a Gaussian, as `scipy.ndimage.gaussian_filter` does.
+
+    Parameters
+    ----------
+    image, mode, cval, channel_axis
+        As for `box_blur`.
+    sigma : float or a pair of float
+        The standard deviation, along columns of elements and along rows.
+    truncate : float, optional
+        How many standard deviations the window reaches.
+    radius : int or a pair of int, optional
+        How many elements it reaches, instead; up to 31.
+    dtype : dtype, optional
+        The result's type: the image's, or float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> a = np.zeros((3, 5), np.uint8)
+    >>> a[:, 2] = 200
+    >>> pk.image.gaussian_blur(a, 1.0)[0]
+    array([12, 48, 80, 48, 12], dtype=uint8)
+    """
+
+    def window() -> Window:
+        radii = (None, None) if radius is None else _pair(radius)
+        halves = [_gaussian(s, truncate, r) for s, r in zip(_pair(sigma), radii, strict=True)]
+        return centred(_abi.SEPARABLE, (halves[0].size, halves[1].size), np.concatenate(halves).tolist())
+
+    def by_scipy(ndimage: Any, array: Array) -> Any:
+        sigmas = in_plane(array, channel_axis, *_pair(sigma), 0)
+        radii = None if radius is None else in_plane(array, channel_axis, *_pair(radius), 0)
+        return ndimage.gaussian_filter(array, sigmas, mode=mode, cval=cval, truncate=truncate, radius=radii)
+
+    return filtered("gaussian_blur", image, window, Border(mode, cval), channel_axis, by_scipy, dtype)
+
+
+def _gaussian(sigma: float, truncate: float, radius: Any) -> Array:
+    """Return SciPy's weights."""
+    if not sigma >= 0 or not np.isfinite(sigma):
+        raise ValueError(f"gaussian_blur: sigma is {sigma}; it must be finite and not negative")
+    if sigma <= 1e-15:
+        return np.ones(1)
+    reach = int(truncate * float(sigma) + 0.5) if radius is None else operator.index(radius)
+    if not 0 <= reach <= MOST_SIZE // 2:
+        raise ValueError(
+            f"gaussian_blur: the window would reach {reach} elements, and must reach from 0 to "
+            f"{MOST_SIZE // 2}; give a smaller sigma, truncate or radius"
+        )
+    x = np.arange(-reach, reach + 1)
+    weights: Array = np.exp(-0.5 / (sigma * sigma) * x**2)
+    weights /= weights.sum()
+    return weights
+
+
+def _pair(value: Any) -> tuple[Any, Any]:
+    """Return one for rows and one for columns."""
+    if np.ndim(value) == 0:
+        return value, value
+    rows, columns = value
+    return rows, columns
+
+
+def correlate(
+    image: Any,
+    weights: Any,
+    *,
+    mode: str = "reflect",
+    cval: float = 0.0,
+    dtype: Any = None,
+    channel_axis: Any = "auto",
+) -> Any:
+    """Return the sum of the elements around each with weights, as `scipy.ndimage.correlate` does.
+
+    Weights that are a column times a row are found out, and take a pass along each.
+
+    Parameters
+    ----------
+    image, mode, cval, channel_axis
+        As for `box_blur`. Of integers, the sum is rounded to the nearest, to even between two, and to the
+        range of the type.
+    weights : array_like
+        Two-dimensional, of up to 63 rows and columns.
+    dtype : dtype, optional
+        The result's type: the image's, or float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> a = np.arange(12, dtype=np.float32).reshape(3, 4)
+    >>> pk.image.correlate(a, [[-1, 0, 1]])
+    array([[1., 2., 2., 1.],
+           [1., 2., 2., 1.],
+           [1., 2., 2., 1.]], dtype=float32)
+    """
+
+    def by_scipy(ndimage: Any, array: Array) -> Any:
+        given = np.asarray(weights)
+        rows, columns = given.shape
+        shape = in_plane(array, channel_axis, rows, columns, 1)
+        return ndimage.correlate(array, given.reshape(shape), mode=mode, cval=cval)
+
+    return filtered(
+        "correlate",
+        image,
+        lambda: _weighted("correlate", weights),
+        Border(mode, cval),
+        channel_axis,
+        by_scipy,
+        dtype,
+    )
+
+
+def convolve(
+    image: Any,
+    weights: Any,
+    *,
+    mode: str = "reflect",
+    cval: float = 0.0,
+    dtype: Any = None,
+    channel_axis: Any = "auto",
+) -> Any:
+    """Return the convolution of the image with weights, as `scipy.ndimage.convolve` does.
+
+    Parameters
+    ----------
+    image, weights, mode, cval, dtype, channel_axis
+        As for `correlate`, of which this has the weights in reverse.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> a = np.arange(12, dtype=np.float32).reshape(3, 4)
+    >>> pk.image.convolve(a, [[-1, 0, 1]])
+    array([[-1., -2., -2., -1.],
+           [-1., -2., -2., -1.],
+           [-1., -2., -2., -1.]], dtype=float32)
+    """
+
+    def window() -> Window:
+        forward = _weighted("convolve", np.asarray(weights)[::-1, ::-1] if np.ndim(weights) == 2 else weights)
+        rows, columns = forward.size
+        return Window(forward.kind, forward.size, ((rows - 1) // 2, (columns - 1) // 2), forward.weights)
+
+    def by_scipy(ndimage: Any, array: Array) -> Any:
+        given = np.asarray(weights)
+        rows, columns = given.shape
+        shape = in_plane(array, channel_axis, rows, columns, 1)
+        return ndimage.convolve(array, given.reshape(shape), mode=mode, cval=cval)
+
+    return filtered("convolve", image, window, Border(mode, cval), channel_axis, by_scipy, dtype)
+
+
+def _weighted(name: str, given: Any) -> Window:
+    weights = np.asarray(given)
+    if weights.ndim != 2 or weights.size == 0:
+        raise RuntimeError(f"{name}: weights have rows and columns, and not the shape {weights.shape}")
+    if weights.dtype.kind not in "biuf":
+        raise TypeError(f"{name}: weights are real numbers, not {weights.dtype}")
+    rows, columns = checked_size(name, weights.shape)
+    weights = weights.astype(np.float64)
+    if not np.isfinite(weights).all():
+        raise ValueError(f"{name}: a weight is not finite")
+    halves = _halves(weights) if min(rows, columns) > 1 else None
+    if halves is None:
+        return centred(_abi.CORRELATE, (rows, columns), weights.ravel().tolist())
+    return centred(_abi.SEPARABLE, (rows, columns), np.concatenate(halves).tolist())
+
+
+def _halves(weights: Array) -> tuple[Array, Array] | None:
+    """Return a column and a row whose products the weights are, or None; integers as integers."""
+    row_at, column_at = np.unravel_index(np.argmax(np.abs(weights)), weights.shape)
+    largest = weights[row_at, column_at]
+    if largest == 0:
+        return None
+    row = weights[row_at]
+    if (row == np.rint(row)).all() and np.abs(row).max() < 2**53:
+        row = row / np.gcd.reduce(np.abs(row).astype(np.int64))
+    column = weights[:, column_at] / row[column_at]
+    with np.errstate(over="ignore", under="ignore"):
+        products = np.outer(column, row)
+    if not (np.abs(products - weights) <= _ROUNDING * np.abs(weights)).all():
+        return None
+    return column, row
+
+
+def sobel(
+    image: Any,
+    axis: int | None = -1,
+    *,
+    mode: str = "reflect",
+    cval: float = 0.0,
+    dtype: Any = None,
+    channel_axis: Any = "auto",
+) -> Any:
+    """Return the Sobel derivative, as `scipy.ndimage.sobel` does of a grey image.
+
+    Parameters
+    ----------
+    image, mode, cval, channel_axis
+        As for `box_blur`. Integers go no lower than 0: float32 as `dtype` keeps the sign.
+    axis : {-1, 1, -2, 0, None}, optional
+        Along rows of elements (-1 or 1), along columns (-2 or 0), or the length of both together.
+    dtype : dtype, optional
+        The result's type: the image's, or float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> a = np.zeros((3, 4), np.uint8)
+    >>> a[:, 2:] = 10
+    >>> pk.image.sobel(a)
+    array([[ 0, 40, 40,  0],
+           [ 0, 40, 40,  0],
+           [ 0, 40, 40,  0]], dtype=uint8)
+    >>> pk.image.sobel(-a.astype(np.float32), axis=None)[0]
+    array([ 0., 40., 40.,  0.], dtype=float32)
+    """
+    if axis is None:
+        return _steepness(image, mode, cval, dtype, channel_axis)
+    smooth, slope = (1.0, 2.0, 1.0), (-1.0, 0.0, 1.0)
+    along = np.lib.array_utils.normalize_axis_index(operator.index(axis), 2)
+    down, across = (slope, smooth) if along == 0 else (smooth, slope)
+
+    def by_scipy(ndimage: Any, array: Array) -> Any:
+        shape = in_plane(array, channel_axis, 3, 3, 1)
+        return ndimage.correlate(array, np.outer(down, across).reshape(shape), mode=mode, cval=cval)
+
+    return filtered(
+        "sobel",
+        image,
+        lambda: centred(_abi.SEPARABLE, (3, 3), down + across),
+        Border(mode, cval),
+        channel_axis,
+        by_scipy,
+        dtype,
+    )
+
+
+def _steepness(image: Any, mode: str, cval: float, dtype: Any, channel_axis: Any) -> Any:
+    image = np.asarray(image)
+    integers = image.dtype.kind == "u"
+    wide = np.float32 if integers else None
+    x, y = (
+        sobel(image, axis, mode=mode, cval=cval, dtype=wide, channel_axis=channel_axis) for axis in (1, 0)
+    )
+    if image.dtype.name == "uint16":  # whose squares float32 does not hold
+        x, y = elementwise.multiply(x, 1.0, dtype=np.float64), elementwise.multiply(y, 1.0, dtype=np.float64)
+    length = evaluate("sqrt(x * x + y * y)", {"x": x, "y": y})
+    result = image.dtype.newbyteorder("=") if dtype is None else np.dtype(dtype)
+    if result.kind != "u":
+        return length.astype(result, copy=False)
+    return elementwise.rint(elementwise.minimum(length, np.iinfo(result).max)).astype(result)
+
+
+def laplace(
+    image: Any,
+    *,
+    mode: str = "reflect",
+    cval: float = 0.0,
+    dtype: Any = None,
+    channel_axis: Any = "auto",
+) -> Any:
+    """Return the Laplacian, the sum of the second differences, as `scipy.ndimage.laplace` does.
+
+    Parameters
+    ----------
+    image, mode, cval, dtype, channel_axis
+        As for `sobel`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> a = np.zeros((3, 3), np.float32)
+    >>> a[1, 1] = 1
+    >>> pk.image.laplace(a)
+    array([[ 0.,  1.,  0.],
+           [ 1., -4.,  1.],
+           [ 0.,  1.,  0.]], dtype=float32)
+    """
+    weights = np.array([[0, 1, 0], [1, -4, 1], [0, 1, 0]], np.float64)
+
+    def by_scipy(ndimage: Any, array: Array) -> Any:
+        shape = in_plane(array, channel_axis, 3, 3, 1)
+        return ndimage.correlate(array, weights.reshape(shape), mode=mode, cval=cval)
+
+    return filtered(
+        "laplace",
+        image,
+        lambda: _weighted("laplace", weights),
+        Border(mode, cval),
+        channel_axis,
+        by_scipy,
+        dtype,
+    )
+
+
+def _ordered(name: str, kind: int, image: Any, size: Any, border: Border, channel_axis: Any) -> Any:
+    def by_scipy(ndimage: Any, array: Array) -> Any:
+        sizes = in_plane(array, channel_axis, *_pair(size), 1)
+        return getattr(ndimage, name)(array, sizes, mode=border.mode, cval=border.cval)
+
+    return filtered(
+        name, image, lambda: centred(kind, checked_size(name, size)), border, channel_axis, by_scipy
+    )
+
+
+def median_filter(
+    image: Any, size: Any = 3, *, mode: str = "reflect", cval: float = 0.0, channel_axis: Any = "auto"
+) -> Any:
+    """Return the median of the window around each element, as `scipy.ndimage.median_filter` does.
+
+    Of an even number of elements it is the upper one of the two in the middle. NaN comes last in order.
+
+    Parameters
+    ----------
+    image, size, mode, cval, channel_axis
+        As for `box_blur`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> a = np.array([[1, 2, 3], [4, 200, 6], [7, 8, 9]], np.uint8)
+    >>> pk.image.median_filter(a)
+    array([[2, 3, 3],
+           [4, 6, 6],
+           [7, 8, 9]], dtype=uint8)
+    """
+    return _ordered("median_filter", _abi.MEDIAN, image, size, Border(mode, cval), channel_axis)
+
+
+def minimum_filter(
+    image: Any, size: Any = 3, *, mode: str = "reflect", cval: float = 0.0, channel_axis: Any = "auto"
+) -> Any:
+    """Return the smallest element of the window around each, as `scipy.ndimage.minimum_filter` does.
+
+    A window with a NaN gives NaN.
+
+    Parameters
+    ----------
+    image, size, mode, cval, channel_axis
+        As for `box_blur`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> pk.image.minimum_filter(np.array([[5, 3, 9, 7]], np.uint8), 3)
+    array([[3, 3, 3, 7]], dtype=uint8)
+    """
+    return _ordered("minimum_filter", _abi.MINIMUM, image, size, Border(mode, cval), channel_axis)
+
+
+def maximum_filter(
+    image: Any, size: Any = 3, *, mode: str = "reflect", cval: float = 0.0, channel_axis: Any = "auto"
+) -> Any:
+    """Return the largest element of the window around each, as `scipy.ndimage.maximum_filter` does.
+
+    A window with a NaN gives NaN.
+
+    Parameters
+    ----------
+    image, size, mode, cval, channel_axis
+        As for `box_blur`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> pk.image.maximum_filter(np.array([[5, 3, 9, 7]], np.uint8), 3)
+    array([[5, 9, 9, 9]], dtype=uint8)
+    """
+    return _ordered("maximum_filter", _abi.MAXIMUM, image, size, Border(mode, cval), channel_axis)

@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from pycudakit.expression import evaluate
     from pycudakit.extremes import amax, amin, argmax, argmin, max, min, ptp
     from pycudakit.histogram import bincount, digitize, histogram, histogram2d
+    from pycudakit.matmul import matmul
     from pycudakit.nanfunctions import (
         nanargmax,
         nanargmin,
@@ -143,6 +144,7 @@ else:
             "expression": "evaluate",
             "histogram": "bincount digitize histogram histogram2d",
             "linalg": "",
+            "matmul": "matmul",
             "nanfunctions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
             "products": "average dot vdot",
             "rearranging": "flip roll",
@@ -250,6 +252,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "matmul",
     "max",
     "maximum",
     "mean",

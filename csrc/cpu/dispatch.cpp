@@ -22,6 +22,7 @@ namespace pk {
     void fill_casts_##isa(Loops &loops);      \
     void fill_reductions_##isa(Loops &loops); \
     void fill_bins_##isa(Loops &loops);       \
+    void fill_products_##isa(Loops &loops);   \
     void fill_scans_##isa(Loops &loops);
 PK_EACH_ISA(PK_DECLARE)
 
@@ -55,6 +56,7 @@ static Loops choose() {
             fill_casts_##isa(chosen);               \
             fill_reductions_##isa(chosen);          \
             fill_bins_##isa(chosen);                \
+            fill_products_##isa(chosen);            \
             fill_scans_##isa(chosen);               \
             found = true;                           \
         }                                           \

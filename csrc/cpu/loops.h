@@ -5,6 +5,7 @@
 
 #include "../common/bin_loops.h"
 #include "../common/operations.h"
+#include "../common/products.h"
 #include "../common/scan_ops.h"
 
 namespace pk {
@@ -42,6 +43,7 @@ struct Loops {
     Loop round_to_half;                                 // floats rounded to float16, kept as floats
     BlockLoop reduce[PK_REDUCTIONS][2][PK_TYPE_COUNT];  // masked or not; null where there is none
     BinLoops bins;
+    ProductLoops product;
     ScanLoops scan[scan::kinds + 1];  // run[1] is the exclusive one
 };
 

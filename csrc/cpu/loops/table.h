@@ -32,5 +32,6 @@ void PK_ISA_FUNCTION(fill_operations)(Loops &loops);
 void PK_ISA_FUNCTION(fill_casts)(Loops &loops);
 void PK_ISA_FUNCTION(fill_reductions)(Loops &loops);
 void PK_ISA_FUNCTION(fill_bins)(Loops &loops);
+void PK_ISA_FUNCTION(fill_products)(Loops &loops);
 void PK_ISA_FUNCTION(fill_scans)(Loops &loops);
 }  // namespace pk

@@ -114,7 +114,7 @@ if TYPE_CHECKING:
         nanvar,
     )
     from pycudakit.products import average, dot, vdot
-    from pycudakit.rearranging import flip, roll
+    from pycudakit.rearranging import ascontiguousarray, flip, roll, swapaxes, transpose, tril, triu
     from pycudakit.reductions import all, any, count_nonzero, mean, prod, std, sum, var
     from pycudakit.scans import (
         cummax,
@@ -137,6 +137,7 @@ if TYPE_CHECKING:
         unique,
     )
     from pycudakit.statistics import median, nanmedian, nanpercentile, nanquantile, percentile, quantile
+    from pycudakit.tensors import einsum, inner, kron, outer, tensordot, trace, vecdot
 else:
     _lazy.families(
         __name__,
@@ -147,11 +148,12 @@ else:
             "matmul": "matmul",
             "nanfunctions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
             "products": "average dot vdot",
-            "rearranging": "flip roll",
+            "rearranging": "ascontiguousarray flip roll swapaxes transpose tril triu",
             "extremes": "amax amin argmax argmin max min ptp",
             "reductions": "all any count_nonzero mean prod std sum var",
             "scans": "cummax cummin cumprod cumsum diff exclusive_scan nancumprod nancumsum",
             "sorting": "argpartition argsort lexsort partition searchsorted sort topk unique",
+            "tensors": "einsum inner kron outer tensordot trace vecdot",
             "statistics": "median nanmedian nanpercentile nanquantile percentile quantile",
         },
     )
@@ -185,6 +187,7 @@ __all__ = [
     "argmin",
     "argpartition",
     "argsort",
+    "ascontiguousarray",
     "astype",
     "average",
     "bincount",
@@ -210,6 +213,7 @@ __all__ = [
     "divide",
     "divmod",
     "dot",
+    "einsum",
     "empty_pinned",
     "engine",
     "engines",
@@ -233,10 +237,12 @@ __all__ = [
     "histogram",
     "histogram2d",
     "hypot",
+    "inner",
     "invert",
     "isfinite",
     "isinf",
     "isnan",
+    "kron",
     "last_call",
     "left_shift",
     "less",
@@ -280,6 +286,7 @@ __all__ = [
     "negative",
     "nextafter",
     "not_equal",
+    "outer",
     "partition",
     "percentile",
     "pinned_copy",
@@ -309,9 +316,15 @@ __all__ = [
     "std",
     "subtract",
     "sum",
+    "swapaxes",
     "tan",
     "tanh",
+    "tensordot",
     "topk",
+    "trace",
+    "transpose",
+    "tril",
+    "triu",
     "true_divide",
     "trunc",
     "tuned",
@@ -319,5 +332,6 @@ __all__ = [
     "unique",
     "var",
     "vdot",
+    "vecdot",
     "where",
 ]

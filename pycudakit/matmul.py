@@ -78,14 +78,9 @@ def matmul(
     array([[3, 2],
            [7, 4]])
     """
-    given: dict[str, Any] = {}
-    if casting != "same_kind":
-        given["casting"] = casting
-    for name, value, usual in (("order", order, "K"), ("dtype", dtype, None), ("axes", axes, None)):
-        if value is not usual and value != usual:
-            given[name] = value
-    if subok is not True:
-        given["subok"] = subok
+    usual = {"casting": "same_kind", "order": "K", "dtype": None, "subok": True, "axes": None}
+    asked = {"casting": casting, "order": order, "dtype": dtype, "subok": subok, "axes": axes}
+    given: dict[str, Any] = {k: v for k, v in asked.items() if v is not usual[k] and v != usual[k]}
     numpy = functools.partial(np.matmul, x1, x2, out, **given)
     foreign = next((f"the argument {name}" for name in ("order", "axes") if name in given), None)
     return product(
@@ -104,8 +99,12 @@ def product(
     casting: Any = "same_kind",
     precision: str = "highest",
     foreign: str | None = None,
+    warns: str | None = "matmul",
 ) -> Any:
-    """Return `matmul` of two arguments, in the name of a function that `numpy` computes."""
+    """Return `matmul` of two arguments, in the name of a function that `numpy` computes.
+
+    Warnings are said to be encountered in `warns`; without it, there are none.
+    """
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, not {precision!r}")
     if isinstance(out, tuple) and len(out) == 1:
@@ -141,11 +140,11 @@ def product(
         target = np.empty(shape, common)
     x, y = a.astype(common, copy=False), b.astype(common, copy=False)
     if plan.engine == "cpu" and common in _BLAS:
-        target = _by_blas(plan, x, y, target, precision)
+        target = _by_blas(plan, x, y, target, precision, warns)
     else:
         met = _by_library(plan, x, y, target, sizes, precision)
-        if met:
-            _warn(name, x, y, target)
+        if met and warns is not None:
+            _warn(warns, x, y, target)
     if out is None:
         return target.astype(result_type, copy=False) if target.ndim else target[()].astype(result_type)
     if target is not out:
@@ -209,7 +208,7 @@ def _cost_of(sizes: tuple[int, int, int, int], a: Array, b: Array, types: tuple[
 # ---- On the CPU, by NumPy -----------------------------------------------------------------------------
 
 
-def _by_blas(plan: Plan, x: Array, y: Array, target: Array, precision: str) -> Array:
+def _by_blas(plan: Plan, x: Array, y: Array, target: Array, precision: str, warns: str | None) -> Array:
     """Compute into the target, some rows at once."""
     began = time.perf_counter()
     result = target
@@ -218,8 +217,11 @@ def _by_blas(plan: Plan, x: Array, y: Array, target: Array, precision: str) -> A
         with np.errstate(over="ignore"):
             result[...] = wide
     else:
-        for rows in _in_rows(x, y, result):
-            np.matmul(*rows)
+        # One and the same BLAS, but for what its warnings say.
+        multiply: Any = np.dot if warns == "dot" and x.ndim == y.ndim == 2 else np.matmul
+        with np.errstate() if warns else np.errstate(all="ignore"):
+            for rows in _in_rows(x, y, result):
+                multiply(*rows)
     reason = f"{plan.reason}; by NumPy's BLAS"
     _call.computed(_call.Call(plan.function, "cpu", reason, time.perf_counter() - began, began=began))
     return result
@@ -263,13 +265,13 @@ def cublas() -> bool:
     return bool(found.value)
 
 
-def _stored(array: Array, columns: int, name: DType) -> tuple[Array, bool]:
-    """Return dense matrices of `columns` columns, and whether they are stored as their transposes."""
+def _stored(array: Array, stored: DType) -> tuple[Array, bool]:
+    """Return dense matrices as the ABI takes them, and whether they are stored as their transposes."""
     if array.ndim > 1 and not array.flags.c_contiguous:
         turned = array.swapaxes(-1, -2)
         if turned.flags.c_contiguous and turned.flags.aligned:
-            return turned.view(name), True
-    return np.require(array, None, ["C", "A"]).view(name), False
+            return turned.view(stored), True
+    return np.require(array, None, ["C", "A"]).view(stored), False
 
 
 def _places(x: Array, y: Array, shape: tuple[int, ...], batch: int) -> Array:
@@ -292,8 +294,8 @@ def _by_library(
         cublas()
     name = "bool" if dtype == BOOL else f"{dtype.kind}{8 * dtype.itemsize}"
     stored = _abi.MULTIPLIED[name]
-    a, a_turned = _stored(x, k, stored)
-    b, b_turned = _stored(y, n, stored)
+    a, a_turned = _stored(x, stored)
+    b, b_turned = _stored(y, stored)
     places = _places(x, y, target.shape, batch)
     if not b_turned and y.ndim < 3 and batch > 1 and not a_turned and x.ndim > 2:
         m, batch, places = m * batch, 1, np.zeros((1, 2), np.int64)  # one taller matrix
@@ -310,15 +312,17 @@ def _by_library(
 
 def _warn(name: str, x: Array, y: Array, result: Array) -> None:
     """Warn of NaN and infinities that neither operand had in a result's row or column."""
+
+    def in_either(found_in_x: Array, found_in_y: Array) -> Array:
+        of_x: Any = found_in_x.any(-1)
+        of_y: Any = found_in_y.any(-2 if y.ndim > 1 else -1)
+        if x.ndim > 1 and y.ndim > 1:
+            of_x, of_y = of_x[..., None], of_y[..., None, :]
+        return np.asarray(of_x | of_y)
+
     if result.dtype.kind != "f":
         return
-    of_x = [~np.isfinite(x).all(-1), np.isnan(x).any(-1)]
-    of_y = [~np.isfinite(y).all(-2 if y.ndim > 1 else 0), np.isnan(y).any(-2 if y.ndim > 1 else 0)]
-    finite_x, nan_x = (v[..., None] if x.ndim > 1 and y.ndim > 1 else v for v in of_x)
-    finite_y, nan_y = (v[..., None, :] if x.ndim > 1 and y.ndim > 1 else v for v in of_y)
-    if x.ndim > 1 and y.ndim == 1:
-        finite_y, nan_y = of_y
-    if (np.isnan(result) & ~(nan_x | nan_y)).any():
+    if (np.isnan(result) & ~in_either(np.isnan(x), np.isnan(y))).any():
         _execute.report("invalid", name)
-    if (np.isinf(result) & ~(finite_x | finite_y)).any():
+    if (np.isinf(result) & ~in_either(~np.isfinite(x), ~np.isfinite(y))).any():
         _execute.report("over", name)

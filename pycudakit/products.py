@@ -46,10 +46,9 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         return multiply(a, b, out=out)
     axis = max(y.ndim - 2, 0)
     if x.shape[-1] != y.shape[axis]:
-        shapes = (str(v.shape).replace(" ", "") for v in (x, y)) if max(x.ndim, y.ndim) > 1 else (x.shape, y.shape)
+        shapes = " and ".join(str(v.shape).replace(" ", "") for v in (x, y))
         raise ValueError(
-            "shapes {} and {} not aligned: ".format(*shapes) +
-            f"{x.shape[-1]} (dim {x.ndim - 1}) != {y.shape[axis]} (dim {axis})"
+            f"shapes {shapes} not aligned: {x.shape[-1]} (dim {x.ndim - 1}) != {y.shape[axis]} (dim {axis})"
         )
     numpy = functools.partial(np.dot, a, b, out)
     if out is not None:

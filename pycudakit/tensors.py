@@ -312,9 +312,9 @@ def einsum(subscripts: Any, /, *operands: Any, out: Any = None, **keywords: Any)
     plan = _family.plan("einsum", arrays, Cost(0.0 if _is_small(sizes) else None, 0.0, 0, 0))
     if plan.engine == "numpy":
         return _call.by_numpy("einsum", plan.reason, numpy)
-    dtype = np.result_type(*known)
+    dtype = np.result_type(*known).newbyteorder("=")
     whole = out is None and len(terms[-1]) == 0
-    result = np.asarray(_summed(terms, known, dtype.newbyteorder("="), sizes))
+    result = np.asarray(_summed(terms, known, dtype, sizes))
     if out is None:
         return result[()] if whole else result
     if not isinstance(out, np.ndarray) or out.shape != result.shape:
@@ -359,7 +359,8 @@ def _summed(terms: list[str], arrays: list[Array], dtype: Any, sizes: dict[str, 
         if alone and (len(arrays) > 1 or len(alone) <= len(distinct)):
             view = _sum(view, alone, dtype)
             distinct = "".join(label for label in distinct if label in others)
-        views.append((distinct, np.asarray(view, dtype)))
+        moved_only = len(arrays) == 1 and not alone  # NumPy keeps even the byte order
+        views.append((distinct, np.asarray(view, None if moved_only else dtype)))
     if len(views) == 1:
         distinct, view = views[0]
         return ascontiguousarray(view.transpose([distinct.index(c) for c in result])).reshape(

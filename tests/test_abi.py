@@ -130,6 +130,8 @@ def test_constants(header):
         *("BY_VALUE", "BY_EDGES", "BY_WIDTH"),
         *("SCAN_SUM", "SCAN_PRODUCT", "SCAN_MAXIMUM", "SCAN_MINIMUM", "EXCLUSIVE", "SKIP_NAN"),
         *("UNIQUE_INDEX", "UNIQUE_INVERSE", "UNIQUE_COUNTS", "UNIQUE_EQUAL_NAN"),
+        *("TRANSPOSED_A", "TRANSPOSED_B", "HIGHEST", "EXACT", "TF32", "BF16"),
+        *("BY_LOOPS", "BY_KERNEL", "BY_CUBLAS", "BY_CUBLAS_SPLIT"),
     ]
     for name in ours:
         assert getattr(_abi, name) == constants.pop(f"PK_{name}"), name

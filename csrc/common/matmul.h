@@ -89,8 +89,8 @@ inline void check(const Product &given, int64_t flags, size_t item) {
     require(results == 0 || given.c != nullptr, "c is a null pointer");
     require(results == 0 || of_a == 0 || given.a != nullptr, "a is a null pointer");
     require(results == 0 || of_b == 0 || given.b != nullptr, "b is a null pointer");
-    require_aligned(given.a, of_a, item);
-    require_aligned(given.b, of_b, item);
+    require_aligned(given.a, results == 0 ? 0 : of_a, item);
+    require_aligned(given.b, results == 0 ? 0 : of_b, item);
     require_aligned(given.c, results, item);
     for (int64_t i = 0; i < 2 * given.batch; ++i) require(given.places[i] >= 0, "a place is negative");
 }

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit import _abi, _call, _cost, _execute, _family, _loader
+from pycudakit import _abi, _call, _cost, _engine, _execute, _family, _loader
 from pycudakit._arguments import broadcast_shapes, needs_copy
 from pycudakit._family import Cost, Plan
 from pycudakit._values import BOOL, FLOAT16, FLOAT32, FLOAT64, Array, DType
@@ -78,6 +78,10 @@ def matmul(
     array([[3, 2],
            [7, 4]])
     """
+    if out is None and dtype is None and axes is None and _is_small(x1, x2):
+        if casting == "same_kind" and order == "K" and subok is True and precision == "highest":
+            _call.local.call = _SMALL
+            return np.matmul(x1, x2)
     usual = {"casting": "same_kind", "order": "K", "dtype": None, "subok": True, "axes": None}
     asked = {"casting": casting, "order": order, "dtype": dtype, "subok": subok, "axes": axes}
     given: dict[str, Any] = {k: v for k, v in asked.items() if v is not usual[k] and v != usual[k]}
@@ -86,6 +90,18 @@ def matmul(
     return product(
         "matmul", numpy, x1, x2, out, dtype=dtype, casting=casting, precision=precision, foreign=foreign
     )
+
+
+_SMALL = _call.Call("matmul", "numpy", _cost.SMALL)
+
+
+def _is_small(x1: Any, x2: Any) -> bool:
+    """Tell whether `auto` runs, and NumPy will multiply these first: what is decided quickly."""
+    if (_engine.asked.get().shortcut or _engine.process) != "auto":
+        return False
+    if type(x1) is not np.ndarray or type(x2) is not np.ndarray or x1.dtype != x2.dtype:
+        return False
+    return x1.dtype in (FLOAT32, FLOAT64) and 0 < x1.ndim < 3 > x2.ndim > 0 and max(x1.size, x2.size) < 10_000
 
 
 def product(

@@ -6,6 +6,10 @@
 #include <string>
 #include <utility>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include "status.h"
 #include "types.h"
 
@@ -196,19 +200,34 @@ struct Square {
     }
 };
 
+// Copies a line to where one begins: past the cache, which else would fetch it first.
+static void store_line(void *to, const void *line) {
+#if defined(__SSE2__)
+    for (int i = 0; i < LINE / 16; ++i)
+        _mm_stream_si128(static_cast<__m128i *>(to) + i, static_cast<const __m128i *>(line)[i]);
+#else
+    std::memcpy(to, line, LINE);
+#endif
+}
+
 // Rows of a matrix whose columns lie side by side: in tiles of whole lines of memory, which are asked for
 // ahead. Rows of the result are `pitch` elements apart.
 template <class Word, bool swapped>
 static void gather_rows(const char *from, int64_t row_stride, int64_t column_stride, int64_t rows,
-                        int64_t columns, Word *to, int64_t pitch) {
+                        int64_t columns, Word *to, int64_t pitch, bool past_cache = false) {
     constexpr int64_t WIDTH = LINE / sizeof(Word), HEIGHT = 4 * WIDTH, SIDE = Square<Word>::SIDE;
     constexpr int INTO_L2 = 2;  // there are too few ways into L1
-    Word tile[HEIGHT][WIDTH];
+    alignas(LINE) Word tile[HEIGHT][WIDTH];
+    // Columns before the first whole line of each row, where all rows have theirs in one place.
+    const int64_t beyond = int64_t(reinterpret_cast<uintptr_t>(to) % LINE);
+    past_cache = past_cache && pitch % WIDTH == 0 && beyond % int64_t(sizeof(Word)) == 0;
+    const int64_t head = past_cache ? (LINE - beyond) % LINE / int64_t(sizeof(Word)) : 0;
     const bool in_squares = row_stride == int64_t(sizeof(Word));
     for (int64_t row = 0; row < rows; row += HEIGHT) {
         const int64_t high = std::min(HEIGHT, rows - row);
-        for (int64_t column = 0; column < columns; column += WIDTH) {
-            const int64_t wide = std::min(WIDTH, columns - column);
+        int64_t wide = 0;
+        for (int64_t column = 0; column < columns; column += wide) {
+            wide = std::min(column == 0 && head != 0 ? head : WIDTH, columns - column);
             const char *const corner = from + row * row_stride + column * column_stride;
             for (int64_t c = 0; c < wide; ++c) {
                 const char *const ahead = corner + (c + WIDTH) * column_stride;
@@ -231,7 +250,9 @@ static void gather_rows(const char *from, int64_t row_stride, int64_t column_str
                     for (int64_t c = 0; c < wide; ++c) tile[r][c] = swap_bytes(tile[r][c]);
                 }
                 Word *const line = to + (row + r) * pitch + column;
-                if (wide == WIDTH) {
+                if (wide == WIDTH && past_cache) {
+                    store_line(line, tile[r]);
+                } else if (wide == WIDTH) {
                     std::memcpy(line, tile[r], LINE);
                 } else {
                     std::memcpy(line, tile[r], size_t(wide) * sizeof(Word));
@@ -322,12 +343,15 @@ void Layout::gather(const View &view, int64_t start, int64_t count, void *dense)
 }
 
 void gather_plane(const View &view, const char *from, int64_t row_stride, int64_t column_stride, int64_t rows,
-                  int64_t columns, char *to, int64_t pitch) {
+                  int64_t columns, char *to, int64_t pitch, bool past_cache) {
     with_word(view, [&](auto word, auto swapped) {
         using Word = decltype(word);
         gather_rows<Word, decltype(swapped)::value>(from, row_stride, column_stride, rows, columns,
-                                                    reinterpret_cast<Word *>(to), pitch);
+                                                    reinterpret_cast<Word *>(to), pitch, past_cache);
     });
+#if defined(__SSE2__)
+    if (past_cache) _mm_sfence();
+#endif
 }
 
 void Layout::fill(const View &view, int64_t count, void *dense) const {

@@ -9,6 +9,7 @@ namespace pk {
 
 namespace {
 
+constexpr int64_t LARGE = 8 << 20;                               // bytes: caches hold no more
 constexpr int64_t WORTH_A_THREAD = 32 << 10, SHARE = 256 << 10;  // elements, and bytes that a thread copies
 
 // Dimensions of a copy: planes of rows and columns. Along the columns the target is dense, and along the rows
@@ -49,7 +50,7 @@ class Planes {
             to += at * to_.strides[d];
         }
         gather_plane(from_, from, from_.strides[rows_], from_.strides[last], rows, columns, to,
-                     to_.strides[rows_] / to_.item);
+                     to_.strides[rows_] / to_.item, layout_.size * to_.item > LARGE);
         return rows * columns;
     }
 

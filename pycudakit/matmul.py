@@ -78,13 +78,12 @@ def matmul(
     array([[3, 2],
            [7, 4]])
     """
-    if out is None and dtype is None and axes is None and _is_small(x1, x2):
-        if casting == "same_kind" and order == "K" and subok is True and precision == "highest":
-            _call.local.call = _SMALL
-            return np.matmul(x1, x2)
     usual = {"casting": "same_kind", "order": "K", "dtype": None, "subok": True, "axes": None}
     asked = {"casting": casting, "order": order, "dtype": dtype, "subok": subok, "axes": axes}
     given: dict[str, Any] = {k: v for k, v in asked.items() if v is not usual[k] and v != usual[k]}
+    if out is None and precision == "highest" and not given and _is_small(x1, x2):
+        _call.local.call = _SMALL
+        return np.matmul(x1, x2)
     numpy = functools.partial(np.matmul, x1, x2, out, **given)
     foreign = next((f"the argument {name}" for name in ("order", "axes") if name in given), None)
     return product(

@@ -68,17 +68,12 @@ bool open(const std::string &path) {
     Library &library = cublas::library();
     const std::lock_guard<std::mutex> lock(library.mutex);
     if (library.is_open) return true;
-    if (!path.empty()) {
-        library.is_open = open_file(path.c_str(), library.functions);
-        return library.is_open;
+    for (const char *name : {path.c_str(), "libcublas.so.13", "libcublas.so.12"}) {
+        if (*name == '\0' || !open_file(name, library.functions)) continue;
+        library.is_open = true;
+        return true;
     }
-    for (const char *name : {"libcublas.so.13", "libcublas.so.12"}) {
-        if (open_file(name, library.functions)) {
-            library.is_open = true;
-            break;
-        }
-    }
-    return library.is_open;
+    return false;
 }
 
 bool is_open() {

@@ -8,7 +8,7 @@
 
 namespace pk::cublas {
 
-// Opens the library of that path, or one that the system's loader finds if that is empty, unless one is open.
+// Opens the library of that path, or else one that the system's loader finds, unless one is open.
 // Returns whether one is.
 bool open(const std::string &path);
 bool is_open();

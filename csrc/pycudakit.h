@@ -545,8 +545,8 @@ PK_MATMUL(f16, uint16_t)
 PK_MATMUL(f32, float)
 PK_MATMUL(f64, double)
 
-/* Opens cuBLAS for the products to come, unless it is open: the library of that path, or, without one, what
- * the system's loader finds. *found tells whether it is open. The CPU library has no use for it. */
+/* Opens cuBLAS for the products to come, unless it is open: the library of that path, or else what the
+ * system's loader finds. *found tells whether it is open. The CPU library has no use for it. */
 PK_API int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *found);
 
 #ifdef __cplusplus

@@ -624,6 +624,48 @@ PK_API int32_t pk_random(const pk_draws *draws, const pk_operand *operands, int6
                          const int64_t *shape, int64_t dimensions, const pk_options *options,
                          pk_report *report);
 
+/* ---- Products of matrices ------------------------------------------------------------------------- */
+
+/* An operand whose matrices are stored as their transposes: a as k x m, b as n x k. */
+enum { PK_TRANSPOSED_A = 1, PK_TRANSPOSED_B = 2 };
+
+/* How floats are multiplied where there is a choice, on a GPU with cuBLAS: with no more error than float32's
+ * own (PK_HIGHEST), in float64 (PK_EXACT), or with factors rounded to TF32 or bfloat16. */
+enum { PK_HIGHEST = 0, PK_EXACT = 1, PK_TF32 = 2, PK_BF16 = 3 };
+
+/* What computed a product: the CPU's loops, the library's own kernel, cuBLAS, or cuBLAS with each float32 as
+ * the sum of two of TF32. */
+enum { PK_BY_LOOPS = 0, PK_BY_KERNEL = 1, PK_BY_CUBLAS = 2, PK_BY_CUBLAS_SPLIT = 3 };
+
+/* For a type of elements T, called t: the products of `batch` pairs of matrices, a's m x k and b's k x n, one
+ * after the other in c, m x n each. Pair i is matrix places[2 * i] of a and places[2 * i + 1] of b. Matrices
+ * are dense, row by row, side by side and aligned to their elements; c overlaps neither.
+ *
+ * Integers wrap around, of bools a product is an "and" and a sum an "or", and float16, given by its bits, is
+ * summed up in float32. report.exceptions tells of floats whether any result is infinite (PK_OVERFLOW) or
+ * NaN (PK_INVALID), for whatever reason. *method tells what computed. */
+#define PK_MATMUL(t, T)                                                                                  \
+    PK_API int32_t pk_matmul_##t(const T *a, const T *b, T *c, int64_t m, int64_t n, int64_t k,          \
+                                 const int64_t *places, int64_t batch, int64_t flags, int64_t precision, \
+                                 int64_t *method, const pk_options *options, pk_report *report);
+
+PK_MATMUL(bool, uint8_t)
+PK_MATMUL(i8, int8_t)
+PK_MATMUL(i16, int16_t)
+PK_MATMUL(i32, int32_t)
+PK_MATMUL(i64, int64_t)
+PK_MATMUL(u8, uint8_t)
+PK_MATMUL(u16, uint16_t)
+PK_MATMUL(u32, uint32_t)
+PK_MATMUL(u64, uint64_t)
+PK_MATMUL(f16, uint16_t)
+PK_MATMUL(f32, float)
+PK_MATMUL(f64, double)
+
+/* Opens cuBLAS for the products to come, unless it is open: the library of that path, or else what the
+ * system's loader finds. *found tells whether it is open. The CPU library has no use for it. */
+PK_API int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *found);
+
 #ifdef __cplusplus
 }
 #endif

@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from pycudakit.expression import evaluate
     from pycudakit.extremes import amax, amin, argmax, argmin, max, min, ptp
     from pycudakit.histogram import bincount, digitize, histogram, histogram2d
+    from pycudakit.matmul import matmul
     from pycudakit.nanfunctions import (
         nanargmax,
         nanargmin,
@@ -113,7 +114,7 @@ if TYPE_CHECKING:
         nanvar,
     )
     from pycudakit.products import average, dot, vdot
-    from pycudakit.rearranging import flip, roll
+    from pycudakit.rearranging import ascontiguousarray, flip, roll, swapaxes, transpose, tril, triu
     from pycudakit.reductions import all, any, count_nonzero, mean, prod, std, sum, var
     from pycudakit.scans import (
         cummax,
@@ -136,6 +137,7 @@ if TYPE_CHECKING:
         unique,
     )
     from pycudakit.statistics import median, nanmedian, nanpercentile, nanquantile, percentile, quantile
+    from pycudakit.tensors import einsum, inner, kron, outer, tensordot, trace, vecdot
 else:
     _lazy.families(
         __name__,
@@ -145,13 +147,15 @@ else:
             "image": "",
             "linalg": "",
             "random": "",
+            "matmul": "matmul",
             "nanfunctions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
             "products": "average dot vdot",
-            "rearranging": "flip roll",
+            "rearranging": "ascontiguousarray flip roll swapaxes transpose tril triu",
             "extremes": "amax amin argmax argmin max min ptp",
             "reductions": "all any count_nonzero mean prod std sum var",
             "scans": "cummax cummin cumprod cumsum diff exclusive_scan nancumprod nancumsum",
             "sorting": "argpartition argsort lexsort partition searchsorted sort topk unique",
+            "tensors": "einsum inner kron outer tensordot trace vecdot",
             "statistics": "median nanmedian nanpercentile nanquantile percentile quantile",
         },
     )
@@ -185,6 +189,7 @@ __all__ = [
     "argmin",
     "argpartition",
     "argsort",
+    "ascontiguousarray",
     "astype",
     "average",
     "bincount",
@@ -210,6 +215,7 @@ __all__ = [
     "divide",
     "divmod",
     "dot",
+    "einsum",
     "empty_pinned",
     "engine",
     "engines",
@@ -234,10 +240,12 @@ __all__ = [
     "histogram2d",
     "hypot",
     "image",
+    "inner",
     "invert",
     "isfinite",
     "isinf",
     "isnan",
+    "kron",
     "last_call",
     "left_shift",
     "less",
@@ -253,6 +261,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "matmul",
     "max",
     "maximum",
     "mean",
@@ -280,6 +289,7 @@ __all__ = [
     "negative",
     "nextafter",
     "not_equal",
+    "outer",
     "partition",
     "percentile",
     "pinned_copy",
@@ -310,9 +320,15 @@ __all__ = [
     "std",
     "subtract",
     "sum",
+    "swapaxes",
     "tan",
     "tanh",
+    "tensordot",
     "topk",
+    "trace",
+    "transpose",
+    "tril",
+    "triu",
     "true_divide",
     "trunc",
     "tuned",
@@ -320,5 +336,6 @@ __all__ = [
     "unique",
     "var",
     "vdot",
+    "vecdot",
     "where",
 ]

@@ -28,6 +28,9 @@ BY_VALUE, BY_EDGES, BY_WIDTH = range(3)
 SCAN_SUM, SCAN_PRODUCT, SCAN_MAXIMUM, SCAN_MINIMUM = range(4)
 EXCLUSIVE, SKIP_NAN = 1, 2
 RESIZE_NEAREST, RESIZE_BILINEAR, RESIZE_AREA = range(3)
+TRANSPOSED_A, TRANSPOSED_B = 1, 2
+HIGHEST, EXACT, TF32, BF16 = range(4)
+BY_LOOPS, BY_KERNEL, BY_CUBLAS, BY_CUBLAS_SPLIT = range(4)
 UNIQUE_INDEX, UNIQUE_INVERSE, UNIQUE_COUNTS, UNIQUE_EQUAL_NAN = 1, 2, 4, 8
 
 # In the order of pk_type.
@@ -260,6 +263,8 @@ SORTED = {
     "f64": np.dtype("float64"),
 }
 _CALL = (_in(OPTIONS), _out(REPORT))
+# The types that matrices have, likewise.
+MULTIPLIED = {"bool": np.dtype("uint8"), **SORTED}
 _SORTING: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     "pk_sort": lambda t: (_in(t), _out(t), _SIZE, _SIZE, *_CALL),
     "pk_argsort": lambda t: (_in(t), _out(np.int64), *[_SIZE] * 4, *_CALL),
@@ -349,6 +354,15 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_resize": (_in(OPERAND), _in(np.int64), *[_SIZE] * 4, *_CALL),
     "pk_filter": (_in(WINDOW), _in(np.float64), _SIZE, _in(OPERAND), _in(np.int64), *_CALL),
     **{f"{name}_{t}": make(dtype) for name, make in _SORTING.items() for t, dtype in SORTED.items()},
+    **{
+        f"pk_matmul_{t}": (
+            *(_in(dtype), _in(dtype), _out(dtype)),
+            *(_SIZE, _SIZE, _SIZE, _in(np.int64), _SIZE, _SIZE, _SIZE, _SIZE_OUT),
+            *_CALL,
+        )
+        for t, dtype in MULTIPLIED.items()
+    },
+    "pk_open_cublas": (_in(np.uint8), _SIZE, _SIZE_OUT),
 }
 
 

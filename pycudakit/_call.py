@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -142,6 +142,23 @@ def _collect(call: Call) -> None:
     local.call = call
     for profile in _engine.asked.get().profiles:
         profile.calls.append(call)
+
+
+def add_to_reason(text: str) -> None:
+    """Say more of the calling thread's last call."""
+    told = local.call
+    if isinstance(told, tuple):
+        local.call = (*told[:2], f"{told[2]}; {text}", *told[3:])
+    elif told is not None:
+        local.call = replace(told, reason=f"{told.reason}; {text}")
+        for profile in _engine.asked.get().profiles:
+            if profile.calls and profile.calls[-1] is told:
+                profile.calls[-1] = local.call
+
+
+def computed(call: Call) -> None:
+    """Remember a call that Python has computed itself."""
+    _collect(call)
 
 
 def by_numpy(function: str, reason: str, compute: Callable[[], Any]) -> Any:

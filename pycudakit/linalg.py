@@ -1,17 +1,19 @@
-"""NumPy's linear algebra: `norm`."""
+"""NumPy's linear algebra: `norm` and `matrix_power`."""
 
 from __future__ import annotations
 
 import functools
 import math
+import operator
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pycudakit import _family, _folds, elementwise, extremes, reductions
+from pycudakit import _call, _family, _folds, elementwise, extremes, reductions
 from pycudakit._reduction import Reduction
 from pycudakit._values import FLOAT64
+from pycudakit.matmul import matmul
 
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
@@ -66,6 +68,52 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return numpy()  # raises
     foreign = f"a norm of order {ord!r} of matrices"
     return Reduction("norm", _folds.NORM, numpy, [array], foreign=foreign).by_numpy()
+
+
+def matrix_power(a: Any, n: int) -> Any:
+    """Return a square matrix multiplied by itself n times, or a stack of them.
+
+    It is made of products, as `matmul` has them; the inverse, of which negative powers are, is NumPy's.
+
+    Parameters
+    ----------
+    a : array_like
+        The matrix.
+    n : int
+        The power.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.linalg.matrix_power([[1, 1], [1, 0]], 10)
+    array([[89, 55],
+           [55, 34]])
+    """
+    numpy = functools.partial(np.linalg.matrix_power, a, n)
+    array = _family.as_array(a)
+    if array is None:
+        plan = _family.plan("matrix_power", [None], _family.Cost(0, 0, 0, 0))
+        return _call.by_numpy("matrix_power", plan.reason, numpy)
+    try:
+        power = operator.index(n)
+    except TypeError:
+        return numpy()  # raises
+    if array.ndim < 2 or array.shape[-1] != array.shape[-2] or power == 0:
+        return numpy()
+    if power < 0:
+        array, power = np.linalg.inv(array), -power
+    result, square = None, array
+    while True:
+        if power & 1:
+            result = square if result is None else matmul(result, square)
+        power >>= 1
+        if not power:
+            return np.array(result) if result is array else result
+        square = matmul(square, square)
 
 
 def _folded(name: str, write: Any, numpy: Any, array: Any, axes: Any, keepdims: bool) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,21 @@ from pycudakit import _family, _folds
 from pycudakit._reduction import NONE, Reduction, keywords, or_usual
 from pycudakit._values import FLOAT64
 from pycudakit.elementwise import multiply
+from pycudakit.matmul import product
 from pycudakit.reductions import mean, sum
 
 
 def dot(a: Any, b: Any, out: Any = None) -> Any:
-    """Return the dot product of two vectors.
+    """Return the dot product of two vectors, or the product of two matrices.
 
-    Products and sums of floats are in float64, with an account of what is rounded away. Matrices are NumPy's:
-    `auto` leaves them to it, and a forced engine refuses them.
+    Products and sums of two vectors of floats are in float64, with an account of what is rounded away; of
+    more dimensions, they are those of `matmul`.
 
     Parameters
     ----------
     a, b : array_like
-        Vectors of one length; or one of them a number, by which the other is multiplied.
+        Arrays of which the last axis of `a` is as long as the next to last of `b`, or as its only one; or
+        one of them a number, by which the other is multiplied.
     out : ndarray, optional
         Where to put the result.
 
@@ -41,14 +44,47 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     x, y = np.asarray(a), np.asarray(b)
     if x.ndim == 0 or y.ndim == 0:
         return multiply(a, b, out=out)
-    if x.ndim == y.ndim == 1 and x.shape != y.shape:
+    axis = max(y.ndim - 2, 0)
+    if x.shape[-1] != y.shape[axis]:
+        shapes = " and ".join(str(v.shape).replace(" ", "") for v in (x, y))
         raise ValueError(
-            f"shapes {x.shape} and {y.shape} not aligned: {x.shape[0]} (dim 0) != {y.shape[0]} (dim 0)"
+            f"shapes {shapes} not aligned: {x.shape[-1]} (dim {x.ndim - 1}) != {y.shape[axis]} (dim {axis})"
         )
-    foreign = "a product of matrices" if max(x.ndim, y.ndim) > 1 else None
-    if foreign is None and out is not None and out.dtype != np.result_type(x, y):
-        return np.dot(a, b, out)  # raises
-    return _product("dot", functools.partial(np.dot, a, b, out), a, b, out, foreign)
+    numpy = functools.partial(np.dot, a, b, out)
+    if out is not None:
+        shape = (*x.shape[:-1], *y.shape[:axis], *y.shape[axis + 1 :])
+        if out.dtype != np.result_type(x, y) or out.shape != shape or not out.flags.c_contiguous:
+            return numpy()  # raises
+    if max(x.ndim, y.ndim) > 1:
+        return contract("dot", functools.partial(np.dot, a, b), a, b, axis, out)
+    return _product("dot", numpy, a, b, out, None)
+
+
+def contract(name: str, numpy: Any, a: Any, b: Any, axis: int, out: Any = None) -> Any:
+    """Multiply along the last axis of `a` and an axis of `b`; the other axes stay, in their order.
+
+    `numpy` computes the same, without `out`.
+    """
+    x, y = _family.as_array(a), _family.as_array(b)
+    if x is None or y is None:
+        result = product(name, numpy, a, b)
+    else:
+        left = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+        turned = np.moveaxis(y, axis, 0)
+        right = turned.reshape(turned.shape[0], math.prod(turned.shape[1:]))
+        flat = left.shape[0], right.shape[1]
+        within = out
+        if out is not None:
+            overlaps = np.may_share_memory(out, x) or np.may_share_memory(out, y)
+            within = None if overlaps or not isinstance(out, np.ndarray) else out.reshape(flat)
+        result = product(name, lambda: np.asarray(numpy()).reshape(flat), left, right, within, warns="dot")
+        if within is not None and result is within:
+            return out
+        result = result.reshape((*x.shape[:-1], *turned.shape[1:]))
+    if out is None:
+        return result
+    np.copyto(out, result)
+    return out
 
 
 def _product(name: str, numpy: Any, a: Any, b: Any, out: Any, foreign: str | None) -> Any:

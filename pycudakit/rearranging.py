@@ -1,8 +1,10 @@
-"""NumPy's `flip` and `roll`, whose results are new arrays in C order."""
+"""NumPy's `flip`, `roll`, `transpose` and their like, whose results are new arrays in C order."""
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from pycudakit import _call, _family
 from pycudakit._dispatch import call
 from pycudakit._family import Cost
 from pycudakit._function import Function
+from pycudakit._program import Builder
 from pycudakit._values import Array
 
 
@@ -19,7 +22,24 @@ def _write_copy(_: Any, x: Any, **__: Any) -> tuple[Any, ...]:
     return (x,)
 
 
-_FLIP, _ROLL = (Function(name, getattr(np, name), _write_copy) for name in ("flip", "roll"))
+_FLIP, _ROLL, _TRANSPOSE, _SWAPAXES, _CONTIGUOUS = (
+    Function(name, getattr(np, name), _write_copy)
+    for name in ("flip", "roll", "transpose", "swapaxes", "ascontiguousarray")
+)
+
+
+def _write_triangle(
+    lower: bool, builder: Builder, x: Any, row: Any, column: Any, **_: Any
+) -> tuple[Any, ...]:
+    """Keep what is in a column up to the row's number, or from there on."""
+    kept = builder.apply("less_equal", *((column, row) if lower else (row, column)))
+    return (builder.select(kept, x, builder.constant(0, x.dtype)),)
+
+
+_TRIL, _TRIU = (
+    Function(name, getattr(np, name), functools.partial(_write_triangle, name == "tril"))
+    for name in ("tril", "triu")
+)
 
 
 def _copy(function: Function, source: Array, out: Array) -> None:
@@ -98,4 +118,181 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         to: Any = (..., *(part[0] for part in block))
         come: Any = (..., *(part[1] for part in block))
         _copy(_ROLL, source[come], target[to])
+    return out
+
+
+def _copied(function: Function, a: Any, view_of: Any) -> Any:
+    """Return a C-contiguous copy of a view of an array."""
+    array = _family.as_array(a)
+    if array is None:
+        plan = _family.plan(function.name, [None], Cost(0.0, 0.0, 0, 0))
+        return _call.by_numpy(
+            function.name, plan.reason, lambda: np.array(view_of(a), order="C", copy=True, subok=True)
+        )
+    view = np.asarray(view_of(array))
+    out = np.empty(view.shape, view.dtype)
+    _copy(function, view, out)
+    return out
+
+
+def contiguous(array: Array) -> Array:
+    """Return an array, or a copy in C order if it is in no order that a product takes."""
+    turned = array.swapaxes(-1, -2) if array.ndim > 1 else array
+    if array.flags.c_contiguous or turned.flags.c_contiguous:
+        return array
+    copied: Array = _copied(_CONTIGUOUS, array, np.asarray)
+    return copied
+
+
+def transpose(a: Any, axes: Any = None) -> Any:
+    """Return a C-contiguous copy with the axes in another order.
+
+    NumPy gives a view; here it is a new array, which the next call reads in order.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axes : tuple of ints, optional
+        The axes in their new order; reversed if None.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.transpose([[1, 2, 3], [4, 5, 6]])
+    array([[1, 4],
+           [2, 5],
+           [3, 6]])
+    """
+    return _copied(_TRANSPOSE, a, lambda array: np.transpose(array, axes))
+
+
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    """Return a C-contiguous copy with two axes interchanged.
+
+    NumPy gives a view; here it is a new array, which the next call reads in order.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis1, axis2 : int
+        The axes.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.swapaxes([[1, 2, 3]], 0, 1)
+    array([[1],
+           [2],
+           [3]])
+    """
+    return _copied(_SWAPAXES, a, lambda array: np.swapaxes(array, axis1, axis2))
+
+
+def ascontiguousarray(a: Any, dtype: Any = None) -> Any:
+    """Return a C-contiguous copy, of one dimension at least.
+
+    NumPy gives the array itself if it is contiguous; here it is always a new one.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    dtype : dtype, optional
+        The type of the result.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.ascontiguousarray([[1, 2], [3, 4]])[:, ::-1].flags.c_contiguous
+    False
+    """
+    if dtype is not None and np.dtype(dtype) != getattr(a, "dtype", None):
+        a = np.asarray(a, dtype)
+    return _copied(_CONTIGUOUS, a, np.atleast_1d)
+
+
+def tril(m: Any, k: int = 0) -> Any:
+    """Return a copy with zeros above a diagonal.
+
+    Parameters
+    ----------
+    m : array_like
+        A matrix, or a stack of them.
+    k : int, optional
+        The diagonal, counted upwards from the main one.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.tril([[1, 2], [3, 4]])
+    array([[1, 0],
+           [3, 4]])
+    """
+    return _triangle(_TRIL, m, k)
+
+
+def triu(m: Any, k: int = 0) -> Any:
+    """Return a copy with zeros below a diagonal.
+
+    Parameters
+    ----------
+    m, k
+        As for `tril`.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.triu([[1, 2], [3, 4]])
+    array([[1, 2],
+           [0, 4]])
+    """
+    return _triangle(_TRIU, m, k)
+
+
+def _triangle(function: Function, m: Any, k: Any) -> Any:
+    array = _family.as_array(m)
+    if array is None:
+        plan = _family.plan(function.name, [None], Cost(0.0, 0.0, 0, 0))
+        return _call.by_numpy(function.name, plan.reason, lambda: function.numpy(m, k))
+    try:
+        by = operator.index(k)
+    except TypeError:
+        return function.numpy(m, k)
+    if array.ndim < 2:
+        if array.ndim == 0:
+            return function.numpy(m, k)  # raises
+        array = np.broadcast_to(array, (array.size, array.size))
+    rows, columns = array.shape[-2:]
+    by = max(-rows - 1, min(by, columns + 1))
+    # A row keeps columns up to, or from, its own number and k.
+    row = (np.arange(rows) + by)[:, None]
+    out = np.empty(array.shape, array.dtype.newbyteorder("="))
+    call(
+        function,
+        (array, row, np.arange(columns)),
+        out,
+        numpy_call=lambda values, _, __: np.copyto(out, function.numpy(values, k)),
+    )
     return out

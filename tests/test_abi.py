@@ -137,6 +137,8 @@ def test_constants(header):
         *("CORRELATE", "SEPARABLE", "BOX", "MINIMUM", "MAXIMUM", "MEDIAN"),
         *("REFLECT", "NEAREST", "MIRROR", "WRAP", "CONSTANT", "SHRINK"),
         *("UNIQUE_INDEX", "UNIQUE_INVERSE", "UNIQUE_COUNTS", "UNIQUE_EQUAL_NAN"),
+        *("TRANSPOSED_A", "TRANSPOSED_B", "HIGHEST", "EXACT", "TF32", "BF16"),
+        *("BY_LOOPS", "BY_KERNEL", "BY_CUBLAS", "BY_CUBLAS_SPLIT"),
     ]
     for name in ours:
         assert getattr(_abi, name) == constants.pop(f"PK_{name}"), name

@@ -81,8 +81,6 @@ def test_errors(engine):
     out = np.zeros(())
     assert pk.dot([1.0, 2.0], [3.0, 4.0], out) is out
     assert out == 11
-    with pytest.raises(errors.Unsupported, match="a product of matrices"):
-        pk.dot(np.ones((2, 2)), np.ones((2, 2)))
     with pytest.raises(errors.Unsupported):
         pk.vdot([1j], [1j])
 
@@ -108,11 +106,9 @@ def test_special_values(engine):
         assert pk.vdot(np.float32([3e38]), np.float32([2])) == inf  # as silent as NumPy's
 
 
-def test_matrices_are_numpys_under_auto():
-    matrix = gen.build("float64", (6, 7), "ordinary", 1)
-    assert np.array_equal(pk.dot(matrix, matrix.T), np.dot(matrix, matrix.T))
-    assert pk.last_call().engine == "numpy"
+def test_complex_numbers_are_numpys_under_auto():
     assert pk.vdot([1j], [1j]) == 1
+    assert pk.last_call().engine == "numpy"
 
 
 # ---- average ----------------------------------------------------------------------------------------

@@ -4,6 +4,11 @@
 #include <cstring>
 #include <numeric>
 #include <string>
+#include <utility>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include "status.h"
 #include "types.h"
@@ -167,27 +172,91 @@ int64_t Layout::elements_a_line(const View &view) const {
     return is_transposed(*this, view) ? LINE / view.item * shape.back() : 1;
 }
 
+// Square tiles of as many elements as a vector has, transposed in registers: that many rows of `from`, so
+// many bytes apart, become columns of `to`.
+template <class Word>
+struct Square {
+    static constexpr int SIDE = 16 / sizeof(Word);
+    using Vector __attribute__((vector_size(16))) = Word;
+
+    template <size_t... i>
+    static Vector interleave(Vector a, Vector b, int first, std::index_sequence<i...>) {
+        if (first == 0) return Vector{(i % 2 == 0 ? a[i / 2] : b[i / 2])...};
+        return Vector{(i % 2 == 0 ? a[SIDE / 2 + i / 2] : b[SIDE / 2 + i / 2])...};
+    }
+
+    static void transpose(const char *from, int64_t stride, char *to, int64_t to_stride) {
+        using Places = std::make_index_sequence<SIDE>;
+        Vector rows[SIDE], mixed[SIDE];
+        for (int i = 0; i < SIDE; ++i) std::memcpy(&rows[i], from + i * stride, 16);
+        for (int step = 1; step < SIDE; step *= 2) {
+            for (int i = 0; i < SIDE / 2; ++i) {
+                mixed[2 * i] = interleave(rows[i], rows[i + SIDE / 2], 0, Places());
+                mixed[2 * i + 1] = interleave(rows[i], rows[i + SIDE / 2], 1, Places());
+            }
+            for (int i = 0; i < SIDE; ++i) rows[i] = mixed[i];
+        }
+        for (int i = 0; i < SIDE; ++i) std::memcpy(to + i * to_stride, &rows[i], 16);
+    }
+};
+
+// Copies a line to where one begins: past the cache, which else would fetch it first.
+static void store_line(void *to, const void *line) {
+#if defined(__SSE2__)
+    for (int i = 0; i < LINE / 16; ++i)
+        _mm_stream_si128(static_cast<__m128i *>(to) + i, static_cast<const __m128i *>(line)[i]);
+#else
+    std::memcpy(to, line, LINE);
+#endif
+}
+
 // Rows of a matrix whose columns lie side by side: in tiles of whole lines of memory, which are asked for
-// ahead.
+// ahead. Rows of the result are `pitch` elements apart.
 template <class Word, bool swapped>
 static void gather_rows(const char *from, int64_t row_stride, int64_t column_stride, int64_t rows,
-                        int64_t columns, Word *to) {
-    constexpr int64_t WIDTH = LINE / sizeof(Word), HEIGHT = 4 * WIDTH;
+                        int64_t columns, Word *to, int64_t pitch, bool past_cache = false) {
+    constexpr int64_t WIDTH = LINE / sizeof(Word), HEIGHT = 4 * WIDTH, SIDE = Square<Word>::SIDE;
     constexpr int INTO_L2 = 2;  // there are too few ways into L1
-    Word tile[HEIGHT][WIDTH];
+    alignas(LINE) Word tile[HEIGHT][WIDTH];
+    // Columns before the first whole line of each row, where all rows have theirs in one place.
+    const int64_t beyond = int64_t(reinterpret_cast<uintptr_t>(to) % LINE);
+    past_cache = past_cache && pitch % WIDTH == 0 && beyond % int64_t(sizeof(Word)) == 0;
+    const int64_t head = past_cache ? (LINE - beyond) % LINE / int64_t(sizeof(Word)) : 0;
+    const bool in_squares = row_stride == int64_t(sizeof(Word));
     for (int64_t row = 0; row < rows; row += HEIGHT) {
         const int64_t high = std::min(HEIGHT, rows - row);
-        for (int64_t column = 0; column < columns; column += WIDTH) {
-            const int64_t wide = std::min(WIDTH, columns - column);
+        int64_t wide = 0;
+        for (int64_t column = 0; column < columns; column += wide) {
+            wide = std::min(column == 0 && head != 0 ? head : WIDTH, columns - column);
+            const char *const corner = from + row * row_stride + column * column_stride;
             for (int64_t c = 0; c < wide; ++c) {
-                const char *const at = from + row * row_stride + (column + c) * column_stride;
-                const char *const ahead = at + WIDTH * column_stride;
+                const char *const ahead = corner + (c + WIDTH) * column_stride;
                 for (int64_t r = 0; r < high; r += WIDTH)
                     __builtin_prefetch(ahead + r * row_stride, 0, INTO_L2);
-                for (int64_t r = 0; r < high; ++r) tile[r][c] = read_word<Word, swapped>(at + r * row_stride);
+            }
+            const int64_t whole_high = in_squares ? high / SIDE * SIDE : 0;
+            const int64_t whole_wide = in_squares ? wide / SIDE * SIDE : 0;
+            for (int64_t c = 0; c < whole_wide; c += SIDE) {
+                for (int64_t r = 0; r < whole_high; r += SIDE)
+                    Square<Word>::transpose(corner + r * row_stride + c * column_stride, column_stride,
+                                            reinterpret_cast<char *>(&tile[r][c]), LINE);
+            }
+            for (int64_t c = 0; c < wide; ++c) {
+                for (int64_t r = c < whole_wide ? whole_high : 0; r < high; ++r)
+                    std::memcpy(&tile[r][c], corner + r * row_stride + c * column_stride, sizeof(Word));
             }
             for (int64_t r = 0; r < high; ++r) {
-                std::memcpy(to + (row + r) * columns + column, tile[r], size_t(wide) * sizeof(Word));
+                if (swapped) {
+                    for (int64_t c = 0; c < wide; ++c) tile[r][c] = swap_bytes(tile[r][c]);
+                }
+                Word *const line = to + (row + r) * pitch + column;
+                if (wide == WIDTH && past_cache) {
+                    store_line(line, tile[r]);
+                } else if (wide == WIDTH) {
+                    std::memcpy(line, tile[r], LINE);
+                } else {
+                    std::memcpy(line, tile[r], size_t(wide) * sizeof(Word));
+                }
             }
         }
     }
@@ -215,7 +284,7 @@ static bool gather_transposed(const Layout &layout, const View &view, int64_t st
         int64_t rest = row / height;
         for (size_t d = dims - 2; d-- > 0; rest /= layout.shape[d])
             from += rest % layout.shape[d] * view.strides[d];
-        gather_rows<Word, swapped>(from, row_stride, column_stride, rows, columns, dense + done);
+        gather_rows<Word, swapped>(from, row_stride, column_stride, rows, columns, dense + done, columns);
         done += rows * columns;
     }
     if (done != count) gather_words<Word, swapped>(layout, view, start + done, count - done, dense + done);
@@ -276,6 +345,18 @@ void Layout::gather(const View &view, int64_t start, int64_t count, void *dense)
         using Word = decltype(word);
         gather_words<Word, decltype(swapped)::value>(*this, view, start, count, static_cast<Word *>(dense));
     });
+}
+
+void gather_plane(const View &view, const char *from, int64_t row_stride, int64_t column_stride, int64_t rows,
+                  int64_t columns, char *to, int64_t pitch, bool past_cache) {
+    with_word(view, [&](auto word, auto swapped) {
+        using Word = decltype(word);
+        gather_rows<Word, decltype(swapped)::value>(from, row_stride, column_stride, rows, columns,
+                                                    reinterpret_cast<Word *>(to), pitch, past_cache);
+    });
+#if defined(__SSE2__)
+    if (past_cache) _mm_sfence();
+#endif
 }
 
 void Layout::fill(const View &view, int64_t count, void *dense) const {

@@ -47,4 +47,10 @@ struct Layout {
     void scatter(const View &view, int64_t start, int64_t count, const void *dense) const;
 };
 
+// Copies rows and columns of an operand, from where they begin and so many bytes apart, to rows that are
+// `pitch` elements apart. Columns that lie far apart, and rows that lie side by side, are what it is for.
+// What is larger than caches is better written past them.
+void gather_plane(const View &view, const char *from, int64_t row_stride, int64_t column_stride, int64_t rows,
+                  int64_t columns, char *to, int64_t pitch, bool past_cache);
+
 }  // namespace pk

@@ -22,6 +22,7 @@ namespace pk {
     void fill_casts_##isa(Loops &loops);      \
     void fill_reductions_##isa(Loops &loops); \
     void fill_bins_##isa(Loops &loops);       \
+    void fill_products_##isa(Loops &loops);   \
     void fill_scans_##isa(Loops &loops);      \
     void fill_pixels_##isa(Loops &loops);     \
     void fill_filters_##isa(Loops &loops);    \
@@ -58,6 +59,7 @@ static Loops choose() {
             fill_casts_##isa(chosen);               \
             fill_reductions_##isa(chosen);          \
             fill_bins_##isa(chosen);                \
+            fill_products_##isa(chosen);            \
             fill_scans_##isa(chosen);               \
             fill_pixels_##isa(chosen);              \
             fill_filters_##isa(chosen);             \

@@ -4,6 +4,7 @@
 
 #include "../common/evaluate.h"
 #include "../common/thread_pool.h"
+#include "copy.h"
 #include "machine.h"
 
 namespace pk {
@@ -49,6 +50,7 @@ int32_t pk_evaluate(const pk_instruction *program, int64_t instruction_count, co
                         exceptions, report,
                         [](const pk::Evaluation &evaluation, pk::Call &call, const auto &ranges) {
                             if (ranges.empty()) return;
+                            if (ranges.size() == 1 && pk::copy(evaluation, call, ranges[0])) return;
                             const pk::Plan plan(evaluation.program, evaluation.layout);
                             for (const pk_range &range : ranges) pk::evaluate(evaluation, call, plan, range);
                         });

@@ -6,6 +6,7 @@
 #include "../common/bin_loops.h"
 #include "../common/operations.h"
 #include "../common/pixels.h"
+#include "../common/products.h"
 #include "../common/scan_ops.h"
 #include "filter_loops.h"
 #include "random_loops.h"
@@ -59,6 +60,7 @@ struct Loops {
     BinLoops bins;
     PixelLoops pixels;
     RandomLoops random;
+    ProductLoops product;
     ScanLoops scan[scan::kinds + 1];  // run[1] is the exclusive one
     FilterLoops filters;
 };

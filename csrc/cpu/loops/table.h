@@ -32,6 +32,7 @@ void PK_ISA_FUNCTION(fill_operations)(Loops &loops);
 void PK_ISA_FUNCTION(fill_casts)(Loops &loops);
 void PK_ISA_FUNCTION(fill_reductions)(Loops &loops);
 void PK_ISA_FUNCTION(fill_bins)(Loops &loops);
+void PK_ISA_FUNCTION(fill_products)(Loops &loops);
 void PK_ISA_FUNCTION(fill_scans)(Loops &loops);
 void PK_ISA_FUNCTION(fill_pixels)(Loops &loops);
 void PK_ISA_FUNCTION(fill_random)(Loops &loops);

@@ -1,0 +1,86 @@
+"""Products of matrices, transposes and their like against NumPy.
+
+Each row that has a required figure ends with ok or SHORT.
+"""
+
+import functools
+import sys
+
+import numpy as np
+from harness import Allowance, Harness, link_seconds
+
+import pycudakit as pk
+
+
+def pair(name, *arguments, numpys=None):
+    """Return pycudakit's and NumPy's function of one name, called with these arguments."""
+    theirs = numpys or getattr(np, name)
+    return functools.partial(getattr(pk, name), *arguments), {"NumPy": functools.partial(theirs, *arguments)}
+
+
+def transposed(a):
+    return np.ascontiguousarray(a.T)
+
+
+def whole(rng, *shape):
+    """Return small whole numbers, whose products are exact in any order."""
+    return rng.integers(-3, 4, shape).astype(np.float32)
+
+
+def copies(harness, rng):
+    """Run transposes, for which there are figures."""
+    side = 1024 if harness.quick else 4096
+    x = rng.random((side, side), np.float32)
+    at_least = {"NumPy": 5.0} if harness.engine == "cpu" else None
+    harness.compare("transpose float32", x.size, *pair("transpose", x, numpys=transposed), at_least=at_least)
+    bytes_ = x.astype(np.uint8)
+    harness.compare("transpose uint8", x.size, *pair("transpose", bytes_, numpys=transposed))
+    harness.compare("tril float32", x.size, *pair("tril", x))
+    rows = x[0]
+    harness.compare("outer float32", x.size, *pair("outer", rows, rows))
+    if harness.engine != "cuda":
+        return
+    x = rng.random((2 * side, 2 * side), np.float32)
+    floor = Allowance("the link's floor", "NumPy", factor=0.0, extra=link_seconds(x.nbytes, x.nbytes))
+    work = pair("transpose", x, numpys=transposed)
+    harness.compare("transpose 8192 float32", x.size, *work, at_least={floor: 0.7})
+
+
+def products(harness, rng):
+    """Run products, in which NumPy's BLAS is the CPU engine's own."""
+    for side in (128, 1024):
+        a, b = whole(rng, side, side), whole(rng, side, side)
+        harness.compare(f"matmul {side} float32", a.size, *pair("matmul", a, b))
+    a, b = whole(rng, 100, 64, 64), whole(rng, 100, 64, 64)
+    harness.compare("matmul 100 x 64 float32", a.size, *pair("matmul", a, b))
+    for name in ("int8", "int32", "int64", "float16"):
+        a, b = (whole(rng, 300, 300).astype(name) for _ in "ab")
+        harness.compare(f"matmul 300 {name}", a.size, *pair("matmul", a, b))
+    if harness.engine == "cuda":
+        for side in (2048, 8192):
+            a, b = whole(rng, side, side), whole(rng, side, side)
+            harness.compare(f"matmul {side} float32", a.size, *pair("matmul", a, b), rounds=3)
+
+
+def others(harness, rng):
+    """Run what is made of these."""
+    a, b = whole(rng, 64, 32, 48), whole(rng, 64, 48, 40)
+    harness.compare("einsum bij,bjk->bik", a.size, *pair("einsum", "bij,bjk->bik", a, b))
+    x, y = whole(rng, 1000, 1000), whole(rng, 1000, 1000)
+    harness.compare("einsum ij,ij->", x.size, *pair("einsum", "ij,ij->", x, y))
+    harness.compare("vecdot float32", x.size, *pair("vecdot", x, y))
+    small = x[:40, :40]
+    harness.compare("kron float32", small.size**2, *pair("kron", small, small))
+
+
+def main():
+    harness = Harness(__doc__.splitlines()[0], 16)
+    rng = np.random.default_rng(0)
+    copies(harness, rng)
+    products(harness, rng)
+    others(harness, rng)
+    return harness.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -301,11 +301,6 @@ static void gather_words(const Layout &layout, const View &view, int64_t start, 
                          std::memcpy(to, from, size_t(length) * sizeof(Word));
                          return;
                      }
-                     if (stride == -int64_t(sizeof(Word))) {  // known here, and so in vectors
-                         for (int64_t i = 0; i < length; ++i)
-                             to[i] = read_word<Word, swapped>(from - i * int64_t(sizeof(Word)));
-                         return;
-                     }
                      for (int64_t i = 0; i < length; ++i) to[i] = read_word<Word, swapped>(from + i * stride);
                  });
 }

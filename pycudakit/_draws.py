@@ -32,13 +32,17 @@ POISSON = Kind("poisson", _abi.RANDOM_POISSON, 40.0)
 BINOMIAL = Kind("binomial", _abi.RANDOM_BINOMIAL, 60.0)
 
 # NumPy's seconds for a call that has a generator made, and nanoseconds for 8 bytes.
-_NUMPY_CALL, _NUMPY_EACH = 20e-6, 5.0
+_NUMPY_CALL, _NUMPY_EACH = 30e-6, 5.0
+
+
+def _takes_halves(kind: Kind, dtype: DType) -> bool:
+    """Tell whether an element is made of 32 bits, and not of a word."""
+    return dtype.itemsize == 4 and kind.what != _abi.RANDOM_INTEGERS
 
 
 def plan_draws(name: str, kind: Kind, size: int, dtype: DType, parameters: Sequence[Array] = ()) -> Plan:
     """Choose an engine."""
-    work = kind.each * 1e-9 * size * min(1.0, dtype.itemsize / 4 if dtype.kind == "f" else 1.0)
-    work *= 0.5 if dtype.itemsize == 4 and kind.what in (_abi.RANDOM_UNIFORM, _abi.RANDOM_NORMAL) else 1.0
+    work = kind.each * 1e-9 * size * (0.5 if _takes_halves(kind, dtype) else 1.0)
     workers = _cost.threads() if work > _cost.SHARED_WORK else 1
     # NumPy has the same numbers for these two alone.
     same = kind.what in (_abi.RANDOM_BITS, _abi.RANDOM_UNIFORM) and not parameters
@@ -54,12 +58,7 @@ def draw(
     target = _execute.allocate(dtype, shape, ()) if out is None else out
     if target.size == 0:
         return target
-    takes_halves = dtype.itemsize == 4 and kind.what in (
-        _abi.RANDOM_BITS,
-        _abi.RANDOM_UNIFORM,
-        _abi.RANDOM_NORMAL,
-    )
-    place = (stream.take_halves if takes_halves else stream.take_words)(target.size)
+    place = (stream.take_halves if _takes_halves(kind, dtype) else stream.take_words)(target.size)
     spread = [np.broadcast_to(parameter, shape) for parameter in parameters]
     operands = np.zeros(1 + len(spread), _abi.OPERAND)
     for row, array in zip(operands, [target, *spread], strict=True):

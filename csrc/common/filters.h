@@ -76,7 +76,7 @@ struct Filter {
     bool in_two_passes() const { return kind != PK_CORRELATE && kind != PK_MEDIAN; }
     int64_t window() const {
         return in_two_passes() ? height + width : height * width;
-    }                                                    // as one pays for it
+    }  // as one pays for it
     int64_t rank() const { return height * width / 2; }  // the median's
     int64_t row() const { return columns * channels; }   // elements
     int64_t image() const { return rows * row(); }

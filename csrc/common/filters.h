@@ -74,9 +74,8 @@ struct Filter {
 
     bool sums() const { return kind <= PK_BOX; }
     bool in_two_passes() const { return kind != PK_CORRELATE && kind != PK_MEDIAN; }
-    int64_t window() const {
-        return in_two_passes() ? height + width : height * width;
-    }  // as one pays for it
+    // The window's elements, as one pays for them.
+    int64_t window() const { return in_two_passes() ? height + width : height * width; }
     int64_t rank() const { return height * width / 2; }  // the median's
     int64_t row() const { return columns * channels; }   // elements
     int64_t image() const { return rows * row(); }

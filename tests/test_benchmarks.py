@@ -165,7 +165,9 @@ def test_order_statistics(tmp_path):
     assert "median" in run("order_statistics", "--quick", "--only", "median", folder=tmp_path)
 
 
-@pytest.mark.parametrize(("script", "work"), [("scans", "cumsum"), ("sorting", "unique")])
+@pytest.mark.parametrize(
+    ("script", "work"), [("scans", "cumsum"), ("sorting", "unique"), ("linalg", "transpose")]
+)
 def test_scans_and_sorting(script, work, tmp_path):
     assert work in run(script, "--quick", "--only", work, folder=tmp_path)
 

@@ -5,7 +5,9 @@ Each row that has a required figure ends with ok or SHORT.
 
 import functools
 import sys
+from types import SimpleNamespace
 
+import libraries
 import numpy as np
 from harness import Allowance, Harness, link_seconds
 
@@ -16,6 +18,17 @@ def pair(name, *arguments, numpys=None):
     """Return pycudakit's and NumPy's function of one name, called with these arguments."""
     theirs = numpys or getattr(np, name)
     return functools.partial(getattr(pk, name), *arguments), {"NumPy": functools.partial(theirs, *arguments)}
+
+
+def on_gpu(by, *arrays):
+    """Return a work of other libraries on the GPU, by name, of those that are installed."""
+    found, _ = libraries.installed({name: libraries.ON_GPU[name] for name in ("CuPy", "PyTorch")})
+    family = SimpleNamespace(by=by)
+    return {name: functools.partial(call_of(family), *arrays) for name, call_of in found.items()}
+
+
+def dense_transpose(library, a):
+    return library.ascontiguousarray(a.T) if hasattr(library, "ascontiguousarray") else a.T.contiguous()
 
 
 def transposed(a):
@@ -42,8 +55,10 @@ def copies(harness, rng):
         return
     x = rng.random((2 * side, 2 * side), np.float32)
     floor = Allowance("the link's floor", "NumPy", factor=0.0, extra=link_seconds(x.nbytes, x.nbytes))
-    work = pair("transpose", x, numpys=transposed)
-    harness.compare("transpose 8192 float32", x.size, *work, at_least={floor: 0.7})
+    ours, theirs = pair("transpose", x, numpys=transposed)
+    theirs |= on_gpu(dense_transpose, x)
+    at_least = {floor: 0.7} | {name: 12.0 for name in theirs if name != "NumPy"}
+    harness.compare("transpose 8192 float32", x.size, ours, theirs, at_least=at_least, rounds=3)
 
 
 def products(harness, rng):
@@ -56,10 +71,14 @@ def products(harness, rng):
     for name in ("int8", "int32", "int64", "float16"):
         a, b = (whole(rng, 300, 300).astype(name) for _ in "ab")
         harness.compare(f"matmul 300 {name}", a.size, *pair("matmul", a, b))
-    if harness.engine == "cuda":
-        for side in (2048, 8192):
-            a, b = whole(rng, side, side), whole(rng, side, side)
-            harness.compare(f"matmul {side} float32", a.size, *pair("matmul", a, b), rounds=3)
+    if harness.engine != "cuda":
+        return
+    for side, least in ((2048, 2.0), (8192, 6.0)):
+        a, b = whole(rng, side, side), whole(rng, side, side)
+        ours, theirs = pair("matmul", a, b)
+        theirs |= on_gpu(lambda library, x, y: library.matmul(x, y), a, b)
+        at_least = {name: least for name in theirs if name != "NumPy"}
+        harness.compare(f"matmul {side} float32", a.size, ours, theirs, at_least=at_least, rounds=3)
 
 
 def others(harness, rng):

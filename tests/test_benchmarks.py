@@ -171,6 +171,7 @@ def test_order_statistics(tmp_path):
         ("scans", "cumsum"),
         ("sorting", "unique"),
         ("random_numbers", "poisson"),
+        ("linalg", "transpose"),
         ("image_filters", "box 3x3 uint8"),
     ],
 )

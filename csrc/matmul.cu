@@ -1,7 +1,5 @@
 // Products of matrices on a GPU: panels of the factors are staged and go up while others are multiplied, by
 // cuBLAS where there is one, and parts of the result come down.
-#include "matmul.cuh"
-
 #include <condition_variable>
 #include <cstring>
 #include <optional>
@@ -9,7 +7,8 @@
 
 #include "common/thread_pool.h"
 #include "cublas.h"
-#include "matmul_parts.h"
+#include "matmul_images.h"
+#include "matmul_panels.cuh"
 #include "stream/slots.h"
 #include "stream/stream.h"
 #include "stream/tuning.h"
@@ -18,55 +17,12 @@ namespace pk::product {
 
 namespace {
 
-// float32 in float64.
-struct Exact : Plain<float, double> {};
-
-enum class Way { kernel, cublas, split, exact_kernel, exact_cublas };
-
 // Bytes of a product for each host thread that it wakes.
 constexpr int64_t WORTH_A_THREAD = 1 << 20;
 // In a profile, kernels have a lane of their own, beside those of the slots.
 constexpr int KERNELS_LANE = 1 << 20;
 // Products of as many numbers as that are worth splitting them.
 constexpr int64_t WORTH_SPLITTING = 1024;
-
-unsigned blocks_for(int64_t count) { return unsigned((count + device::THREADS - 1) / device::THREADS); }
-
-// Rows of a matrix on the host, and as they lie on a device: dense, pair after pair.
-struct Image {
-    char *base;             // of the first row of the matrix 0
-    int64_t matrix;         // bytes from one matrix to the next
-    const int64_t *places;  // which of them; null: one after the other
-    int64_t place_step;
-    int64_t pitch, run;  // bytes from row to row on the host, and of a row
-    int64_t rows;        // of each pair
-    int64_t pairs;
-
-    char *row(int64_t index) const {
-        const int64_t pair = index / rows;
-        const int64_t place = places == nullptr ? pair : places[pair * place_step];
-        return base + place * matrix + index % rows * pitch;
-    }
-    int64_t all_rows() const { return rows * pairs; }
-
-    // Calls copy(bytes on the host, offset in the image, count) for rows, dense ones of a matrix as one.
-    template <class Copy>
-    void each(int64_t first, int64_t count, Copy copy) const {
-        for (int64_t done = 0; done < count;) {
-            const int64_t index = first + done;
-            const int64_t together = pitch == run ? std::min(count - done, rows - index % rows) : 1;
-            copy(row(index), done * run, together * run);
-            done += together;
-        }
-    }
-};
-
-struct Part {
-    int64_t pair, pairs, row, rows, column, columns;
-};
-struct Panel {
-    int64_t part, start, depth;
-};
 
 // What a thread does next: some rows of an image, up or down.
 struct Task {
@@ -174,73 +130,36 @@ class Multiplier {
                 const int64_t start = d * cut_.depth;
                 panels_.push_back({part, start, std::min(cut_.depth, given_.k - start)});
                 const auto panel = int64_t(panels_.size()) - 1;
-                add_tasks(Task::up_a, panel, image_of_a(panels_.back()));
-                add_tasks(Task::up_b, panel, image_of_b(panels_.back()));
+                add_tasks(Task::up_a, panel);
+                add_tasks(Task::up_b, panel);
                 // Of the part before, so that this one's panels are on their way meanwhile.
-                if (d == 0 && part > 0) add_tasks(Task::down, part - 1, image_of_c(parts_[size_t(part - 1)]));
+                if (d == 0 && part > 0) add_tasks(Task::down, part - 1);
             }
         }
         const auto last = int64_t(parts_.size()) - 1;
-        add_tasks(Task::down, last, image_of_c(parts_.back()));
+        add_tasks(Task::down, last);
         uploads_left_.resize(panels_.size());
         downloads_left_.resize(parts_.size());
         for (const Task &task : tasks_) ++left_of(task);
+    }
+
+    Image image_of(const Task &task) const {
+        const Images<Kind> images{given_};
+        if (task.kind == Task::down) return images.of_c(parts_[size_t(task.of)]);
+        const Panel &panel = panels_[size_t(task.of)];
+        const Part &part = parts_[size_t(panel.part)];
+        return task.kind == Task::up_a ? images.of_a(part, panel) : images.of_b(part, panel);
     }
 
     int64_t &left_of(const Task &task) {
         return task.kind == Task::down ? downloads_left_[size_t(task.of)] : uploads_left_[size_t(task.of)];
     }
 
-    void add_tasks(typename Task::Kind kind, int64_t of, const Image &image) {
+    void add_tasks(typename Task::Kind kind, int64_t of) {
+        const Image image = image_of({kind, of, 0, 0});
         const int64_t all = image.all_rows(), rows = std::max<int64_t>(1, half_bytes_ / image.run);
         for (int64_t first = 0; first < all; first += rows)
             tasks_.push_back({kind, of, first, std::min(rows, all - first)});
-    }
-
-    static char *bytes_of(const void *memory) { return static_cast<char *>(const_cast<void *>(memory)); }
-
-    Image image_of_a(const Panel &panel) const {
-        const Part &part = parts_[size_t(panel.part)];
-        constexpr int64_t item = sizeof(Element);
-        const bool turned = given_.transposed_a;
-        const int64_t pitch = turned ? given_.m : given_.k;
-        const int64_t row = turned ? panel.start : part.row, column = turned ? part.row : panel.start;
-        return {bytes_of(given_.a) + (row * pitch + column) * item,
-                given_.m * given_.k * item,
-                given_.places + 2 * part.pair,
-                2,
-                pitch * item,
-                (turned ? part.rows : panel.depth) * item,
-                turned ? panel.depth : part.rows,
-                part.pairs};
-    }
-    Image image_of_b(const Panel &panel) const {
-        const Part &part = parts_[size_t(panel.part)];
-        constexpr int64_t item = sizeof(Element);
-        const bool turned = given_.transposed_b;
-        const int64_t pitch = turned ? given_.k : given_.n;
-        const int64_t row = turned ? part.column : panel.start, column = turned ? panel.start : part.column;
-        return {bytes_of(given_.b) + (row * pitch + column) * item,
-                given_.k * given_.n * item,
-                given_.places + 2 * part.pair + 1,
-                2,
-                pitch * item,
-                (turned ? panel.depth : part.columns) * item,
-                turned ? part.columns : panel.depth,
-                part.pairs};
-    }
-    // Its rows are of sums, which may be longer than the results on the host.
-    Image image_of_c(const Part &part) const {
-        constexpr int64_t item = sizeof(Total);
-        const int64_t start = (part.pair * given_.m + part.row) * given_.n + part.column;
-        return {bytes_of(given_.c) + start * int64_t(sizeof(Element)),
-                given_.m * given_.n * int64_t(sizeof(Element)),
-                nullptr,
-                0,
-                given_.n * int64_t(sizeof(Element)),
-                part.columns * item,
-                part.rows,
-                part.pairs};
     }
 
     // ---- On the device --------------------------------------------------------------------------------
@@ -284,7 +203,8 @@ class Multiplier {
             first_launch_ = call_.seconds();
             PK_CUDA(cudaEventRecord(began_.get(), compute));
         }
-        multiply(panels_[size_t(index)], parts_[size_t(part)], factors(index), totals(part), compute);
+        const PanelProduct<Kind> product{given_, way_, device_, scratch(), notes() + 1};
+        product.queue_on(compute, parts_[size_t(part)], panels_[size_t(index)], factors(index), totals(part));
         PK_CUDA(cudaEventRecord(computed_[turn].get(), compute));
         if (!is_last(index)) return;
         if constexpr (is_float_kind<Kind>) {
@@ -295,105 +215,6 @@ class Multiplier {
             PK_CUDA(cudaGetLastError());
         }
         PK_CUDA(cudaEventRecord(finished_[place].get(), compute));
-    }
-
-    void multiply(const Panel &panel, const Part &part, char *a, char *c, cudaStream_t queue) {
-        const int64_t of_a = part.pairs * part.rows * panel.depth;
-        const int64_t of_b = part.pairs * panel.depth * part.columns;
-        char *const b = a + of_a * int64_t(sizeof(Element));
-        cublas::Products products{part.rows,
-                                  part.columns,
-                                  panel.depth,
-                                  part.pairs,
-                                  a,
-                                  b,
-                                  c,
-                                  given_.transposed_a ? part.rows : panel.depth,
-                                  given_.transposed_b ? panel.depth : part.columns,
-                                  part.columns,
-                                  part.rows * panel.depth,
-                                  panel.depth * part.columns,
-                                  part.rows * part.columns,
-                                  given_.transposed_a,
-                                  given_.transposed_b,
-                                  cublas::FLOAT32,
-                                  cublas::FLOAT32,
-                                  cublas::IN_FLOAT32,
-                                  panel.start != 0};
-        switch (way_) {
-            case Way::cublas: return multiply_by_cublas(products, queue);
-            case Way::exact_cublas: return multiply_widened(products, of_a, of_b, queue);
-            case Way::split: return multiply_split(products, of_a, of_b, queue);
-            default: break;
-        }
-        const device::Given given{a,
-                                  b,
-                                  c,
-                                  part.rows,
-                                  part.columns,
-                                  panel.depth,
-                                  part.pairs,
-                                  products.a_stride,
-                                  given_.transposed_a ? 1 : panel.depth,
-                                  given_.transposed_a ? part.rows : 1,
-                                  products.b_stride,
-                                  given_.transposed_b ? 1 : part.columns,
-                                  given_.transposed_b ? panel.depth : 1,
-                                  products.adds};
-        const dim3 blocks(unsigned((part.columns + device::TILE - 1) / device::TILE),
-                          unsigned((part.rows + device::TILE - 1) / device::TILE), unsigned(part.pairs));
-        device::multiply_tiles<Kind><<<blocks, device::THREADS, 0, queue>>>(given);
-        PK_CUDA(cudaGetLastError());
-    }
-
-    void multiply_by_cublas(cublas::Products products, cudaStream_t queue) const {
-        if (std::is_same<Kind, Float64>::value) {
-            products.factor = products.total = cublas::FLOAT64;
-            products.compute = cublas::IN_FLOAT64;
-        } else if (std::is_same<Kind, Float16>::value) {
-            products.factor = cublas::FLOAT16;
-        } else if (given_.precision == PK_TF32) {
-            products.compute = cublas::IN_TF32;
-        } else if (given_.precision == PK_BF16) {
-            products.compute = cublas::IN_BFLOAT16;
-        }
-        cublas::multiply(products, device_, queue);
-    }
-
-    void multiply_widened(cublas::Products products, int64_t of_a, int64_t of_b, cudaStream_t queue) const {
-        auto *const wide = reinterpret_cast<double *>(scratch());
-        device::widen<<<blocks_for(of_a + of_b), device::THREADS, 0, queue>>>(
-            static_cast<const float *>(products.a), wide, of_a + of_b);
-        PK_CUDA(cudaGetLastError());
-        products.a = wide;
-        products.b = wide + of_a;
-        products.factor = products.total = cublas::FLOAT64;
-        products.compute = cublas::IN_FLOAT64;
-        cublas::multiply(products, device_, queue);
-    }
-
-    // The two small terms, then the large one, added up in float32 each LEAST_DEPTH products; what is left
-    // out is smaller than float32's own error.
-    void multiply_split(cublas::Products products, int64_t of_a, int64_t of_b, cudaStream_t queue) const {
-        auto *const large = static_cast<float *>(const_cast<void *>(products.a));
-        auto *const small = reinterpret_cast<float *>(scratch());
-        device::split<<<blocks_for(of_a + of_b), device::THREADS, 0, queue>>>(large, small, of_a + of_b,
-                                                                              notes() + 1);
-        PK_CUDA(cudaGetLastError());
-        products.compute = cublas::IN_TF32;
-        const int64_t depth = products.k;
-        for (int64_t start = 0; start < depth; start += Cut::LEAST_DEPTH) {
-            const int64_t at_a = start * (given_.transposed_a ? products.a_pitch : 1);
-            const int64_t at_b = start * (given_.transposed_b ? 1 : products.b_pitch);
-            products.k = std::min(Cut::LEAST_DEPTH, depth - start);
-            const float *const terms[3][2] = {{small, large}, {large, small}, {large, large}};
-            for (const auto &term : terms) {
-                products.a = term[0] + at_a;
-                products.b = term[1] + of_a + at_b;
-                cublas::multiply(products, device_, queue);
-                products.adds = true;
-            }
-        }
     }
 
     // ---- The host's threads -----------------------------------------------------------------------------
@@ -442,14 +263,6 @@ class Multiplier {
             lock.lock();
         }
         if (is_over_) throw Abandoned();
-    }
-
-    Image image_of(const Task &task) const {
-        switch (task.kind) {
-            case Task::up_a: return image_of_a(panels_[size_t(task.of)]);
-            case Task::up_b: return image_of_b(panels_[size_t(task.of)]);
-            default: return image_of_c(parts_[size_t(task.of)]);
-        }
     }
 
     void begin(const Task &task, Half &half, Lane &lane) {

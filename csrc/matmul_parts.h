@@ -6,6 +6,14 @@
 
 namespace pk::product {
 
+// A part: some rows and columns of some pairs' results; a panel: what some of their products take.
+struct Part {
+    int64_t pair, pairs, row, rows, column, columns;
+};
+struct Panel {
+    int64_t part, start, depth;
+};
+
 // Bytes of an element on its way up, of a sum, and of what is beside an element of a panel.
 struct Items {
     int64_t factor, total, scratch;

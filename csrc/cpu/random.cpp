@@ -14,7 +14,10 @@ namespace pk::random {
 
 namespace {
 
-constexpr int64_t BLOCK = 2048, SHARE = 32 * BLOCK;
+constexpr int64_t BLOCK = 2048;
+// Elements that a thread takes at once: of large arrays, a huge page or more, so that no two threads touch
+// one for the first time.
+constexpr int64_t LEAST_SHARE = 32 * BLOCK, MOST_SHARE = 256 * BLOCK;
 
 // A parameter of a block's elements: one for all, or one for each.
 class Parameter {
@@ -186,15 +189,16 @@ class Drawer {
 void compute(const Request &request, Call &call) {
     const int64_t size = request.layout.size;
     const int64_t threads = std::clamp<int64_t>(size / (8 * BLOCK), 1, thread_count());
+    const int64_t share = std::clamp(size / (16 * threads) / BLOCK * BLOCK, LEAST_SHARE, MOST_SHARE);
     std::atomic<int64_t> next{0};
     run_on_threads(threads, call, [&] {
-        int64_t start = next.fetch_add(SHARE);
+        int64_t start = next.fetch_add(share);
         if (start >= size) return;
         const DefaultFloatingPoint environment;
         Lane lane(call);
         const auto drawer = std::make_unique<Drawer>(request);
-        for (; start < size; start = next.fetch_add(SHARE)) {
-            const int64_t end = std::min(start + SHARE, size);
+        for (; start < size; start = next.fetch_add(share)) {
+            const int64_t end = std::min(start + share, size);
             const double began = call.seconds();
             for (int64_t at = start; at < end; at += BLOCK) {
                 drawer->draw(at, std::min(BLOCK, end - at));
@@ -204,7 +208,7 @@ void compute(const Request &request, Call &call) {
             call.advance(end - start);
         }
     });
-    call.report.chunks += (size + SHARE - 1) / SHARE;
+    call.report.chunks += (size + share - 1) / share;
 }
 
 }  // namespace

@@ -47,26 +47,35 @@ PK_HD void store_blocks(Lanes a, Lanes b, Lanes c, Lanes d, uint64_t *words) {
 }
 
 void words_side_by_side(uint64_t key0, uint64_t key1, const philox::Counter &first, uint64_t *words) {
+    constexpr uint64_t FACTORS[2] = {0xd2e7470ee14c6c93u, 0xca5a826395121157u};
+    constexpr uint64_t STEPS[2] = {0x9e3779b97f4a7c15u, 0xbb67ae8584caa73bu};
+    // Two rounds, of which each has a product that is the same for all.
+    const uint64_t a1 = philox::high_product(first.part[2], FACTORS[1]) ^ first.part[1] ^ key0;
+    const uint64_t b1 = first.part[2] * FACTORS[1];
+    const uint64_t high1 = philox::high_product(a1, FACTORS[0]), low1 = a1 * FACTORS[0];
     Lanes a[2], b[2], c[2], d[2];
     for (int i = 0; i < 2; ++i) {
-        a[i] = Lanes{0, 1, 2, 3, 4, 5, 6, 7} + (first.part[0] + uint64_t(i * LANES));
-        b[i] = Lanes{} + first.part[1];
-        c[i] = Lanes{} + first.part[2];
-        d[i] = Lanes{} + first.part[3];
+        const Lanes a0 = Lanes{0, 1, 2, 3, 4, 5, 6, 7} + (first.part[0] + uint64_t(i * LANES));
+        const Lanes c1 = high_product(a0, FACTORS[0]) ^ (first.part[3] ^ key1);
+        a[i] = high_product(c1, FACTORS[1]) ^ (b1 ^ (key0 + STEPS[0]));
+        b[i] = c1 * FACTORS[1];
+        c[i] = (a0 * FACTORS[0]) ^ (high1 ^ (key1 + STEPS[1]));
+        d[i] = Lanes{} + low1;
     }
-#pragma GCC unroll 10
-    for (int round = 0; round < 10; ++round) {
+#pragma GCC unroll 8
+    for (int round = 2; round < 10; ++round) {
+        key0 += STEPS[0];
+        key1 += STEPS[1];
+        const uint64_t now0 = key0 + STEPS[0], now1 = key1 + STEPS[1];
 #pragma GCC unroll 2
         for (int i = 0; i < 2; ++i) {
-            const Lanes high0 = high_product(a[i], 0xd2e7470ee14c6c93u), low0 = a[i] * 0xd2e7470ee14c6c93u;
-            const Lanes high1 = high_product(c[i], 0xca5a826395121157u), low1 = c[i] * 0xca5a826395121157u;
-            a[i] = high1 ^ b[i] ^ key0;
-            b[i] = low1;
-            c[i] = high0 ^ d[i] ^ key1;
-            d[i] = low0;
+            const Lanes high_a = high_product(a[i], FACTORS[0]), low_a = a[i] * FACTORS[0];
+            const Lanes high_c = high_product(c[i], FACTORS[1]), low_c = c[i] * FACTORS[1];
+            a[i] = high_c ^ b[i] ^ now0;
+            b[i] = low_c;
+            c[i] = high_a ^ d[i] ^ now1;
+            d[i] = low_a;
         }
-        key0 += 0x9e3779b97f4a7c15u;
-        key1 += 0xbb67ae8584caa73bu;
     }
     for (int i = 0; i < 2; ++i) store_blocks(a[i], b[i], c[i], d[i], words + i * LANES * philox::WORDS);
 }

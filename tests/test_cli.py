@@ -123,6 +123,19 @@ def test_example(name):
 
 
 @needs_cpu
+def test_example_of_images(tmp_path, monkeypatch):
+    script = ROOT / "examples" / "image_pipeline.py"
+    if not script.is_file():
+        pytest.skip("examples/ is not beside the tests")
+    monkeypatch.chdir(tmp_path)  # where it writes
+    done = run(str(script))
+    assert (done.returncode, done.stderr) == (0, "")
+    written = Path("contact_sheet.png").read_bytes()
+    assert written.startswith(b"\x89PNG")
+    assert len(written) > 10000
+
+
+@needs_cpu
 def test_example_in_c(tmp_path):
     source, compiler = ROOT / "examples" / "add.c", shutil.which("cc")
     if compiler is None or not source.is_file():

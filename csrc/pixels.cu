@@ -93,20 +93,6 @@ void with_type(int type, Body body) {
     }
 }
 
-// A stream, with nothing under way in it any more when it goes out of scope: declared after the memory that
-// it works on.
-class Queue {
-   public:
-    explicit Queue(const Stream &stream) : stream_(stream.get()) {}
-    ~Queue() { (void)cudaStreamSynchronize(stream_); }  // a failure follows one that was reported
-    Queue(const Queue &) = delete;
-    Queue &operator=(const Queue &) = delete;
-    cudaStream_t get() const { return stream_; }
-
-   private:
-    const cudaStream_t stream_;
-};
-
 [[noreturn]] void fail_for_room() {
     fail(PK_OUT_OF_MEMORY,
          "other calls have too much of PYCUDAKIT_DEVICE_MEMORY, or it is too small for a row of the image");

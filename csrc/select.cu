@@ -123,21 +123,6 @@ __global__ void select_rows(Rows<Key> given) {
 
 }  // namespace device
 
-// A stream, and that nothing is under way in it any more when it goes out of scope: declared after the memory
-// that it works on.
-class Queue {
-   public:
-    explicit Queue(const Stream &stream) : stream_(stream.get()) {}
-    ~Queue() { (void)cudaStreamSynchronize(stream_); }  // a failure follows one that was reported
-    Queue(const Queue &) = delete;
-    Queue &operator=(const Queue &) = delete;
-
-    cudaStream_t get() const { return stream_; }
-
-   private:
-    const cudaStream_t stream_;
-};
-
 // What a call's parts share.
 struct OnDevice {
     Call &call;

@@ -1,14 +1,13 @@
 #include "histogram.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <limits>
 #include <mutex>
 
 #include "indexer.h"
+#include "share_out.h"
 #include "status.h"
-#include "thread_pool.h"
 
 namespace pk {
 
@@ -128,31 +127,21 @@ namespace {
 
 int64_t threads_for(int64_t size) { return std::clamp<int64_t>(size / WORTH_A_THREAD, 1, thread_count()); }
 
-// Hands out shares of [0, size) to threads; begin(lane) makes a thread's own `work(start, count)`.
+// Calls begin() in each thread, which makes its work: block(start, count) for what it gets, and end() then.
 template <class Begin>
 void share_out(int64_t size, int64_t threads, Call &call, Begin begin) {
     const int64_t fair = (size + threads - 1) / threads;
     const int64_t share = std::min(SHARE, (fair + Indexer::BLOCK - 1) / Indexer::BLOCK * Indexer::BLOCK);
-    std::atomic<int64_t> next{0};
-    run_on_threads(threads, call, [&] {
-        int64_t start = next.fetch_add(share);
-        if (start >= size) return;
-        const DefaultFloatingPoint environment;
-        Lane lane(call);
-        auto work = begin();
-        for (; start < size; start = next.fetch_add(share)) {
-            const int64_t count = std::min(share, size - start);
-            const double began = call.seconds();
+    pk::share_out(
+        call, size, share, threads, begin,
+        [&](auto &work, int64_t start, int64_t count) {
             for (int64_t done = 0; done < count; done += Indexer::BLOCK) {
                 work.block(start + done, std::min(Indexer::BLOCK, count - done));
             }
-            lane.add(PK_COMPUTE, began, call.seconds(), 0, count);
             call.advance(count);
-        }
-        const std::lock_guard<std::mutex> lock(call.mutex);
-        work.end();
-    });
-    call.report.chunks += (size + share - 1) / share;
+            return count;
+        },
+        [](auto &work) { work.end(); });
 }
 
 // A thread's counts. Neighbouring elements are often in one bin, and an increment waits for the one before it

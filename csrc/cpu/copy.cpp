@@ -1,9 +1,8 @@
 #include "copy.h"
 
-#include <atomic>
 #include <cstdlib>
 
-#include "../common/thread_pool.h"
+#include "../common/share_out.h"
 
 namespace pk {
 
@@ -67,19 +66,13 @@ template <class Part>
 void in_parts(Call &call, int64_t parts, int64_t elements, Part part) {
     const int64_t threads =
         std::clamp<int64_t>(elements / WORTH_A_THREAD, 1, std::min(parts, thread_count()));
-    std::atomic<int64_t> next{0};
-    run_on_threads(threads, call, [&] {
-        int64_t index = next++;
-        if (index >= parts) return;
-        Lane lane(call);
-        for (; index < parts; index = next++) {
-            const double begin = call.seconds();
+    share_out(
+        call, parts, 1, threads, [] { return 0; },
+        [&](int, int64_t index, int64_t) {
             const int64_t count = part(index);
-            lane.add(PK_COMPUTE, begin, call.seconds(), 0, count);
             call.advance(count);
-        }
-    });
-    call.report.chunks += parts;
+            return count;
+        });
 }
 
 }  // namespace

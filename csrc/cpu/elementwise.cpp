@@ -1,9 +1,7 @@
 #include <algorithm>
-#include <atomic>
-#include <mutex>
 
 #include "../common/evaluate.h"
-#include "../common/thread_pool.h"
+#include "../common/share_out.h"
 #include "copy.h"
 #include "machine.h"
 
@@ -22,23 +20,13 @@ static void evaluate(const Evaluation &evaluation, Call &call, const Plan &plan,
     for (const View &view : evaluation.layout.views) widest = std::max(widest, view.item);
     const int64_t share = (std::min(fair, SHARE_BYTES / widest) + plan.block - 1) / plan.block * plan.block;
 
-    std::atomic<int64_t> next{0};
-    run_on_threads(threads, call, [&] {
-        int64_t done = next.fetch_add(share);
-        if (done >= range.count) return;
-        const DefaultFloatingPoint environment;
-        Lane lane(call);
-        Machine machine(plan, evaluation.instruction_count);
-        for (; done < range.count; done = next.fetch_add(share)) {
-            const int64_t count = std::min(share, range.count - done);
-            const double begin = call.seconds();
-            machine.run(range.start + done, count, call);
-            lane.add(PK_COMPUTE, begin, call.seconds(), 0, count);
-        }
-        std::lock_guard<std::mutex> lock(call.mutex);
-        evaluation.add_exceptions(machine.exceptions().data(), call.report);
-    });
-    call.report.chunks += (range.count + share - 1) / share;
+    share_out(
+        call, range.count, share, threads, [&] { return Machine(plan, evaluation.instruction_count); },
+        [&](Machine &machine, int64_t first, int64_t count) {
+            machine.run(range.start + first, count, call);
+            return count;
+        },
+        [&](Machine &machine) { evaluation.add_exceptions(machine.exceptions().data(), call.report); });
 }
 
 }  // namespace pk

@@ -1,8 +1,6 @@
 #include "../common/filters.h"
 
-#include <atomic>
-
-#include "../common/thread_pool.h"
+#include "../common/share_out.h"
 #include "filter_tiles.h"
 #include "loops.h"
 
@@ -273,22 +271,13 @@ void filter_with(const Filter &filter, Call &call) {
     const int64_t worth = filter.size() / std::max<int64_t>(1, WORTH_A_THREAD / filter.window());
     const int64_t threads = std::clamp<int64_t>(worth, 1, thread_count());
     const Cut cut(filter, Work::ring_row_bytes(filter), threads);
-    std::atomic<int64_t> next{0};
-    run_on_threads(std::min(threads, cut.tiles()), call, [&] {
-        int64_t index = next++;
-        if (index >= cut.tiles()) return;
-        const DefaultFloatingPoint environment;
-        Lane lane(call);
-        Work work(filter, cut.strip(), call);
-        for (; index < cut.tiles(); index = next++) {
-            const double begin = call.seconds();
+    share_out(
+        call, cut.tiles(), 1, std::min(threads, cut.tiles()), [&] { return Work(filter, cut.strip(), call); },
+        [&](Work &work, int64_t index, int64_t) {
             const Tile tile = cut.tile(index);
             work.run(tile);
-            lane.add(PK_COMPUTE, begin, call.seconds(), 0,
-                     (tile.bottom - tile.top) * (tile.last - tile.first));
-        }
-    });
-    call.report.chunks += cut.tiles();
+            return (tile.bottom - tile.top) * (tile.last - tile.first);
+        });
 }
 
 template <class T>

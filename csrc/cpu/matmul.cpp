@@ -5,7 +5,7 @@
 #include <cstring>
 #include <memory>
 
-#include "../common/thread_pool.h"
+#include "../common/share_out.h"
 #include "loops.h"
 
 namespace pk::product {
@@ -140,23 +140,13 @@ void multiply(const Product &asked, Call &call) {
     const double products = double(given.size()) * double(given.k);
     const int64_t most = int64_t(std::min(products / WORTH_A_THREAD, 1e6)) + 1;
     const int64_t share = std::max<int64_t>(1, tiles / (64 * thread_count()));
-    std::atomic<int64_t> next{0};
-    run_on_threads(std::min({tiles, most, thread_count()}), call, [&] {
-        int64_t first = next.fetch_add(share);
-        if (first >= tiles) return;
-        const DefaultFloatingPoint environment;
-        Lane lane(call);
-        Tiles<Kind> work(given, call);
-        for (; first < tiles; first = next.fetch_add(share)) {
-            const double begin = call.seconds();
-            const int64_t last = std::min(tiles, first + share);
-            for (int64_t tile = first; tile < last; ++tile) work.run(tile);
-            lane.add(PK_COMPUTE, begin, call.seconds(), 0, last - first);
-        }
-        const std::lock_guard<std::mutex> lock(call.mutex);
-        call.report.exceptions |= work.met();
-    });
-    call.report.chunks += tiles;
+    share_out(
+        call, tiles, share, std::min({tiles, most, thread_count()}), [&] { return Tiles<Kind>(given, call); },
+        [&](Tiles<Kind> &work, int64_t first, int64_t count) {
+            for (int64_t tile = first; tile < first + count; ++tile) work.run(tile);
+            return count;
+        },
+        [&](Tiles<Kind> &work) { call.report.exceptions |= work.met(); });
 }
 
 }  // namespace pk::product

@@ -1,10 +1,8 @@
 #include <algorithm>
-#include <atomic>
 #include <vector>
 
-#include "../common/call.h"
 #include "../common/images.h"
-#include "../common/thread_pool.h"
+#include "../common/share_out.h"
 #include "loops.h"
 
 namespace pk {
@@ -26,21 +24,10 @@ void share_out(Call &call, int64_t count, int64_t elements, int64_t read_bytes, 
     const int64_t threads = std::clamp<int64_t>(int64_t(std::min(work, 1e6)), 1, thread_count());
     const int64_t fair = (count + threads - 1) / threads;
     const int64_t share = std::clamp<int64_t>(SHARE_BYTES / written_bytes, 1, fair);
-    std::atomic<int64_t> next{0};
-    run_on_threads(threads, call, [&] {
-        int64_t done = next.fetch_add(share);
-        if (done >= count) return;
-        const DefaultFloatingPoint environment;
-        Lane lane(call);
-        auto worker = make_worker();
-        for (; done < count; done = next.fetch_add(share)) {
-            const int64_t own = std::min(share, count - done);
-            const double begin = call.seconds();
-            worker(done, own);
-            lane.add(PK_COMPUTE, begin, call.seconds(), 0, own * elements);
-        }
+    pk::share_out(call, count, share, threads, make_worker, [&](auto &worker, int64_t first, int64_t own) {
+        worker(first, own);
+        return own * elements;
     });
-    call.report.chunks += (count + share - 1) / share;
 }
 
 // Dense elements of a view, where they are or gathered.

@@ -1,12 +1,11 @@
 #include "../common/random.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <memory>
 #include <vector>
 
-#include "../common/thread_pool.h"
+#include "../common/share_out.h"
 #include "../common/types.h"
 #include "loops.h"
 
@@ -190,25 +189,16 @@ void compute(const Request &request, Call &call) {
     const int64_t size = request.layout.size;
     const int64_t threads = std::clamp<int64_t>(size / (8 * BLOCK), 1, thread_count());
     const int64_t share = std::clamp(size / (16 * threads) / BLOCK * BLOCK, LEAST_SHARE, MOST_SHARE);
-    std::atomic<int64_t> next{0};
-    run_on_threads(threads, call, [&] {
-        int64_t start = next.fetch_add(share);
-        if (start >= size) return;
-        const DefaultFloatingPoint environment;
-        Lane lane(call);
-        const auto drawer = std::make_unique<Drawer>(request);
-        for (; start < size; start = next.fetch_add(share)) {
-            const int64_t end = std::min(start + share, size);
-            const double began = call.seconds();
-            for (int64_t at = start; at < end; at += BLOCK) {
-                drawer->draw(at, std::min(BLOCK, end - at));
+    share_out(
+        call, size, share, threads, [&] { return std::make_unique<Drawer>(request); },
+        [&](auto &drawer, int64_t start, int64_t count) {
+            for (int64_t done = 0; done < count; done += BLOCK) {
+                drawer->draw(start + done, std::min(BLOCK, count - done));
                 if (request.counts()) call.look();
             }
-            lane.add(PK_COMPUTE, began, call.seconds(), 0, end - start);
-            call.advance(end - start);
-        }
-    });
-    call.report.chunks += (size + share - 1) / share;
+            call.advance(count);
+            return count;
+        });
 }
 
 }  // namespace

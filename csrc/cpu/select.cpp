@@ -3,8 +3,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "../common/call.h"
-#include "../common/thread_pool.h"
+#include "../common/share_out.h"
 
 namespace pk {
 
@@ -316,31 +315,31 @@ template <Order order, class Key>
 void select_short(const Selection &asked, const Key *in, Key *out, Call &call) {
     const int64_t share = std::max<int64_t>(1, SHARE / 4 / std::max<int64_t>(1, asked.columns));
     const int64_t shares = (asked.rows + share - 1) / share;
-    std::atomic<int64_t> next{0};
-    run_on_threads(std::min(shares, thread_count()), call, [&] {
-        int64_t start = next.fetch_add(share);
-        if (start >= asked.rows) return;
-        Lane lane(call);
-        Selector<Key> selector(call);
-        std::vector<Key> keys(size_t(asked.columns));
-        std::vector<int64_t> ranks(size_t(asked.rank_count));
-        for (; start < asked.rows; start = next.fetch_add(share)) {
-            const double begin = call.seconds();
-            const int64_t end = std::min(start + share, asked.rows);
-            for (int64_t row = start; row < end; ++row) {
-                make_keys<order>(in + row * asked.columns, asked.columns, keys.data());
-                asked.nans[row] = order == Order::floating ? count_last(keys.data(), asked.columns) : 0;
+    struct Own {
+        Selector<Key> selector;
+        std::vector<Key> keys;
+        std::vector<int64_t> ranks;
+    };
+    share_out(
+        call, asked.rows, share, std::min(shares, thread_count()),
+        [&] {
+            return Own{Selector<Key>(call), std::vector<Key>(size_t(asked.columns)),
+                       std::vector<int64_t>(size_t(asked.rank_count))};
+        },
+        [&](Own &own, int64_t first, int64_t count) {
+            for (int64_t row = first; row < first + count; ++row) {
+                make_keys<order>(in + row * asked.columns, asked.columns, own.keys.data());
+                asked.nans[row] = order == Order::floating ? count_last(own.keys.data(), asked.columns) : 0;
                 const int64_t *given = asked.ranks_of(row);
-                std::copy(given, given + asked.rank_count, ranks.begin());
+                std::copy(given, given + asked.rank_count, own.ranks.begin());
                 Key *found = out + row * asked.rank_count;
-                selector.select(keys.data(), asked.columns, ranks.data(), asked.rank_count, found);
+                own.selector.select(own.keys.data(), asked.columns, own.ranks.data(), asked.rank_count,
+                                    found);
                 for (int64_t i = 0; i < asked.rank_count; ++i) found[i] = bits_of_key<order>(found[i]);
             }
-            lane.add(PK_COMPUTE, begin, call.seconds(), 0, (end - start) * asked.columns);
-            call.advance((end - start) * asked.columns);
-        }
-    });
-    call.report.chunks += shares;
+            call.advance(count * asked.columns);
+            return count * asked.columns;
+        });
 }
 
 template <Order order, class Key>

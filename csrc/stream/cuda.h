@@ -61,6 +61,20 @@ using DeviceMemory = Owned<void *, cudaFree>;
 using Stream = Owned<cudaStream_t, cudaStreamDestroy>;
 using Event = Owned<cudaEvent_t, cudaEventDestroy>;
 
+// A stream, with nothing under way in it any more when it goes out of scope: declared after the memory that
+// it works on.
+class Queue {
+   public:
+    explicit Queue(const Stream &stream) : stream_(stream.get()) {}
+    ~Queue() { (void)cudaStreamSynchronize(stream_); }  // a failure follows one that was reported
+    Queue(const Queue &) = delete;
+    Queue &operator=(const Queue &) = delete;
+    cudaStream_t get() const { return stream_; }
+
+   private:
+    const cudaStream_t stream_;
+};
+
 // Memory of the host that every GPU can reach: huge pages of the process, registered, some seven times faster
 // to have than the driver's small ones.
 class PinnedMemory {

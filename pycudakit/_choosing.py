@@ -66,7 +66,7 @@ def shuffle(x: Any, axis: int, order_of: Callable[[int], Array]) -> None:
             raise ValueError("array is read-only")
         x[...] = np.take(x, order_of(x.shape[along]), along)
         return
-    if axis != 0:
+    if axis != 0:  # as NumPy refuses it
         raise NotImplementedError("Axis argument is only supported on ndarray objects")
     values = [x[i] for i in range(len(x))]
     if values:

@@ -27,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     command("demo", "a short tour on all engines present, each result checked against NumPy and timed")
     benchmark = command("bench", "a table of times, all engines present against NumPy")
     benchmark.add_argument("--quick", action="store_true", help="up to a million elements, fewer rounds")
-    command("selftest", "every elementwise function on every engine and dtype against NumPy")
+    command("selftest", "functions of every family, on every engine and dtype, against NumPy")
     return parser
 
 

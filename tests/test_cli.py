@@ -88,6 +88,15 @@ def test_selftest_notices_a_wrong_result(capsys, monkeypatch):
 
 
 @needs_cpu
+def test_selftest_checks_families(capsys, monkeypatch):
+    monkeypatch.setattr(pk, "sort", pk.flip)
+    assert main(["selftest"]) == 1
+    printed = capsys.readouterr().out
+    assert "sort of int16: WRONG" in printed
+    assert "argsort" not in printed
+
+
+@needs_cpu
 def test_demo(capsys):
     assert main(["demo"]) == 0
     lines = capsys.readouterr().out.splitlines()

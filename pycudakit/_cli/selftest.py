@@ -1,4 +1,4 @@
-"""`pycudakit selftest`: every elementwise function, on every engine and dtype, against NumPy."""
+"""`pycudakit selftest`: all elementwise functions, and some of each other family, on every engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 import pycudakit as pk
 from pycudakit import _abi
-from pycudakit._cli import work
+from pycudakit._cli import families, work
 from pycudakit._cli.compare import verdict
 from pycudakit._cli.progress import Progress, Say
 
@@ -53,7 +53,7 @@ def _values(dtype: np.dtype[Any], rng: np.random.Generator) -> np.ndarray[Any, A
 
 def _ufuncs() -> Iterator[str]:
     for name in pk.__all__:
-        if isinstance(getattr(np, name, None), np.ufunc):
+        if isinstance(ufunc := getattr(np, name, None), np.ufunc) and ufunc.signature is None:
             yield name
 
 
@@ -69,6 +69,7 @@ def _cases(dtype: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:
         yield name, lambda kit, name=name, given=arguments: getattr(kit, name)(*given)  # type: ignore[misc]
     for name, call in OTHERS.items():
         yield name, lambda kit, call=call: call(kit, x, y)  # type: ignore[misc]
+    yield from families.cases(dtype, x, rng)
     small = np.where(np.isfinite(x), x, 1) % 100 if dtype.kind != "b" else x
     for target in _abi.TYPES:
         yield f"astype {target}", lambda kit, t=target: kit.astype(small.astype(dtype), t)  # type: ignore[misc]

@@ -199,3 +199,8 @@ def describe(*arguments):
         f"{a.dtype.str}{list(a.shape)}/{list(a.strides)}" if isinstance(a, np.ndarray) else repr(a)
         for a in arguments
     )
+
+
+def numpys(seed=0, **keywords):
+    """Return NumPy's generator of the numbers that ours has."""
+    return np.random.Generator(np.random.Philox(seed, **keywords))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -94,6 +94,15 @@ def plan(function: str, values: Iterable[Any], cost: Cost, foreign: str | None =
     if automatic:
         return _choose(function, cost)
     return Plan(function, engine, _engine.ASKED_FOR)
+
+
+def numpys(function: str, compute: Callable[[], Any], foreign: str | None = None) -> Any:
+    """Have NumPy compute what it alone takes, if the engine in force allows it.
+
+    That is for an argument of which `as_array` made None, or because the call is `foreign`.
+    """
+    chosen = plan(function, [None] if foreign is None else [], Cost(0.0, 0.0, 0, 0), foreign)
+    return _call.by_numpy(function, chosen.reason, compute)
 
 
 def _choose(function: str, cost: Cost) -> Plan:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pycudakit import _call, _family, _folds, elementwise, extremes, reductions
+from pycudakit import _family, _folds, elementwise, extremes, reductions
 from pycudakit._reduction import Reduction
 from pycudakit._values import FLOAT64
 from pycudakit.matmul import matmul
@@ -96,8 +96,7 @@ def matrix_power(a: Any, n: int) -> Any:
     numpy = functools.partial(np.linalg.matrix_power, a, n)
     array = _family.as_array(a)
     if array is None:
-        plan = _family.plan("matrix_power", [None], _family.Cost(0, 0, 0, 0))
-        return _call.by_numpy("matrix_power", plan.reason, numpy)
+        return _family.numpys("matrix_power", numpy)
     try:
         power = operator.index(n)
     except TypeError:

@@ -57,7 +57,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
             return numpy()  # raises
     if max(x.ndim, y.ndim) > 1:
         return contract("dot", functools.partial(np.dot, a, b), a, b, axis, out)
-    return _product("dot", numpy, a, b, out, None)
+    return dots("dot", numpy, a, b, out=out)
 
 
 def contract(name: str, numpy: Any, a: Any, b: Any, axis: int, out: Any = None) -> Any:
@@ -87,17 +87,25 @@ def contract(name: str, numpy: Any, a: Any, b: Any, axis: int, out: Any = None) 
     return out
 
 
-def _product(name: str, numpy: Any, a: Any, b: Any, out: Any, foreign: str | None) -> Any:
-    if foreign is not None:
-        call = Reduction(name, _folds.DOT, numpy, [a], foreign=foreign)
-        return call.by_numpy()
-    call = Reduction(name, _folds.DOT, numpy, [a, b], out=out, decides=False)
+def dots(
+    name: str,
+    numpy: Any,
+    a: Any,
+    b: Any,
+    axis: Any = None,
+    out: Any = None,
+    *,
+    casting: Any = "unsafe",
+    warns: bool = True,
+) -> Any:
+    """Return the sums of products along an axis, or along all."""
+    call = Reduction(name, _folds.DOT, numpy, [a, b], axis, out=out, decides=False)
     if call.is_numpys:
         return call.by_numpy()
     result = call.reduce()
-    if name == "dot":  # NumPy's vdot is silent
+    if warns:
         call.warn(result, name)
-    return call.finish(result)
+    return call.finish(result, casting)
 
 
 def vdot(a: Any, b: Any, /) -> Any:
@@ -123,10 +131,11 @@ def vdot(a: Any, b: Any, /) -> Any:
     if x.size != y.size:
         return numpy()  # raises
     if _family.as_array(a) is None or _family.as_array(b) is None:
-        return _product("vdot", numpy, a, b, None, "it takes bool, integers and floats of up to 64 bits")
+        foreign = "it takes bool, integers and floats of up to 64 bits"
+        return Reduction("vdot", _folds.DOT, numpy, [a], foreign=foreign).by_numpy()
     if x.shape != y.shape:
         x, y = x.reshape(-1), y.reshape(-1)
-    return _product("vdot", numpy, x, y, None, None)
+    return dots("vdot", numpy, x, y, warns=False)  # NumPy's is silent
 
 
 def average(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pycudakit import _call, _family
+from pycudakit import _family
 from pycudakit._dispatch import call
-from pycudakit._family import Cost
 from pycudakit._function import Function
 from pycudakit._program import Builder
 from pycudakit._values import Array
@@ -22,8 +22,13 @@ def _write_copy(_: Any, x: Any, **__: Any) -> tuple[Any, ...]:
     return (x,)
 
 
+def copying(name: str, numpy: Callable[..., Any]) -> Function:
+    """Return a function that copies, by NumPy's of that name."""
+    return Function(name, numpy, _write_copy)
+
+
 _FLIP, _ROLL, _TRANSPOSE, _SWAPAXES, _CONTIGUOUS = (
-    Function(name, getattr(np, name), _write_copy)
+    copying(name, getattr(np, name))
     for name in ("flip", "roll", "transpose", "swapaxes", "ascontiguousarray")
 )
 
@@ -47,6 +52,12 @@ def _copy(function: Function, source: Array, out: Array) -> None:
     call(function, (source,), out, numpy_call=lambda values: np.copyto(out, values))
 
 
+def _dense(function: Function, view: Array) -> Array:
+    out = np.empty(view.shape, view.dtype)
+    _copy(function, view, out)
+    return out
+
+
 def flip(m: Any, axis: Any = None) -> Any:
     """Return a C-contiguous copy with the elements along some axes in reverse.
 
@@ -66,13 +77,8 @@ def flip(m: Any, axis: Any = None) -> Any:
     """
     array = _family.as_array(m)
     if array is None:
-        plan = _family.plan("flip", [None], Cost(0.0, 0.0, 0, 0))
-        return _call.by_numpy(
-            "flip", plan.reason, lambda: np.array(np.flip(m, axis), order="C", copy=True, subok=True)
-        )
-    view = np.asarray(np.flip(array, axis))
-    out = np.empty(view.shape, view.dtype)
-    _copy(_FLIP, view, out)
+        return _family.numpys("flip", lambda: np.array(np.flip(m, axis), order="C", copy=True, subok=True))
+    out = _dense(_FLIP, np.asarray(np.flip(array, axis)))
     return out if out.ndim else out[()]  # as NumPy does
 
 
@@ -96,9 +102,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """
     array = _family.as_array(a)
     if array is None:
-        plan = _family.plan("roll", [None], Cost(0.0, 0.0, 0, 0))
-        return _call.by_numpy(
-            "roll", plan.reason, lambda: np.array(np.roll(a, shift, axis), order="C", copy=True, subok=True)
+        return _family.numpys(
+            "roll", lambda: np.array(np.roll(a, shift, axis), order="C", copy=True, subok=True)
         )
     out = np.empty(array.shape, array.dtype)
     source, target = array, out
@@ -121,18 +126,12 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     return out
 
 
-def _copied(function: Function, a: Any, view_of: Any) -> Any:
+def copied(function: Function, a: Any, view_of: Callable[[Any], Any]) -> Any:
     """Return a C-contiguous copy of a view of an array."""
     array = _family.as_array(a)
     if array is None:
-        plan = _family.plan(function.name, [None], Cost(0.0, 0.0, 0, 0))
-        return _call.by_numpy(
-            function.name, plan.reason, lambda: np.array(view_of(a), order="C", copy=True, subok=True)
-        )
-    view = np.asarray(view_of(array))
-    out = np.empty(view.shape, view.dtype)
-    _copy(function, view, out)
-    return out
+        return _family.numpys(function.name, lambda: np.array(view_of(a), order="C", copy=True, subok=True))
+    return _dense(function, np.asarray(view_of(array)))
 
 
 def contiguous(array: Array) -> Array:
@@ -140,8 +139,7 @@ def contiguous(array: Array) -> Array:
     turned = array.swapaxes(-1, -2) if array.ndim > 1 else array
     if array.flags.c_contiguous or turned.flags.c_contiguous:
         return array
-    copied: Array = _copied(_CONTIGUOUS, array, np.asarray)
-    return copied
+    return _dense(_CONTIGUOUS, array)
 
 
 def transpose(a: Any, axes: Any = None) -> Any:
@@ -168,7 +166,7 @@ def transpose(a: Any, axes: Any = None) -> Any:
            [2, 5],
            [3, 6]])
     """
-    return _copied(_TRANSPOSE, a, lambda array: np.transpose(array, axes))
+    return copied(_TRANSPOSE, a, lambda array: np.transpose(array, axes))
 
 
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
@@ -195,7 +193,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
            [2],
            [3]])
     """
-    return _copied(_SWAPAXES, a, lambda array: np.swapaxes(array, axis1, axis2))
+    return copied(_SWAPAXES, a, lambda array: np.swapaxes(array, axis1, axis2))
 
 
 def ascontiguousarray(a: Any, dtype: Any = None) -> Any:
@@ -222,7 +220,7 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> Any:
     """
     if dtype is not None and np.dtype(dtype) != getattr(a, "dtype", None):
         a = np.asarray(a, dtype)
-    return _copied(_CONTIGUOUS, a, np.atleast_1d)
+    return copied(_CONTIGUOUS, a, np.atleast_1d)
 
 
 def tril(m: Any, k: int = 0) -> Any:
@@ -274,8 +272,7 @@ def triu(m: Any, k: int = 0) -> Any:
 def _triangle(function: Function, m: Any, k: Any) -> Any:
     array = _family.as_array(m)
     if array is None:
-        plan = _family.plan(function.name, [None], Cost(0.0, 0.0, 0, 0))
-        return _call.by_numpy(function.name, plan.reason, lambda: function.numpy(m, k))
+        return _family.numpys(function.name, lambda: function.numpy(m, k))
     try:
         by = operator.index(k)
     except TypeError:

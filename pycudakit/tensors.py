@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pycudakit import _call, _family, _folds, reductions
+from pycudakit import _call, _family, reductions
 from pycudakit._arguments import broadcast_shapes
 from pycudakit._family import Cost
-from pycudakit._reduction import Reduction
 from pycudakit._values import Array
 from pycudakit.elementwise import multiply
 from pycudakit.matmul import product
-from pycudakit.products import contract, dot
+from pycudakit.products import contract, dot, dots
 from pycudakit.rearranging import ascontiguousarray, contiguous
 
 
@@ -72,14 +71,8 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
            [ 6,  8, 10]])
     """
     if _family.as_array(a) is None or _family.as_array(b) is None:
-        return _numpys("outer", functools.partial(np.outer, a, b, out))
+        return _family.numpys("outer", functools.partial(np.outer, a, b, out))
     return multiply(np.asarray(a).ravel()[:, None], np.asarray(b).ravel()[None, :], out=out)
-
-
-def _numpys(name: str, numpy: Any, foreign: str | None = None) -> Any:
-    """Compute with NumPy, if the engine allows."""
-    plan = _family.plan(name, [None] if foreign is None else [], Cost(0, 0, 0, 0), foreign)
-    return _call.by_numpy(name, plan.reason, numpy)
 
 
 def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Any:
@@ -110,7 +103,7 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Any:
     numpy = functools.partial(np.vecdot, x1, x2, out, **({} if axis == -1 else {"axis": axis}))
     x, y = _family.as_array(x1), _family.as_array(x2)
     if x is None or y is None:
-        return _numpys("vecdot", numpy)
+        return _family.numpys("vecdot", numpy)
     try:
         x = np.moveaxis(x, normalize_axis_index(axis, x.ndim), -1)
         y = np.moveaxis(y, normalize_axis_index(axis, y.ndim), -1)
@@ -119,17 +112,7 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Any:
         return numpy()  # raises
     if x.shape[-1] != y.shape[-1] or (out is not None and not isinstance(out, np.ndarray)):
         return numpy()  # raises
-    return _dots("vecdot", numpy, x, y, out)
-
-
-def _dots(name: str, numpy: Any, x: Array, y: Array, out: Any = None) -> Any:
-    call = Reduction(name, _folds.DOT, numpy, [x, y], -1, out=out, decides=False)
-    if call.is_numpys:
-        return call.by_numpy()
-    result = call.reduce()
-    if name != "einsum":  # which is silent in NumPy
-        call.warn(result, name)
-    return call.finish(result, "same_kind")
+    return dots("vecdot", numpy, x, y, -1, out, casting="same_kind")
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
@@ -156,7 +139,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     numpy = functools.partial(np.tensordot, a, b, axes)
     x, y = _family.as_array(a), _family.as_array(b)
     if x is None or y is None:
-        return _numpys("tensordot", numpy)
+        return _family.numpys("tensordot", numpy)
     try:
         pairs = _pairs(axes)
         of_x = [normalize_axis_index(d, x.ndim) for d in pairs[0]]
@@ -213,7 +196,7 @@ def kron(a: Any, b: Any) -> Any:
     """
     x, y = _family.as_array(a), _family.as_array(b)
     if x is None or y is None:
-        return _numpys("kron", functools.partial(np.kron, a, b))
+        return _family.numpys("kron", functools.partial(np.kron, a, b))
     if x.ndim == 0 or y.ndim == 0:
         return multiply(a, b)
     count = max(x.ndim, y.ndim)
@@ -254,7 +237,7 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     array = _family.as_array(a)
     numpy = functools.partial(np.trace, a, offset, axis1, axis2, dtype, out)
     if array is None:
-        return _numpys("trace", numpy)
+        return _family.numpys("trace", numpy)
     try:
         diagonal = np.diagonal(array, offset, axis1, axis2)
     except (TypeError, ValueError):
@@ -300,14 +283,15 @@ def einsum(subscripts: Any, /, *operands: Any, out: Any = None, **keywords: Any)
     terms = None if keywords else _terms(subscripts, arrays)
     known = [array for array in arrays if array is not None]
     if terms is None or len(known) != len(arrays):
-        numpy_refuses = isinstance(subscripts, str) and not operands
-        return numpy() if numpy_refuses else _numpys("einsum", numpy, "einsum of this form or these types")
+        if isinstance(subscripts, str) and not operands:
+            return numpy()  # raises
+        return _family.numpys("einsum", numpy, "einsum of this form or these types")
     sizes: dict[str, int] = {}
     for labels, array in zip(terms[:-1], known, strict=True):
         for label, size in zip(labels, array.shape, strict=True):
             if sizes.setdefault(label, size) != size:
                 if 1 in (size, sizes[label]):  # NumPy broadcasts them
-                    return _numpys("einsum", numpy, "einsum of axes that broadcast")
+                    return _family.numpys("einsum", numpy, "einsum of axes that broadcast")
                 return numpy()  # raises
     plan = _family.plan("einsum", arrays, Cost(0.0 if _is_small(sizes) else None, 0.0, 0, 0))
     if plan.engine == "numpy":
@@ -398,7 +382,7 @@ def _of_two(first: tuple[str, Array], second: tuple[str, Array], result: str, si
             return multiply(of_elements(left, x), of_elements(right, y), out=out)
     if not rows and not columns:
         a, b = arranged(left, x, stack, depth), arranged(right, y, stack, depth)
-        found = _dots("einsum", lambda: np.vecdot(a, b), a, b)
+        found = dots("einsum", lambda: np.vecdot(a, b), a, b, -1, warns=False)
     else:
         a, b = arranged(left, x, stack, rows, depth), arranged(right, y, stack, depth, columns)
         if not stack:

@@ -14,10 +14,10 @@ import numpy as np
 from pycudakit import _abi, _call, _cost, errors
 from pycudakit._family import Cost, as_array, describe, plan, run
 from pycudakit._values import FLOAT32, Array, DType
+from pycudakit.image._images import TYPES
 from pycudakit.image._shape import has_channels, split
 
 MOST_SIZE = 63
-_TYPES = ("uint8", "uint16", "float32")
 _MODES = {
     "reflect": _abi.REFLECT,
     "grid-mirror": _abi.REFLECT,
@@ -132,7 +132,7 @@ def filtered(
         Computes it with `scipy.ndimage`, from that and the array; None if SciPy has no such function.
     """
     array = as_array(image)
-    taken = array is not None and array.dtype.name in _TYPES
+    taken = array is not None and array.dtype.newbyteorder("=") in TYPES
     foreign = None if taken else "it takes uint8, uint16 and float32"
     cost = Cost(None, 0, 0, 0)
     made = None

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pycudakit import _abi, _call, _family
-from pycudakit._dispatch import call
-from pycudakit._family import Cost, run
+from pycudakit import _abi
+from pycudakit._family import run
 from pycudakit._function import Function
 from pycudakit._values import Array
 from pycudakit.image._images import ChannelAxis, as_image, operands_of, planned, shape_of
 from pycudakit.image._shape import has_channels, split
+from pycudakit.rearranging import copied, copying
 
 _METHODS = {"nearest": _abi.RESIZE_NEAREST, "bilinear": _abi.RESIZE_BILINEAR, "area": _abi.RESIZE_AREA}
 # Nanoseconds an element that is read, and one that is written, on one thread.
@@ -89,28 +89,11 @@ def resize(
 # ---- Copies -----------------------------------------------------------------------------------------
 
 
-def _write_copy(_: Any, x: Any, **__: Any) -> tuple[Any, ...]:
-    return (x,)
-
-
-def _copying(name: str, numpy: Callable[..., Any]) -> Function:
-    return Function(name, numpy, _write_copy)
-
-
-_FLIP, _ROTATE, _CROP = _copying("flip", np.flip), _copying("rotate90", np.rot90), _copying("crop", np.copy)
+_FLIP, _ROTATE, _CROP = copying("flip", np.flip), copying("rotate90", np.rot90), copying("crop", np.copy)
 
 
 def _copied(function: Function, image: Any, view_of: Callable[[Array], Array]) -> Any:
-    """Return a copy of a view, in C order, made by the engine."""
-    array = _family.as_array(image)
-    if array is None:
-        plan = _family.plan(function.name, [None], Cost(0.0, 0.0, 0, 0))
-        view = view_of(np.asanyarray(image))
-        return _call.by_numpy(function.name, plan.reason, lambda: np.array(view, order="C", subok=True))
-    view = view_of(array)
-    out = np.empty(view.shape, view.dtype)
-    call(function, (view,), out, numpy_call=lambda values: np.copyto(out, values))
-    return out
+    return copied(function, image, lambda array: view_of(np.asanyarray(array)))
 
 
 def _height_axis(array: Array, channel_axis: ChannelAxis) -> int:

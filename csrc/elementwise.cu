@@ -9,8 +9,8 @@ static void compute(const Evaluation &evaluation, Call &call, const std::vector<
     require_cuda();
     const std::vector<int> devices = devices_of(call);
     if (ranges.empty()) return;
-    with_room<Interpreter>(evaluation, call, devices,
-                           [&](Interpreter &work) { stream(work, call, devices, ranges); });
+    with_room<Interpreter>(
+        evaluation, call, devices, [&](Interpreter &work) { stream(work, call, devices, ranges); }, true);
 }
 
 }  // namespace pk

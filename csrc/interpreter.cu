@@ -4,17 +4,25 @@
 
 #include "interpreter.cuh"
 #include "stream/tuning.h"
+#include "turn.cuh"
 
 namespace pk {
 
 // A broadcast operand of a call smaller than this is spread out by staging: an upload of its own takes
 // longer.
 static constexpr int64_t WORTH_KEEPING = 256 << 10;
+// Bytes of a transposed operand that are worth one more kernel for each chunk.
+static constexpr int64_t WORTH_TURNING = 4 << 20;
 // Few elements are for many threads rather than for many elements a thread.
 static constexpr int64_t MANY_BLOCKS = 512;
 
-Interpreter::Ways::Ways(const Evaluation &evaluation, bool may_keep) {
-    const std::vector<View> &views = evaluation.layout.views;
+static int64_t spilled(const Program &program, int block) {
+    return program.register_count - device::registers_in_shared(program.register_count, block);
+}
+
+Interpreter::Ways::Ways(const Evaluation &evaluation, bool may_keep, bool may_turn, int block) {
+    const Layout &layout = evaluation.layout;
+    const std::vector<View> &views = layout.views;
     std::vector<bool> seen(views.size(), false);
     for (const Step &step : evaluation.program.steps) {
         if (step.op == PK_STORE) {
@@ -22,8 +30,8 @@ Interpreter::Ways::Ways(const Evaluation &evaluation, bool may_keep) {
             if (view.base != nullptr) {
                 stores.push_back({step.target, 0});
             } else {
-                values.push_back({step.target, 8, values_bytes});
-                values_bytes += 8;
+                values.push_back({step.target, 8, scratch_bytes});
+                scratch_bytes += 8;
             }
         }
         if (step.op != PK_LOAD || seen[size_t(step.a)]) continue;
@@ -31,11 +39,20 @@ Interpreter::Ways::Ways(const Evaluation &evaluation, bool may_keep) {
         const View &view = views[size_t(step.a)];
         if (view.access == Access::constant) continue;
         const bool repeats = std::count(view.strides.begin(), view.strides.end(), 0) != 0;
-        if (repeats && may_keep && evaluation.layout.size * view.item >= WORTH_KEEPING) {
+        if (repeats && may_keep && layout.size * view.item >= WORTH_KEEPING) {
             resident.push_back(step.a);
         } else {
             loads.push_back({step.a, 0});
         }
+    }
+    // Behind the values lie the registers that have no room elsewhere.
+    scratch_bytes += 8 * spilled(evaluation.program, block);
+    for (const Carried &load : loads) {
+        const View &view = views[size_t(load.operand)];
+        if (!may_turn || layout.size * view.item < WORTH_TURNING || !layout.are_turned(view, 0, layout.size))
+            continue;
+        turned.push_back({load.operand, view.item, scratch_bytes});
+        scratch_bytes += view.item;
     }
 }
 
@@ -43,10 +60,6 @@ static int64_t bits_of(const Layout &layout, const View &view) {
     int64_t bits = 0;
     layout.gather(view, 0, 1, &bits);
     return bits;
-}
-
-static int64_t spilled(const Program &program, int block) {
-    return program.register_count - device::registers_in_shared(program.register_count, block);
 }
 
 static const Carried *find(const std::vector<Carried> &group, int operand) {
@@ -58,18 +71,20 @@ static const Carried *find(const std::vector<Carried> &group, int operand) {
 static int block_size() { return int(tuned(Tune::block)) / 32 * 32; }
 
 Interpreter::Interpreter(const Evaluation &evaluation, Call &call, const std::vector<int> &devices,
-                         bool may_keep)
-    : Interpreter(evaluation, call, devices, Ways(evaluation, may_keep), block_size()) {}
+                         bool may_keep, bool may_turn)
+    : Interpreter(evaluation, call, devices, Ways(evaluation, may_keep, may_turn, block_size()),
+                  block_size()) {}
 
 Interpreter::Interpreter(const Evaluation &evaluation, Call &call, const std::vector<int> &devices, Ways ways,
                          int block)
     : Work(evaluation.layout, std::move(ways.loads), std::move(ways.stores),
-           evaluation.instruction_count * int64_t(sizeof(uint32_t)),
-           8 * spilled(evaluation.program, block) + ways.values_bytes),
+           evaluation.instruction_count * int64_t(sizeof(uint32_t)), ways.scratch_bytes),
       evaluation_(evaluation),
       call_(call),
       block_(block),
-      values_(std::move(ways.values)) {
+      values_(std::move(ways.values)),
+      turned_(std::move(ways.turned)) {
+    may_stay = turned_.empty();
     for (const Step &step : evaluation.program.steps) {
         steps_.push_back({step.op, step.type, step.to, step.target, step.a, step.b, step.c, step.origin, 0});
         DeviceStep &added = steps_.back();
@@ -101,11 +116,38 @@ void Interpreter::find_source(DeviceStep &step, const std::vector<int> &resident
         step.value = resident_.add(Spread(layout, view));
     } else {
         step.a = int32_t(Source::chunk);
-        step.value = find(loads, operand)->before;
+        const Carried *const turned = find(turned_, operand);
+        step.value = turned != nullptr ? carried_bytes + turned->before : find(loads, operand)->before;
+    }
+}
+
+void Interpreter::stage(const Carried &load, const Chunk &chunk, char *to) const {
+    const View &view = layout.views[size_t(load.operand)];
+    if (find(turned_, load.operand) != nullptr && layout.are_turned(view, chunk.start, chunk.count)) {
+        layout.gather_turned(view, chunk.start, chunk.count, to);
+    } else {
+        Work::stage(load, chunk, to);
+    }
+}
+
+void Interpreter::turn(const Chunk &chunk) const {
+    for (const Carried &turned : turned_) {
+        const View &view = layout.views[size_t(turned.operand)];
+        const char *const from = chunk.image + chunk.operand(*find(loads, turned.operand));
+        char *const to = chunk.image + chunk.scratch + chunk.rounded * turned.before;
+        if (layout.are_turned(view, chunk.start, chunk.count)) {
+            const int64_t columns = layout.shape.back(), height = layout.shape[layout.shape.size() - 2];
+            device::turn({from, to, chunk.start / columns % height, height, chunk.count, columns}, view.item,
+                         chunk.queue);
+        } else {
+            PK_CUDA(cudaMemcpyAsync(to, from, size_t(chunk.count * view.item), cudaMemcpyDeviceToDevice,
+                                    chunk.queue));
+        }
     }
 }
 
 void Interpreter::launch(const Chunk &chunk) {
+    turn(chunk);
     Interpretation given = common_;
     given.image = chunk.image;
     given.operands = chunk.operands;
@@ -133,7 +175,8 @@ void Interpreter::collect(const void *notes) {
 bool Interpreter::carries(int operand) const { return find(loads, operand) != nullptr; }
 
 int64_t Interpreter::offset_of(const Chunk &chunk, int operand) const {
-    const Carried *const load = find(loads, operand);
+    const Carried *const load = find(loads, operand), *const turned = find(turned_, operand);
+    if (turned != nullptr) return chunk.scratch + chunk.rounded * turned->before;
     if (load != nullptr) return chunk.operand(*load);
     return chunk.scratch + chunk.rounded * find(values_, operand)->before;
 }

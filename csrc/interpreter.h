@@ -44,9 +44,12 @@ struct Interpretation {
 
 class Interpreter : public Work {
    public:
-    // If it may not keep broadcast operands on the devices, staging spreads them out.
-    Interpreter(const Evaluation &evaluation, Call &call, const std::vector<int> &devices, bool may_keep);
+    // If it may not keep broadcast operands on the devices, staging spreads them out; if it may not turn
+    // transposed ones there, staging does that, too.
+    Interpreter(const Evaluation &evaluation, Call &call, const std::vector<int> &devices, bool may_keep,
+                bool may_turn = false);
 
+    void stage(const Carried &load, const Chunk &chunk, char *to) const override;
     void launch(const Chunk &chunk) override;
     void collect(const void *notes) override;
 
@@ -61,20 +64,22 @@ class Interpreter : public Work {
    private:
     // The operands of a program by the way that they go.
     struct Ways {
-        std::vector<Carried> loads, stores, values;
+        std::vector<Carried> loads, stores, values, turned;
         std::vector<int> resident;
-        int64_t values_bytes = 0;  // of an element
-        Ways(const Evaluation &evaluation, bool may_keep);
+        int64_t scratch_bytes = 0;  // of an element
+        Ways(const Evaluation &evaluation, bool may_keep, bool may_turn, int block);
     };
     Interpreter(const Evaluation &evaluation, Call &call, const std::vector<int> &devices, Ways ways,
                 int block);
 
     void find_source(DeviceStep &load, const std::vector<int> &resident);
+    void turn(const Chunk &chunk) const;
 
     const Evaluation evaluation_;
     Call &call_;
     const int block_;
     const std::vector<Carried> values_;  // that stay in the scratch
+    const std::vector<Carried> turned_;  // loads, as they lie there when the device has turned them
     std::vector<DeviceStep> steps_;
     Resident resident_;
     int64_t steps_at_ = -1;  // where they are resident

@@ -21,12 +21,15 @@ namespace {
 constexpr int64_t WORTH_A_THREAD = 1 << 20;
 // In a profile, kernels have a lane of their own, beside those of the slots.
 constexpr int KERNELS_LANE = 1 << 20;
+// Bytes of a result that are touched at once, each page of them.
+constexpr int64_t TOUCHED = 2 << 20, PAGE = 4096;
 // Products of as many numbers as that are worth splitting them.
 constexpr int64_t WORTH_SPLITTING = 1024;
 
-// What a thread does next: some rows of an image, up or down.
+// What a thread does next: some rows of an image, up or down; or it touches the memory that some of the
+// result will go to, which may be new, while there is little else to do.
 struct Task {
-    enum Kind { up_a, up_b, down } kind;
+    enum Kind { up_a, up_b, touch, down } kind;
     int64_t of;  // the panel, or the part
     int64_t first, rows;
 };
@@ -43,9 +46,7 @@ class Multiplier {
           device_(device),
           way_(way),
           items_{int64_t(sizeof(Element)), int64_t(sizeof(Total)),
-                 way == Way::split          ? 4
-                 : way == Way::exact_cublas ? 8
-                                            : 0},
+                 way == Way::split ? 4 : way == Way::exact_cublas ? 8 : 0},
           budget_(streaming_memory().device_budget) {
         take_memory();
         cut_up();
@@ -132,6 +133,7 @@ class Multiplier {
                 const auto panel = int64_t(panels_.size()) - 1;
                 add_tasks(Task::up_a, panel);
                 add_tasks(Task::up_b, panel);
+                add_touches(part, d, depths);
                 // Of the part before, so that this one's panels are on their way meanwhile.
                 if (d == 0 && part > 0) add_tasks(Task::down, part - 1);
             }
@@ -140,12 +142,14 @@ class Multiplier {
         add_tasks(Task::down, last);
         uploads_left_.resize(panels_.size());
         downloads_left_.resize(parts_.size());
-        for (const Task &task : tasks_) ++left_of(task);
+        for (const Task &task : tasks_) {
+            if (task.kind != Task::touch) ++left_of(task);
+        }
     }
 
     Image image_of(const Task &task) const {
         const Images<Kind> images{given_};
-        if (task.kind == Task::down) return images.of_c(parts_[size_t(task.of)]);
+        if (task.kind == Task::down || task.kind == Task::touch) return images.of_c(parts_[size_t(task.of)]);
         const Panel &panel = panels_[size_t(task.of)];
         const Part &part = parts_[size_t(panel.part)];
         return task.kind == Task::up_a ? images.of_a(part, panel) : images.of_b(part, panel);
@@ -160,6 +164,16 @@ class Multiplier {
         const int64_t all = image.all_rows(), rows = std::max<int64_t>(1, half_bytes_ / image.run);
         for (int64_t first = 0; first < all; first += rows)
             tasks_.push_back({kind, of, first, std::min(rows, all - first)});
+    }
+
+    // A panel's share of its part of the result.
+    void add_touches(int64_t part, int64_t panel, int64_t panels) {
+        const Image image = image_of({Task::touch, part, 0, 0});
+        const int64_t all = image.all_rows(), first = all * panel / panels;
+        const int64_t end = all * (panel + 1) / panels;
+        const int64_t rows = std::max<int64_t>(1, TOUCHED / (image.run + 1));
+        for (int64_t row = first; row < end; row += rows)
+            tasks_.push_back({Task::touch, part, row, std::min(rows, end - row)});
     }
 
     // ---- On the device --------------------------------------------------------------------------------
@@ -236,8 +250,14 @@ class Multiplier {
         size_t turn = 0;
         try {
             for (size_t index = next_++; index < tasks_.size() && !is_over_; index = next_++, turn ^= 1) {
+                const Task &task = tasks_[index];
+                if (task.kind == Task::touch) {
+                    touch(task);
+                    turn ^= 1;  // it takes neither half
+                    continue;
+                }
                 finish(halves[turn], slot, lane, free_since);
-                begin(tasks_[index], halves[turn], lane);
+                begin(task, halves[turn], lane);
                 call_.look();
             }
             for (int i = 0; i < 2; ++i, turn ^= 1) finish(halves[turn], slot, lane, free_since);
@@ -251,6 +271,16 @@ class Multiplier {
             }
             slot.drain();
             throw;
+        }
+    }
+
+    void touch(const Task &task) const {
+        const Image image = image_of(task);
+        for (int64_t row = task.first; row < task.first + task.rows; ++row) {
+            char *const at = image.row(row);
+            const int64_t bytes = image.run / int64_t(sizeof(Total)) * int64_t(sizeof(Element));
+            // It stays what it is, also if another thread stores a result there meanwhile.
+            for (int64_t i = 0; i < bytes; i += PAGE) __atomic_fetch_add(at + i, char(0), __ATOMIC_RELAXED);
         }
     }
 

@@ -1,9 +1,3 @@
-#include <atomic>
-#include <condition_variable>
-#include <map>
-#include <mutex>
-#include <thread>
-
 #include "scan_columns.cuh"
 #include "scan_tiles.cuh"
 #include "stream/stream.h"
@@ -11,41 +5,6 @@
 namespace pk::scan {
 
 namespace {
-
-// Launches are queued in the chunks' order.
-class Turns {
-   public:
-    void wait(int64_t unit, Call &call) {
-        // Mostly the chunk before is about to be queued, and waking up takes longer than that.
-        for (int i = 0; i < 100 && next_ != unit; ++i) std::this_thread::yield();
-        std::unique_lock<std::mutex> lock(mutex_);
-        std::condition_variable &changed = waiting_[unit];
-        while (!changed.wait_for(lock, Call::PATIENCE, [&] { return is_over_ || next_ == unit; })) {
-            lock.unlock();
-            call.look();
-            lock.lock();
-        }
-        waiting_.erase(unit);
-        if (is_over_) throw Abandoned();
-    }
-    void pass_on(int64_t unit) {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        next_ = unit;
-        const auto waiting = waiting_.find(unit);
-        if (waiting != waiting_.end()) waiting->second.notify_one();
-    }
-    void end() {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        is_over_ = true;
-        for (auto &waiting : waiting_) waiting.second.notify_one();
-    }
-
-   private:
-    std::mutex mutex_;
-    std::map<int64_t, std::condition_variable> waiting_;  // whoever has the chunk of that unit
-    std::atomic<int64_t> next_{0};
-    bool is_over_ = false;
-};
 
 template <class Op>
 class Scanner : public Work {
@@ -74,10 +33,6 @@ class Scanner : public Work {
     int64_t units() const override { return slabs_.units(); }
     int64_t start(int64_t unit) const override { return slabs_.start(unit); }
 
-    void wait_for_turn(const Chunk &chunk) override {
-        if (in_order) turns_.wait(chunk.units.start, call_);
-    }
-
     void launch(const Chunk &chunk) override {
         const Given given = given_of(chunk);
         if (in_order && chunk.units.start == 0)
@@ -88,12 +43,6 @@ class Scanner : public Work {
             launch_columns(given, chunk.queue);
         }
     }
-
-    void pass_turn(const Chunk &chunk) override {
-        if (in_order) turns_.pass_on(chunk.units.start + chunk.units.count);
-    }
-
-    void abandon() override { turns_.end(); }
 
     void collect(const void *notes) override {
         call_.report.exceptions |= *static_cast<const unsigned *>(notes);
@@ -166,7 +115,6 @@ class Scanner : public Work {
     const Request &request_;
     const Slabs slabs_;
     Call &call_;
-    Turns turns_;
     std::optional<Block> running_;  // totals up to the chunk that is next
 };
 

@@ -205,6 +205,21 @@ def test_error_bound(engine, distribution, dtype, precision):
     assert abs(Fraction(float(got[3, 7])) - exact) <= steps * eps * whole
 
 
+@pytest.mark.parametrize("of_b", ["C", "F"])
+@pytest.mark.parametrize("of_a", ["C", "F"])
+def test_large_floats(engine, of_a, of_b):
+    a = np.asarray(gen.build("float32", (1030, 1290), "ordinary", 1), order=of_a)
+    b = np.asarray(gen.build("float32", (1290, 1027), "ordinary", 2), order=of_b)
+    want = a.astype(float) @ b.astype(float)
+    assert np.linalg.norm(pk.matmul(a, b) - want) <= 2e-6 * np.linalg.norm(want)
+    a[3, 5], b[7, 2] = np.inf, np.nan
+    with np.errstate(invalid="ignore"):
+        got, want = pk.matmul(a, b), a.astype(float) @ b.astype(float)
+    finite = np.isfinite(want)
+    np.testing.assert_array_equal(got[~finite], want[~finite])
+    assert np.linalg.norm(got[finite] - want[finite]) <= 2e-6 * np.linalg.norm(want[finite])
+
+
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
 def test_lower_precisions(engine, precision):
     a, b = gen.build("float32", (50, 60), "ordinary", 1), gen.build("float32", (60, 40), "ordinary", 2)

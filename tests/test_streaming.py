@@ -102,6 +102,19 @@ def test_any_cut_gives_the_same(engine, size, chunk, threads, slots, in_place):
 
 
 @pytest.mark.smoke
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64", ">f4"])
+@pytest.mark.parametrize("shape", [(1100, 4800), (7, 240, 3300), (2900, 3, 700)])
+def test_large_transposed_operands(engine, shape, dtype):
+    whole = np.arange(np.prod(shape), dtype=np.int64) % 251
+    plain = whole.reshape(shape).astype(dtype)
+    stored = np.ascontiguousarray(np.swapaxes(plain, -1, -2))
+    with small_chunks(engine):
+        np.testing.assert_array_equal(pk.add(stored.swapaxes(-1, -2), plain), plain + plain)
+        np.testing.assert_array_equal(pk.swapaxes(stored, -1, -2), plain)
+        np.testing.assert_array_equal(pk.negative(stored.T), -np.ascontiguousarray(stored.T))
+
+
+@pytest.mark.smoke
 def test_broadcast_in_four_dimensions(engine):
     a = RNG.random((5, 40, 3, 70))
     for shape in ((1, 40, 1, 70), (5, 1, 3, 1), (40, 1, 1), (1, 1, 3, 70), (70,)):

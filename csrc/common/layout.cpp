@@ -265,30 +265,66 @@ static void gather_rows(const char *from, int64_t row_stride, int64_t column_str
 template <class Word, bool swapped>
 static void gather_words(const Layout &layout, const View &view, int64_t start, int64_t count, Word *dense);
 
+// Calls body(from, rows, done) for the rows of each plane that are among these elements, which begin with a
+// row. Returns how many elements that was; an incomplete row is left.
+template <class Body>
+static int64_t for_each_plane(const Layout &layout, const View &view, int64_t start, int64_t count,
+                              Body body) {
+    const size_t dims = layout.shape.size();
+    const int64_t height = layout.shape[dims - 2], columns = layout.shape[dims - 1];
+    int64_t done = 0;
+    while (count - done >= columns) {
+        const int64_t row = (start + done) / columns;
+        const int64_t rows = std::min((count - done) / columns, height - row % height);
+        const char *from = view.base + row % height * view.strides[dims - 2];
+        int64_t rest = row / height;
+        for (size_t d = dims - 2; d-- > 0; rest /= layout.shape[d])
+            from += rest % layout.shape[d] * view.strides[d];
+        body(from, rows, done);
+        done += rows * columns;
+    }
+    return done;
+}
+
 // Gathers whole rows of a view in which the next to last dimension is the fastest; false if it is not.
 template <class Word, bool swapped>
 static bool gather_transposed(const Layout &layout, const View &view, int64_t start, int64_t count,
                               Word *dense) {
     const size_t dims = layout.shape.size();
     if (!is_transposed(layout, view) || count < 2 * layout.shape[dims - 1]) return false;
-    const int64_t row_stride = view.strides[dims - 2], column_stride = view.strides[dims - 1];
-    const int64_t height = layout.shape[dims - 2], columns = layout.shape[dims - 1];
+    const int64_t columns = layout.shape[dims - 1];
 
     const int64_t head = (columns - start % columns) % columns;
     if (head != 0) gather_words<Word, swapped>(layout, view, start, head, dense);
-    int64_t done = head;
-    while (count - done >= columns) {
-        const int64_t row = (start + done) / columns;
-        const int64_t rows = std::min((count - done) / columns, height - row % height);
-        const char *from = view.base + row % height * row_stride;
-        int64_t rest = row / height;
-        for (size_t d = dims - 2; d-- > 0; rest /= layout.shape[d])
-            from += rest % layout.shape[d] * view.strides[d];
-        gather_rows<Word, swapped>(from, row_stride, column_stride, rows, columns, dense + done, columns);
-        done += rows * columns;
-    }
+    const int64_t done =
+        head + for_each_plane(
+                   layout, view, start + head, count - head, [&](const char *from, int64_t rows, int64_t at) {
+                       gather_rows<Word, swapped>(from, view.strides[dims - 2], view.strides[dims - 1], rows,
+                                                  columns, dense + head + at, columns);
+                   });
     if (done != count) gather_words<Word, swapped>(layout, view, start + done, count - done, dense + done);
     return true;
+}
+
+bool Layout::are_turned(const View &view, int64_t start, int64_t count) const {
+    if (!is_transposed(*this, view) || view.swapped || view.strides[shape.size() - 2] != view.item)
+        return false;
+    return start % shape.back() == 0 && count % shape.back() == 0;
+}
+
+void Layout::gather_turned(const View &view, int64_t start, int64_t count, void *dense) const {
+    constexpr int64_t AHEAD = 24;  // columns
+    constexpr int INTO_L2 = 2;     // there are too few ways into L1
+    const int64_t columns = shape.back(), stride = view.strides.back();
+    for_each_plane(*this, view, start, count, [&](const char *from, int64_t rows, int64_t at) {
+        const int64_t bytes = rows * view.item;
+        char *to = static_cast<char *>(dense) + at * view.item;
+        for (int64_t column = 0; column < columns; ++column, from += stride, to += bytes) {
+            for (int64_t i = 0; i < bytes; i += LINE)
+                __builtin_prefetch(from + AHEAD * stride + i, 0, INTO_L2);
+            std::memcpy(to, from, size_t(bytes));
+        }
+    });
 }
 
 template <class Word, bool swapped>

@@ -44,6 +44,11 @@ struct Layout {
     // Copies elements [start, start + count) to or from a dense buffer in the machine's byte order.
     void gather(const View &view, int64_t start, int64_t count, void *dense) const;
     void fill(const View &view, int64_t count, void *dense) const;  // with a constant's one element
+
+    // Whether these are whole rows of an operand whose columns lie side by side in memory; gather_turned()
+    // copies them column after column, plane after plane, which is quicker.
+    bool are_turned(const View &view, int64_t start, int64_t count) const;
+    void gather_turned(const View &view, int64_t start, int64_t count, void *dense) const;
     void scatter(const View &view, int64_t start, int64_t count, const void *dense) const;
 };
 

@@ -298,27 +298,44 @@ void Partials::write(int64_t slab, int64_t slabs, char *partials) const {
         layout.scatter(view, region_.result(slab + i), inner, results.data() + i * inner * view.item);
 }
 
+// Joins blocks [first, end) of a slab with their neighbours, those with theirs, and so on, from neighbours on
+// that are so far apart.
+void Partials::join(int64_t slab, int64_t first, int64_t end, int64_t apart) const {
+    const int64_t row = region_.slabs.inner * bytes_;
+    char *const at = kept_.get() + slab * region_.slabs.blocks() * row;
+    for (; first + apart < end; apart *= 2) {
+        for (int64_t block = first; block + apart < end; block += 2 * apart) {
+            char *const to = at + block * row, *const from = to + apart * row;
+            for (int64_t i = 0; i < row; i += bytes_) reduction_.joining.merge(to + i, from + i);
+        }
+    }
+}
+
 void Partials::finish(Call &call) {
     if (kept_ == nullptr) return;
+    constexpr int64_t GROUP = 1024;              // blocks, a power of two
+    constexpr int64_t WORTH_A_THREAD = 4 << 10;  // partials
     const Slabs &slabs = region_.slabs;
-    const int64_t row = slabs.inner * bytes_, blocks = slabs.blocks();
-    const int64_t worth_a_thread = 16 << 10;  // partials
-    std::atomic<int64_t> next{0};
-    const int64_t threads =
-        std::clamp<int64_t>(slabs.count * blocks * slabs.inner / worth_a_thread, 1, thread_count());
-    run_on_threads(threads, call, [&] {
-        const DefaultFloatingPoint environment;
-        for (int64_t slab = next++; slab < slabs.count; slab = next++) {
-            char *const at = kept_.get() + slab * blocks * row;
-            for (int64_t apart = 1; apart < blocks; apart *= 2) {
-                for (int64_t block = 0; block + apart < blocks; block += 2 * apart) {
-                    char *const to = at + block * row, *const from = to + apart * row;
-                    for (int64_t i = 0; i < row; i += bytes_) reduction_.joining.merge(to + i, from + i);
-                }
+    const int64_t blocks = slabs.blocks(), groups = (blocks + GROUP - 1) / GROUP;
+    const int64_t all = slabs.count * blocks * slabs.inner;
+    auto share = [&](int64_t count, auto work) {
+        std::atomic<int64_t> next{0};
+        const int64_t threads = std::min({count, all / WORTH_A_THREAD + 1, thread_count()});
+        run_on_threads(threads, call, [&] {
+            const DefaultFloatingPoint environment;
+            for (int64_t i = next++; i < count; i = next++) {
+                work(i);
                 call.look();
             }
-            write(slab, 1, at);
-        }
+        });
+    };
+    share(slabs.count * groups, [&](int64_t i) {
+        const int64_t first = i % groups * GROUP;
+        join(i / groups, first, std::min(first + GROUP, blocks), 1);
+    });
+    share(slabs.count, [&](int64_t slab) {
+        join(slab, 0, blocks, GROUP);
+        write(slab, 1, kept_.get() + slab * blocks * slabs.inner * bytes_);
     });
 }
 

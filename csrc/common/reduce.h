@@ -61,6 +61,7 @@ class Partials {
     void finish(Call &call);
 
    private:
+    void join(int64_t slab, int64_t first, int64_t end, int64_t apart) const;
     void write(int64_t slab, int64_t slabs, char *partials) const;
 
     const Reduction &reduction_;

@@ -26,7 +26,7 @@ void Passage::begin(pk_range units) {
     const int64_t operands = work_.bytes_of(units.count, 0);
     const int64_t scratch = operands + rounded * work_.carried_bytes + work_.halo_bytes;
     const bool in_place =
-        work_.staged_bytes == work_.carried_bytes &&
+        work_.may_stay && work_.staged_bytes == work_.carried_bytes &&
         work_.bytes_of(units.count, work_.carried_bytes + work_.scratch_bytes) + work_.halo_bytes <=
             std::min(tuned(Tune::in_place_bytes), slot_.host_bytes);
     chunk_ = {units,    start,   count,   rounded, slot_.memory(), work_.notes_bytes,
@@ -49,33 +49,42 @@ void Passage::begin_in_place() {
     bytes_up_ = chunk_.count * (work_.staged_bytes - work_.staged_down_bytes);
     for (const Carried &load : work_.loads) bytes_up_ += load.halo_bytes();
     bytes_down_ = chunk_.count * work_.staged_down_bytes + chunk_.units.count * work_.result_bytes;
-    work_.wait_for_turn(chunk_);
+    compute();
+}
+
+void Passage::compute() {
+    auto queue = [this] { in_place_ ? compute_in_place() : compute_copied(); };
+    work_.in_order ? work_.turns.queue(chunk_.units, queue) : queue();
+}
+
+void Passage::compute_in_place() {
     queued_ = call_.seconds();
     work_.launch(chunk_);
-    work_.pass_turn(chunk_);
 }
 
 void Passage::begin_copied() {
     in_place_ = false;
-    const cudaStream_t up = slot_.queues.up.get(), compute = slot_.queues.compute.get(),
-                       down = slot_.queues.down.get();
-    chunk_.queue = compute;
+    const cudaStream_t up = slot_.queues.up.get();
+    chunk_.queue = slot_.queues.compute.get();
     if (origin_ < 0) {
         // Where the times of the device's events and of the host meet.
         PK_CUDA(cudaEventRecord(slot_.origin.get(), slot_.queues.clock.get()));
         origin_ = call_.seconds();
         if (work_.notes_bytes != 0) {
-            PK_CUDA(cudaMemsetAsync(chunk_.image, 0, size_t(work_.notes_bytes), compute));
+            PK_CUDA(cudaMemsetAsync(chunk_.image, 0, size_t(work_.notes_bytes), chunk_.queue));
         }
     }
     queued_ = call_.seconds();
     bytes_up_ = copy(work_.loads, 0, cudaMemcpyHostToDevice, up);
     PK_CUDA(cudaEventRecord(slot_.uploaded.get(), up));
-    work_.wait_for_turn(chunk_);
-    PK_CUDA(cudaStreamWaitEvent(compute, slot_.uploaded.get()));
+    compute();
+}
+
+void Passage::compute_copied() {
+    const cudaStream_t down = slot_.queues.down.get();
+    PK_CUDA(cudaStreamWaitEvent(chunk_.queue, slot_.uploaded.get()));
     work_.launch(chunk_);
-    PK_CUDA(cudaEventRecord(slot_.computed.get(), compute));
-    work_.pass_turn(chunk_);
+    PK_CUDA(cudaEventRecord(slot_.computed.get(), chunk_.queue));
     PK_CUDA(cudaStreamWaitEvent(down, slot_.computed.get()));
     const int64_t results = chunk_.results + chunk_.units.count * work_.result_bytes;
     bytes_down_ = copy(work_.stores, results, cudaMemcpyDeviceToHost, down);
@@ -124,11 +133,13 @@ int64_t Passage::copy(const std::vector<Carried> &group, int64_t before, cudaMem
 
 bool Passage::is_done() const {
     // What else an event may say is for finish() to find.
-    return !in_place_ && cudaEventQuery(slot_.downloaded.get()) == cudaSuccess;
+    if (in_place_ || (work_.in_order && !work_.turns.has_passed(chunk_.units.start))) return false;
+    return cudaEventQuery(slot_.downloaded.get()) == cudaSuccess;
 }
 
 void Passage::finish() {
     const int64_t count = chunk_.count;
+    if (work_.in_order) work_.turns.wait_for(chunk_.units.start, call_);
     if (in_place_) {
         PK_CUDA(cudaStreamSynchronize(chunk_.queue));
         lane_.add(PK_KERNEL, queued_, call_.seconds(), 0, count, slot_.device, slot_.number);

@@ -10,6 +10,7 @@ class Passage {
    public:
     Passage(Work &work, Call &call, Lane &lane, Slot &slot, int place)
         : work_(work), call_(call), lane_(lane), slot_(slot), place_(place) {}
+    Passage(const Passage &) = delete;
 
     // The units that a slot of these sizes has room for.
     static int64_t capacity(const Work &work, SlotBytes bytes);
@@ -26,6 +27,10 @@ class Passage {
     void stage();
     void begin_in_place();
     void begin_copied();
+    // Queues what follows the upload; now, or when it is the chunk's turn, and then maybe in another thread.
+    void compute();
+    void compute_in_place();
+    void compute_copied();
     void unstage();
     // Copies a group of operands, and so many bytes before them. Returns how many bytes.
     int64_t copy(const std::vector<Carried> &group, int64_t before, cudaMemcpyKind kind,

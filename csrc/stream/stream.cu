@@ -126,28 +126,28 @@ class Streamer {
                 if (run.count == 0) break;
                 const pk_range range{run.start, std::min(run.count, most_)};
                 run = {run.start + range.count, run.count - range.count};
-                passages_.front().begin(range);
+                passages_.front()->begin(range);
                 put_last();
                 most_ = std::min(2 * most_, largest_);
             }
             for (size_t i = 0; i < passages_.size(); ++i) {
-                if (passages_.front().under_way()) passages_.front().finish();
+                if (passages_.front()->under_way()) passages_.front()->finish();
                 put_last();
             }
         } catch (const Abandoned &) {
             lose(run);
         } catch (...) {
             lose(run);
-            work_.abandon();
             throw;
         }
     }
 
    private:
     void lose(pk_range run) {
+        work_.turns.end();  // nobody must work on the slots any more, nor wait for another chunk
         drain();
         cursor_.lose(run);
-        for (const Passage &passage : passages_) cursor_.lose(passage.units());
+        for (const auto &passage : passages_) cursor_.lose(passage->units());
     }
 
     pk_range take() { return cursor_.take(cut_.threads, cut_.smallest, most_, cut_.run); }
@@ -156,7 +156,7 @@ class Streamer {
         const CurrentDevice current(device);
         leases_.emplace_back(cut_.bytes, work_.needed(), device, cut_.slots, call_, leases_.empty());
         for (const auto &slot : leases_.back().slots()) {
-            passages_.emplace_back(work_, call_, lane_, *slot, place);
+            passages_.push_back(std::make_unique<Passage>(work_, call_, lane_, *slot, place));
             largest_ = std::min(largest_, Passage::capacity(work_, {slot->host_bytes, slot->device_bytes}));
             most_ = std::min(most_, largest_);
         }
@@ -164,18 +164,18 @@ class Streamer {
 
     // Waits for what a failed call has left behind; that this fails, too, is nothing new.
     void drain() const {
-        for (const Passage &passage : passages_) {
-            if (passage.under_way()) passage.slot().drain();
+        for (const auto &passage : passages_) {
+            if (passage->under_way()) passage->slot().drain();
         }
     }
 
     void make_room() {
-        if (passages_.front().under_way()) finish_oldest();
+        if (passages_.front()->under_way()) finish_oldest();
         // What is done is better delivered now than when all wait for the end.
-        for (Passage &passage : passages_) {
-            if (!passage.under_way()) continue;
-            if (!passage.is_done()) break;
-            passage.finish();
+        for (const auto &passage : passages_) {
+            if (!passage->under_way()) continue;
+            if (!passage->is_done()) break;
+            passage->finish();
         }
     }
 
@@ -186,13 +186,13 @@ class Streamer {
 
     // Then gives its slot back, if another thread waits for one and this one has others.
     void finish_oldest() {
-        passages_.front().finish();
-        Slot &slot = passages_.front().slot();
+        passages_.front()->finish();
+        Slot &slot = passages_.front()->slot();
         for (Lease &lease : leases_) {
             if (!lease.should_share(slot)) continue;
             passages_.pop_front();
             lease.give_back(slot);
-            if (passages_.front().under_way()) finish_oldest();
+            if (passages_.front()->under_way()) finish_oldest();
             return;
         }
     }
@@ -203,8 +203,8 @@ class Streamer {
     const Cut &cut_;
     Lane lane_;
     std::deque<Lease> leases_;
-    std::deque<Passage> passages_;  // the one begun first in front
-    int64_t most_;                  // units of the next chunk, and of any
+    std::deque<std::unique_ptr<Passage>> passages_;  // the one begun first in front
+    int64_t most_;                                   // units of the next chunk, and of any
     int64_t largest_ = cut_.largest;
 };
 

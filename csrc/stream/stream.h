@@ -8,6 +8,7 @@
 #include "../common/call.h"
 #include "../common/layout.h"
 #include "slots.h"
+#include "turns.h"
 
 namespace pk {
 
@@ -43,9 +44,6 @@ struct Chunk {
     }
 };
 
-// Thrown where a chunk waits for another one that has failed, which tells why.
-struct Abandoned {};
-
 // What a family gives the engine.
 class Work {
    public:
@@ -57,21 +55,14 @@ class Work {
     virtual void stage(const Carried &load, const Chunk &chunk, char *to) const {
         layout.gather(layout.views[size_t(load.operand)], chunk.start, chunk.count, to);
     }
-    // Queues what computes a chunk. Before, and before anything else goes through its queue, this waits until
-    // all that must come first has been queued; it throws Abandoned if that will not happen any more.
-    virtual void wait_for_turn(const Chunk &) {}
+    // Queues what computes a chunk. Any thread may do that for any chunk of a work that goes in order.
     virtual void launch(const Chunk &chunk) = 0;
-    // All of that has been queued, and what says when it is done, which would else be said after more.
-    virtual void pass_turn(const Chunk &) {}
     // Takes the results of a chunk: for each of its units result_bytes. Any thread may come, and several at
     // once.
     virtual void deliver(const Chunk &, const char *) {}
     // Takes the notes of a chunk that was delivered. They are zero before the first of the chunks that pass
     // through a slot, and are left as they are from chunk to chunk. For one thread at a time.
     virtual void collect(const void *notes) = 0;
-    // The call has failed: whoever waits for another chunk must not.
-    virtual void abandon() {}
-
     // A chunk is made of whole units. Here, of how many there are, and where one begins, in elements.
     virtual int64_t units() const { return layout.size; }
     virtual int64_t start(int64_t unit) const { return unit; }
@@ -101,6 +92,7 @@ class Work {
 
     // Of an element: what is staged, of that what goes down, and everything.
     int64_t staged_bytes = 0, staged_down_bytes = 0, carried_bytes = 0;
+    bool may_stay = true;         // small chunks may stay in pinned memory, and the kernel goes there
     int64_t halo_bytes = 0;       // of a chunk
     int64_t elements_a_line = 1;  // of the loads' memory
 
@@ -108,6 +100,7 @@ class Work {
     int64_t least_units = 1;    // of a chunk that is worth its halos
     int64_t result_bytes = 0;   // of a unit, beside the stores
     bool in_order = false;      // chunks are computed one after the other, in their order, on one device
+    Turns turns;                // of these
 };
 
 // The devices that a call asks for.

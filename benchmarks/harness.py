@@ -125,13 +125,22 @@ class Harness:
         """Show what is being done."""
         self._progress.step(label)
 
-    def check(self, work, ours, others, ulps):
+    def check(self, work, ours, others, ulps, within=None):
         """Compare the results of all with those of the first other; tell whether they agree."""
         names = list(others)
         expected = others[names[0]]()
-        right, words = verdict(ours(), expected, ulps)
+
+        def agrees(result):
+            if within is None:
+                return np.allclose(result, expected, rtol=1e-5, equal_nan=True)
+            return np.linalg.norm(result - expected) <= within * np.linalg.norm(expected)
+
+        if within is None:
+            right, words = verdict(ours(), expected, ulps)
+        else:
+            right, words = agrees(ours()), f"is further than {within:g} from it"
         problems = [] if right else [f"pycudakit {words}"]
-        agree = {name: np.allclose(others[name](), expected, rtol=1e-5, equal_nan=True) for name in names[1:]}
+        agree = {name: agrees(others[name]()) for name in names[1:]}
         problems += [f"{name} differs" for name, right in agree.items() if not right]
         self.wrong += len(problems)
         for problem in problems:
@@ -143,7 +152,9 @@ class Harness:
         pk.set_engine(engine or self.engine)
         return interleave({"pycudakit": ours, **others}, rounds or self.rounds)
 
-    def compare(self, work, elements, ours, others, *, at_least=None, ulps=0, engine=None, rounds=None):
+    def compare(
+        self, work, elements, ours, others, *, at_least=None, ulps=0, within=None, engine=None, rounds=None
+    ):
         """Run a work and print a row for each figure, or for each other that there is no figure for.
 
         Parameters
@@ -156,6 +167,8 @@ class Harness:
             The ratio required against an other, by name, or by Allowance.
         ulps
             How far pycudakit's result may be from the first other's.
+        within
+            Instead of that: how far any result may be from it, as a part of its norm.
         engine
             pycudakit's, if not the command line's.
         """
@@ -163,7 +176,7 @@ class Harness:
             return
         self.step(work)
         pk.set_engine(engine or self.engine)
-        right = self.check(work, ours, others, ulps)
+        right = self.check(work, ours, others, ulps, within)
         times = self.time(ours, others, engine, rounds)
         figures = dict(at_least or {})
         for name in others:

@@ -1,7 +1,6 @@
-"""Filters of images against OpenCV and SciPy, on a picture of 3840 x 2160.
+"""Filters of images against OpenCV, SciPy and CuPy, on a picture of 3840 x 2160, and some of 7680 x 4320.
 
-Each row that has a required figure ends with ok or SHORT. OpenCV and SciPy are compared where they are
-installed.
+Each row that has a required figure ends with ok or SHORT. The others are compared where they are installed.
 """
 
 import importlib
@@ -42,16 +41,42 @@ def compare(harness, work, ours, others, within, at_least=None):
         print(f"{work}: {name} differs", file=sys.stderr)
     harness.wrong += len(wrong)
     times = harness.time(ours, others)
-    figures = at_least if at_least and harness.engine == "cpu" else {}
     for name in others:
         harness.row(
             *(work, got.size, harness.engine, times["pycudakit"], name, times[name]),
-            *(figures.get(name), not wrong),
+            *((at_least or {}).get(name), not wrong),
         )
 
 
+def large(harness, rng, weights):
+    """Run what there are figures for on a GPU."""
+    rows = harness.size(4 * ROWS * COLUMNS) // (2 * COLUMNS)
+    image = rng.integers(0, 256, (rows, 2 * COLUMNS), np.uint8)
+    wide = image.astype(np.float32)
+    cv2, cupy, on_gpu = optional("cv2"), optional("cupy"), optional("cupyx.scipy.ndimage")
+    box, window = {}, {}
+    if on_gpu is not None:
+        box["CuPy"] = lambda: on_gpu.uniform_filter(cupy.asarray(image), 3).get()
+        window["CuPy"] = lambda: on_gpu.convolve(cupy.asarray(wide), cupy.asarray(weights)).get()
+    if cv2 is not None:
+        border = cv2.BORDER_REFLECT
+        box["OpenCV"] = lambda: cv2.blur(image, (3, 3), borderType=border)
+        turned = weights[::-1, ::-1].copy()
+        window["OpenCV"] = lambda: cv2.filter2D(wide, -1, turned, borderType=border)
+    kit = pk.image
+    compare(harness, "box 3x3 uint8, 8K", lambda: kit.box_blur(image, 3), box, 2, {"CuPy": 2.0})
+    compare(
+        harness,
+        "convolve 15x15 float32, 8K",
+        lambda: kit.convolve(wide, weights),
+        window,
+        0.01,
+        {"CuPy": 12.0},
+    )
+
+
 def main():
-    harness = Harness(__doc__.splitlines()[0], 14)
+    harness = Harness(__doc__.splitlines()[0], 16)
     cv2, ndimage = optional("cv2"), optional("scipy.ndimage")
     rng = np.random.default_rng(0)
     rows = harness.size(ROWS * COLUMNS) // COLUMNS
@@ -138,11 +163,13 @@ def main():
             *(0, None),
         ),
     ]
-    for work in works:
-        compare(harness, *work)
+    for *work, at_least in works:
+        compare(harness, *work, at_least if harness.engine == "cpu" else None)
+    if harness.engine == "cuda":
+        large(harness, rng, weights)
     if cv2 is not None:
         # OpenCV's repeats the border, which the mode "nearest" does.
-        for size, figure in ((3, {"OpenCV": 0.7}), (5, None)):
+        for size, figure in ((3, {"OpenCV": 0.7} if harness.engine == "cpu" else None), (5, None)):
             compare(
                 harness,
                 f"median {size}x{size} uint8",

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import libraries
 import numpy as np
-from harness import Allowance, Harness, link_seconds
+from harness import Allowance, Harness, Times, link_seconds
 
 import pycudakit as pk
 
@@ -38,6 +38,10 @@ def transposed(a):
 def whole(rng, *shape):
     """Return small whole numbers, whose products are exact in any order."""
     return rng.integers(-3, 4, shape).astype(np.float32)
+
+
+def normal(rng, side):
+    return rng.standard_normal((side, side), np.float32)
 
 
 def copies(harness, rng):
@@ -74,11 +78,35 @@ def products(harness, rng):
     if harness.engine != "cuda":
         return
     for side, least in ((2048, 2.0), (8192, 6.0)):
-        a, b = whole(rng, side, side), whole(rng, side, side)
+        a, b = normal(rng, side), normal(rng, side)
         ours, theirs = pair("matmul", a, b)
         theirs |= on_gpu(lambda library, x, y: library.matmul(x, y), a, b)
         at_least = {name: least for name in theirs if name != "NumPy"}
-        harness.compare(f"matmul {side} float32", a.size, ours, theirs, at_least=at_least, rounds=3)
+        harness.compare(
+            *(f"matmul {side} float32", a.size, ours, theirs),
+            at_least=at_least,
+            within=5e-6,
+            rounds=5,
+        )
+    largest(harness, rng, ours)
+
+
+def largest(harness, rng, of_half_the_side):
+    """Run a product that does not fit into what a call may take of a GPU's memory.
+
+    It may take 1.25 times the longer of its transfers and its products, which take eight times as long as
+    those of half the side.
+    """
+    side, work = 16384, "matmul 16384 float32"
+    if harness.quick or not harness.wanted(work):
+        return
+    harness.step(work)
+    a, b = normal(rng, side), normal(rng, side)
+    of_half_the_side()
+    products = 8 * pk.last_call().stages["kernel"]
+    floor = max(products, link_seconds(2 * a.nbytes, a.nbytes))
+    times = harness.time(lambda: pk.matmul(a, b), {}, rounds=3)
+    harness.row(work, a.size, "cuda", times["pycudakit"], "link or products", Times((floor,) * 3), 0.8)
 
 
 def others(harness, rng):

@@ -46,7 +46,9 @@ class Multiplier {
           device_(device),
           way_(way),
           items_{int64_t(sizeof(Element)), int64_t(sizeof(Total)),
-                 way == Way::split ? 4 : way == Way::exact_cublas ? 8 : 0},
+                 way == Way::split          ? 4
+                 : way == Way::exact_cublas ? 8
+                                            : 0},
           budget_(streaming_memory().device_budget) {
         take_memory();
         cut_up();

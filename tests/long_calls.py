@@ -37,7 +37,7 @@ def long_call(seconds):
 
     while True:
         a, text = np.linspace(0, 1, size), _expression(terms)
-        taken = _seconds(call)
+        taken = min(_seconds(call) for _ in range(3))  # a machine may be busy for a moment
         if taken > 0.1 * seconds or (size, terms) == (MOST_ELEMENTS, MOST_TERMS):
             break
         if size < MOST_ELEMENTS:

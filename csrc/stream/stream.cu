@@ -78,11 +78,9 @@ struct Cut {
         bytes = Lease::usual(kind, work.needed());
         const int64_t a_unit = work.unit_elements * std::max<int64_t>(1, work.carried_bytes);
         const int64_t all = units * a_unit;
-        // Where little comes down, half of the threads do: more would wait for each other in the driver.
-        const bool only_up = work.stores.empty() && 8 * work.result_bytes < a_unit;
-        const int64_t wanted = (tuned(Tune::threads) + only_up) / (1 + only_up);
         // Without staging there is little for a host thread to do.
-        const int64_t most = kind == Lease::direct ? 1 : std::min(wanted, all / tuned(Tune::worth_a_thread));
+        const int64_t most =
+            kind == Lease::direct ? 1 : std::min(tuned(Tune::threads), all / tuned(Tune::worth_a_thread));
         threads = std::clamp<int64_t>(most * devices, 1, thread_count());
         slots = tuned(Tune::slots);
         run = work.in_order ? 1 : tuned(Tune::run);

@@ -20,7 +20,7 @@ struct Constant {
 
 // In the order of Tune. Measured on a host of 16 cores with an H200 on PCIe 5.
 constexpr Constant constants[] = {
-    {"threads", "host threads that stream for one GPU, half of them if nothing comes down", 16, 1, 1024},
+    {"threads", "host threads that stream for one GPU", 16, 1, 1024},
     {"worth_a_thread", "bytes of a call for each host thread that it wakes", 1 << 20, 1, 1 << 30},
     {"slots", "chunks that a thread has under way at once", 2, 1, 64},
     // A little more than 3 MiB, so that rows of a round number of bytes leave room for what is beside them.

@@ -14,6 +14,8 @@ namespace {
 constexpr int64_t SMALL_IMAGE = 1 << 20;
 // Bytes of a band and its result that are worth what is staged around it, if the window's rows are more.
 constexpr int64_t WORTHWHILE_BAND = 4 << 20;
+// Bytes that are better copied than read over the link by each window that has them.
+constexpr int64_t WORTH_COPYING = 512 << 10;
 
 // The weights on each of a call's devices, in the type of the sums.
 class Weights {
@@ -49,6 +51,7 @@ class Filtering : public Work {
           first_image_(first_image),
           in_bands_(in_bands) {
         unit_elements = in_bands ? filter.row() : filter.image();
+        may_stay = layout.size * carried_bytes < WORTH_COPYING;
         if (!in_bands) return;
         const int64_t worthwhile = WORTHWHILE_BAND / (filter.row() * bytes_of_both(filter));
         least_units = std::clamp<int64_t>(4 * (filter.height - 1), 1, std::max<int64_t>(1, worthwhile));

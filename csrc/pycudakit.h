@@ -666,6 +666,14 @@ PK_MATMUL(f64, double)
  * system's loader finds. *found tells whether it is open. The CPU library has no use for it. */
 PK_API int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *found);
 
+/* ---- Interpolation --------------------------------------------------------------------------------- */
+
+/* At each of `count` values x, the line through the points before and behind it, of `size`, in order of xp;
+ * `left` and `right` of all of them; NaN at NaN. Arrays are dense, and `out` overlaps nothing else. */
+PK_API int32_t pk_interp(const double *xp, const double *fp, int64_t size, double left, double right,
+                         const double *x, double *out, int64_t count, const pk_options *options,
+                         pk_report *report);
+
 /* ---- Your own kernels ----------------------------------------------------------------------------- */
 
 /* What a compiler made of a source: for the CUDA library a cubin; for the CPU library the path of a shared

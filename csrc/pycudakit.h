@@ -686,8 +686,8 @@ typedef struct pk_image {
 } pk_image;
 
 typedef struct pk_kernel {
-    int64_t image;            /* its index */
-    uint64_t symbol;          /* the address of its name in the image */
+    int64_t image;   /* its index */
+    uint64_t symbol; /* the address of its name in the image */
     int64_t symbol_bytes;
     char label[PK_NAME_SIZE]; /* its name for messages */
 } pk_kernel;
@@ -760,8 +760,8 @@ typedef struct pk_run {
     int64_t argument_count;
     uint64_t values;
     int64_t value_bytes;
-    int64_t block_limit; /* milliseconds that a block may take on the CPU when it was compiled to be checked; 0:
-                          * no limit */
+    int64_t block_limit; /* milliseconds that a block may take on the CPU when it was compiled to be checked;
+                          * 0: no limit */
 } pk_run;
 
 /* Runs steps one after the other, over buffers that exist for the call alone: the inputs go up once, and the
@@ -774,14 +774,14 @@ PK_API int32_t pk_run_kernels(const pk_run *run, uint8_t *text, int64_t capacity
 
 /* What a kernel and the device that runs it allow, without running it. */
 typedef struct pk_kernel_limits {
-    int64_t threads;          /* the most in a block */
-    int64_t block[3];         /* the most in each dimension */
+    int64_t threads;  /* the most in a block */
+    int64_t block[3]; /* the most in each dimension */
     int64_t grid[3];
-    int64_t shared;           /* the most bytes of dynamic shared memory */
-    int64_t static_shared;    /* bytes */
-    int64_t registers;        /* a thread's; 0 on the CPU */
-    int64_t suggested_block;  /* threads, by the occupancy calculator */
-    int64_t parameters;       /* how many; -1 if that is not known */
+    int64_t shared;                             /* the most bytes of dynamic shared memory */
+    int64_t static_shared;                      /* bytes */
+    int64_t registers;                          /* a thread's; 0 on the CPU */
+    int64_t suggested_block;                    /* threads, by the occupancy calculator */
+    int64_t parameters;                         /* how many; -1 if that is not known */
     int64_t parameter_bytes[PK_MAX_PARAMETERS]; /* of each */
 } pk_kernel_limits;
 

@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from pycudakit.expression import evaluate
     from pycudakit.extremes import amax, amin, argmax, argmin, max, min, ptp
     from pycudakit.histogram import bincount, digitize, histogram, histogram2d
+    from pycudakit.interp import interp
     from pycudakit.matmul import matmul
     from pycudakit.nanfunctions import (
         nanargmax,
@@ -147,6 +148,7 @@ else:
             "image": "",
             "linalg": "",
             "random": "",
+            "interp": "interp",
             "matmul": "matmul",
             "nanfunctions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
             "products": "average dot vdot",
@@ -241,6 +243,7 @@ __all__ = [
     "hypot",
     "image",
     "inner",
+    "interp",
     "invert",
     "isfinite",
     "isinf",

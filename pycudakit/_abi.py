@@ -424,6 +424,10 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         )
         for t, dtype in MULTIPLIED.items()
     },
+    "pk_interp": (
+        *(_in(np.float64), _in(np.float64), _SIZE, ctypes.c_double, ctypes.c_double),
+        *(_in(np.float64), _out(np.float64), _SIZE, *_CALL),
+    ),
     "pk_open_cublas": (_in(np.uint8), _SIZE, _SIZE_OUT),
     "pk_run_kernels": (_in(RUN), _out(np.uint8), _SIZE, _SIZE_OUT, *_CALL),
     "pk_kernel_info": (_in(IMAGE), _in(np.uint8), _SIZE, _SIZE, _out(LIMITS)),

@@ -1,4 +1,4 @@
-"""The programs that everybody writes first, as CUDA sources: sums, scans, counts, messages, structs, templates."""
+"""The programs that everybody writes first, as CUDA sources: sums, scans, counts, printing, structs."""
 
 import functools
 

@@ -37,7 +37,7 @@ PK_HD int64_t point_before(const Curve &curve, double x) {
 // last x, or any other, and becomes that of this one.
 PK_HD double value_at(const Curve &curve, double x, int64_t &point) {
     const int64_t last = curve.size - 1;
-    if (x != x) return x;
+    if (x != x) return last == 0 ? curve.fp[0] : x;  // as NumPy has it
     if (x < curve.xp[0]) return curve.left;
     if (x > curve.xp[last]) return curve.right;
     const bool is_before = curve.xp[point] <= x && (point == last || x < curve.xp[point + 1]);

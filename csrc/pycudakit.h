@@ -669,8 +669,8 @@ PK_API int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *foun
 /* ---- Interpolation --------------------------------------------------------------------------------- */
 
 /* At each of `count` values x, the line through the points before and behind it, of `size`, in order of xp;
- * `left` and `right` of all of them; at NaN, NaN, or of one point that one's value. Arrays are dense, and `out`
- * overlaps nothing else. */
+ * `left` and `right` of all of them; at NaN, NaN, or of one point that one's value. Arrays are dense, and
+ * `out` overlaps nothing else. */
 PK_API int32_t pk_interp(const double *xp, const double *fp, int64_t size, double left, double right,
                          const double *x, double *out, int64_t count, const pk_options *options,
                          pk_report *report);

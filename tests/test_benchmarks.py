@@ -173,6 +173,7 @@ def test_order_statistics(tmp_path):
         ("random_numbers", "poisson"),
         ("linalg", "transpose"),
         ("image_filters", "box 3x3 uint8"),
+        ("interp", "100 points"),
     ],
 )
 def test_scripts_of_one_form(script, work, tmp_path):

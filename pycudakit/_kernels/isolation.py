@@ -28,6 +28,7 @@ import numpy as np
 
 from pycudakit import _call, _engine, errors
 from pycudakit._family import Plan
+from pycudakit._kernels import running
 from pycudakit._kernels.request import Buffer, Image, Launch, Outcome, Repeat, Request
 from pycudakit._values import Array
 
@@ -98,7 +99,7 @@ def run(request: Request, plan: Plan, timeout: float | None = None) -> Outcome:
         else:
             _call.local.call = call
     if result.outcome is None:
-        sys.stdout.write(result.text)
+        running.say(result.text)
         raise result.error or errors.DeviceError(f"{_names(request)}: a helper process gave no answer")
     return result.outcome
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -187,7 +188,9 @@ class Bound:
                     return
         if not (array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative):
             native = array.dtype.newbyteorder("=")
-            source = np.array(array, native, order="C") if flags & BUFFER_UP else np.empty(array.shape, native)
+            source = (
+                np.array(array, native, order="C") if flags & BUFFER_UP else np.empty(array.shape, native)
+            )
             if is_written:
                 self._unpacked.append((array, source))
         self.arguments.append(len(self.buffers))
@@ -271,7 +274,9 @@ class Slot:
         if native.hasobject or not native.itemsize:
             raise TypeError(f"{self.title} takes no array of {dtype}")
         if element.endswith("*"):
-            raise TypeError(f"{self.title} points to pointers of the device, which Python has none of: give None")
+            raise TypeError(
+                f"{self.title} points to pointers of the device, which Python has none of: give None"
+            )
         if element == "char" and native in _CHARS:
             return
         if own is not None:
@@ -371,12 +376,10 @@ class Slot:
 
     def _sized(self, raw: bytes, dtype: DType) -> bytes:
         if self.size and len(raw) != self.size:
-            hint = (
-                ": np.dtype(..., align=True) lays fields out as C does"
-                if dtype.names is not None
-                else ""
+            hint = ": np.dtype(..., align=True) lays fields out as C does" if dtype.names is not None else ""
+            raise TypeError(
+                f"{self.title} has {self.size} bytes, and what is given, {dtype}, {len(raw)}{hint}"
             )
-            raise TypeError(f"{self.title} has {self.size} bytes, and what is given, {dtype}, {len(raw)}{hint}")
         return raw
 
 
@@ -426,9 +429,8 @@ def symbol(kernel: str, parameter: Parameter | None, name: str, given: Any) -> A
         array = np.asarray(given)
         if array.dtype.kind not in "biufc":
             raise TypeError(f"{kernel}: symbols[{name!r}] takes numbers, not {_named(given)}")
-        slot = Slot(kernel, 0, parameter)
+        slot = Slot(kernel, 0, replace(parameter, pointer=False))
         slot.title = f"{kernel}: symbols[{name!r}] ({parameter.element})"
-        slot._is_pointer, slot._dtype = False, parameter.dtype  # noqa: SLF001
         numbers = np.array(given, object).reshape(-1).tolist()
         raw = b"".join(map(slot.value, numbers))
         array = np.frombuffer(raw, parameter.dtype).reshape(array.shape)

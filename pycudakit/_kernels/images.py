@@ -71,6 +71,7 @@ def get(source: Source, engine: str, cache_dir: CacheDir = None) -> Loaded:
     return found
 
 
+@functools.cache
 def why_not_cuda() -> str | None:
     """Return what it is beside a GPU that is missing to compile for it; None if nothing is."""
     try:

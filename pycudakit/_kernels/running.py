@@ -19,10 +19,9 @@ from pycudakit._progress import CallProgress
 from pycudakit._values import Array
 
 _TEXT = 1 << 20  # bytes of what a run's kernels print
-_BUFFER = struct.Struct("=Qqi")  # address, bytes and flags of a pk_buffer
-_SHAPE = struct.Struct("=7q")  # shared, grid and block of a pk_step
-_ROWS = _abi.BUFFER.itemsize, _abi.STEP.itemsize
-_SHARED_AT = 5 * 8
+_BUFFER = struct.Struct("=Qqii")  # address, bytes, flags and item of a pk_buffer
+_STEP = struct.Struct("=12q")  # a pk_step
+_BUFFER_BYTES = _abi.BUFFER.itemsize
 _BLOCK_LIMIT = 10.0  # seconds that a block of a checked kernel may take on the CPU
 
 Say = Callable[[str], object]
@@ -136,16 +135,22 @@ class Tables:
         buffers = np.zeros(len(request.buffers), _abi.BUFFER)
         self._buffer_bytes = memoryview(buffers.view(np.uint8))
         for index, buffer in enumerate(request.buffers):
-            buffers[index]["item"] = buffer.item
             buffers[index]["label"] = _cut(buffer.label, 64)
             self.aim(index, *_memory(buffer))
         steps = _table(_abi.STEP, self._steps)
         self._step_bytes = memoryview(steps.view(np.uint8))
         values = np.frombuffer(bytearray(b"".join(self._values)), np.uint8)
         self._value_bytes = memoryview(values)
-        images = [(*self._text(image.data), np.frombuffer(image.key, np.uint64)) for _, image in self._images.values()]
+        images = [
+            (*self._text(image.data), np.frombuffer(image.key, np.uint64))
+            for _, image in self._images.values()
+        ]
         kernels = [
-            (self._image(kernel.image), *self._text(kernel.symbol.encode()), _cut(kernel.label, _abi.NAME_SIZE))
+            (
+                self._image(kernel.image),
+                *self._text(kernel.symbol.encode()),
+                _cut(kernel.label, _abi.NAME_SIZE),
+            )
             for _, kernel in self._kernels.values()
         ]
         tables = (
@@ -178,13 +183,14 @@ class Tables:
 
     # ---- What may change ---------------------------------------------------------------------------
 
-    def aim(self, index: int, address: int, size: int, flags: int) -> None:
-        """Say where a buffer's array lies, and how it begins and ends."""
-        _BUFFER.pack_into(self._buffer_bytes, index * _ROWS[0], address, size, flags)
+    def aim(self, index: int, address: int, size: int, flags: int, item: int) -> None:
+        """Say where a buffer's array lies, how it begins and ends, and how large an element is."""
+        _BUFFER.pack_into(self._buffer_bytes, index * _BUFFER_BYTES, address, size, flags, item)
 
-    def shape(self, shared: int, grid: Sequence[int], block: Sequence[int]) -> None:
+    def shape(self, elements: int, shared: int, grid: Sequence[int], block: Sequence[int]) -> None:
         """Give the only launch its shape."""
-        _SHAPE.pack_into(self._step_bytes, _SHARED_AT, shared, *grid, *block)
+        count = len(self._arguments)
+        _STEP.pack_into(self._step_bytes, 0, 0, elements, 0, 0, count, shared, *grid, *block)
 
     def set_values(self, values: bytes) -> None:
         """Give the only launch its values, one after the other."""
@@ -275,7 +281,7 @@ class Tables:
         return text
 
 
-def _memory(buffer: Buffer) -> tuple[int, int, int]:
+def _memory(buffer: Buffer) -> tuple[int, int, int, int]:
     flags = (
         _abi.BUFFER_UP * buffer.up
         | _abi.BUFFER_DOWN * buffer.down
@@ -283,7 +289,8 @@ def _memory(buffer: Buffer) -> tuple[int, int, int]:
         | _abi.BUFFER_CONSTANT * buffer.constant
     )
     moves = buffer.array is not None and (buffer.up or buffer.down)
-    return _abi.address_of(buffer.array) if moves else 0, buffer.bytes, flags  # type: ignore[arg-type]
+    address = _abi.address_of(buffer.array) if moves else 0  # type: ignore[arg-type]
+    return address, buffer.bytes, flags, buffer.item
 
 
 def _launches(steps: Sequence[Launch | Repeat]) -> int:

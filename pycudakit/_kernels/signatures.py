@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
@@ -32,16 +31,34 @@ _BASIC = {
     "float": "float32",
     "double": "float64",
     **{f"{u}int{bits}_t": f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)},
-    **{"size_t": "uint64", "ssize_t": "int64", "ptrdiff_t": "int64", "intptr_t": "int64"},
-    **{"uintptr_t": "uint64", "uchar": "uint8", "ushort": "uint16", "uint": "uint32", "ulong": "uint64"},
-    **{"clock_t": "int64", "half": "float16", "__half": "float16"},
+    "size_t": "uint64",
+    "ssize_t": "int64",
+    "ptrdiff_t": "int64",
+    "intptr_t": "int64",
+    "uintptr_t": "uint64",
+    "uchar": "uint8",
+    "ushort": "uint16",
+    "uint": "uint32",
+    "ulong": "uint64",
+    "clock_t": "int64",
+    "half": "float16",
+    "__half": "float16",
     **dict.fromkeys(("cuComplex", "cuFloatComplex", "complex<float>"), "complex64"),
     **dict.fromkeys(("cuDoubleComplex", "complex<double>"), "complex128"),
 }
 _VECTOR_OF = {
-    **{"char": "int8", "uchar": "uint8", "short": "int16", "ushort": "uint16", "int": "int32"},
-    **{"uint": "uint32", "long": "int64", "ulong": "uint64", "longlong": "int64", "ulonglong": "uint64"},
-    **{"float": "float32", "double": "float64"},
+    "char": "int8",
+    "uchar": "uint8",
+    "short": "int16",
+    "ushort": "uint16",
+    "int": "int32",
+    "uint": "uint32",
+    "long": "int64",
+    "ulong": "uint64",
+    "longlong": "int64",
+    "ulonglong": "uint64",
+    "float": "float32",
+    "double": "float64",
 }
 # CUDA's vectors: the type of their components, and how many there are.
 VECTORS: dict[str, tuple[DType, int]] = {

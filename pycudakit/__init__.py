@@ -102,6 +102,17 @@ if TYPE_CHECKING:
     from pycudakit.extremes import amax, amin, argmax, argmin, max, min, ptp
     from pycudakit.histogram import bincount, digitize, histogram, histogram2d
     from pycudakit.interp import interp
+    from pycudakit.kernels import (
+        ElementwiseKernel,
+        In,
+        InclusiveScanKernel,
+        InOut,
+        Out,
+        Program,
+        ReductionKernel,
+        SourceModule,
+        grid_for,
+    )
     from pycudakit.matmul import matmul
     from pycudakit.nanfunctions import (
         nanargmax,
@@ -146,6 +157,8 @@ else:
             "expression": "evaluate",
             "histogram": "bincount digitize histogram histogram2d",
             "image": "",
+            "kernels": "ElementwiseKernel In InOut InclusiveScanKernel Out Program ReductionKernel SourceModule "
+            "grid_for",
             "linalg": "",
             "random": "",
             "interp": "interp",
@@ -167,10 +180,18 @@ __version__ = "0.1.0"
 __all__ = [
     "Call",
     "Device",
+    "ElementwiseKernel",
     "EngineStatus",
+    "In",
+    "InOut",
+    "InclusiveScanKernel",
     "Link",
     "Memory",
+    "Out",
     "Profile",
+    "Program",
+    "ReductionKernel",
+    "SourceModule",
     "Tuning",
     "__version__",
     "abs",
@@ -237,6 +258,7 @@ __all__ = [
     "fmin",
     "greater",
     "greater_equal",
+    "grid_for",
     "heaviside",
     "histogram",
     "histogram2d",

@@ -17,7 +17,7 @@ from pycudakit._kernels.source import Parameter, Signature
 from pycudakit._values import Array, DType
 
 _CHARS = frozenset(np.dtype(name) for name in ("int8", "uint8", "S1"))  # what a char may be
-_COMPLEX = {"float2": np.dtype("complex64"), "double2": np.dtype("complex128")}
+_COMPLEX: dict[str, DType] = {"float2": np.dtype("complex64"), "double2": np.dtype("complex128")}
 
 
 class _Wrapper:
@@ -175,8 +175,8 @@ class Bound:
         if is_written:
             if not array.flags.writeable:
                 raise ValueError(
-                    f"{slot.title} is written by the kernel, and the array given is read-only: give a copy, or "
-                    "In(array) if it is not written"
+                    f"{slot.title} is written by the kernel, and the array given is read-only: give a copy, "
+                    "or In(array) if it is not written"
                 )
             self.outputs.append(array)
             if flags & BUFFER_UP:
@@ -356,7 +356,8 @@ class Slot:
         if self.parameter.element in VECTORS and isinstance(given, (tuple, list)):
             return self._vector(given)
         raise TypeError(
-            f"{self.title} takes a NumPy scalar, or a structured one of the struct's layout, not {_named(given)}"
+            f"{self.title} takes a NumPy scalar, or a structured one of the struct's layout, not "
+            f"{_named(given)}"
         )
 
     def _vector(self, given: Any) -> bytes:
@@ -364,7 +365,8 @@ class Slot:
         if isinstance(given, np.ndarray):
             native = given.dtype.newbyteorder("=")
             if native == _COMPLEX.get(self.parameter.element) and given.size == 1:
-                return given.astype(native).tobytes()
+                raw: bytes = given.astype(native).tobytes()
+                return raw
             if native != base:
                 raise TypeError(f"{self.title} takes {count} of {base}, and is given {given.dtype}")
         values = list(given) if np.ndim(given) == 1 else []
@@ -389,7 +391,7 @@ def _is_vector(native: DType, shape: tuple[int, ...], base: DType, count: int, o
     return native == other or (native.names is not None and native.itemsize == count * base.itemsize)
 
 
-def _named(given: Any) -> str:
+def _named(given: object) -> str:
     kind = type(given).__name__
     return f"{given!r}, of type {kind}" if isinstance(given, (int, float, str, np.generic)) else f"a {kind}"
 

@@ -73,8 +73,8 @@ class _Ready:
         count = int(self.limits["parameters"])
         if count >= 0 and count != len(signature.parameters):
             raise errors.CompileError(
-                f"{module.name}:{signature.line}: {signature.name} has {count} parameters for the compiler, and "
-                f"{len(signature.parameters)} as its source was read: declare them without macros"
+                f"{module.name}:{signature.line}: {signature.name} has {count} parameters for the compiler, "
+                f"and {len(signature.parameters)} as its source was read: declare them without macros"
             )
         sizes = self.limits["parameter_bytes"][: max(count, 0)].tolist()
         self.slots = arguments.slots_of(signature, sizes)
@@ -170,8 +170,8 @@ class Function:
         ----------
         *args
             For each parameter: for a pointer `In`, `Out` or `InOut` of an array, a bare array (`In` where the
-            parameter is const, else `InOut`), or None, a null pointer; for a value a NumPy scalar of its type,
-            a Python number that fits, or a structured scalar of a struct's layout.
+            parameter is const, else `InOut`), or None, a null pointer; for a value a NumPy scalar of its
+            type, a Python number that fits, or a structured scalar of a struct's layout.
         block, grid : tuple of int
             The threads of a block, and the blocks, along x, y and z.
         stream : None
@@ -299,7 +299,7 @@ class Function:
 
     # ---- PyCUDA's prepared calls -------------------------------------------------------------------
 
-    def prepare(self, arg_types: Any = None, texrefs: Sequence[Any] = ()) -> Function:
+    def prepare(self, arg_types: Any = None, texrefs: Sequence[Any] = ()) -> Function:  # noqa: ARG002
         """Return the function itself, as PyCUDA does; the types are read from the source."""
         if texrefs:
             raise errors.Unsupported(f"{self.name}: there are no texture references")

@@ -35,8 +35,8 @@ class SourceModule:
     debug : bool
         Check accesses, barriers and time on the CPU engine, and name the place of what is wrong.
     nvcc, keep, code, cache_dir
-        PyCUDA's. The first two change nothing; `code` stands for `arch`; `cache_dir` is where on disk what was
-        compiled is kept, and False for nowhere.
+        PyCUDA's. The first two change nothing; `code` stands for `arch`; `cache_dir` is where on disk what
+        was compiled is kept, and False for nowhere.
 
     Raises
     ------

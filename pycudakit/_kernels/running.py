@@ -133,14 +133,14 @@ class Tables:
             for name, value in values.items()
         ]
         buffers = np.zeros(len(request.buffers), _abi.BUFFER)
-        self._buffer_bytes = memoryview(buffers.view(np.uint8))
+        self._buffer_bytes = _bytes_of(buffers)
         for index, buffer in enumerate(request.buffers):
             buffers[index]["label"] = _cut(buffer.label, 64)
             self.aim(index, *_memory(buffer))
         steps = _table(_abi.STEP, self._steps)
-        self._step_bytes = memoryview(steps.view(np.uint8))
+        self._step_bytes = _bytes_of(steps)
         values = np.frombuffer(bytearray(b"".join(self._values)), np.uint8)
-        self._value_bytes = memoryview(values)
+        self._value_bytes = _bytes_of(values)
         images = [
             (*self._text(image.data), np.frombuffer(image.key, np.uint64))
             for _, image in self._images.values()
@@ -295,6 +295,10 @@ def _memory(buffer: Buffer) -> tuple[int, int, int, int]:
 
 def _launches(steps: Sequence[Launch | Repeat]) -> int:
     return sum(step.count * _launches(step.steps) if isinstance(step, Repeat) else 1 for step in steps)
+
+
+def _bytes_of(table: Any) -> memoryview:
+    return memoryview(table.view(np.uint8))
 
 
 def _table(dtype: np.dtype[Any], rows: Sequence[tuple[Any, ...]]) -> Array:

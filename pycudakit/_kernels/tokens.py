@@ -1,4 +1,4 @@
-"""A kernels' source as tokens: without comments, its macros replaced, its conditions decided where they can be."""
+"""A kernels' source as tokens: without comments, macros replaced, conditions decided where they can be."""
 
 from __future__ import annotations
 

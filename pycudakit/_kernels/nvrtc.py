@@ -30,12 +30,23 @@ _ASSERT = """#undef assert
     ((condition) ? (void)0 : __assertfail(#condition, __FILE__, __LINE__, __func__, sizeof(char)))
 #endif
 """
+# CUB's header of everything refuses NVRTC; its parts for blocks and warps do not.
+_CUB = "#if !__has_include(<cub/block/block_reduce.cuh>)\n#error CUB is not installed\n#endif\n" + "".join(
+    f"#if __has_include(<cub/{part}.cuh>)\n#include <cub/{part}.cuh>\n#endif\n"
+    for part in (
+        *(f"block/block_{what}" for what in ("adjacent_difference", "discontinuity", "exchange", "histogram")),
+        *(f"block/block_{what}" for what in ("load", "merge_sort", "radix_sort", "reduce")),
+        *(f"block/block_{what}" for what in ("run_length_decode", "scan", "shuffle", "store")),
+        *(f"warp/warp_{what}" for what in ("exchange", "load", "merge_sort", "reduce", "scan", "store")),
+    )
+)
 _EMPTY = ("stdio", "math", "stdint", "stdlib", "string", "limits", "float", "stddef", "stdbool", "inttypes")
 _STAND_INS = {
     **{f"{name}.h": "" for name in _EMPTY},
     **{f"c{name}": "" for name in _EMPTY},
     "assert.h": _ASSERT,
     "cassert": _ASSERT,
+    "cub/cub.cuh": _CUB,
 }
 
 _POINTER, _TEXT, _INT = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int

@@ -157,8 +157,8 @@ else:
             "expression": "evaluate",
             "histogram": "bincount digitize histogram histogram2d",
             "image": "",
-            "kernels": "ElementwiseKernel In InOut InclusiveScanKernel Out Program ReductionKernel SourceModule "
-            "grid_for",
+            "kernels": "ElementwiseKernel In InOut InclusiveScanKernel Out Program ReductionKernel "
+            "SourceModule grid_for",
             "linalg": "",
             "random": "",
             "interp": "interp",

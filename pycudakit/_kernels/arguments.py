@@ -308,7 +308,8 @@ class Slot:
         if isinstance(given, complex) and dtype.kind == "c":
             self._float(given.real, dtype)
             self._float(given.imag, dtype)
-            return dtype.type(given).tobytes()
+            raw: bytes = dtype.type(given).tobytes()
+            return raw
         raise TypeError(f"{self.title} takes a number, {dtype}, not {_named(given)}")
 
     def _integer(self, number: int, dtype: DType) -> bytes:

@@ -120,16 +120,12 @@ def _key(source: Source, engine: str, fingerprint: str) -> bytes:
     """Return what is the same only where all that a compilation depends on is."""
     whole = [str(_FORM), pycudakit.__version__, engine, fingerprint]
     whole += [f"{field.name}={getattr(source, field.name)!r}" for field in fields(source)]
-    whole += [f"{path}={text}" for path, text in included(source.text, include_folders(source))]
+    folders = [*folders_of(source.include_dirs, source.options), Path()]
+    whole += [f"{name}={text}" for name, text in included(source.text, folders)]
     return hashlib.sha256("\0".join(whole).encode("utf-8", "surrogatepass")).digest()
 
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
-
-
-def include_folders(source: Source) -> list[Path]:
-    """Return where the user's own headers are."""
-    return folders_of(source.include_dirs, source.options)
 
 
 def folders_of(include_dirs: Iterable[str], options: Iterable[str]) -> list[Path]:
@@ -157,7 +153,7 @@ def included(text: str, folders: list[Path]) -> Iterator[tuple[str, str]]:
     """Yield the headers of the user's that a text includes, directly or not, and their texts."""
     seen: set[str] = set()
     left = [(text, folders)]
-    while left and folders:
+    while left:
         text, places = left.pop()
         for name in _INCLUDE.findall(text):
             if name in seen:

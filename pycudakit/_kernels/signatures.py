@@ -371,7 +371,8 @@ def _parameter(given: Sequence[Token], types: Mapping[str, list[Token]], where: 
         listed = " ".join(token.text for token in given)
         raise errors.CompileError(f"{where}: parameter {listed!r} is no declaration that is understood")
     after_name = rest[_place_of(rest, name) :]
-    depth = len(stars) + any(token.text == "[" for token in after_name)
+    is_array = any(token.text == "[" for token in after_name) and not any(t.text == "(" for t in rest)
+    depth = len(stars) + is_array
     if len(stars) > 1:  # the last const counts that is before the last star
         between = rest[stars[-2][1] : stars[-1][1]]
         is_const = any(token.text == "const" for token in between)

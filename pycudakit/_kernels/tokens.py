@@ -113,11 +113,11 @@ class _Reader:
             truth = self._truth(word, rest)
             self._conditions.append((truth is not False, truth))
         elif word in ("elif", "else") and self._conditions:
-            _, taken = self._conditions[-1]
+            counts, taken = self._conditions.pop()  # the condition is of what is around it
             if taken is not None:
                 truth = not taken and (word == "else" or self._truth("if", rest))
-                taken = None if truth is None else taken or bool(truth)
-                self._conditions[-1] = truth is not False, taken
+                counts, taken = truth is not False, None if truth is None else taken or truth
+            self._conditions.append((counts, taken))
         elif word == "endif" and self._conditions:
             self._conditions.pop()
         elif self._counts():

@@ -59,11 +59,17 @@ def _answer(
                 _call.local.call = None
                 _lay_out(shared, request)
                 outcome = running.run(request, where.plan)
-                told = _call.local.call
-                calls = list(profile.calls) if profile is not None else [told] if told is not None else []
+                calls = _calls(profile)
         except Exception as met:  # noqa: BLE001
             error = met
     return isolation.Result(outcome, error, printed.getvalue(), calls)
+
+
+def _calls(profile: _profile.Profile | None) -> list[_call.Call | _call.Told]:
+    if profile is not None:
+        return list(profile.calls)
+    told = _call.local.call
+    return [] if told is None else [told]
 
 
 def _lay_out(shared: isolation.Shared, request: Request) -> None:

@@ -230,7 +230,7 @@ class Helper:
         handed = (theirs.fileno(), lifeline, self._memory)
         variables = {name: value for name, value in os.environ.items() if name != "PYCUDAKIT_ISOLATE"}
         program = spawn.get_executable() or sys.executable
-        paths = [path for path in sys.path if isinstance(path, str)]
+        paths = [os.fspath(path) for path in sys.path]
         try:
             self._process = subprocess.Popen(  # noqa: S603
                 [os.fsdecode(program), "-c", _MAIN, *map(str, handed), *paths],
@@ -331,7 +331,7 @@ class Helper:
             how = f"exit status {code} ({self._last_words()})"
         raise errors.DeviceError(
             f"{_names(request)}: the helper process that ran it was ended by {how}; no output was written, "
-            "and the next call starts a new one. debug=True names an access outside a buffer on the CPU engine"
+            "the next call starts a new one. On the CPU engine, debug=True names an access outside a buffer"
         )
 
     def close(self) -> None:

@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from pycudakit.interp import interp
     from pycudakit.kernels import (
         ElementwiseKernel,
+        ExclusiveScanKernel,
         In,
         InclusiveScanKernel,
         InOut,
@@ -157,8 +158,8 @@ else:
             "expression": "evaluate",
             "histogram": "bincount digitize histogram histogram2d",
             "image": "",
-            "kernels": "ElementwiseKernel In InOut InclusiveScanKernel Out Program ReductionKernel "
-            "SourceModule grid_for",
+            "kernels": "ElementwiseKernel ExclusiveScanKernel In InOut InclusiveScanKernel Out Program "
+            "ReductionKernel SourceModule grid_for",
             "linalg": "",
             "random": "",
             "interp": "interp",
@@ -182,6 +183,7 @@ __all__ = [
     "Device",
     "ElementwiseKernel",
     "EngineStatus",
+    "ExclusiveScanKernel",
     "In",
     "InOut",
     "InclusiveScanKernel",

@@ -6,10 +6,12 @@ from pycudakit._kernels.arguments import In, InOut, Out
 from pycudakit._kernels.function import Function, grid_for
 from pycudakit._kernels.module import SourceModule
 from pycudakit._kernels.program import Program
-from pycudakit._kernels.ready_made import ElementwiseKernel, InclusiveScanKernel, ReductionKernel
+from pycudakit._kernels.ready_made import ElementwiseKernel, ReductionKernel
+from pycudakit._kernels.ready_made_scans import ExclusiveScanKernel, InclusiveScanKernel
 
 __all__ = [
     "ElementwiseKernel",
+    "ExclusiveScanKernel",
     "Function",
     "In",
     "InOut",

@@ -209,7 +209,7 @@ def test_what_the_library_refuses(engine):
     a = np.full(4, 7, np.int32)
     doubled(a, isolate=True)
     before = helpers()
-    with pytest.raises(ValueError, match="1,?024"):
+    with pytest.raises(ValueError, match=r"1,?024"):
         function("twice")(InOut(a), 4, block=(2048, 1, 1), isolate=True)
     assert (a == 7).all()
     assert helpers() == before

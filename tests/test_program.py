@@ -299,24 +299,32 @@ def declared():
 
 
 @pytest.mark.parametrize(
-    ("args", "error", "match"),
+    ("change", "error", "match"),
     [
-        (lambda a, to: (to, a, 1.0), TypeError, "takes 4 arguments.*got 3"),
-        (lambda a, to: (to, 1.0, 1.0, 30), TypeError, "'?a'?\\b"),
-        (lambda a, to: (to, a, a, 30), TypeError, "'?b'?\\b"),
-        (lambda a, to: (to, a, 1.0, 2**63), (OverflowError, ValueError), "'?n'?\\b"),
-        (lambda a, to: (to, a, 1.0, "30"), TypeError, "'?n'?\\b"),
-        (lambda a, to: (to, np.zeros(30), 1.0, 30), TypeError, "'?a'?\\b.*input"),
-        (lambda a, to: (to, declared()[1], 1.0, 30), ValueError, "'a' is another program's"),
+        ({1: 1.0}, TypeError, r"'a'"),
+        ({2: "a"}, TypeError, r"'b'"),
+        ({3: 2**63}, (OverflowError, ValueError), r"'n'"),
+        ({3: "30"}, TypeError, r"'n'"),
+        ({1: np.zeros(30)}, TypeError, r"'a'.*input"),
+        ({4: 1}, TypeError, "takes 4 arguments.*5 were given"),
     ],
 )
-def test_wrong_arguments_of_a_launch(engine, args, error, match):
+def test_wrong_arguments_of_a_launch(engine, change, error, match):
     p, a, to = declared()
+    args = {
+        0: to,
+        1: a,
+        2: 1.0,
+        3: 30,
+        **{at: a if isinstance(value, str) and value == "a" else value for at, value in change.items()},
+    }
     with pytest.raises(error, match=match):
-        p.launch(function("add"), *args(a, to), block=(30, 1, 1))
+        p.launch(function("add"), *args.values(), block=(30, 1, 1))
     assert "add" not in repr(p)
     with pytest.raises(TypeError, match="float64"):
         p.launch(function("heat"), a, to, 30, block=(30, 1, 1))
+    with pytest.raises(ValueError, match="'a' is another program's"):
+        p.launch(function("add"), to, declared()[1], 1.0, 30, block=(30, 1, 1))
     with pytest.raises(TypeError, match="SourceModule"):
         p.launch("add", to, a, 1.0, 30, block=(30, 1, 1))
 

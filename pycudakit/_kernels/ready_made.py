@@ -21,9 +21,7 @@ from pycudakit._kernels.program import Program
 from pycudakit._kernels.source import Parameter
 from pycudakit._values import Array, DType
 
-__all__ = ["ElementwiseKernel", "ExclusiveScanKernel", "InclusiveScanKernel", "ReductionKernel"]
-
-_CHUNK = 64  # elements that a thread of a reduction or a scan takes, in their order
+CHUNK = 64  # elements that a thread of a reduction or a scan takes, in their order
 
 _TYPES = {
     "?": "bool", "b": "signed char", "B": "unsigned char", "h": "short", "H": "unsigned short",
@@ -31,7 +29,7 @@ _TYPES = {
 }  # fmt: skip
 
 
-def _c_type(dtype: DType, argument: str) -> str:
+def c_type(dtype: DType, argument: str) -> str:
     """Return the name that C has for a type."""
     if dtype.kind in "iu" and dtype.itemsize == 8:
         return "long long" if dtype.kind == "i" else "unsigned long long"
@@ -41,12 +39,23 @@ def _c_type(dtype: DType, argument: str) -> str:
     return name
 
 
-def _head(preamble: str, *dtypes: DType) -> str:
+def literal(value: Any) -> str:
+    """Return a number as C writes it; a string is an expression already."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float | np.floating) and not np.isfinite(value):
+        return "NAN" if np.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
+    return str(int(value)) if isinstance(value, bool | np.bool_) else str(value)
+
+
+def head(preamble: str, *dtypes: DType) -> str:
+    """Return what a source begins with."""
     half = "#include <cuda_fp16.h>\n" if any(dtype.char == "e" for dtype in dtypes) else ""
     return f"{half}{preamble}\n"
 
 
-_FUNCTION = r"""__global__ void {name}({arguments})
+# A kernel.
+FUNCTION = r"""__global__ void {name}({arguments})
 {{
     const long long pk_thread = threadIdx.x + (long long)blockIdx.x * blockDim.x;
 {body}
@@ -106,7 +115,7 @@ class ElementwiseKernel:
     }} while (0);
     {after_loop};"""
         declared = f"{arguments}, long long n, long long pk_first, long long pk_step, long long pk_count"
-        source = _head(preamble) + _FUNCTION.format(name=name, arguments=declared, body=body)
+        source = head(preamble) + FUNCTION.format(name=name, arguments=declared, body=body)
         self._module = SourceModule(source, options, name=name, **keywords)
         self._function: Function = self._module.get_function(name)
         self._parameters = self._function.parameters[:-4]
@@ -213,24 +222,24 @@ class ReductionKernel:
         **keywords: Any,
     ) -> None:
         self.dtype_out: DType = np.dtype(dtype_out)
-        c_type = _c_type(self.dtype_out, "dtype_out")
-        self.arguments = f"const {c_type} *in" if arguments is None else arguments
+        t = c_type(self.dtype_out, "dtype_out")
+        self.arguments = f"const {t} *in" if arguments is None else arguments
         self.name = name
         self._told = (self.dtype_out.name, neutral, reduce_expr, map_expr, arguments)
-        source = _head(preamble, self.dtype_out)
-        source += f"__device__ {c_type} {name}_combined({c_type} a, {c_type} b) {{ return {reduce_expr}; }}\n"
+        source = head(preamble, self.dtype_out)
+        source += f"__device__ {t} {name}_combined({t} a, {t} b) {{ return {reduce_expr}; }}\n"
         for stage, value, declared in (
             (name, map_expr or "in[i]", self.arguments),
-            (f"{name}_rest", "pk_in[i]", f"const {c_type} *pk_in"),
+            (f"{name}_rest", "pk_in[i]", f"const {t} *pk_in"),
         ):
-            body = f"""    const long long pk_first = pk_thread * {_CHUNK};
-    const long long pk_end = pk_first + {_CHUNK} < n ? pk_first + {_CHUNK} : n;
+            body = f"""    const long long pk_first = pk_thread * {CHUNK};
+    const long long pk_end = pk_first + {CHUNK} < n ? pk_first + {CHUNK} : n;
     if (pk_thread != 0 && pk_first >= n) return;
-    {c_type} pk_all = {neutral};
+    {t} pk_all = {literal(neutral)};
     for (long long i = pk_first; i < pk_end; ++i) pk_all = {name}_combined(pk_all, {value});
     pk_out[pk_thread] = pk_all;"""
-            source += _FUNCTION.format(
-                name=stage, arguments=f"{declared}, long long n, {c_type} *pk_out", body=body
+            source += FUNCTION.format(
+                name=stage, arguments=f"{declared}, long long n, {t} *pk_out", body=body
             )
         self._module = SourceModule(source, options, name=name, **keywords)
         self._first: Function = self._module.get_function(name)
@@ -262,7 +271,7 @@ class ReductionKernel:
         inputs, given = _inputs(p, self._parameters, args)
         function, count = self._first, size
         while True:
-            chunks = max(1, -(-count // _CHUNK))
+            chunks = max(1, -(-count // CHUNK))
             last = chunks == 1
             made = (
                 p.output("pk_out", (1,), self.dtype_out)
@@ -289,165 +298,3 @@ def _inputs(
         else:
             given.append(value)
     return arrays, given
-
-
-class _ScanKernel:
-    _exclusive: bool
-
-    def __init__(
-        self,
-        dtype: Any,
-        scan_expr: str,
-        neutral: Any = None,
-        name_prefix: str = "scan",
-        options: Sequence[str] = (),
-        preamble: str = "",
-        **keywords: Any,
-    ) -> None:
-        self.dtype: DType = np.dtype(dtype)
-        self.name = name_prefix
-        if neutral is None and self._exclusive:
-            raise TypeError(f"{name_prefix}: neutral is missing: it is what an exclusive scan begins with")
-        self._told = (self.dtype.name, scan_expr, neutral)
-        t = _c_type(self.dtype, "dtype")
-        limits = f"""    const long long pk_first = pk_thread * {_CHUNK};
-    const long long pk_end = pk_first + {_CHUNK} < n ? pk_first + {_CHUNK} : n;
-    if (pk_first >= n) return;
-"""
-        totals = f"""{limits}    {t} pk_all = pk_in[pk_first];
-    for (long long i = pk_first + 1; i < pk_end; ++i) pk_all = {name_prefix}_combined(pk_all, pk_in[i]);
-    pk_out[pk_thread] = pk_all;"""
-        spread = f"""{limits}    bool pk_any = pk_thread != 0;
-    {t} pk_all = pk_any ? pk_before[pk_thread - 1] : {t}({0 if neutral is None else neutral});
-    for (long long i = pk_first; i < pk_end; ++i) {{
-        const {t} pk_one = pk_in[i];
-        if (pk_exclusive) pk_out[i] = pk_all;
-        pk_all = pk_any ? {name_prefix}_combined(pk_all, pk_one) : pk_one;
-        pk_any = true;
-        if (!pk_exclusive) pk_out[i] = pk_all;
-    }}"""
-        source = _head(preamble, self.dtype)
-        source += f"__device__ {t} {name_prefix}_combined({t} a, {t} b) {{ return {scan_expr}; }}\n"
-        source += _FUNCTION.format(
-            name=f"{name_prefix}_totals",
-            arguments=f"const {t} *pk_in, {t} *pk_out, long long n",
-            body=totals,
-        )
-        source += _FUNCTION.format(
-            name=f"{name_prefix}_spread",
-            arguments=f"const {t} *pk_in, const {t} *pk_before, {t} *pk_out, long long n, bool pk_exclusive",
-            body=spread,
-        )
-        self._module = SourceModule(source, options, name=name_prefix, **keywords)
-        self._totals: Function = self._module.get_function(f"{name_prefix}_totals")
-        self._spread: Function = self._module.get_function(f"{name_prefix}_spread")
-
-    @property
-    def source(self) -> str:
-        """The kernels, in CUDA C."""
-        return self._module.source
-
-    def __repr__(self) -> str:
-        """Return how it was made."""
-        told = ", ".join(map(repr, self._told))
-        return f"{type(self).__name__}({told}, name_prefix={self.name!r})"
-
-    def __call__(self, input_ary: Any, output_ary: Any = None, **keywords: Any) -> Array:
-        """Scan an array's elements in C order, and return the output.
-
-        Parameters
-        ----------
-        input_ary : array
-            Of the kernel's type.
-        output_ary : array or "new", optional
-            Where the results go, of the input's shape; without it, into the input, as PyCUDA has it.
-        **keywords
-            As for a `Program`: `symbols`, `isolate`, `timeout`.
-        """
-        if not isinstance(input_ary, np.ndarray):
-            raise TypeError(f"{self.name}: input_ary must be an array, and is a {type(input_ary).__name__}")
-        if isinstance(output_ary, str) and output_ary == "new":
-            output_ary = np.empty(input_ary.shape, self.dtype)
-        elif output_ary is None:
-            output_ary = input_ary
-            if not input_ary.flags.writeable:
-                raise ValueError(f"{self.name}: input_ary is read-only; give output_ary, such as 'new'")
-        p = Program(self.name)
-        source = p.input("input_ary", input_ary.shape, self.dtype)
-        target = p.output("output_ary", input_ary.shape, self.dtype)
-        sizes, levels = [input_ary.size], [source]
-        while sizes[-1] > _CHUNK:
-            count = -(-sizes[-1] // _CHUNK)
-            made = p.temp(f"pk_{count}", (count,), self.dtype)
-            p.launch(self._totals, levels[-1], made, sizes[-1], threads=count)
-            sizes.append(count)
-            levels.append(made)
-        before = None
-        for level in reversed(range(len(sizes))):
-            into, exclusive = (levels[level], False) if level else (target, self._exclusive)
-            threads = -(-sizes[level] // _CHUNK)
-            p.launch(self._spread, levels[level], before, into, sizes[level], exclusive, threads=threads)
-            before = levels[level]
-        p(input_ary=input_ary, out={"output_ary": output_ary}, **keywords)
-        result: Array = output_ary
-        return result
-
-
-class InclusiveScanKernel(_ScanKernel):
-    """A kernel that combines each element with all before it, as PyCUDA's.
-
-    Parameters
-    ----------
-    dtype : dtype
-        The elements' type, in which it is computed.
-    scan_expr : str
-        How `a` and `b`, which lie in this order, are combined: ``"a+b"``. It must be associative.
-    neutral : str or number, optional
-        Not needed, and taken as PyCUDA takes it.
-    name_prefix : str
-        What the kernels' names begin with.
-    options : sequence of str
-        For the compiler.
-    preamble : str
-        Goes before the kernels.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pycudakit as pk
-    >>> running_max = pk.InclusiveScanKernel(np.int32, "a > b ? a : b")
-    >>> running_max(np.array([3, 1, 4, 1, 5], np.int32), "new")
-    array([3, 3, 4, 4, 5], dtype=int32)
-    """
-
-    _exclusive = False
-
-
-class ExclusiveScanKernel(_ScanKernel):
-    """A kernel that combines all before each element, as PyCUDA's.
-
-    Parameters
-    ----------
-    dtype : dtype
-        The elements' type, in which it is computed.
-    scan_expr : str
-        How `a` and `b`, which lie in this order, are combined: ``"a+b"``. It must be associative.
-    neutral : str or number
-        What there is before the first element.
-    name_prefix : str
-        What the kernels' names begin with.
-    options : sequence of str
-        For the compiler.
-    preamble : str
-        Goes before the kernels.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pycudakit as pk
-    >>> before = pk.ExclusiveScanKernel(np.int32, "a+b", 0)
-    >>> before(np.array([3, 1, 4], np.int32), "new")
-    array([0, 3, 4], dtype=int32)
-    """
-
-    _exclusive = True

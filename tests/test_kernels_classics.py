@@ -1,20 +1,13 @@
 """The programs that everybody writes first, as CUDA sources: sums, scans, counts, printing, structs."""
 
-import functools
-
 import numpy as np
 import pytest
+from user_kernels import module
 
 import pycudakit as pk
-from pycudakit import In, InOut, Out, SourceModule
+from pycudakit import In, InOut, Out
 
 RNG = np.random.default_rng(6)
-
-
-@functools.cache
-def module(source, **options):
-    """Return the module of a source, which every test and engine shares."""
-    return SourceModule(source, **options)
 
 
 def blocks_for(n, block):

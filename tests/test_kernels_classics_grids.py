@@ -1,21 +1,14 @@
 """Programs of images, matrices and simulations that everybody writes early, as CUDA sources."""
 
-import functools
-
 import numpy as np
 import pytest
+from user_kernels import module
 
 import pycudakit as pk
-from pycudakit import In, InOut, Out, SourceModule
+from pycudakit import In, InOut, Out
 
 RNG = np.random.default_rng(66)
 TILE = 16
-
-
-@functools.cache
-def module(source, **options):
-    """Return the module of a source, which every test and engine shares."""
-    return SourceModule(source, **options)
 
 
 def over(height, width):

@@ -1,20 +1,13 @@
 """Sources as people have them: old ones, odd ones, and what they lean on without thinking of it."""
 
-import functools
-
 import numpy as np
 import pytest
+from user_kernels import module
 
 import pycudakit as pk
 from pycudakit import In, InOut, Out, SourceModule
 
 RNG = np.random.default_rng(666)
-
-
-@functools.cache
-def module(source, **options):
-    """Return the module of a source, which every test and engine shares."""
-    return SourceModule(source, **options)
 
 
 # ---- How things are declared ------------------------------------------------------------------------

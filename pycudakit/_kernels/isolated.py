@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from pycudakit import _call, _engine, _machine, _profile, errors
-from pycudakit._kernels import isolation, running
+from pycudakit._kernels import isolation, running, sharing
 from pycudakit._kernels.request import Image, Outcome, Request
 
 
@@ -22,7 +22,7 @@ def main(socket: int, lifeline: int, memory: int) -> None:
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
     _dump_no_core()
     connection: Connection[bytes, bytes] = Connection(socket)
-    shared = isolation.Shared(memory)
+    shared = sharing.Shared(memory)
     images: dict[bytes, Image] = {}
     connection.send_bytes(isolation.STARTED)
     with contextlib.suppress(EOFError, OSError):
@@ -31,7 +31,7 @@ def main(socket: int, lifeline: int, memory: int) -> None:
             if fresh:
                 images.clear()
             images.update(new)
-            request, where = isolation.Unpacker(io.BytesIO(body), images).load()
+            request, where = sharing.Unpacker(io.BytesIO(body), images).load()
             result = _answer(connection, shared, request, where)
             connection.send_bytes(_packed(result))
             if where.plan.engine == "cuda" and isinstance(result.error, isolation.LOST):
@@ -41,7 +41,7 @@ def main(socket: int, lifeline: int, memory: int) -> None:
 
 
 def _answer(
-    connection: Connection[bytes, bytes], shared: isolation.Shared, request: Request, where: isolation.Where
+    connection: Connection[bytes, bytes], shared: sharing.Shared, request: Request, where: isolation.Where
 ) -> isolation.Result:
     printed = io.StringIO()
     outcome: Outcome | None = None
@@ -72,8 +72,8 @@ def _calls(profile: _profile.Profile | None) -> list[_call.Call | _call.Told]:
     return [] if told is None else [told]
 
 
-def _lay_out(shared: isolation.Shared, request: Request) -> None:
-    offsets, size = isolation.places(request.buffers)
+def _lay_out(shared: sharing.Shared, request: Request) -> None:
+    offsets, size = sharing.places(request.buffers)
     shared.grow(size)
     for buffer, offset in zip(request.buffers, offsets, strict=True):
         if buffer.up or buffer.down:

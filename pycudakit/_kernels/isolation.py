@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import io
-import mmap
 import os
 import pickle
 import signal
@@ -22,20 +21,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import spawn
 from multiprocessing.connection import Connection
-from typing import IO, Any, NoReturn
-
-import numpy as np
+from typing import NoReturn
 
 from pycudakit import _call, _engine, errors
 from pycudakit._family import Plan
 from pycudakit._kernels import running
-from pycudakit._kernels.request import Buffer, Image, Launch, Outcome, Repeat, Request
-from pycudakit._values import Array
+from pycudakit._kernels.request import Image, Launch, Outcome, Repeat, Request
+from pycudakit._kernels.sharing import Packer, Shared, copy, memory_file, places
 
 MOST = 4  # helpers at a time, each with a CUDA context of its own
-_KEPT = 256 << 20  # bytes that a helper shares with us between runs
 _IMAGES = 256  # that a helper remembers
-_ALIGNMENT = 256
 STARTED, BEGUN = b"started", b"begun"
 _PATIENCE = 60.0  # seconds for a helper to start, and to wake a GPU
 LOST = (errors.DeviceError, errors.NoDevice)  # after these, CUDA is lost in a process
@@ -109,92 +104,7 @@ def release() -> None:
     _helpers.close_idle()
 
 
-# ---- Messages --------------------------------------------------------------------------------------
-
-
-class Packer(pickle.Pickler):
-    """Pickles a request, and leaves out what the other side has: images, and the arrays of buffers."""
-
-    def __init__(self, file: IO[bytes], known: dict[bytes, Image]) -> None:
-        super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._known = known
-        self.new: dict[bytes, Image] = {}
-
-    def persistent_id(self, value: Any) -> Any:
-        """Return an image's key."""
-        if not isinstance(value, Image):
-            return None
-        key = value.engine.encode() + value.key
-        if key not in self._known:
-            self.new[key] = value
-        return key
-
-
-class Unpacker(pickle.Unpickler):
-    """Unpickles what `Packer` pickled."""
-
-    def __init__(self, file: IO[bytes], known: dict[bytes, Image]) -> None:
-        super().__init__(file)
-        self._known = known
-
-    def persistent_load(self, key: Any) -> Image:
-        """Return the image of a key."""
-        return self._known[key]
-
-
-def places(buffers: Sequence[Buffer]) -> tuple[list[int], int]:
-    """Return where in the shared memory each buffer's array lies, and how many bytes all take."""
-    offsets, end = [], 0
-    for buffer in buffers:
-        offsets.append(end)
-        if buffer.up or buffer.down:
-            end += -(-buffer.bytes // _ALIGNMENT) * _ALIGNMENT
-    return offsets, end
-
-
-class Shared:
-    """Memory that two processes share: a file that has no name."""
-
-    def __init__(self, file: int) -> None:
-        self._file = file
-        self._map: mmap.mmap | None = None
-        self._mapped = 0
-
-    def grow(self, size: int) -> None:
-        """Have at least so many bytes."""
-        size = -(-max(size, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
-        if os.fstat(self._file).st_size < size:
-            os.ftruncate(self._file, size)
-        if self._mapped < size:
-            self._map = mmap.mmap(self._file, size)  # the old one goes with the last array in it
-            self._mapped = size
-
-    def shrink(self) -> None:
-        """Give back what is more than is kept."""
-        if self._mapped > _KEPT:
-            self._map, self._mapped = None, 0
-            os.ftruncate(self._file, 0)
-
-    def forget(self, size: int) -> None:
-        """Unmap what the other side may have given back."""
-        if size > _KEPT:
-            self._map, self._mapped = None, 0
-
-    def array(self, offset: int, size: int) -> Array:
-        """Return bytes of it."""
-        assert self._map is not None  # noqa: S101  (grow was called)
-        return np.frombuffer(self._map, np.uint8, size, offset)
-
-
-def _memory_file() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("pycudakit", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
-def _bytes_of(array: Array) -> Array:
-    return array.reshape(-1, order="A").view(np.uint8)
+# ---- A helper --------------------------------------------------------------------------------------
 
 
 def _names(request: Request) -> str:
@@ -212,16 +122,13 @@ def _names(request: Request) -> str:
     return ", ".join(names) or request.function
 
 
-# ---- A helper --------------------------------------------------------------------------------------
-
-
 class Helper:
     """A process that runs kernels, one request at a time."""
 
     def __init__(self) -> None:
         self.is_lost = False
         self._images: dict[bytes, Image] = {}
-        self._memory = _memory_file()
+        self._memory = memory_file()
         self._shared = Shared(self._memory)
         ours, theirs = socket.socketpair()
         lifeline, self._life = os.pipe()
@@ -282,12 +189,12 @@ class Helper:
             raise errors.OutOfMemory(f"{_names(request)}: {size:,} bytes to share: {error}") from None
         for buffer, offset in zip(request.buffers, offsets, strict=True):
             if buffer.array is not None and buffer.up and buffer.bytes:
-                self._shared.array(offset, buffer.bytes)[:] = _bytes_of(buffer.array)
+                copy(self._shared.array(offset, buffer.bytes), buffer.array)
         result = self._ask(request, where, timeout)
         if result.outcome is not None:
             for buffer, offset in zip(request.buffers, offsets, strict=True):
                 if buffer.array is not None and buffer.down and buffer.bytes:
-                    _bytes_of(buffer.array)[:] = self._shared.array(offset, buffer.bytes)
+                    copy(buffer.array, self._shared.array(offset, buffer.bytes))
         self._shared.shrink()
         return result
 

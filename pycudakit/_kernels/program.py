@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit import _engine, _execute, errors, rearranging
+from pycudakit import _engine, _execute, errors
 from pycudakit._family import Plan
 from pycudakit._kernels import arguments, images, running
 from pycudakit._kernels.function import Function
 from pycudakit._kernels.request import Buffer, Place
+from pycudakit._kernels.sharing import copy
 from pycudakit._kernels.steps import Handle, Loop, Lowered, Memory, Step, told
 from pycudakit._values import Array, DType
 
 _UP, _DOWN = ("input", "inout"), ("output", "inout")
-_LARGE = 1 << 20  # bytes that are worth threads
 _ONE = (1, 1, 1)
 _RESERVED = ("inputs", "out", "symbols", "isolate", "timeout", "time_kernel", "self")
 
@@ -386,13 +386,12 @@ class Program:
 
 
 def _copied(array: Array, dtype: DType) -> Array:
-    """Return a dense copy; of a large array on the CPU engine's threads."""
-    if array.nbytes < _LARGE or not _is_dense(array) or not _engine.status("cpu"):
+    """Return a dense copy."""
+    if not _is_dense(array):
         return np.array(array, dtype, order="C")
-    with _engine.asking(engine="cpu", progress=None, profiles=()):
-        raw: Array = rearranging.ascontiguousarray(array.reshape(-1).view(np.uint8))
-    copy: Array = raw.view(dtype).reshape(array.shape)
-    return copy
+    result = np.empty(array.shape, dtype)
+    copy(result, array)
+    return result
 
 
 def _is_dense(array: Array) -> bool:

@@ -41,7 +41,7 @@ class _ScanKernel:
     for (long long i = pk_first + 1; i < pk_end; ++i) pk_all = {name_prefix}_combined(pk_all, pk_in[i]);
     pk_out[pk_thread] = pk_all;"""
         spread = f"""{limits}    bool pk_any = pk_thread != 0;
-    {t} pk_all = pk_any ? pk_before[pk_thread - 1] : {t}({0 if neutral is None else literal(neutral)});
+    {t} pk_all = pk_any ? pk_before[pk_thread - 1] : ({t})({0 if neutral is None else literal(neutral)});
     for (long long i = pk_first; i < pk_end; ++i) {{
         const {t} pk_one = pk_in[i];
         if (pk_exclusive) pk_out[i] = pk_all;

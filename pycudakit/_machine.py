@@ -151,8 +151,8 @@ def memory_info() -> Memory:
 def release() -> None:
     """Give back the device and pinned memory that the CUDA library keeps, but what calls and arrays use.
 
-    Later calls take it again, which costs the first of them some milliseconds. Helper processes of kernels end,
-    too, if nobody uses them.
+    Later calls take it again, which costs the first of them some milliseconds. Helper processes of kernels
+    that nobody uses end, too.
 
     Examples
     --------

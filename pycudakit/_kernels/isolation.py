@@ -33,6 +33,7 @@ MOST = 4  # helpers at a time, each with a CUDA context of its own
 _IMAGES = 256  # that a helper remembers
 STARTED, BEGUN = b"started", b"begun"
 _PATIENCE = 60.0  # seconds for a helper to start, and to wake a GPU
+_REMEDY = "; with isolate=True"  # what the CUDA library says where it is not
 LOST = (errors.DeviceError, errors.NoDevice)  # after these, CUDA is lost in a process
 
 # The child finds this package and NumPy where we do.
@@ -95,8 +96,21 @@ def run(request: Request, plan: Plan, timeout: float | None = None) -> Outcome:
             _call.local.call = call
     if result.outcome is None:
         running.say(result.text)
-        raise result.error or errors.DeviceError(f"{_names(request)}: a helper process gave no answer")
+        raise _told(result.error, request)
     return result.outcome
+
+
+def _told(error: BaseException | None, request: Request) -> BaseException:
+    """Return what a helper raised, as it is told here."""
+    if error is None:
+        return errors.DeviceError(f"{_names(request)}: a helper process gave no answer")
+    why, remedy, _ = str(error).partition(_REMEDY)
+    if not (remedy and isinstance(error, errors.DeviceError)):
+        return error
+    return errors.DeviceError(
+        f"{why}; that ended the helper process it ran in, no output was written, and the next call starts a "
+        "new one"
+    )
 
 
 def release() -> None:

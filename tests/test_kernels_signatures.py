@@ -161,8 +161,8 @@ def test_attributes(head):
 
 def test_what_is_around():
     text = """
-namespace a { namespace { struct S { int m; __device__ S(int i) : m(i) {} __device__ int f() { return m; } }; }
-__global__ void inner(S s) { } }
+namespace a { namespace { struct S { int m; __device__ S(int i) : m(i) {} __device__ int f() { return m; } };
+} __global__ void inner(S s) { } }
 namespace b::c { __global__ void inner(double d) { } }
 extern "C" { __global__ void k(int n); }
 __device__ float helper(float x = 1) { if (x) { return x; } return 0; }
@@ -216,7 +216,8 @@ namespace ns { template <unsigned B> __global__ void f(int *x) {} }
     ],
 )
 def test_conditions(condition, holds):
-    text = f"{condition}\ntypedef double real;\n#else\ntypedef float real;\n#endif\n__global__ void k(real *x) {{}}"
+    branches = "typedef double real;\n#else\ntypedef float real;\n#endif"
+    text = f"{condition}\n{branches}\n__global__ void k(real *x) {{}}"
     assert types(text, "k", "-DA=3") == ["double *" if holds else "float *"]
 
 
@@ -275,7 +276,11 @@ __global__ void k() { __shared__ float tile[3]; }
 """
     found = parsed(text).variables
     assert {name: v.element for name, v in found.items()} == {
-        **{"coeffs": "float", "counter": "int", "other": "int", "big": "double", "bodies": "Body"}
+        "coeffs": "float",
+        "counter": "int",
+        "other": "int",
+        "big": "double",
+        "bodies": "Body",
     }
 
 

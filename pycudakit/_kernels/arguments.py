@@ -334,8 +334,7 @@ class Slot:
         return raw
 
     def _misfit(self, number: Any) -> OverflowError:
-        text = repr(number) if abs(number) < 1e50 else f"{'-' * (number < 0)}a number of more than 50 digits"
-        return OverflowError(f"{self.title}: {text} does not fit in {self._dtype}")
+        return OverflowError(f"{self.title}: {_shown(number)} does not fit in {self._dtype}")
 
     def _numpys(self, array: Array) -> bytes:
         """Return the bytes of a NumPy scalar, or an array that stands for one."""
@@ -394,7 +393,14 @@ def _is_vector(native: DType, shape: tuple[int, ...], base: DType, count: int, o
 
 def _named(given: object) -> str:
     kind = type(given).__name__
-    return f"{given!r}, of type {kind}" if isinstance(given, (int, float, str, np.generic)) else f"a {kind}"
+    return f"{_shown(given)}, of type {kind}" if isinstance(given, (int, float, str)) else f"a {kind}"
+
+
+def _shown(given: Any) -> str:
+    if isinstance(given, int) and abs(given) > 10**50:
+        return "a number of more than 50 digits"  # Python refuses to write some
+    text = repr(given)
+    return text if len(text) < 60 else f"{text[:50]}..."
 
 
 def slots_of(signature: Signature, sizes: Sequence[int] = ()) -> tuple[Slot, ...]:

@@ -304,7 +304,9 @@ def test_structs(get):
         assert out.tolist() == [15, 15]
     out[:] = -1
     packed = np.array((1, 2, 3), "f4,f8,i4")
-    with pytest.raises(TypeError, match=r"parameter 'b' \(Body\) has 24 bytes, .* has 16: .*align=True"):
+    with pytest.raises(
+        TypeError, match=r"parameter 'b' \(Body\) has 24 bytes, and what is given has 16: .*align=True"
+    ):
         get("body")(packed, bodies, out, block=1)
     with pytest.raises(TypeError, match="has 24 bytes"):
         get("body")(np.float32(1), bodies, out, block=1)

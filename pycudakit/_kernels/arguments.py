@@ -379,9 +379,7 @@ class Slot:
     def _sized(self, raw: bytes, dtype: DType) -> bytes:
         if self.size and len(raw) != self.size:
             hint = ": np.dtype(..., align=True) lays fields out as C does" if dtype.names is not None else ""
-            raise TypeError(
-                f"{self.title} has {self.size} bytes, and what is given, {dtype}, {len(raw)}{hint}"
-            )
+            raise TypeError(f"{self.title} has {self.size} bytes, and what is given has {len(raw)}{hint}")
         return raw
 
 

@@ -1,0 +1,206 @@
+"""Compile kernels for the CPU engine, by the machine's C++ compiler and a header of CUDA's dialect."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pycudakit import errors
+from pycudakit._kernels import dialect
+from pycudakit._kernels.source import Compiled, Source
+from pycudakit._kernels.wrapping import line_directive, wrapped
+
+_HEADERS = Path(__file__).parent / "include"
+_FLAGS = (
+    "-std=c++17 -shared -fPIC -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-exceptions "
+    "-fno-semantic-interposition -fwrapv -fno-strict-aliasing -pipe -Wno-unknown-pragmas -Wno-attributes"
+).split()
+# What the compiler does before each access: it calls a function, and no memory shadows other memory.
+_CHECKS = {
+    "gcc": [
+        "-fsanitize=kernel-address",
+        *(f"--param=asan-{what}=0" for what in ("instrumentation-with-call-threshold", "stack", "globals")),
+    ],
+    "clang": [
+        "-fsanitize=kernel-address",
+        *(
+            word
+            for what in ("instrumentation-with-call-threshold", "stack", "globals")
+            for word in ("-mllvm", f"-asan-{what}=0")
+        ),
+    ],
+}
+_MISSING = (
+    "kernels for the CPU engine are compiled by the machine's C++ compiler, and {0} is not there: install g++ "
+    "or clang++ (Debian and Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install; "
+    "conda: conda install cxx-compiler), or set CXX to one"
+)
+
+
+def compile(source: Source) -> Compiled:
+    """Compile a source to a shared library.
+
+    Raises
+    ------
+    CompileError
+        There is no compiler, or it refuses the source: the message has what it said, with the user's lines.
+    """
+    compiler = _compiler()
+    with tempfile.TemporaryDirectory(prefix="pycudakit-") as directory:
+        file, made = Path(directory) / "kernels.cpp", Path(directory) / "kernels.so"
+        file.write_text(translated(source), encoding="utf-8")
+        command = [*compiler, *_FLAGS, *_tuning(), *_linking(), *_options(source)]
+        if source.debug:
+            command += ["-O1", "-DPK_CHECKED", *_CHECKS[_kind(tuple(compiler))]]
+        command += ["-isystem", str(_HEADERS), str(file), "-o", str(made)]
+        log = _run(command, source.name, directory)
+        return Compiled(made.read_bytes(), {kernel.name: kernel.name for kernel in source.kernels}, log)
+
+
+def fingerprint() -> str:
+    """Return what beside a source decides what comes out: the compiler, our headers, the processor."""
+    return _fingerprint(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
+
+
+@functools.lru_cache(maxsize=8)
+def _fingerprint(_cxx: str, _path: str) -> str:
+    told = hashlib.sha256()
+    for word in _compiler():
+        found = shutil.which(word)
+        told.update(word.encode())
+        if found is not None:
+            real = os.path.realpath(found)
+            about = os.stat(real)
+            told.update(f"{real} {about.st_size} {about.st_mtime_ns}".encode())
+    for file in sorted(_HEADERS.rglob("*.h")):
+        told.update(file.read_bytes())
+    own = (Path(__file__), Path(dialect.__file__))
+    told.update(b"".join(file.read_bytes() for file in own))
+    told.update(f"{platform.machine()} {_processor()}".encode())
+    return told.hexdigest()
+
+
+def translated(source: Source) -> str:
+    """Return the C++ that a source becomes: its dialect, the source, and a table of its kernels."""
+    text = dialect.translated(source.text, checked=source.debug)
+    body = line_directive(1, source.name) + text if source.no_extern_c else wrapped(text, source.name)
+    waits = dialect.waiting(source)
+    entries = [
+        f"    pk_entry<(&{kernel.name})>::{'waiting' if kernel.name in waits else 'looping'}"
+        f"({json.dumps(kernel.name)}),"
+        for kernel in source.kernels
+    ]
+    symbols = [
+        f"    {{{json.dumps(name)}, (void *)&{name}, sizeof({name})}},"
+        for name in dialect.variables(source.text)
+    ]
+    lines = [
+        '#include "pycudakit_cuda.h"',
+        body,
+        line_directive(1, "the table of kernels").rstrip(),
+        "namespace {",
+        "const pk_image_kernel pk_kernels[] = {",
+        *entries,
+        "    {}};",
+        "const pk_image_symbol pk_symbols[] = {",
+        *symbols,
+        "    {}};",
+        f"const pk_image_table pk_table = {{PK_IMAGE_VERSION, {int(source.debug)}, {len(entries)}, pk_kernels, "
+        f"{len(symbols)}, pk_symbols}};",
+        "}",
+        'extern "C" __attribute__((visibility("default"))) const pk_image_table *pk_image(void) {',
+        "    return &pk_table;",
+        "}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _compiler() -> list[str]:
+    chosen = shlex.split(os.environ.get("CXX", "")) or ["c++"]
+    if shutil.which(chosen[0]) is None:
+        raise errors.CompileError(_MISSING.format(f"CXX={chosen[0]}" if os.environ.get("CXX") else "c++"))
+    return chosen
+
+
+@functools.cache
+def _kind(compiler: tuple[str, ...]) -> str:
+    try:
+        told = _output([*compiler, "--version"], None).stdout
+    except OSError:
+        told = ""
+    return "clang" if "clang" in told else "gcc"
+
+
+def _output(command: Sequence[str], directory: str | None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "LC_ALL": "C"}
+    environment.pop("LD_PRELOAD", None)  # what this process was started under is not for the compiler
+    return subprocess.run(  # noqa: S603  (the user's compiler)
+        command,
+        check=False,
+        capture_output=True,
+        cwd=directory,
+        encoding="utf-8",
+        env=environment,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def _run(command: list[str], name: str, directory: str) -> str:
+    try:
+        done = _output(command, directory)
+    except OSError as error:
+        raise errors.CompileError(f"{command[0]} does not run: {error}") from None
+    log = done.stderr.strip()
+    if done.returncode != 0:
+        raise errors.CompileError(f"{name} does not compile with {command[0]}:\n{log}")
+    return log
+
+
+def _options(source: Source) -> list[str]:
+    """Return the user's options that a C++ compiler has, too: macros and places of headers."""
+    kept: list[str] = []
+    given = iter(source.options)
+    for option in given:
+        for long, short in (("--define-macro", "-D"), ("--undefine-macro", "-U"), ("--include-path", "-I")):
+            if option == long or option == short:
+                kept.append(short + next(given, ""))
+            elif option.startswith(long + "="):
+                kept.append(short + option[len(long) + 1 :])
+            elif option.startswith(short):
+                kept.append(option)
+    places = [*(f"-I{os.path.abspath(place)}" for place in source.include_dirs)]
+    return [*_absolute(kept), *places]
+
+
+def _absolute(options: Iterable[str]) -> list[str]:
+    return [f"-I{os.path.abspath(o[2:])}" if o.startswith("-I") else o for o in options]
+
+
+def _tuning() -> list[str]:
+    return ["-march=native"] if platform.machine() in ("x86_64", "AMD64") and sys.platform == "linux" else []
+
+
+def _linking() -> list[str]:
+    return [] if sys.platform == "darwin" else ["-Wl,-Bsymbolic"]
+
+
+def _processor() -> str:
+    """Return what the processor can do, which is what `-march=native` looks at."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            lines = {line for line in file if line.startswith(("flags", "Features", "model", "cpu family"))}
+    except OSError:
+        return platform.processor()
+    return " ".join(sorted(lines))

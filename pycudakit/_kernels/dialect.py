@@ -102,9 +102,7 @@ def _checked(declared: str) -> str | None:
         if one is None:
             return None
         name, sizes = one["name"], one["sizes"].strip()
-        made.append(
-            f'{kind} (&{name}){sizes} = pk_shared_variable<{kind}{sizes}>(__COUNTER__, "{name}")'
-        )
+        made.append(f'{kind} (&{name}){sizes} = pk_shared_variable<{kind}{sizes}>(__COUNTER__, "{name}")')
     return "; ".join(made)
 
 
@@ -129,7 +127,9 @@ _KNOWN = re.compile(
     r"|cuda\w*\.h|curand\w*\.h|math_constants\.h|device_\w+\.h|vector_types\.h|cooperative_groups.*"
     r"|type_traits|utility|limits|algorithm|array|tuple|complex|numeric|initializer_list|cfloat|climits"
 )
-_NOT_FUNCTIONS = frozenset({"if", "for", "while", "switch", "catch", "sizeof", "return", "alignas", "decltype"})
+_NOT_FUNCTIONS = frozenset(
+    {"if", "for", "while", "switch", "catch", "sizeof", "return", "alignas", "decltype"}
+)
 
 
 def waiting(source: Source) -> set[str]:
@@ -151,7 +151,9 @@ def waiting(source: Source) -> set[str]:
 
 def _words_by_name(plain: str) -> dict[str, set[str]]:
     words: dict[str, set[str]] = {}
-    for match in re.finditer(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.)*)", plain, re.MULTILINE | re.DOTALL):
+    for match in re.finditer(
+        r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.)*)", plain, re.MULTILINE | re.DOTALL
+    ):
         words.setdefault(match[1], set()).update(re.findall(r"\w+", match[2]))
     for match in re.finditer(r"\b(?:struct|class|union)\s+(\w+)[^;{}()]*\{", plain):
         _add(words, match[1], plain, match.end() - 1)

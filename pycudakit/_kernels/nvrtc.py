@@ -34,8 +34,8 @@ _ASSERT = """#undef assert
 _CUB = "#if !__has_include(<cub/block/block_reduce.cuh>)\n#error CUB is not installed\n#endif\n" + "".join(
     f"#if __has_include(<cub/{part}.cuh>)\n#include <cub/{part}.cuh>\n#endif\n"
     for part in (
-        *(f"block/block_{what}" for what in ("adjacent_difference", "discontinuity", "exchange", "histogram")),
-        *(f"block/block_{what}" for what in ("load", "merge_sort", "radix_sort", "reduce")),
+        *(f"block/block_{what}" for what in ("adjacent_difference", "discontinuity", "exchange")),
+        *(f"block/block_{what}" for what in ("histogram", "load", "merge_sort", "radix_sort", "reduce")),
         *(f"block/block_{what}" for what in ("run_length_decode", "scan", "shuffle", "store")),
         *(f"warp/warp_{what}" for what in ("exchange", "load", "merge_sort", "reduce", "scan", "store")),
     )
@@ -72,8 +72,25 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 _COMPILATION = 6  # NVRTC_ERROR_COMPILATION
 
 
+# Where headers of CUDA's come from, by the beginnings of their names.
+_WHEELS = {
+    "curand": "nvidia-curand",
+    "cub/": "nvidia-cuda-cccl",
+    "cuda/": "nvidia-cuda-cccl",
+    "thrust/": "nvidia-cuda-cccl",
+    "nv/": "nvidia-cuda-cccl",
+    "crt/": "nvidia-cuda-crt",
+    "cuda_": "nvidia-cuda-runtime",
+    "cooperative_groups": "nvidia-cuda-runtime",
+    "mma": "nvidia-cuda-runtime",
+}
+
+
 def _has_pathfinder() -> bool:
-    return bool(importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.pathfinder"))
+    try:
+        return importlib.util.find_spec("cuda.pathfinder") is not None
+    except ImportError:  # there is no cuda, or another one
+        return False
 
 
 @functools.cache
@@ -200,14 +217,18 @@ def target(arch: str) -> tuple[str, bool]:
     return f"compute_{known[-1]}", True
 
 
-# nvcc's options that mean nothing here: alone, or with a value.
+# nvcc's options that mean nothing to NVRTC: alone, or with a value behind them, after = or apart.
 _ALONE = re.compile(
-    r"-O[0-3s]?$|-O=|--optimize=|-m64$|-m=64$|--machine=64$|--?(cubin|ptx|fatbin|keep|c|compile|shared|std=c\+\+0x)$"
-    r"|--?(keep-dir|Xcompiler|compiler-options|Xlinker|ccbin|compiler-bindir|o|optimize|machine|O|m)=|-ccbin="
+    r"-O[0-3s]?|-g|-m64|-c|--?(cubin|ptx|fatbin|keep|compile|shared|debug|verbose|(expt-)?extended-lambda|expt-relaxed-constexpr)"
+    r"|--?std=(c|gnu)\+\+(98|03|0x|11)"
 )
-_WITH_VALUE = {
-    *("-Xcompiler", "--compiler-options", "-Xlinker", "--linker-options", "-ccbin", "--compiler-bindir"),
-    *("-o", "--output-file", "-O", "--optimize", "-m", "--machine", "--keep-dir"),
+_WITH_VALUE = re.compile(
+    r"(-Xcompiler|--compiler-options|-Xlinker|--linker-options|-ccbin|--compiler-bindir|-o|--output-file|-O"
+    r"|--optimize|-m|--machine|--?keep-dir|-gencode|--generate-code|--?default-stream|-code|--gpu-code)(=|$)"
+)
+_OTHERWISE = {
+    "--resource-usage": "--ptxas-options=-v",
+    "-res-usage": "--ptxas-options=-v",
 }
 
 
@@ -224,21 +245,22 @@ def split_options(options: tuple[str, ...]) -> tuple[list[str], str | None, list
     arch = None
     rest = iter(options)
     for option in rest:
-        name, _, value = option.partition("=")
-        if name in ("-arch", "--gpu-architecture", "--gpu-code", "-code"):
-            value = value or next(rest, "")
-            arch = value if "arch" in name else arch
-        elif option in _WITH_VALUE:
-            dropped += [option, next(rest, "")]
-        elif _ALONE.match(option):
+        name, is_joined, value = option.partition("=")
+        if name in ("-arch", "--gpu-architecture"):
+            arch = value or next(rest, "")
+        elif name in ("-std", "--std") and not is_joined:
+            kept.append(f"-std={next(rest, '')}")
+        elif _WITH_VALUE.match(option):
+            dropped += [option] if is_joined else [option, next(rest, "")]
+        elif _ALONE.fullmatch(option):
             dropped.append(option)
         else:
-            kept.append(option)
+            kept.append(_OTHERWISE.get(option, option))
     return kept, arch, dropped
 
 
 _OWN_OPTIONS = {
-    # What an option of the user's says, by any of its names, and what is said without it. Without contraction,
+    # What an option of the user's says, by any of its names, and what is said without it. Without contraction
     # the arithmetic has the bits of the CPU engine's.
     r"-std|--std": "-std=c++17",
     r"-fmad|--fmad|--?use_fast_math": "-fmad=false",
@@ -266,7 +288,7 @@ def _text_of(source: Source) -> str:
         text = line_directive(1, source.name) + source.text
     else:
         text = wrapped(source.text, source.name)
-    return f'{line_directive(1, "pycudakit/prelude.h")}{_prelude()}\n{text}\n'
+    return f"{line_directive(1, 'pycudakit/prelude.h')}{_prelude()}\n{text}\n"
 
 
 def compile(source: Source) -> Compiled:
@@ -300,7 +322,7 @@ def _compiled(program: Any, source: Source, options: list[str], is_ptx: bool, no
     status = _opened()[0].nvrtcCompileProgram(program, len(given), (_TEXT * len(given))(*given))
     log = note + _read(program, "ProgramLog").rstrip(b"\0").decode("utf-8", "replace")
     if status == _COMPILATION or (status and log):
-        raise errors.CompileError(f"{source.name} does not compile:\n{log}")
+        raise errors.CompileError(f"{source.name} does not compile:\n{log}{_remedy(log)}")
     _check(status, "nvrtcCompileProgram")
     symbols = {kernel.name: kernel.name for kernel in source.kernels}
     for name in mangled:
@@ -308,6 +330,17 @@ def _compiled(program: Any, source: Source, options: list[str], is_ptx: bool, no
         _call("nvrtcGetLoweredName", program, name.encode(), ctypes.byref(lowered))
         symbols[name] = (lowered.value or b"").decode()
     return Compiled(_read(program, "PTX" if is_ptx else "CUBIN"), symbols, log)
+
+
+def _remedy(log: str) -> str:
+    """Return what to install where a header of CUDA's is missing."""
+    missing = re.search(r'cannot open source file "([^"]+)"', log)
+    if missing is None:
+        return "\nCUB is in: pip install nvidia-cuda-cccl\n" if "CUB is not installed" in log else ""
+    wheel = next((wheel for start, wheel in _WHEELS.items() if missing[1].startswith(start)), None)
+    places = ", ".join(include_dirs()) or "nowhere"
+    remedy = f"pip install {wheel}, or " if wheel else ""
+    return f"\nCUDA's headers are in: {places}; {remedy}name its directory in include_dirs\n"
 
 
 def _read(program: Any, what: str) -> bytes:

@@ -21,6 +21,7 @@ from pycudakit._kernels.program import Program
 from pycudakit._kernels.source import Parameter
 from pycudakit._values import Array, DType
 
+_INDEX, _OF_A_RANGE = "PK_INDEX", "pk_first + pk_thread * pk_step"
 CHUNK = 64  # elements that a thread of a reduction or a scan takes, in their order
 
 _TYPES = {
@@ -110,15 +111,24 @@ class ElementwiseKernel:
         self.name = name
         body = f"""    {loop_prep};
     if (pk_thread < pk_count) do {{
-        const long long i = pk_first + pk_thread * pk_step;
+        const long long i = {_INDEX};
         {operation};
     }} while (0);
     {after_loop};"""
-        declared = f"{arguments}, long long n, long long pk_first, long long pk_step, long long pk_count"
-        source = head(preamble) + FUNCTION.format(name=name, arguments=declared, body=body)
-        self._module = SourceModule(source, options, name=name, **keywords)
-        self._function: Function = self._module.get_function(name)
-        self._parameters = self._function.parameters[:-4]
+        declared = f"{arguments}, long long n, long long pk_count, long long pk_first, long long pk_step"
+        self._text = head(preamble) + FUNCTION.format(name=name, arguments=declared, body=body)
+        self._making: dict[str, Any] = {"options": tuple(options), "name": name, **keywords}
+        self._functions: dict[str, Function] = {}
+        self._module = self._function("pk_thread").module
+        self._parameters = self._function("pk_thread").parameters[:-4]
+
+    def _function(self, index: str) -> Function:
+        """Return the kernel whose `i` is that; the one for a range is compiled when it is asked for."""
+        known = self._functions.get(index)
+        if known is None:
+            module = SourceModule(self._text.replace(_INDEX, index), **self._making)
+            known = self._functions[index] = module.get_function(self.name)
+        return known
 
     @property
     def source(self) -> str:
@@ -144,7 +154,8 @@ class ElementwiseKernel:
         **keywords
             As for a `SourceModule`'s function: `symbols`, `isolate`, `timeout`, `time_kernel`, `out_args`.
         """
-        size = _common_size(self.name, self._parameters, args, range is None)
+        sizes = sizes_of(self.name, self._parameters, args, range is None)
+        size = sizes[0]
         chosen = builtins.range(size)
         if range is not None and slice is not None:
             raise TypeError(f"{self.name}: give range or slice, not both")
@@ -154,14 +165,17 @@ class ElementwiseKernel:
             first = 0 if range.start is None else operator.index(range.start)
             step = 1 if range.step is None else operator.index(range.step)
             chosen = builtins.range(first, operator.index(range.stop), step)
+            if chosen and not (min(chosen[0], chosen[-1]) >= 0 and max(chosen[0], chosen[-1]) < max(sizes)):
+                raise ValueError(f"{self.name}: {range} is not inside arrays of up to {max(sizes)} elements")
         elif slice is not None:
             chosen = builtins.range(*slice.indices(size))
         count = len(chosen)
-        return self._function.launch(count, *args, size, chosen.start, chosen.step, count, **keywords)
+        function = self._function("pk_thread" if chosen == builtins.range(count) else _OF_A_RANGE)
+        return function.launch(count, *args, size, count, chosen.start, chosen.step, **keywords)
 
 
-def _common_size(name: str, parameters: Sequence[Parameter], args: Sequence[Any], all_equal: bool) -> int:
-    """Return the size of the arrays, of which there must be one."""
+def sizes_of(name: str, parameters: Sequence[Parameter], args: Sequence[Any], all_equal: bool) -> list[int]:
+    """Return the sizes of the arrays, of which there must be one."""
     if len(args) != len(parameters):
         names = ", ".join(parameter.name for parameter in parameters)
         raise TypeError(f"{name} takes {len(parameters)} arguments ({names}), and got {len(args)}")
@@ -174,7 +188,7 @@ def _common_size(name: str, parameters: Sequence[Parameter], args: Sequence[Any]
     if all_equal and len(set(sizes.values())) > 1:
         told = ", ".join(f"{parameter} has {size}" for parameter, size in sizes.items())
         raise ValueError(f"{name}: the arrays differ in size: {told}; give range= if they are to")
-    return next(iter(sizes.values()))
+    return list(sizes.values())
 
 
 class ReductionKernel:
@@ -266,7 +280,7 @@ class ReductionKernel:
         **keywords
             As for a `Program`: `symbols`, `isolate`, `timeout`.
         """
-        size = _common_size(self.name, self._parameters, args, True)
+        size = sizes_of(self.name, self._parameters, args, True)[0]
         p = Program(self.name)
         inputs, given = _inputs(p, self._parameters, args)
         function, count = self._first, size

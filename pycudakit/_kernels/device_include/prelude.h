@@ -68,12 +68,9 @@ typedef uint64_t uintptr_t;
 #define M_2_SQRTPI 1.12837916709551257390
 #define M_SQRT2 1.41421356237309504880
 #define M_SQRT1_2 0.70710678118654752440
-#ifndef INFINITY
-#define INFINITY __int_as_float(0x7f800000)
-#endif
-#ifndef NAN
-#define NAN __int_as_float(0x7fffffff)
-#endif
+// No macros, since CCCL has some of these names, and would warn.
+static constexpr float INFINITY = __builtin_bit_cast(float, 0x7f800000);
+static constexpr float NAN = __builtin_bit_cast(float, 0x7fffffff);
 
 // What a kernel prints is a record in the memory of its run, which csrc/kernel_printed.h reads:
 //   bytes of it all (32 bits), count of arguments (32) | the format | each argument: its kind (64) and value

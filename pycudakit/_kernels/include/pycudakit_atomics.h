@@ -25,18 +25,18 @@ static inline pk_value<T> pk_update(T *address, Next next) {
     return old;
 }
 
-#define PK_ATOMIC(name, next)                                                                                \
-    template <class T>                                                                                       \
-    static inline pk_value<T> name(T *address, pk_value<T> value) {                                          \
-        return pk_update(address, [=](pk_value<T> old) -> pk_value<T> { return next; });                     \
-    }                                                                                                        \
-    template <class T>                                                                                       \
-    static inline pk_value<T> name##_block(T *address, pk_value<T> value) {                                  \
-        return name(address, value);                                                                         \
-    }                                                                                                        \
-    template <class T>                                                                                       \
-    static inline pk_value<T> name##_system(T *address, pk_value<T> value) {                                 \
-        return name(address, value);                                                                         \
+#define PK_ATOMIC(name, next)                                                            \
+    template <class T>                                                                   \
+    static inline pk_value<T> name(T *address, pk_value<T> value) {                      \
+        return pk_update(address, [=](pk_value<T> old) -> pk_value<T> { return next; }); \
+    }                                                                                    \
+    template <class T>                                                                   \
+    static inline pk_value<T> name##_block(T *address, pk_value<T> value) {              \
+        return name(address, value);                                                     \
+    }                                                                                    \
+    template <class T>                                                                   \
+    static inline pk_value<T> name##_system(T *address, pk_value<T> value) {             \
+        return name(address, value);                                                     \
     }
 
 PK_ATOMIC(atomicAdd, old + value)
@@ -52,13 +52,13 @@ PK_ATOMIC(atomicDec, old == 0 || old > value ? value : old - 1)
 #undef PK_ATOMIC
 
 // These have an instruction. The sum of signed ones is modulo 2^n, too.
-#define PK_FETCH(name, fetch, type)                                                                          \
+#define PK_FETCH(name, fetch, type) \
     static inline type name(type *address, type value) { return fetch(address, value, __ATOMIC_RELAXED); }
-#define PK_FETCHES(type)                                                                                     \
-    PK_FETCH(atomicAdd, __atomic_fetch_add, type)                                                            \
-    PK_FETCH(atomicSub, __atomic_fetch_sub, type)                                                            \
-    PK_FETCH(atomicAnd, __atomic_fetch_and, type)                                                            \
-    PK_FETCH(atomicOr, __atomic_fetch_or, type)                                                              \
+#define PK_FETCHES(type)                          \
+    PK_FETCH(atomicAdd, __atomic_fetch_add, type) \
+    PK_FETCH(atomicSub, __atomic_fetch_sub, type) \
+    PK_FETCH(atomicAnd, __atomic_fetch_and, type) \
+    PK_FETCH(atomicOr, __atomic_fetch_or, type)   \
     PK_FETCH(atomicXor, __atomic_fetch_xor, type)
 PK_FETCHES(int)
 PK_FETCHES(unsigned int)

@@ -1,5 +1,5 @@
-// What a source that is compiled to be checked has beside: the compiler calls a function before every access, as
-// for a kernel of an operating system; loops count their rounds; static shared memory is the engine's.
+// What a source that is compiled to be checked has beside: the compiler calls a function before every access,
+// as for a kernel of an operating system; loops count their rounds; static shared memory is the engine's.
 #pragma once
 
 #define PK_UNCHECKED PK_HIDDEN __attribute__((no_sanitize_address))
@@ -10,8 +10,8 @@ static inline __attribute__((no_sanitize_address, always_inline)) void pk_access
 }
 
 extern "C" {
-#define PK_ACCESSES(bytes)                                                                                   \
-    PK_UNCHECKED void __asan_load##bytes##_noabort(uint64_t address) { pk_access(address, bytes, 0); }       \
+#define PK_ACCESSES(bytes)                                                                             \
+    PK_UNCHECKED void __asan_load##bytes##_noabort(uint64_t address) { pk_access(address, bytes, 0); } \
     PK_UNCHECKED void __asan_store##bytes##_noabort(uint64_t address) { pk_access(address, bytes, 1); }
 PK_ACCESSES(1)
 PK_ACCESSES(2)
@@ -56,8 +56,8 @@ static inline bool pk_round() {
     if (++pk_rounds % 256 == 0 && pk_now != nullptr) pk_now->services->tick(pk_now);
     return true;
 }
-#define for(...)                  \
-    for (__VA_ARGS__)             \
-        if (!pk_round()) {        \
+#define for(...)           \
+    for (__VA_ARGS__)      \
+        if (!pk_round()) { \
         } else
 #define while(...) while (pk_round() && (__VA_ARGS__))

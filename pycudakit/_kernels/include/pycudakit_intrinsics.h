@@ -119,22 +119,22 @@ static inline unsigned __dp4a(unsigned x, unsigned y, unsigned sum) {
     return sum;
 }
 
-// ---- Conversions: out of range they saturate. NaN becomes 0, or of 64 bits on either side what has the highest
-// bit alone. ----
+// ---- Conversions: out of range they saturate. NaN becomes 0, or of 64 bits on either side what has the
+// highest bit alone. ----
 
 template <class To, class From>
 static inline To pk_saturated(From rounded, From below, From above, To least, To most, bool wide) {
     if (rounded != rounded) return wide ? (To)(1ull << (8 * sizeof(To) - 1)) : (To)0;
     return rounded <= below ? least : rounded >= above ? most : (To)rounded;
 }
-#define PK_CONVERT(name, From, To, round, least, most, above, wide)                                          \
-    static inline To name(From x) {                                                                          \
-        return pk_saturated<To, From>(round(x), (From)(least), (From)(above), least, most, wide);            \
+#define PK_CONVERT(name, From, To, round, least, most, above, wide)                               \
+    static inline To name(From x) {                                                               \
+        return pk_saturated<To, From>(round(x), (From)(least), (From)(above), least, most, wide); \
     }
-#define PK_CONVERTS(from, From, to, To, suffix, least, most, above, wide)                                    \
-    PK_CONVERT(__##from##2##to##_rn, From, To, rint##suffix, least, most, above, wide)                       \
-    PK_CONVERT(__##from##2##to##_rz, From, To, trunc##suffix, least, most, above, wide)                      \
-    PK_CONVERT(__##from##2##to##_rd, From, To, floor##suffix, least, most, above, wide)                      \
+#define PK_CONVERTS(from, From, to, To, suffix, least, most, above, wide)               \
+    PK_CONVERT(__##from##2##to##_rn, From, To, rint##suffix, least, most, above, wide)  \
+    PK_CONVERT(__##from##2##to##_rz, From, To, trunc##suffix, least, most, above, wide) \
+    PK_CONVERT(__##from##2##to##_rd, From, To, floor##suffix, least, most, above, wide) \
     PK_CONVERT(__##from##2##to##_ru, From, To, ceil##suffix, least, most, above, wide)
 PK_CONVERTS(float, float, int, int, f, INT_MIN, INT_MAX, 0x1p31, false)
 PK_CONVERTS(float, float, uint, unsigned, f, 0u, UINT_MAX, 0x1p32, false)
@@ -158,10 +158,10 @@ static inline float __double2float_rn(double x) { return (float)x; }
 
 // ---- Memory ----
 
-#define PK_LOAD(name)                                                                                        \
-    template <class T>                                                                                       \
-    static inline T name(const T *address) {                                                                 \
-        return *address;                                                                                     \
+#define PK_LOAD(name)                        \
+    template <class T>                       \
+    static inline T name(const T *address) { \
+        return *address;                     \
     }
 PK_LOAD(__ldg)
 PK_LOAD(__ldca)
@@ -170,10 +170,10 @@ PK_LOAD(__ldcs)
 PK_LOAD(__ldcv)
 PK_LOAD(__ldlu)
 #undef PK_LOAD
-#define PK_STORE(name)                                                                                       \
-    template <class T>                                                                                       \
-    static inline void name(T *address, T value) {                                                           \
-        *address = value;                                                                                    \
+#define PK_STORE(name)                             \
+    template <class T>                             \
+    static inline void name(T *address, T value) { \
+        *address = value;                          \
     }
 PK_STORE(__stwb)
 PK_STORE(__stcg)

@@ -54,17 +54,17 @@ static inline float sinpif(float x) { return (float)sinpi(x); }
 static inline float cospif(float x) { return (float)cospi(x); }
 
 #if defined(PK_OWN_OVERLOADS)
-#define PK_MATH1(name)                                                                                       \
-    static inline float name(float x) { return name##f(x); }                                                 \
-    template <class T>                                                                                       \
-    static inline auto name(T x) -> decltype(x % x, double()) {                                              \
-        return name((double)x);                                                                              \
+#define PK_MATH1(name)                                          \
+    static inline float name(float x) { return name##f(x); }    \
+    template <class T>                                          \
+    static inline auto name(T x) -> decltype(x % x, double()) { \
+        return name((double)x);                                 \
     }
-#define PK_MATH2(name)                                                                                       \
-    static inline float name(float x, float y) { return name##f(x, y); }                                     \
-    template <class A, class B>                                                                              \
-    static inline auto name(A x, B y) -> decltype(x * y + 1.0) {                                             \
-        return name((double)x, (double)y);                                                                   \
+#define PK_MATH2(name)                                                   \
+    static inline float name(float x, float y) { return name##f(x, y); } \
+    template <class A, class B>                                          \
+    static inline auto name(A x, B y) -> decltype(x * y + 1.0) {         \
+        return name((double)x, (double)y);                               \
     }
 PK_MATH1(sqrt)
 PK_MATH1(cbrt)
@@ -113,10 +113,10 @@ PK_MATH2(nextafter)
 #undef isinf
 #undef isfinite
 #undef signbit
-#define PK_CLASSIFY(type)                                                                                    \
-    static inline bool isnan(type x) { return __builtin_isnan(x); }                                          \
-    static inline bool isinf(type x) { return __builtin_isinf(x); }                                          \
-    static inline bool isfinite(type x) { return __builtin_isfinite(x); }                                    \
+#define PK_CLASSIFY(type)                                                 \
+    static inline bool isnan(type x) { return __builtin_isnan(x); }       \
+    static inline bool isinf(type x) { return __builtin_isinf(x); }       \
+    static inline bool isfinite(type x) { return __builtin_isfinite(x); } \
     static inline bool signbit(type x) { return __builtin_signbit(x); }
 PK_CLASSIFY(float)
 PK_CLASSIFY(double)
@@ -147,12 +147,12 @@ static inline void sincos(float x, float *s, float *c) { sincosf(x, s, c); }
 static inline float normcdf(float x) { return normcdff(x); }
 
 // Of floats, as fmin and fmax: NaN counts only where there is nothing else.
-#define PK_EXTREME(name, sign)                                                                               \
-    template <class A, class B>                                                                              \
-    static inline auto name(A a, B b)->decltype(true ? a * 1 : b * 1) {                                      \
-        using T = decltype(true ? a * 1 : b * 1);                                                            \
-        const T x = T(a), y = T(b);                                                                          \
-        return x sign y || y != y ? x : y;                                                                   \
+#define PK_EXTREME(name, sign)                                            \
+    template <class A, class B>                                           \
+    static inline auto name(A a, B b) -> decltype(true ? a * 1 : b * 1) { \
+        using T = decltype(true ? a * 1 : b * 1);                         \
+        const T x = T(a), y = T(b);                                       \
+        return x sign y || y != y ? x : y;                                \
     }
 PK_EXTREME(min, <)
 PK_EXTREME(max, >)

@@ -1,22 +1,14 @@
 // Vector types, aligned as CUDA's.
 #pragma once
 
-#define PK_VECTORS(base, name, a2, a4)                                                                       \
-    struct name##1 {                                                                                         \
-        base x;                                                                                              \
-    };                                                                                                       \
-    struct __align__(a2) name##2 {                                                                           \
-        base x, y;                                                                                           \
-    };                                                                                                       \
-    struct name##3 {                                                                                         \
-        base x, y, z;                                                                                        \
-    };                                                                                                       \
-    struct __align__(a4) name##4 {                                                                           \
-        base x, y, z, w;                                                                                     \
-    };                                                                                                       \
-    static inline constexpr name##1 make_##name##1(base x) { return {x}; }                                   \
-    static inline constexpr name##2 make_##name##2(base x, base y) { return {x, y}; }                        \
-    static inline constexpr name##3 make_##name##3(base x, base y, base z) { return {x, y, z}; }             \
+#define PK_VECTORS(base, name, a2, a4)                                                           \
+    struct name##1 { base x; };                                                                  \
+    struct __align__(a2) name##2 { base x, y; };                                                 \
+    struct name##3 { base x, y, z; };                                                            \
+    struct __align__(a4) name##4 { base x, y, z, w; };                                           \
+    static inline constexpr name##1 make_##name##1(base x) { return {x}; }                       \
+    static inline constexpr name##2 make_##name##2(base x, base y) { return {x, y}; }            \
+    static inline constexpr name##3 make_##name##3(base x, base y, base z) { return {x, y, z}; } \
     static inline constexpr name##4 make_##name##4(base x, base y, base z, base w) { return {x, y, z, w}; }
 
 PK_VECTORS(signed char, char, 2, 4)

@@ -116,17 +116,17 @@ static inline unsigned __match_all_sync(unsigned mask, T value, int *all, PK_HER
     return same ? lanes.came : 0;
 }
 
-#define PK_REDUCE(name, type, combined)                                                                      \
-    static inline type __reduce_##name##_sync(unsigned mask, type value, PK_HERE) {                          \
-        const pk_lanes lanes = pk_exchange(line, PK_COMBINE, mask, pk_bits(value));                          \
-        const int own = pk_lane();                                                                           \
-        type a = value;                                                                                      \
-        for (int lane = 0; lane < PK_WARP; ++lane) {                                                         \
-            if (lane == own || !(lanes.came >> lane & 1)) continue;                                          \
-            const type b = pk_of_bits<type>(lanes.value[lane]);                                              \
-            a = combined;                                                                                    \
-        }                                                                                                    \
-        return a;                                                                                            \
+#define PK_REDUCE(name, type, combined)                                             \
+    static inline type __reduce_##name##_sync(unsigned mask, type value, PK_HERE) { \
+        const pk_lanes lanes = pk_exchange(line, PK_COMBINE, mask, pk_bits(value)); \
+        const int own = pk_lane();                                                  \
+        type a = value;                                                             \
+        for (int lane = 0; lane < PK_WARP; ++lane) {                                \
+            if (lane == own || !(lanes.came >> lane & 1)) continue;                 \
+            const type b = pk_of_bits<type>(lanes.value[lane]);                     \
+            a = combined;                                                           \
+        }                                                                           \
+        return a;                                                                   \
     }
 PK_REDUCE(add, unsigned, a + b)
 PK_REDUCE(add, int, int(unsigned(a) + unsigned(b)))

@@ -23,6 +23,7 @@ from pycudakit._kernels.wrapping import line_directive, wrapped
 _HEADERS = Path(__file__).parent / "include"
 _FLAGS = (
     "-std=c++17 -shared -fPIC -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-exceptions "
+    "-fvisibility=hidden "  # else tables that templates hold are one for all libraries of a process
     "-fno-semantic-interposition -fwrapv -fno-strict-aliasing -pipe -Wno-unknown-pragmas -Wno-attributes"
 ).split()
 # What the compiler does before each access: it calls a function, and no memory shadows other memory.

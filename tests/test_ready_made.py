@@ -55,7 +55,7 @@ def test_elementwise_has_a_preamble_and_what_surrounds_the_loop(engine):
         after_loop="atomicAdd(total, seen)",
     )
     z, total = np.zeros(100, np.int32), np.zeros(1, np.int32)
-    kernel(z, total, range=slice(100))
+    kernel(z, total, range=slice(0, 100))
     np.testing.assert_array_equal(z, 6 * np.arange(100))
     assert total[0] == z.sum()
 

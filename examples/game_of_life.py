@@ -62,15 +62,19 @@ def drawn(cells):
     )
 
 
-p = pk.Program("life")
-u, v = p.inout("u", (SIZE, SIZE), np.uint8), p.temp("v", (SIZE, SIZE), np.uint8)
-with p.repeat(STEPS // 2):
-    p.launch(step, u, v, SIZE, **threads_for(SIZE))
-    p.launch(step, v, u, SIZE, **threads_for(SIZE))
+def life(steps):
+    """Return a program of so many steps, in which two buffers take turns."""
+    p = pk.Program("life")
+    u, v = p.inout("u", (SIZE, SIZE), np.uint8), p.temp("v", (SIZE, SIZE), np.uint8)
+    with p.repeat(steps // 2):
+        p.launch(step, u, v, SIZE, **threads_for(SIZE))
+        p.launch(step, v, u, SIZE, **threads_for(SIZE))
+    return p
 
-p(u=r_pentomino())  # compiles
+
+life(2)(u=r_pentomino())  # wakes what sleeps
 began = time.perf_counter()
-board = p(u=r_pentomino())["u"]
+board = life(STEPS)(u=r_pentomino())["u"]
 seconds = time.perf_counter() - began
 
 middle = slice(SIZE // 2 - 50, SIZE // 2 + 50)

@@ -16,6 +16,7 @@ from pycudakit._kernels.signatures import VECTORS
 from pycudakit._kernels.source import Parameter, Signature
 from pycudakit._values import Array, DType
 
+_MOST = 1 << 31  # blocks and threads along an axis, whatever the device
 _CHARS = frozenset(np.dtype(name) for name in ("int8", "uint8", "S1"))  # what a char may be
 _COMPLEX: dict[str, DType] = {"float2": np.dtype("complex64"), "double2": np.dtype("complex128")}
 
@@ -25,8 +26,7 @@ class _Wrapper:
 
     __slots__ = ("array",)
 
-    def __init__(self, array: Any) -> None:
-        self.array = array
+    array: Array
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.array!r})"
@@ -44,7 +44,7 @@ class In(_Wrapper):
     __slots__ = ()
 
     def __init__(self, array: Any) -> None:
-        super().__init__(array if type(array) is np.ndarray else _as_array(array))
+        self.array = array if type(array) is np.ndarray else _as_array(array)
 
 
 class Out(_Wrapper):
@@ -61,7 +61,7 @@ class Out(_Wrapper):
     __slots__ = ("poison",)
 
     def __init__(self, array: Array, *, poison: bool = False) -> None:
-        super().__init__(_as_target(array, "Out"))
+        self.array = array if type(array) is np.ndarray else _as_target(array, "Out")
         self.poison = poison
 
 
@@ -77,7 +77,7 @@ class InOut(_Wrapper):
     __slots__ = ()
 
     def __init__(self, array: Array) -> None:
-        super().__init__(_as_target(array, "InOut"))
+        self.array = array if type(array) is np.ndarray else _as_target(array, "InOut")
 
 
 def _as_array(value: Any) -> Array:
@@ -87,8 +87,6 @@ def _as_array(value: Any) -> Array:
 
 
 def _as_target(value: Any, name: str) -> Array:
-    if type(value) is np.ndarray:
-        return value
     if not isinstance(value, np.ndarray):
         raise TypeError(f"{name} takes a NumPy array, which is written, and not {type(value).__name__}")
     return _as_array(value)
@@ -99,7 +97,11 @@ def _as_target(value: Any, name: str) -> Array:
 
 def dimensions(name: str, value: Any) -> tuple[int, int, int]:
     """Return a block or a grid as three integers, or raise."""
-    sizes = value if type(value) is tuple else None
+    if type(value) is tuple and len(value) == 3:
+        x, y, z = value
+        if type(x) is type(y) is type(z) is int and 0 < x < _MOST and 0 < y < _MOST and 0 < z < _MOST:
+            return value
+    sizes: Sequence[Any] | None = value if type(value) is tuple else None
     if sizes is None:
         try:
             sizes = (operator.index(value),)
@@ -111,7 +113,7 @@ def dimensions(name: str, value: Any) -> tuple[int, int, int]:
         x, y, z = (*map(operator.index, sizes), 1, 1)[:3]
     except TypeError:
         raise TypeError(f"{name} is {value!r}; give integers: use // where there is /") from None
-    if not (0 < x < 1 << 31 and 0 < y < 1 << 31 and 0 < z < 1 << 31):
+    if not (0 < x < _MOST and 0 < y < _MOST and 0 < z < _MOST):
         raise ValueError(f"{name} is {value!r}; each size is from 1 to what the device allows")
     return x, y, z
 
@@ -141,7 +143,7 @@ class Bound:
         self.outputs: list[Array] = []
         self.is_plain = True  # each pointer has a buffer of its own
         self._unpacked: list[tuple[Array, Array]] = []
-        self._inouts: dict[Any, int] = {}
+        self._inouts: list[tuple[int, Array]] = []  # that come home, and where they are in `buffers`
 
     def unpack(self) -> None:
         """After the run: bring home what was packed, in the parameters' order."""
@@ -170,33 +172,42 @@ class Bound:
 
     def add(self, slot: Slot, array: Array, flags: int) -> None:
         """Add an array that a pointer points to."""
-        source, key = array, None
+        layout = array.flags
         is_written = flags & BUFFER_DOWN
         if is_written:
-            if not array.flags.writeable:
+            if not layout.writeable:
                 raise ValueError(
                     f"{slot.title} is written by the kernel, and the array given is read-only: give a copy, "
                     "or In(array) if it is not written"
                 )
             self.outputs.append(array)
             if flags & BUFFER_UP:
-                key = array.__array_interface__["data"][0], array.shape, array.strides
-                shared = self._inouts.setdefault(key, len(self.buffers))
-                if shared != len(self.buffers):
-                    self.arguments.append(shared)
-                    self.is_plain = False
+                if self._inouts and self._is_given_already(array):
                     return
-        if not (array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative):
+                self._inouts.append((len(self.buffers), array))
+        self.arguments.append(len(self.buffers))
+        source = array
+        if not (layout.c_contiguous and layout.aligned and array.dtype.isnative):
             native = array.dtype.newbyteorder("=")
-            source = (
-                np.array(array, native, order="C") if flags & BUFFER_UP else np.empty(array.shape, native)
-            )
+            goes_up = flags & BUFFER_UP
+            source = np.array(array, native, order="C") if goes_up else np.empty(array.shape, native)
             if is_written:
                 self._unpacked.append((array, source))
-        self.arguments.append(len(self.buffers))
-        self.buffers.append(
-            (address_of(source), source.nbytes, flags, source.itemsize, slot.parameter.name, source)
-        )
+        self.buffers.append((address_of(source), source.nbytes, flags, source.itemsize, slot.name, source))
+
+    def _is_given_already(self, array: Array) -> bool:
+        """Add an array that is another parameter's, too, as the buffer of that."""
+        for index, other in self._inouts:
+            if _is_same(array, other):
+                self.arguments.append(index)
+                self.is_plain = False
+                return True
+        return False
+
+
+def _is_same(a: Array, b: Array) -> bool:
+    ours, theirs = a.__array_interface__, b.__array_interface__
+    return all(ours[what] == theirs[what] for what in ("data", "shape", "strides", "typestr"))
 
 
 class Slot:
@@ -214,6 +225,7 @@ class Slot:
 
     def __init__(self, kernel: str, index: int, parameter: Parameter, size: int = 0) -> None:
         self.parameter = parameter
+        self.name = parameter.name
         self.size = size
         dtype = None if parameter.pointer else parameter.dtype
         self._dtype = dtype

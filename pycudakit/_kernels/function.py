@@ -13,7 +13,7 @@ from pycudakit import _abi, _engine, _execute, _loader, errors
 from pycudakit._family import Plan
 from pycudakit._kernels import arguments, images, running
 from pycudakit._kernels.arguments import Bound, dimensions
-from pycudakit._kernels.request import Kernel, Launch, Outcome, Request
+from pycudakit._kernels.request import Kernel, Launch, Request
 from pycudakit._kernels.source import Parameter, Signature
 from pycudakit._values import Array
 
@@ -87,8 +87,8 @@ class _Ready:
         """Tell whether somebody removed the file that the image is in."""
         return self.engine == "cpu" and not os.path.exists(self.kernel.image.data)
 
-    def run(self, plan: Plan, bound: Bound, shape: _Shape) -> Outcome:
-        """Run a launch with a buffer for each pointer, by tables that are kept for the next."""
+    def run(self, plan: Plan, bound: Bound, shape: _Shape) -> float:
+        """Run a launch with a buffer for each pointer, by tables that are kept; return its seconds."""
         try:
             tables = self._idle.pop()
         except IndexError:
@@ -98,9 +98,9 @@ class _Ready:
         if bound.values:
             tables.set_values(b"".join(bound.values))
         tables.shape(*shape)
-        outcome = tables.run(plan)
+        tables.run(plan)
         self._idle.append(tables)
-        return outcome
+        return tables.seconds
 
     def request(self, plan: Plan, bound: Bound, shape: _Shape) -> Request:
         """Return the request of a launch."""
@@ -246,12 +246,12 @@ class Function:
             bound = arguments.bind(self.signature, ready.slots, args)
             try:
                 if bound.is_plain and ready.is_plain and not (isolates or symbols) and runs:
-                    outcome = ready.run(plan, bound, shape)
+                    seconds = ready.run(plan, bound, shape)
                 else:
                     request = ready.request(plan, bound, shape)
                     request.steps = request.steps if runs else ()
                     request.symbols = self._symbols(ready, symbols)
-                    outcome = running.run(request, plan, isolate=isolates, timeout=timeout)
+                    seconds = running.run(request, plan, isolate=isolates, timeout=timeout).seconds
                 break
             except (errors.NoDevice, errors.OutOfMemory) as error:
                 if not plan.automatic:
@@ -265,7 +265,7 @@ class Function:
         bound.unpack()
         if not (out_args or time_kernel):
             return None
-        outputs, milliseconds = tuple(bound.outputs), outcome.seconds * 1e3
+        outputs, milliseconds = tuple(bound.outputs), seconds * 1e3
         return (outputs, milliseconds) if out_args and time_kernel else outputs if out_args else milliseconds
 
     def _symbols(self, ready: _Ready, symbols: Mapping[str, Any] | None) -> Mapping[Any, Mapping[str, Array]]:

@@ -98,7 +98,9 @@ def run(
         outcome = isolation.run(request, plan, timeout)
         say(outcome.text)
         return outcome
-    return Tables(request, plan.engine).run(plan)
+    tables = Tables(request, plan.engine)
+    text = tables.run(plan)
+    return Outcome(tables.seconds, text)
 
 
 def say(text: str) -> None:
@@ -171,6 +173,7 @@ class Tables:
         self._length = ctypes.c_int64()
         self._options = np.zeros(1, _abi.OPTIONS)
         self._watch = self._options["watch"]
+        self._is_usual = True
         self._report = np.zeros(1, _abi.REPORT)
         stages = self._report["stage_seconds"][0]
         at = _abi.KERNEL if engine == "cuda" else _abi.COMPUTE
@@ -237,34 +240,39 @@ class Tables:
 
     # ---- Running -----------------------------------------------------------------------------------
 
-    def run(self, plan: Plan) -> Outcome:
-        """Run, record the call, and print what kernels print, if they fail, too."""
+    @property
+    def seconds(self) -> float:
+        """The time of the steps of the last run."""
+        return float(self._seconds.item())
+
+    def run(self, plan: Plan) -> str:
+        """Run, record the call, and print what kernels print, if they fail, too; return that."""
         asked = _engine.asked.get()
         watcher = _watch.take()
         self._length.value = 0
         try:
             if asked.progress is None:
-                self._run_watched(plan, watcher)
+                self._run_watched(plan, asked, watcher)
             else:
                 with CallProgress(asked.progress, plan.function, self._launches) as watcher.progress:
-                    self._run_watched(plan, watcher)
+                    self._run_watched(plan, asked, watcher)
         finally:
             text = self._text_said() if self._length.value else ""
-            if text:
-                say(text)
-        return Outcome(self._seconds.item(), text)
+            say(text)
+        return text
 
-    def _run_watched(self, plan: Plan, watcher: _watch.Watcher) -> None:
+    def _run_watched(self, plan: Plan, asked: _engine.Asked, watcher: _watch.Watcher) -> None:
         # The first alone is used.
         devices = _engine.devices_asked()[:1] if plan.engine == "cuda" else ()
-        spans = np.empty(_execute.SPANS, _abi.SPAN) if _engine.asked.get().profiles else None
+        spans = np.empty(_execute.SPANS, _abi.SPAN) if asked.profiles else None
         indices = np.array(devices, np.int64) if devices not in ((), (0,)) else None
-        options = self._options
-        if spans is not None or indices is not None or options["devices"].item():
-            options["devices"] = 0 if indices is None else indices.ctypes.data
-            options["device_count"] = 0 if indices is None else 1
-        options["spans"] = 0 if spans is None else spans.ctypes.data
-        options["span_capacity"] = 0 if spans is None else len(spans)
+        is_usual = spans is None and indices is None
+        if not (is_usual and self._is_usual):
+            for name, array in (("devices", indices), ("spans", spans)):
+                self._options[name] = 0 if array is None else array.ctypes.data
+            self._options["device_count"] = len(devices) if indices is not None else 0
+            self._options["span_capacity"] = 0 if spans is None else len(spans)
+            self._is_usual = is_usual
         self._watch[0] = watcher.address
         began = time.perf_counter()
         _execute.call_watched(self._entry, watcher)

@@ -213,6 +213,9 @@ namespace ns { template <unsigned B> __global__ void f(int *x) {} }
         ("#if 1 // always", True),
         ("#if UNKNOWN", False),
         ("#if !UNKNOWN", True),
+        ("#ifdef __CUDACC__", True),
+        ("#if __CUDA_ARCH__ >= 600", True),
+        ("#ifdef _WIN32", False),
     ],
 )
 def test_conditions(condition, holds):
@@ -241,7 +244,7 @@ __global__ void no4() {}
 
 
 def test_what_the_compiler_alone_knows_is_read_either_way():
-    text = "#if __CUDA_ARCH__ > 700\n__global__ void a() {}\n#else\n__global__ void b() {}\n#endif"
+    text = "#if __MINE__ > 700\n__global__ void a() {}\n#else\n__global__ void b() {}\n#endif"
     assert parsed(text).kernels == ("a", "b")
 
 

@@ -163,8 +163,12 @@ def parse(
     return found
 
 
+# What compilers of kernels define.
+_DEFINED = {"__CUDACC__": "1", "__CUDA_ARCH__": "900", "__cplusplus": "201703"}
+
+
 def _defines(options: Iterable[str]) -> Mapping[str, str]:
-    defines = {}
+    defines = dict(_DEFINED)
     words = iter(options)
     for word in words:
         match = re.match(r"(?:-D|--define-macro[= ]?)(.*)", word)

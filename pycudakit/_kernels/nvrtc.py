@@ -219,8 +219,8 @@ def target(arch: str) -> tuple[str, bool]:
 
 # nvcc's options that mean nothing to NVRTC: alone, or with a value behind them, after = or apart.
 _ALONE = re.compile(
-    r"-O[0-3s]?|-g|-m64|-c|--?(cubin|ptx|fatbin|keep|compile|shared|debug|verbose|(expt-)?extended-lambda|expt-relaxed-constexpr)"
-    r"|--?std=(c|gnu)\+\+(98|03|0x|11)"
+    r"-O[0-3s]?|-g|-m64|-c|--?(cubin|ptx|fatbin|keep|compile|shared|debug|verbose)"
+    r"|--?((expt-)?extended-lambda|expt-relaxed-constexpr)|--?std=(c|gnu)\+\+(98|03|0x|11)"
 )
 _WITH_VALUE = re.compile(
     r"(-Xcompiler|--compiler-options|-Xlinker|--linker-options|-ccbin|--compiler-bindir|-o|--output-file|-O"

@@ -7,7 +7,7 @@ import re
 _TOKENS = re.compile(
     r'//(?:\\\n|[^\n])*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL
 )
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(include|else|elif|endif)\b[^\n]*", re.MULTILINE)
 
 
 def blanked(text: str) -> str:
@@ -19,6 +19,16 @@ def line_directive(line: int, name: str) -> str:
     """Return the directive by which the compiler counts lines as the user does."""
     escaped = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
     return f'#line {line} "{escaped}"\n'
+
+
+def _end_of_line(text: str, place: int) -> int:
+    """Return where the next line begins: a comment that goes on there belongs to this one."""
+    for token in _TOKENS.finditer(text, place):
+        newline = text.find("\n", place, token.start())
+        if newline >= 0:
+            return newline + 1
+        place = token.end()
+    return text.find("\n", place) + 1 or len(text)
 
 
 def wrapped(text: str, name: str) -> str:
@@ -34,15 +44,20 @@ def wrapped(text: str, name: str) -> str:
     plain = blanked(text)
     parts = ['extern "C" {\n', line_directive(1, name)]
     done, depth, counted = 0, 0, 0
-    for found in _INCLUDE.finditer(plain):
+    for found in _DIRECTIVE.finditer(plain):
         depth += plain.count("{", counted, found.start()) - plain.count("}", counted, found.start())
         counted = found.start()
-        if depth != 0:
-            continue
         line = text.count("\n", 0, found.start()) + 1
-        end = text.find("\n", found.start())
-        end = len(text) if end < 0 else end + 1
-        parts += [text[done : found.start()], "}\n", line_directive(line, name)]
-        parts += [text[found.start() : end].rstrip("\n"), '\nextern "C" {\n', line_directive(line + 1, name)]
+        end = _end_of_line(text, found.start())
+        directive = text[found.start() : end].rstrip("\n") + "\n"
+        after = line + directive.count("\n")
+        if found[1] != "include":
+            # What was added is counted where it is skipped.
+            parts += [text[done : found.start()], directive, line_directive(after, name)]
+        elif depth == 0:
+            parts += [text[done : found.start()], "}\n", line_directive(line, name), directive]
+            parts += ['extern "C" {\n', line_directive(after, name)]
+        else:
+            continue
         done = end
     return "".join([*parts, text[done:], "\n}\n"])

@@ -49,10 +49,8 @@ def translated(text: str, *, checked: bool) -> str:
 
 def _after_directive(plain: str, begin: int, end: int) -> int:
     """Return where the line after the last directive begins."""
-    found = None
-    for found in re.finditer(r"^[ \t]*#(?:[^\n\\]|\\.)*\n", plain[begin:end], re.MULTILINE | re.DOTALL):
-        pass
-    return begin + found.end() if found else begin
+    lines = re.finditer(r"^[ \t]*#(?:[^\n\\]|\\.)*\n", plain[begin:end], re.MULTILINE | re.DOTALL)
+    return begin + max((line.end() for line in lines), default=0)
 
 
 def _depth(plain: str, end: int) -> int:

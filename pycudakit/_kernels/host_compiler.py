@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -21,11 +22,18 @@ from pycudakit._kernels.source import Compiled, Source
 from pycudakit._kernels.wrapping import line_directive, wrapped
 
 _HEADERS = Path(__file__).parent / "include"
-_FLAGS = (
-    "-std=c++17 -shared -fPIC -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-exceptions "
-    "-fvisibility=hidden "  # else tables that templates hold are one for all libraries of a process
-    "-fno-semantic-interposition -fwrapv -fno-strict-aliasing -pipe -Wno-unknown-pragmas -Wno-attributes"
-).split()
+_FLAGS = [
+    *("-std=c++17", "-shared", "-fPIC", "-O3", "-pipe"),
+    *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-exceptions"),
+    *("-fno-semantic-interposition", "-fwrapv", "-fno-strict-aliasing"),
+    *("-Wno-unknown-pragmas", "-Wno-attributes"),
+]
+# What C's library has and CUDA's headers have not: a kernel may have such a name.
+_TAKEN = re.compile(
+    r"abort|atexit|ato[fil]|clearerr|l?l?div|drem|exit|ffs|[fp]?[gp]et?[cs]|fput[cs]|gamma|(?:get|put)(?:c|env|w)"
+    r"|index|[jy](?:0|1|n)|link|mktemp|perror|pipe|qsort|raise|s?rand|s?random|read|remove|rename|rewind|rindex"
+    r"|scalb|select|setstate|signal|significand|swab|sync|system|tmpfile|ungetc|write"
+)
 # What the compiler does before each access: it calls a function, and no memory shadows other memory.
 _CHECKS = {
     "gcc": [
@@ -42,9 +50,9 @@ _CHECKS = {
     ],
 }
 _MISSING = (
-    "kernels for the CPU engine are compiled by the machine's C++ compiler, and {0} is not there: install g++ "
-    "or clang++ (Debian and Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install; "
-    "conda: conda install cxx-compiler), or set CXX to one"
+    "kernels for the CPU engine are compiled by the machine's C++ compiler, and {0} is not there: install g++ or "
+    "clang++ (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install; conda: "
+    "conda install cxx-compiler), or set CXX to one"
 )
 
 
@@ -107,6 +115,11 @@ def translated(source: Source) -> str:
     ]
     lines = [
         '#include "pycudakit_cuda.h"',
+        *(
+            f"#define {kernel.name} pk_own_{kernel.name}"
+            for kernel in source.kernels
+            if _TAKEN.fullmatch(kernel.name)
+        ),
         body,
         line_directive(1, "the table of kernels").rstrip(),
         "namespace {",
@@ -116,8 +129,8 @@ def translated(source: Source) -> str:
         "const pk_image_symbol pk_symbols[] = {",
         *symbols,
         "    {}};",
-        f"const pk_image_table pk_table = {{PK_IMAGE_VERSION, {int(source.debug)}, {len(entries)}, pk_kernels, "
-        f"{len(symbols)}, pk_symbols}};",
+        f"const pk_image_table pk_table = {{PK_IMAGE_VERSION, {int(source.debug)}, {len(entries)}, pk_kernels,",
+        f"    {len(symbols)}, pk_symbols}};",
         "}",
         'extern "C" __attribute__((visibility("default"))) const pk_image_table *pk_image(void) {',
         "    return &pk_table;",
@@ -175,7 +188,7 @@ def _options(source: Source) -> list[str]:
     given = iter(source.options)
     for option in given:
         for long, short in (("--define-macro", "-D"), ("--undefine-macro", "-U"), ("--include-path", "-I")):
-            if option == long or option == short:
+            if option in (long, short):
                 kept.append(short + next(given, ""))
             elif option.startswith(long + "="):
                 kept.append(short + option[len(long) + 1 :])

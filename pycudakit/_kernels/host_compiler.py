@@ -26,6 +26,7 @@ _FLAGS = [
     *("-std=c++17", "-shared", "-fPIC", "-O3", "-pipe"),
     *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-exceptions"),
     *("-fno-semantic-interposition", "-fwrapv", "-fno-strict-aliasing"),
+    "-fvisibility=hidden",  # else what templates hold is one for all kernels of a name in a process
     *("-Wno-unknown-pragmas", "-Wno-attributes"),
 ]
 # What C's library has and CUDA's headers have not: a kernel may have such a name.
@@ -50,9 +51,9 @@ _CHECKS = {
     ],
 }
 _MISSING = (
-    "kernels for the CPU engine are compiled by the machine's C++ compiler, and {0} is not there: install g++ or "
-    "clang++ (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install; conda: "
-    "conda install cxx-compiler), or set CXX to one"
+    "kernels for the CPU engine are compiled by the machine's C++ compiler, and {0} is missing: install g++ "
+    "or clang++ (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install;"
+    " conda: conda install cxx-compiler), or set CXX to one"
 )
 
 
@@ -129,8 +130,8 @@ def translated(source: Source) -> str:
         "const pk_image_symbol pk_symbols[] = {",
         *symbols,
         "    {}};",
-        f"const pk_image_table pk_table = {{PK_IMAGE_VERSION, {int(source.debug)}, {len(entries)}, pk_kernels,",
-        f"    {len(symbols)}, pk_symbols}};",
+        "const pk_image_table pk_table = {PK_IMAGE_VERSION,",
+        f"    {int(source.debug)}, {len(entries)}, pk_kernels, {len(symbols)}, pk_symbols}};",
         "}",
         'extern "C" __attribute__((visibility("default"))) const pk_image_table *pk_image(void) {',
         "    return &pk_table;",

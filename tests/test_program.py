@@ -290,6 +290,20 @@ def test_repr(engine):
     )
 
 
+def test_a_fault_names_the_buffer():
+    """Where sources are compiled to be checked, on the CPU engine."""
+    source = "__global__ void put(int *a, const int *b) { a[threadIdx.x] = b[threadIdx.x]; }"
+    with pk.engine("cpu"):
+        put = SourceModule(source, debug=True).get_function("put")
+        p = Program()
+        first, second = p.input("first", 8, np.int32), p.output("second", 8, np.int32)
+        p.launch(put, second, first[4:], block=(4, 1, 1))
+        assert p(first=np.arange(8, dtype=np.int32))["second"].tolist() == [4, 5, 6, 7, 0, 0, 0, 0]
+        p.launch(put, second, first[4:], block=(5, 1, 1))
+        with pytest.raises(errors.DeviceError, match=r"put.*first"):
+            p(first=np.arange(8, dtype=np.int32))
+
+
 # ---- What is refused --------------------------------------------------------------------------------
 
 
@@ -358,6 +372,7 @@ def test_wrong_shapes_of_a_launch(engine, shape, error, match):
         ({"a": np.zeros(30), "to": np.zeros(30)}, TypeError, "no input 'to'"),
         ({"a": np.zeros(31)}, ValueError, r"'a'.*\(30,\).*\(31,\)"),
         ({"a": np.zeros(30, np.float32)}, TypeError, "'a'.*float64.*float32"),
+        ({"a": np.ma.zeros(30)}, TypeError, "masked"),
         ({"a": np.zeros(30), "out": {"a": np.zeros(30)}}, TypeError, "no output 'a'"),
         ({"a": np.zeros(30), "out": {"to": [0.0] * 30}}, TypeError, "to.*list"),
         ({"a": np.zeros(30), "out": {"to": np.zeros((5, 6))}}, ValueError, "to"),

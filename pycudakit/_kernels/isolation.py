@@ -33,6 +33,7 @@ MOST = 4  # helpers at a time, each with a CUDA context of its own
 _IMAGES = 256  # that a helper remembers
 STARTED, BEGUN = b"started", b"begun"
 _PATIENCE = 60.0  # seconds for a helper to start, and to wake a GPU
+_FAREWELL = 2.0  # seconds that one which was killed is waited for
 _REMEDY = "; with isolate=True"  # what the CUDA library says where it is not
 LOST = (errors.DeviceError, errors.NoDevice)  # after these, CUDA is lost in a process
 
@@ -259,7 +260,11 @@ class Helper:
         """End it."""
         with contextlib.suppress(OSError):
             self._process.kill()
-        self._process.wait()
+        try:
+            self._process.wait(_FAREWELL)
+        except subprocess.TimeoutExpired:  # its GPU is busy
+            _ending.append(self._process)
+        _ending[:] = [process for process in _ending if process.poll() is None]
         self._close_files()
 
     def _close_files(self) -> None:
@@ -343,12 +348,16 @@ class _Helpers:
 
 
 _helpers = _Helpers()
+_ending: list[subprocess.Popen[bytes]] = []
 
 
 def _after_fork() -> None:
     global _helpers  # noqa: PLW0603
     _helpers.disown()
     _helpers = _Helpers()
+    for process in _ending:
+        process.returncode = 0  # the parent waits for it
+    _ending.clear()
 
 
 atexit.register(release)

@@ -311,7 +311,7 @@ class Program:
         for memory in known:
             if memory.name not in given:
                 raise TypeError(f"{self.name}: the input {memory.name!r} is missing; the inputs are: {names}")
-            array = np.asarray(given[memory.name])
+            array = arguments.In(given[memory.name]).array
             self._check(memory, array, "input")
             checked[memory.name] = array
         return checked
@@ -322,7 +322,7 @@ class Program:
             if name not in known:
                 names = ", ".join(known) or "none"
                 raise TypeError(f"{self.name} has no output {name!r}; its outputs are: {names}")
-            if not isinstance(array, np.ndarray):
+            if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
                 raise TypeError(
                     f"{self.name}: out[{name!r}] must be an array, and is a {type(array).__name__}"
                 )

@@ -306,7 +306,7 @@ def _inputs(
     given: list[Any] = []
     for parameter, value in zip(parameters, args, strict=True):
         if parameter.pointer and value is not None:
-            array = np.asarray(value.array if isinstance(value, (In, Out, InOut)) else value)
+            array = value.array if isinstance(value, (In, Out, InOut)) else In(value).array
             arrays[parameter.name] = array
             given.append(p.input(parameter.name, array.shape, array.dtype))
         else:

@@ -87,7 +87,7 @@ class _ScanKernel:
         **keywords
             As for a `Program`: `symbols`, `isolate`, `timeout`.
         """
-        if not isinstance(input_ary, np.ndarray):
+        if not isinstance(input_ary, np.ndarray) or isinstance(input_ary, np.ma.MaskedArray):
             raise TypeError(f"{self.name}: input_ary must be an array, and is a {type(input_ary).__name__}")
         if isinstance(output_ary, str) and output_ary == "new":
             output_ary = np.empty(input_ary.shape, self.dtype)

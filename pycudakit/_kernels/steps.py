@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pycudakit._kernels import arguments, images, running
+from pycudakit._kernels import arguments, running
 from pycudakit._kernels.function import Function
 from pycudakit._kernels.request import Buffer, Image, Kernel, Launch, Place, Repeat, Request
 from pycudakit._values import Array, DType
@@ -113,7 +113,7 @@ class Lowered:
     def __init__(self, steps: Sequence[Step | Loop], engine: str, device: int) -> None:
         self._engine = engine
         self._device = device
-        self._images: dict[SourceModule, dict[str, images.Loaded]] = {}
+        self._images: dict[SourceModule, dict[Image, dict[str, str]]] = {}
         self._kernels: dict[Function, Kernel] = {}
         self._is_checked = False
         self._steps = self._lower(steps)
@@ -132,11 +132,18 @@ class Lowered:
     def _kernel(self, function: Function) -> Kernel:
         known = self._kernels.get(function)
         if known is None:
-            module, name = function.module, function.name
-            loaded = module.image(function.signature, self._engine, self._device)
-            self._images.setdefault(module, {})[name] = loaded
+            module = function.module
+            ready = function.ready(self._engine, self._device)
+            known, names = ready.kernel, ready.names
+            if ready.is_gone():
+                loaded = module.image(function.signature, self._engine, self._device)
+                known, names = (
+                    Kernel(loaded.image, loaded.symbols[function.name], function.name),
+                    loaded.symbols,
+                )
+            self._kernels[function] = known
+            self._images.setdefault(module, {})[known.image] = names
             self._is_checked |= module.debug and self._engine == "cpu"
-            known = self._kernels[function] = Kernel(loaded.image, loaded.symbols[name], name)
         return known
 
     def is_gone(self) -> bool:
@@ -160,11 +167,9 @@ class Lowered:
         for module, its in given.items():
             if module not in self._images:
                 raise ValueError(f"{name}: symbols are given for {module!r}, of which it has no kernel")
-            for loaded in self._images[module].values():
-                values[loaded.image] = {
-                    loaded.symbols.get(key, key): arguments.symbol(
-                        name, module.variables.get(key), key, value
-                    )
+            for image, names in self._images[module].items():
+                values[image] = {
+                    names.get(key, key): arguments.symbol(name, module.variables.get(key), key, value)
                     for key, value in its.items()
                 }
         return values

@@ -118,7 +118,7 @@ def _split(declared: str) -> Iterator[str]:
 
 _WAITS = re.compile(
     r"__syncthreads\w*|__syncwarp|__shfl\w*|__(?:any|all|ballot|uni)_sync|__match_\w+|__reduce_\w+_sync"
-    r"|__activemask|__nanosleep|cooperative_groups\w*"
+    r"|__activemask|__nanosleep"
 )
 _KNOWN = re.compile(
     r"(?:c?(?:stdio|math|stdint|stdlib|string|limits|float|stddef|stdbool|assert|inttypes))(?:\.h)?"
@@ -139,7 +139,7 @@ def waiting(source: Source) -> set[str]:
     plain = blanked(source.text)
     includes = re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', source.text, re.MULTILINE)
     hidden = not all(_KNOWN.fullmatch(name) for name in includes)
-    if hidden or any(_WAITS.search(option) for option in source.options):
+    if hidden or "cooperative_groups" in plain or any(_WAITS.search(option) for option in source.options):
         return names
     if _WAITS.search(plain) is None:
         return set()

@@ -208,7 +208,7 @@ def variables(text: str) -> list[str]:
         opened = len(re.findall(r"^[ \t]*#[ \t]*if", before, re.MULTILINE))
         if opened > len(re.findall(r"^[ \t]*#[ \t]*endif", before, re.MULTILINE)):
             continue
-        if re.search(r"\bnamespace\b", before):  # its names have others before them
+        if re.search(r"\bnamespace\b[^;{}=]*\{", before):  # its names have others before them
             continue
         declared = _DECLARED.match(plain, match.end())
         if declared is not None and "template" not in declared.group() and "extern" not in _line(before):

@@ -31,7 +31,7 @@ static inline unsigned int curand(curandStateXORWOW_t *state) {
 struct pk_xorwow_jump {
     unsigned int row[160][5];
 
-    void apply(unsigned int *v) const {
+    PK_OWN void apply(unsigned int *v) const {
         unsigned int made[5] = {0, 0, 0, 0, 0};
         for (int i = 0; i < 160; ++i) {
             const unsigned int mask = 0u - (v[i / 32] >> i % 32 & 1);
@@ -45,7 +45,7 @@ struct pk_xorwow_jump {
 struct pk_xorwow_jumps {
     pk_xorwow_jump jump[131];
 
-    pk_xorwow_jumps() {
+    PK_OWN pk_xorwow_jumps() {
         for (int i = 0; i < 160; ++i) {
             curandStateXORWOW one = {};
             one.v[i / 32] = 1u << i % 32;

@@ -2,10 +2,10 @@
 // as for a kernel of an operating system; loops count their rounds; static shared memory is the engine's.
 #pragma once
 
-#define PK_UNCHECKED PK_HIDDEN __attribute__((no_sanitize_address))
+#define PK_UNCHECKED PK_HIDDEN PK_OWN
 
-static inline __attribute__((no_sanitize_address, always_inline)) void pk_access(uint64_t address,
-                                                                                 uint64_t bytes, int writes) {
+static inline __attribute__((always_inline)) PK_OWN void pk_access(uint64_t address, uint64_t bytes,
+                                                                   int writes) {
     if (pk_now != nullptr) pk_now->services->access(pk_now, address, bytes, writes);
 }
 

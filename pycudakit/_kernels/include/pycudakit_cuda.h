@@ -29,7 +29,7 @@
 #define __global__
 #define __device__
 #define __host__
-#define __constant__
+#define __constant__ __attribute__((visibility("default")))  // so that its name finds it
 #define __managed__
 #define __shared__ static thread_local  // a block runs on one thread of the CPU
 #define __grid_constant__
@@ -40,6 +40,7 @@
 #define __builtin_align__(n) __attribute__((aligned(n)))
 
 #define PK_HERE int line = __builtin_LINE()
+#define PK_OWN __attribute__((no_sanitize_address))  // not to be checked
 #define PK_HIDDEN __attribute__((visibility("hidden"), used))
 
 #include "pycudakit_vectors.h"

@@ -1,7 +1,11 @@
 """What is read from the source of kernels: their parameters, whatever the text around them."""
 
+import warnings
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pycudakit import errors
 from pycudakit._kernels import signatures, tokens
@@ -211,6 +215,7 @@ namespace ns { template <unsigned B> __global__ void f(int *x) {} }
         ("#if A == 3 && (A + 1) * 2 >= 8UL", True),
         ("#if 0", False),
         ("#if 1 // always", True),
+        ("#if 0x1FuL == 31 && 017 == 15 && 1'000 == 1000", True),
         ("#if UNKNOWN", False),
         ("#if !UNKNOWN", True),
         ("#ifdef __CUDACC__", True),
@@ -312,3 +317,34 @@ def test_what_is_no_source_is_left_to_the_compiler(text):
 def test_splitting_keeps_template_arguments_together():
     given = [token for _, token in tokens.tokens("a, b<c, d>, e(f, g)")]
     assert ["".join(t.text for t in part) for part in tokens.split(given)] == ["a", "b<c,d>", "e(f,g)"]
+
+
+def test_what_is_nested_too_deep_is_refused():
+    for text in ("namespace a {" * 3000, "\n".join(f"#define A{i} A{i + 1}" for i in range(3000)) + "\nA0"):
+        with pytest.raises(errors.CompileError, match="nested too deep"):
+            parsed(text)
+
+
+def test_macros_that_grow_without_end():
+    text = "\n".join(f"#define A{i} A{i + 1} A{i + 1}" for i in range(40)) + "\n__global__ void k() {}\nA0;"
+    assert parsed(text).kernels == ("k",)
+
+
+WORDS = r"""__global__ void k ( ) { } ; , < > [ ] * & = template typename T const float int struct namespace
+extern "C" ## ... :: ' " /* */ // \ typedef using enum class __device__ __constant__ __launch_bounds__ 3 0x1
+1'0 0x operator R"( )" """.split()  # noqa: SIM905
+WORDS += ["\n", "\n#define F(x) x ## T\n", "\n#if ", "\n#else\n", "\n#endif\n", "\n#define k F(k)\n"]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=60))
+def test_any_text_is_read(words):
+    text = "__global__ void f(int a) { } " + " ".join(words)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = parsed(text)
+    assert found.kernels[0] == "f"
+    for name in found.kernels:
+        try:
+            assert found.signature(name).name
+        except (KeyError, errors.CompileError):
+            assert name != "f"

@@ -122,7 +122,9 @@ class Declarations:
         declared = self._kernels[self._full_name(base.strip())]
         types = dict(self._types)
         if rest and declared.template is not None:
-            start = next(i for i, token in enumerate(given) if token.text == "<")
+            start = _first(given, "<")
+            if start == len(given) or given[-1].text != ">":
+                raise KeyError(name)
             types.update(_instance(declared.template, tokens.split(given[start + 1 : -1])))
             called = declared.name + _joined(given[start:])
         elif rest or declared.template is not None:
@@ -157,9 +159,12 @@ def parse(
     include
         Returns the text of a file that the source includes, or None for the compiler's own.
     """
-    given = tokens.preprocessed(text, _defines(options), include)
     found = Declarations(file)
-    _Reader(found).read(given, "")
+    try:
+        given = tokens.preprocessed(text, _defines(options), include)
+        _Reader(found).read(given, "")
+    except RecursionError:
+        raise errors.CompileError(f"{file}: what it declares is nested too deep") from None
     return found
 
 
@@ -251,29 +256,27 @@ class _Reader:
             at += 1
 
     def _typedef(self, given: Sequence[Token]) -> None:
-        if any(token.text == "(" for token in given):
+        """Read ``typedef float real;``; a struct's name stands for itself."""
+        place = max((i for i, token in enumerate(given) if token.is_name), default=0)
+        if place == 0 or _first(given, "(") < len(given):
             return
-        names = [token for token in given if token.is_name]
-        if len(names) > 1 or any(token.text == "}" for token in given):
-            name = names[-1]
-            end = max(i for i, token in enumerate(given) if token is name)
-            inner = next((i for i, token in enumerate(given) if token.text == "{"), end)
-            kind = given[0].text
-            if inner < end:
-                self._found._types.pop(name.text, None)  # noqa: SLF001
-                if kind == "enum":
-                    self._found._types[name.text] = [Token("int", name.line)]  # noqa: SLF001
-            elif [token.text for token in given[:end]] not in (["struct", name.text], ["class", name.text]):
-                self._found._types[name.text] = list(given[:end])  # noqa: SLF001
+        name, words = given[place].text, [token.text for token in given[:place]]
+        types = self._found._types  # noqa: SLF001
+        if "{" in words:
+            types.pop(name, None)
+            if words[0] == "enum":
+                types[name] = [Token("int", given[place].line)]
+        elif words not in (["struct", name], ["class", name], ["union", name]):
+            types[name] = list(given[:place])
 
     def _variables(self, given: Sequence[Token]) -> None:
         """Read ``__constant__ float a[3] = {...}, b;``."""
         given = _without_attributes(given[: _first(given, "=")])
         if any(token.text == "(" for token in given):
             return  # a function's declaration
-        first, *others = tokens.split(given)
-        base, _, _ = _base(first)
-        for part in [first, *([*base, *other] for other in others)]:
+        parts = tokens.split(given) or [[]]
+        base, _, _ = _base(parts[0])
+        for part in [parts[0], *([*base, *other] for other in parts[1:])]:
             try:
                 found = _parameter(part, self._found._types, self._found.file)  # noqa: SLF001
             except errors.CompileError:

@@ -18,7 +18,8 @@ class Token(NamedTuple):
     @property
     def is_name(self) -> bool:
         """Tell whether it is an identifier or a keyword."""
-        return self.text[0].isalpha() or self.text[0] in "_$"
+        first, last = self.text[:1], self.text[-1:]
+        return (first.isalpha() or first in ("_", "$")) and last != '"'  # R"(...)" is a string
 
 
 class Macro(NamedTuple):
@@ -42,7 +43,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 _INCLUDE = re.compile(r'\s*(?:"([^"]+)"|<([^>]+)>)')
-_MOST = 1_000_000  # tokens that macros may make
+_MOST = 100_000  # tokens that macros may make of those between two directives
 
 Include = Callable[[str], "str | None"]
 
@@ -166,7 +167,18 @@ _IN_PYTHON = {"&&": "and", "||": "or", "!": "not", "/": "//", "true": "1"}
 
 
 def _number(token: Token) -> str:
-    return "0" if token.is_name else re.sub(r"(?<=[\da-fA-F])[uUlL]+$", "", token.text)
+    """Return a token of a condition as Python has it."""
+    if token.is_name:
+        return "0"
+    match = re.fullmatch(r"(0[xX])?([\da-fA-F']+)[uUlL]*", token.text)
+    if match is None:
+        return "?" if token.text[0].isdigit() else token.text
+    digits = match[2].replace("'", "")
+    base = 16 if match[1] else 8 if digits.startswith("0") else 10
+    try:
+        return str(int(digits, base))
+    except ValueError:
+        return "?"
 
 
 _OPERATIONS: dict[type[Any], Callable[[Any, Any], Any]] = {
@@ -232,7 +244,7 @@ def _expanded(given: Sequence[Token], macros: Mapping[str, Macro], hidden: froze
             made = _filled(macro, [[t.text for t in value] for value in values])
         made_tokens = [Token(text, token.line) for text in made]
         out += _expanded(made_tokens, macros, hidden | {token.text})
-        if len(out) > _MOST:
+        if len(out) > at + _MOST:
             break
     return out
 

@@ -221,6 +221,9 @@ def test_out(engine):
         assert result["b"] is out["b"]
         np.testing.assert_array_equal(out["to"], x + 1)
         np.testing.assert_array_equal(out["b"], 2 * x + 2)
+    both = np.full((2, 30), 5.0)
+    result = p(a=both[0], b=both[1], out={"b": both[0], "to": both[1]})  # each is an input, too
+    np.testing.assert_array_equal(both, [np.full(30, 12.0), np.full(30, 6.0)])
     place = x.copy()
     assert p(a=x, b=place, out={"b": place})["b"] is place
     np.testing.assert_array_equal(place, 2 * x + 2)
@@ -356,11 +359,12 @@ def test_wrong_arguments_of_a_launch(engine, change, error, match):
     ],
 )
 def test_wrong_shapes_of_a_launch(engine, shape, error, match):
-    p, a, to = declared()
+    p, a, _ = declared()
+    to = p.inout("sum", 30, np.float64)
     out = np.full(30, 7.0)
     with pytest.raises(error, match=match):  # noqa: PT012  (some limits are the device's)
         p.launch(function("add"), to, a, 1.0, 30, **shape)
-        p(a=np.zeros(30), out={"to": out})
+        p(a=np.zeros(30), sum=np.zeros(30), out={"sum": out})
     assert (out == 7).all()
 
 

@@ -242,7 +242,8 @@ class Program:
         inputs : mapping, optional
             Arrays by the names of buffers; keywords do the same.
         out : mapping, optional
-            Arrays that results are written to, by name; other results are new arrays.
+            Arrays that results are written to, by name; other results are new arrays. One of an `inout` may
+            be written when the run begins.
         symbols : mapping, optional
             Values of ``__constant__`` and ``__device__`` variables by name, where the kernels are of one
             `SourceModule`; else a mapping from modules to such mappings.
@@ -272,10 +273,14 @@ class Program:
         isolates = running.isolates(isolate, timeout)
         plan = running.choose(self.name, images.why_not_cuda)
         results: dict[str, Array] = {}
-        buffers = [self._buffer(memory, given, wanted, results) for memory in self._memory]
+        buffers: list[Buffer] = []
         while True:
             lowered = self._lowered(plan.engine)
             request = lowered.request(self.name, buffers, symbols)
+            if not buffers:
+                # What may be refused writes nothing, and neither does what a helper process runs.
+                is_safe = lowered.fits and not (isolates or symbols)
+                buffers += [self._buffer(each, given, wanted, results, is_safe) for each in self._memory]
             try:
                 outcome = running.run(request, plan, isolate=isolates, timeout=timeout)
                 break
@@ -344,7 +349,12 @@ class Program:
             )
 
     def _buffer(
-        self, memory: Memory, given: dict[str, Array], wanted: dict[str, Array], results: dict[str, Array]
+        self,
+        memory: Memory,
+        given: dict[str, Array],
+        wanted: dict[str, Array],
+        results: dict[str, Array],
+        is_safe: bool,
     ) -> Buffer:
         """Return a buffer of a run; note what becomes a result."""
         array = given.get(memory.name)
@@ -355,9 +365,11 @@ class Program:
             array = (
                 target if target is not None and _is_dense(target) else np.empty(memory.shape, memory.dtype)
             )
-        elif memory.kind == "inout" and array is not None:
-            # Nothing is to be written if a run fails, unless it is the same array.
-            array = array if array is target and _is_dense(array) else _copied(array, memory.dtype)
+        elif memory.kind == "inout" and array is not None and not (array is target and _is_dense(array)):
+            others = [*given.values(), *(each for name, each in wanted.items() if name != memory.name)]
+            is_free = target is not None and not any(np.may_share_memory(target, each) for each in others)
+            place = target if is_safe and is_free and target is not None and _is_dense(target) else None
+            array = _copied(array, memory.dtype, place)
         if memory.kind in _DOWN and array is not None:
             results[memory.name] = array
         return Buffer(
@@ -385,12 +397,13 @@ class Program:
         return "\n".join([f"{self.name}:", *buffers, *told(self._steps, 1)])
 
 
-def _copied(array: Array, dtype: DType) -> Array:
-    """Return a dense copy."""
-    if not _is_dense(array):
-        return np.array(array, dtype, order="C")
-    result = np.empty(array.shape, dtype)
-    copy(result, array)
+def _copied(array: Array, dtype: DType, target: Array | None) -> Array:
+    """Copy to a dense array, or return a new one."""
+    result = np.empty(array.shape, dtype) if target is None else target
+    if _is_dense(array):
+        copy(result, array)
+    else:
+        np.copyto(result, array)
     return result
 
 

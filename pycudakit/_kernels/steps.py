@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pycudakit._kernels import arguments, running
 from pycudakit._kernels.function import Function
 from pycudakit._kernels.request import Buffer, Image, Kernel, Launch, Place, Repeat, Request
@@ -116,6 +118,7 @@ class Lowered:
         self._images: dict[SourceModule, dict[Image, dict[str, str]]] = {}
         self._kernels: dict[Function, Kernel] = {}
         self._is_checked = False
+        self.fits = True  # whether each launch is inside its kernel's limits
         self._steps = self._lower(steps)
 
     def _lower(self, steps: Sequence[Step | Loop]) -> tuple[Launch | Repeat, ...]:
@@ -125,8 +128,10 @@ class Lowered:
                 lowered.append(Repeat(step.count, self._lower(step.steps)))
             else:
                 kernel = self._kernel(step.function)
-                shape = step.grid, step.block, step.shared, step.threads
-                lowered.append(Launch(kernel, step.arguments, *shape))
+                lowered.append(
+                    Launch(kernel, step.arguments, step.grid, step.block, step.shared, step.threads)
+                )
+                self.fits &= self._fits(step)
         return tuple(lowered)
 
     def _kernel(self, function: Function) -> Kernel:
@@ -145,6 +150,15 @@ class Lowered:
             self._images.setdefault(module, {})[known.image] = names
             self._is_checked |= module.debug and self._engine == "cpu"
         return known
+
+    def _fits(self, step: Step) -> bool:
+        limits = step.function.ready(self._engine, self._device).limits
+        if step.shared > limits["shared"]:
+            return False
+        return bool(step.threads) or (
+            math.prod(step.block) <= limits["threads"]
+            and bool(np.all(step.block <= limits["block"]) and np.all(step.grid <= limits["grid"]))
+        )
 
     def is_gone(self) -> bool:
         """Tell whether somebody removed the file that an image is in."""

@@ -316,8 +316,9 @@ void Worker::require_waiting() const {
 
 // ---- What is checked ----
 
-void Worker::access(uint64_t address, uint64_t bytes, bool writes) {
-    const std::string what = std::string(writes ? "writes " : "reads ") + std::to_string(bytes) + " bytes ";
+void Worker::access(uint64_t address, uint64_t bytes, int32_t how) {
+    const std::string what =
+        std::string((how & PK_WRITES) != 0 ? "writes " : "reads ") + std::to_string(bytes) + " bytes ";
     if (address < 65536) stop(where() + " " + what + "at a null pointer");
     const Arena::Window *window = launch_->arena->find(address);
     if (window == nullptr && arena_ != nullptr) window = arena_->find(address);
@@ -325,7 +326,7 @@ void Worker::access(uint64_t address, uint64_t bytes, bool writes) {
     const int64_t distance = int64_t(address - window->begin);
     const int64_t size = int64_t(window->bytes), item = window->item;
     if (distance >= 0 && distance <= size - int64_t(bytes)) {
-        if (bytes <= 16 && (bytes & (bytes - 1)) == 0 && address % bytes != 0)
+        if ((how & PK_ANYWHERE) == 0 && address % bytes != 0)
             stop(where() + " " + what + "of '" + window->label + "' at byte " + std::to_string(distance) +
                  ", which is not a multiple of that");
         return;
@@ -421,8 +422,8 @@ const pk_services Worker::SERVICES = {
             worker.stop(place + why + " in line " + std::to_string(line));
         });
     },
-    [](pk_context *context, uint64_t address, uint64_t bytes, int32_t writes) {
-        asked(context, [&](Worker &worker) { worker.access(address, bytes, writes != 0); });
+    [](pk_context *context, uint64_t address, uint64_t bytes, int32_t how) {
+        asked(context, [&](Worker &worker) { worker.access(address, bytes, how); });
     },
     [](pk_context *context) { asked(context, [](Worker &worker) { worker.tick(); }); },
     [](pk_context *context, int32_t index, int64_t bytes, int64_t item, const char *name) {

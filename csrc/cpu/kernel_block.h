@@ -104,7 +104,7 @@ class Worker {
     uint32_t exchange(int32_t line, int32_t operation, uint32_t mask, uint64_t value, uint64_t *values);
     uint32_t active(int32_t line);
     void yield();
-    void access(uint64_t address, uint64_t bytes, bool writes);
+    void access(uint64_t address, uint64_t bytes, int32_t how);
     void tick();
     void *variable(int32_t index, int64_t bytes, int64_t item, const char *name);
 

@@ -16,7 +16,10 @@
 #endif
 
 #if defined(PK_ASAN)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
+#else
+#define ASAN_UNPOISON_MEMORY_REGION(memory, bytes) ((void)(memory), (void)(bytes))
 #endif
 
 #if !defined(MAP_NORESERVE)
@@ -94,7 +97,10 @@ namespace pk::kernels {
 static constexpr size_t GUARD = size_t(64) << 10;  // a whole number of pages, whatever their size
 
 Fibers::~Fibers() {
-    for (const Chunk &chunk : chunks_) munmap(chunk.memory, chunk.bytes);
+    for (const Chunk &chunk : chunks_) {
+        ASAN_UNPOISON_MEMORY_REGION(chunk.memory, chunk.bytes);
+        munmap(chunk.memory, chunk.bytes);
+    }
 }
 
 void Fibers::make(int count) {
@@ -125,6 +131,7 @@ void Fibers::take_stacks(int count) {
 void Fibers::reset(int fiber) {
     Place &place = places_[size_t(fiber)];
     char *const top = tops_[size_t(fiber)];
+    ASAN_UNPOISON_MEMORY_REGION(top - STACK, STACK);  // of calls that were abandoned there
 #if defined(PK_UCONTEXT)
     getcontext(&place.context);
     place.context.uc_stack.ss_sp = top - STACK;
@@ -149,19 +156,23 @@ void Fibers::reset(int fiber) {
 }
 
 #if defined(PK_ASAN)
+// A fiber may go on in another thread than it stopped in, so that no address of this is to be kept.
 static thread_local Place *left = nullptr;
+__attribute__((noinline)) static void set_left(Place *place) { left = place; }
+__attribute__((noinline)) static Place &get_left() { return *left; }
 #endif
 
 void Fibers::arrived() {
 #if defined(PK_ASAN)
-    __sanitizer_finish_switch_fiber(nullptr, &left->bottom, &left->bytes);
+    Place &from = get_left();
+    __sanitizer_finish_switch_fiber(nullptr, &from.bottom, &from.bytes);
 #endif
 }
 
 void Fibers::change(Place &from, Place &to) {
 #if defined(PK_ASAN)
     void *fake = nullptr;
-    left = &from;
+    set_left(&from);
     __sanitizer_start_switch_fiber(&fake, to.bottom, to.bytes);
 #endif
 #if defined(PK_UCONTEXT)
@@ -170,7 +181,8 @@ void Fibers::change(Place &from, Place &to) {
     pk_switch_stacks(&from.stack_pointer, to.stack_pointer);
 #endif
 #if defined(PK_ASAN)
-    __sanitizer_finish_switch_fiber(fake, &left->bottom, &left->bytes);
+    Place &before = get_left();
+    __sanitizer_finish_switch_fiber(fake, &before.bottom, &before.bytes);
 #endif
 }
 

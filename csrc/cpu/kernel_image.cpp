@@ -1,6 +1,7 @@
 #include "kernel_image.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #if defined(__GLIBC__)
 #include <link.h>
 #endif
@@ -81,29 +82,43 @@ void Image::restore() {
 namespace {
 
 using Key = std::pair<uint64_t, uint64_t>;
+using List = std::list<std::pair<Key, std::shared_ptr<Image>>>;  // the last used first
+
+// A forked child begins with none: its parent's may have been in use.
 std::mutex loaded_mutex;
-std::list<std::pair<Key, std::shared_ptr<Image>>> loaded;  // the last used first
+List *loaded = nullptr;
+
+List &loaded_images() {
+    static const int registered = pthread_atfork([] { loaded_mutex.lock(); }, [] { loaded_mutex.unlock(); },
+                                                 [] {
+                                                     loaded = nullptr;
+                                                     loaded_mutex.unlock();
+                                                 });
+    (void)registered;
+    if (loaded == nullptr) loaded = new List;
+    return *loaded;
+}
 
 }  // namespace
 
 std::shared_ptr<Image> load_image(const pk_image &image) {
     const Key key(image.key[0], image.key[1]);
     const std::lock_guard<std::mutex> lock(loaded_mutex);
-    const auto found =
-        std::find_if(loaded.begin(), loaded.end(), [&](auto &one) { return one.first == key; });
-    if (found != loaded.end()) {
-        loaded.splice(loaded.begin(), loaded, found);
+    List &all = loaded_images();
+    const auto found = std::find_if(all.begin(), all.end(), [&](auto &one) { return one.first == key; });
+    if (found != all.end()) {
+        all.splice(all.begin(), all, found);
     } else {
         const auto made = std::make_shared<Image>(std::string(text_of(image.address, image.bytes)));
-        loaded.emplace_front(key, made);
-        if (loaded.size() > MOST_IMAGES) loaded.pop_back();
+        all.emplace_front(key, made);
+        if (all.size() > MOST_IMAGES) all.pop_back();
     }
-    return loaded.front().second;
+    return all.front().second;
 }
 
 void release_images() {
     const std::lock_guard<std::mutex> lock(loaded_mutex);
-    loaded.remove_if([](auto &one) { return one.second.use_count() == 1; });
+    loaded_images().remove_if([](auto &one) { return one.second.use_count() == 1; });
 }
 
 pk_kernel_limits limits_of(const pk_image_kernel &kernel) {

@@ -5,33 +5,43 @@
 #define PK_UNCHECKED PK_HIDDEN PK_OWN
 
 static inline __attribute__((always_inline)) PK_OWN void pk_access(uint64_t address, uint64_t bytes,
-                                                                   int writes) {
-    if (pk_now != nullptr) pk_now->services->access(pk_now, address, bytes, writes);
+                                                                   int how) {
+    if (pk_now != nullptr) pk_now->services->access(pk_now, address, bytes, how);
 }
 
 extern "C" {
 #define PK_ACCESSES(bytes)                                                                             \
     PK_UNCHECKED void __asan_load##bytes##_noabort(uint64_t address) { pk_access(address, bytes, 0); } \
-    PK_UNCHECKED void __asan_store##bytes##_noabort(uint64_t address) { pk_access(address, bytes, 1); }
+    PK_UNCHECKED void __asan_store##bytes##_noabort(uint64_t address) {                                \
+        pk_access(address, bytes, PK_WRITES);                                                          \
+    }
 PK_ACCESSES(1)
 PK_ACCESSES(2)
 PK_ACCESSES(4)
 PK_ACCESSES(8)
 PK_ACCESSES(16)
 #undef PK_ACCESSES
-PK_UNCHECKED void __asan_loadN_noabort(uint64_t address, uint64_t bytes) { pk_access(address, bytes, 0); }
-PK_UNCHECKED void __asan_storeN_noabort(uint64_t address, uint64_t bytes) { pk_access(address, bytes, 1); }
+PK_UNCHECKED void __asan_loadN_noabort(uint64_t address, uint64_t bytes) {
+    pk_access(address, bytes, PK_ANYWHERE);
+}
+PK_UNCHECKED void __asan_storeN_noabort(uint64_t address, uint64_t bytes) {
+    pk_access(address, bytes, PK_WRITES | PK_ANYWHERE);
+}
 PK_UNCHECKED void __asan_handle_no_return(void) {}
 PK_UNCHECKED void *__asan_memcpy(void *to, const void *from, size_t bytes) {
-    if (bytes != 0) pk_access((uint64_t)from, bytes, 0), pk_access((uint64_t)to, bytes, 1);
+    if (bytes != 0)
+        pk_access((uint64_t)from, bytes, PK_ANYWHERE),
+            pk_access((uint64_t)to, bytes, PK_WRITES | PK_ANYWHERE);
     return __builtin_memcpy(to, from, bytes);
 }
 PK_UNCHECKED void *__asan_memmove(void *to, const void *from, size_t bytes) {
-    if (bytes != 0) pk_access((uint64_t)from, bytes, 0), pk_access((uint64_t)to, bytes, 1);
+    if (bytes != 0)
+        pk_access((uint64_t)from, bytes, PK_ANYWHERE),
+            pk_access((uint64_t)to, bytes, PK_WRITES | PK_ANYWHERE);
     return __builtin_memmove(to, from, bytes);
 }
 PK_UNCHECKED void *__asan_memset(void *to, int byte, size_t bytes) {
-    if (bytes != 0) pk_access((uint64_t)to, bytes, 1);
+    if (bytes != 0) pk_access((uint64_t)to, bytes, PK_WRITES | PK_ANYWHERE);
     return __builtin_memset(to, byte, bytes);
 }
 }
@@ -52,8 +62,11 @@ static inline T &pk_shared_variable(int index, const char *name) {
 }
 
 static thread_local unsigned pk_rounds;
-static inline bool pk_round() {
+static inline void pk_count_round() {
     if (++pk_rounds % 256 == 0 && pk_now != nullptr) pk_now->services->tick(pk_now);
+}
+static inline constexpr bool pk_round() {
+    if (!__builtin_is_constant_evaluated()) pk_count_round();
     return true;
 }
 #define for(...)           \

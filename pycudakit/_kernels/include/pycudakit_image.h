@@ -8,6 +8,9 @@ extern "C" {
 
 enum { PK_IMAGE_VERSION = 1, PK_WARP = 32 };
 
+// Of an access: it writes; it may lie at any address, not only at multiples of its size.
+enum { PK_WRITES = 1, PK_ANYWHERE = 2 };
+
 struct pk_services;
 
 // One for each of the engine's threads. Where blocks run as plain loops, `block_index` is not set.
@@ -32,7 +35,7 @@ struct pk_services {
     void (*stop)(struct pk_context *, const char *why, int32_t line);
     // For sources that are compiled to be checked: an access that may be outside, now and then in a loop, and
     // a variable in shared memory, which has a number in the image.
-    void (*access)(struct pk_context *, uint64_t address, uint64_t bytes, int32_t writes);
+    void (*access)(struct pk_context *, uint64_t address, uint64_t bytes, int32_t how);
     void (*tick)(struct pk_context *);
     void *(*variable)(struct pk_context *, int32_t index, int64_t bytes, int64_t item, const char *name);
 };

@@ -1,13 +1,11 @@
 // The overloads of mathematical functions that C++ has and C has not, and those that CUDA has beside.
 #pragma once
 
-#if !defined(__GLIBC__)
+#if defined(__APPLE__)
 static inline void sincosf(float x, float *s, float *c) { *s = sinf(x), *c = cosf(x); }
 static inline void sincos(double x, double *s, double *c) { *s = sin(x), *c = cos(x); }
-#if !defined(exp10f)
 static inline float exp10f(float x) { return powf(10.0f, x); }
 static inline double exp10(double x) { return pow(10.0, x); }
-#endif
 #endif
 
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }

@@ -72,6 +72,70 @@ typedef uint64_t uintptr_t;
 static constexpr float INFINITY = __builtin_bit_cast(float, 0x7f800000);
 static constexpr float NAN = __builtin_bit_cast(float, 0x7fffffff);
 
+// C's functions of integers, and of two types at once, as C++ has them: NVRTC's are of floats and doubles
+// alone.
+#define PK_OF_ONE(name)                                             \
+    template <class T>                                              \
+    __device__ inline auto name(T x) -> decltype(x % x, double()) { \
+        return name((double)x);                                     \
+    }
+#define PK_OF_TWO(name)                                              \
+    template <class A, class B>                                      \
+    __device__ inline auto name(A x, B y) -> decltype(x * y + 1.0) { \
+        return name((double)x, (double)y);                           \
+    }
+PK_OF_ONE(sqrt)
+PK_OF_ONE(cbrt)
+PK_OF_ONE(exp)
+PK_OF_ONE(exp2)
+PK_OF_ONE(expm1)
+PK_OF_ONE(log)
+PK_OF_ONE(log2)
+PK_OF_ONE(log10)
+PK_OF_ONE(log1p)
+PK_OF_ONE(sin)
+PK_OF_ONE(cos)
+PK_OF_ONE(tan)
+PK_OF_ONE(asin)
+PK_OF_ONE(acos)
+PK_OF_ONE(atan)
+PK_OF_ONE(sinh)
+PK_OF_ONE(cosh)
+PK_OF_ONE(tanh)
+PK_OF_ONE(asinh)
+PK_OF_ONE(acosh)
+PK_OF_ONE(atanh)
+PK_OF_ONE(erf)
+PK_OF_ONE(erfc)
+PK_OF_ONE(tgamma)
+PK_OF_ONE(lgamma)
+PK_OF_ONE(ceil)
+PK_OF_ONE(floor)
+PK_OF_ONE(trunc)
+PK_OF_ONE(round)
+PK_OF_ONE(rint)
+PK_OF_ONE(nearbyint)
+PK_OF_ONE(fabs)
+PK_OF_TWO(pow)
+PK_OF_TWO(atan2)
+PK_OF_TWO(fmod)
+PK_OF_TWO(remainder)
+PK_OF_TWO(fmin)
+PK_OF_TWO(fmax)
+PK_OF_TWO(fdim)
+PK_OF_TWO(hypot)
+PK_OF_TWO(copysign)
+PK_OF_TWO(nextafter)
+#undef PK_OF_ONE
+#undef PK_OF_TWO
+namespace std {
+using ::sqrt, ::cbrt, ::exp, ::exp2, ::expm1, ::log, ::log2, ::log10, ::log1p, ::sin, ::cos, ::tan, ::asin,
+    ::acos, ::atan, ::sinh, ::cosh, ::tanh, ::asinh, ::acosh, ::atanh, ::erf, ::erfc, ::tgamma, ::lgamma,
+    ::ceil, ::floor, ::trunc, ::round, ::rint, ::nearbyint, ::fabs, ::pow, ::atan2, ::fmod, ::remainder,
+    ::fmin, ::fmax, ::fdim, ::hypot, ::copysign, ::nextafter, ::abs, ::fma, ::frexp, ::ldexp, ::modf, ::ilogb,
+    ::logb, ::scalbn, ::lrint, ::lround, ::llrint, ::llround, ::isnan, ::isinf, ::isfinite, ::signbit;
+}  // namespace std
+
 // What a kernel prints is a record in the memory of its run, which csrc/kernel_printed.h reads:
 //   bytes of it all (32 bits), count of arguments (32) | the format | each argument: its kind (64) and value
 // A text is its length (64) and characters. All are rounded up to 8 bytes.
@@ -106,7 +170,8 @@ __device__ inline char conversion(const char *format, int place) {
             if (c == 0) return 0;
             if (c == '*' && place-- == 0) return 'd';
             const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-            if (letter && c != 'l' && c != 'h' && c != 'z' && c != 'j' && c != 't' && c != 'L' && c != 'q') break;
+            if (letter && c != 'l' && c != 'h' && c != 'z' && c != 'j' && c != 't' && c != 'L' && c != 'q')
+                break;
         }
         if (place-- == 0) return *format;
     }

@@ -252,8 +252,8 @@ class Helper:
         else:
             how = f"exit status {code} ({self._last_words()})"
         raise errors.DeviceError(
-            f"{_names(request)}: the helper process that ran it was ended by {how}; no output was written, "
-            "the next call starts a new one. On the CPU engine, debug=True names an access outside a buffer"
+            f"{_names(request)}: the helper process that ran it was ended by {how}. No output was written, and "
+            "the next call starts a new one. With debug=True, the CPU engine names an access outside a buffer"
         )
 
     def close(self) -> None:

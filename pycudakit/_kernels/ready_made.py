@@ -75,10 +75,12 @@ class ElementwiseKernel:
         What is done, for the element of index `i` of `n`: ``"z[i] = a * x[i]"``.
     name : str
         The kernel's name, for messages.
-    preamble : str
-        Goes before the kernel: functions, constants, ``#include``.
+    keep : bool
+        PyCUDA's, which changes nothing.
     options : sequence of str
         For the compiler.
+    preamble : str
+        Goes before the kernel: functions, constants, ``#include``.
     loop_prep, after_loop : str
         What each thread does before and after its elements.
 
@@ -99,8 +101,9 @@ class ElementwiseKernel:
         arguments: str,
         operation: str,
         name: str = "kernel",
+        keep: bool = False,
+        options: Sequence[str] | None = (),
         preamble: str = "",
-        options: Sequence[str] = (),
         *,
         loop_prep: str = "",
         after_loop: str = "",
@@ -117,7 +120,12 @@ class ElementwiseKernel:
     {after_loop};"""
         declared = f"{arguments}, long long n, long long pk_count, long long pk_first, long long pk_step"
         self._text = head(preamble) + FUNCTION.format(name=name, arguments=declared, body=body)
-        self._making: dict[str, Any] = {"options": tuple(options), "name": name, **keywords}
+        self._making: dict[str, Any] = {
+            "options": tuple(options or ()),
+            "name": name,
+            "keep": keep,
+            **keywords,
+        }
         self._functions: dict[str, Function] = {}
         self._module = self._function("pk_thread").module
         self._parameters = self._function("pk_thread").parameters[:-4]
@@ -208,6 +216,8 @@ class ReductionKernel:
         The parameters, as C declares them; else ``in`` alone.
     name : str
         The kernel's name, for messages.
+    keep : bool
+        PyCUDA's, which changes nothing.
     options : sequence of str
         For the compiler.
     preamble : str
@@ -231,7 +241,8 @@ class ReductionKernel:
         map_expr: str | None = None,
         arguments: str | None = None,
         name: str = "reduce_kernel",
-        options: Sequence[str] = (),
+        keep: bool = False,
+        options: Sequence[str] | None = (),
         preamble: str = "",
         **keywords: Any,
     ) -> None:
@@ -255,7 +266,7 @@ class ReductionKernel:
             source += FUNCTION.format(
                 name=stage, arguments=f"{declared}, long long n, {t} *pk_out", body=body
             )
-        self._module = SourceModule(source, options, name=name, **keywords)
+        self._module = SourceModule(source, options, name=name, keep=keep, **keywords)
         self._first: Function = self._module.get_function(name)
         self._rest: Function = self._module.get_function(f"{name}_rest")
         self._parameters = self._first.parameters[:-2]

@@ -23,7 +23,7 @@ class _ScanKernel:
         scan_expr: str,
         neutral: Any = None,
         name_prefix: str = "scan",
-        options: Sequence[str] = (),
+        options: Sequence[str] | None = (),
         preamble: str = "",
         **keywords: Any,
     ) -> None:

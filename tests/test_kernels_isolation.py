@@ -157,6 +157,14 @@ print(a.tolist(), len(isolation._helpers._all))
     assert python(code, env={"PYCUDAKIT_ISOLATE": "1"}) == "[0, 2, 4, 6, 8] 1"
 
 
+def test_where_there_is_no_memory_file(engine, monkeypatch):
+    isolation.release()
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    x = RNG.integers(0, 100, 300_000, np.int32)
+    np.testing.assert_array_equal(doubled(x, isolate=True), 2 * x)
+    isolation.release()
+
+
 # ---- Faults -----------------------------------------------------------------------------------------
 
 
@@ -183,6 +191,24 @@ def test_a_timeout(engine):
     assert not a.any()
     x = np.arange(10, dtype=np.int32)
     np.testing.assert_array_equal(doubled(x, timeout=30), 2 * x)
+
+
+def test_a_fault_that_was_checked(capsys):
+    """On the CPU engine it ends no helper, and what was printed before is printed."""
+    source = """
+    #include <stdio.h>
+    __global__ void put(int *a) { printf("here\\n"); a[4] = 1; }
+    """
+    with pk.engine("cpu"):
+        put = SourceModule(source, debug=True).get_function("put")
+        doubled(np.zeros(4, np.int32), isolate=True)
+        before = helpers()
+        a = np.full(4, 7, np.int32)
+        with pytest.raises(errors.DeviceError, match=r"put.*'?a\b"):
+            put(InOut(a), block=(1, 1, 1), isolate=True)
+    assert capsys.readouterr().out == "here\n"
+    assert (a == 7).all()
+    assert helpers() == before
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])

@@ -198,10 +198,7 @@ class Helper:
     def run(self, request: Request, where: Where, timeout: float | None) -> Result:
         """Run a request; whoever gets an exception closes the helper."""
         offsets, size = places(request.buffers)
-        try:
-            self._shared.grow(size)
-        except (OSError, ValueError) as error:
-            raise errors.OutOfMemory(f"{_names(request)}: {size:,} bytes to share: {error}") from None
+        self._shared.grow(size)
         for buffer, offset in zip(request.buffers, offsets, strict=True):
             if buffer.array is not None and buffer.up and buffer.bytes:
                 copy(self._shared.array(offset, buffer.bytes), buffer.array)
@@ -252,8 +249,8 @@ class Helper:
         else:
             how = f"exit status {code} ({self._last_words()})"
         raise errors.DeviceError(
-            f"{_names(request)}: the helper process that ran it was ended by {how}. No output was written, and "
-            "the next call starts a new one. With debug=True, the CPU engine names an access outside a buffer"
+            f"{_names(request)}: the helper process that ran it was ended by {how}. No output was written, "
+            "and the next call starts a new one. With debug=True, the CPU engine names what is out of bounds"
         )
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import pickle
@@ -11,7 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from pycudakit import _call, _engine
+from pycudakit import _call, _engine, errors
 from pycudakit._dispatch import call
 from pycudakit._kernels.request import Buffer, Image
 from pycudakit._values import Array
@@ -90,11 +91,14 @@ class Shared:
     def grow(self, size: int) -> None:
         """Have at least so many bytes."""
         size = -(-max(size, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
-        if os.fstat(self._file).st_size < size:
-            os.ftruncate(self._file, size)
-        if self._mapped < size:
-            self._map = mmap.mmap(self._file, size)  # the old one goes with the last array in it
-            self._mapped = size
+        try:
+            if os.fstat(self._file).st_size < size:
+                os.ftruncate(self._file, size)
+            if self._mapped < size:
+                self._map = mmap.mmap(self._file, size)  # the old one goes with the last array in it
+                self._mapped = size
+        except (OSError, ValueError, OverflowError) as error:
+            raise errors.OutOfMemory(f"isolate=True: {size:,} bytes to share: {error}") from None
 
     def shrink(self) -> None:
         """Give back what is more than is kept."""
@@ -115,7 +119,7 @@ class Shared:
 
 def memory_file() -> int:
     """Open a file in memory."""
-    if hasattr(os, "memfd_create"):
+    with contextlib.suppress(OSError, AttributeError):  # where there is none, or it is forbidden
         return os.memfd_create("pycudakit", os.MFD_CLOEXEC)
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())

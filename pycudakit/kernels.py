@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pycudakit._kernels.arguments import In, InOut, Out
 from pycudakit._kernels.function import Function, grid_for
 from pycudakit._kernels.module import SourceModule
 from pycudakit._kernels.program import Program
 from pycudakit._kernels.ready_made import ElementwiseKernel, ReductionKernel
 from pycudakit._kernels.ready_made_scans import ExclusiveScanKernel, InclusiveScanKernel
+from pycudakit._kernels.wrappers import In, InOut, Out
 
 __all__ = [
     "ElementwiseKernel",

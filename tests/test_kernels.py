@@ -501,3 +501,40 @@ def test_outcomes_are_finite(engine, add):
     a, b, c = operands(16)
     assert math.isfinite(add(a, b, Out(c), 16, block=16, time_kernel=True))
     assert module.SourceModule is SourceModule
+
+
+# ---- Helper processes, and GPUs that are lost --------------------------------------------------------
+
+
+def test_the_environment_isolates(engine, add, monkeypatch):
+    monkeypatch.setenv("PYCUDAKIT_ISOLATE", "1")
+    a, b, c = operands(100)
+    [out] = add(In(a[::-1]), b, Out(c[::1]), 100, block=128, out_args=True)
+    np.testing.assert_array_equal(out, a[::-1] + b)
+    assert pk.last_call().function == "add"
+    monkeypatch.setenv("PYCUDAKIT_ISOLATE", "0")
+    assert not running.isolates(None, None)
+
+
+def test_after_a_fault_on_a_gpu():
+    if not pk.engines()["cuda"]:
+        pytest.skip("needs a GPU")
+    code = f"""
+import numpy as np, pycudakit as pk
+a, b, c = np.ones(8, "f4"), np.ones(8, "f4"), np.zeros(8, "f4")
+wild = pk.SourceModule("__global__ void wild(int **x) {{ *(int *)8 = 1; }}").get_function("wild")
+add = pk.SourceModule({ADD!r}).get_function("add")
+try:
+    wild(None, block=1)
+except pk.errors.DeviceError as error:
+    print("wild" in str(error), "isolate=True" in str(error))
+add(a, b, c, 8, block=8)
+print(pk.last_call().engine, pk.last_call().reason.startswith("auto: no kernels on a GPU: "), c.sum())
+try:
+    with pk.engine("cuda"):
+        add(a, b, c, 8, block=8)
+except (pk.errors.DeviceError, pk.errors.NoDevice):
+    print("strict")
+"""
+    done = python(code)
+    assert (done.stdout, done.stderr) == ("True True\ncpu True 16.0\nstrict\n", "")

@@ -11,85 +11,15 @@ from typing import Any
 import numpy as np
 
 from pycudakit._abi import BUFFER_CONSTANT, BUFFER_DOWN, BUFFER_POISON, BUFFER_UP, address_of
+from pycudakit._kernels.declarators import VECTORS
 from pycudakit._kernels.request import Buffer, Place
-from pycudakit._kernels.signatures import VECTORS
 from pycudakit._kernels.source import Parameter, Signature
+from pycudakit._kernels.wrappers import In, InOut, Out, Wrapper, as_array
 from pycudakit._values import Array, DType
 
 _MOST = 1 << 31  # blocks and threads along an axis, whatever the device
 _CHARS = frozenset(np.dtype(name) for name in ("int8", "uint8", "S1"))  # what a char may be
 _COMPLEX: dict[str, DType] = {"float2": np.dtype("complex64"), "double2": np.dtype("complex128")}
-
-
-class _Wrapper:
-    """An array with what becomes of it."""
-
-    __slots__ = ("array",)
-
-    array: Array
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.array!r})"
-
-
-class In(_Wrapper):
-    """An array that a kernel reads: it goes to the device, and what the kernel changes there is dropped.
-
-    Parameters
-    ----------
-    array : array_like
-        Of any layout; the kernel sees its elements in C order, one after the other.
-    """
-
-    __slots__ = ()
-
-    def __init__(self, array: Any) -> None:
-        self.array = array if type(array) is np.ndarray else _as_array(array)
-
-
-class Out(_Wrapper):
-    """An array that a kernel writes: it begins as zeros on the device, and replaces the whole of `array`.
-
-    Parameters
-    ----------
-    array : ndarray
-        Of any layout.
-    poison : bool
-        Begin as bytes of 0xA5 instead, which shows what no kernel has written.
-    """
-
-    __slots__ = ("poison",)
-
-    def __init__(self, array: Array, *, poison: bool = False) -> None:
-        self.array = array if type(array) is np.ndarray else _as_target(array, "Out")
-        self.poison = poison
-
-
-class InOut(_Wrapper):
-    """An array that a kernel reads and writes: it goes to the device and comes back.
-
-    Parameters
-    ----------
-    array : ndarray
-        Of any layout. An array that is given for several parameters is one buffer.
-    """
-
-    __slots__ = ()
-
-    def __init__(self, array: Array) -> None:
-        self.array = array if type(array) is np.ndarray else _as_target(array, "InOut")
-
-
-def _as_array(value: Any) -> Array:
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError("a masked array has no form that a kernel takes: give its .data or .filled()")
-    return np.asarray(value)
-
-
-def _as_target(value: Any, name: str) -> Array:
-    if not isinstance(value, np.ndarray):
-        raise TypeError(f"{name} takes a NumPy array, which is written, and not {type(value).__name__}")
-    return _as_array(value)
 
 
 # ---- Shapes ----------------------------------------------------------------------------------------
@@ -267,7 +197,7 @@ class Slot:
 
     def _foreign(self, given: Any) -> Array:
         if isinstance(given, np.ndarray):
-            return _as_array(given)
+            return as_array(given)
         if self.parameter.const and hasattr(given, "__array__") and not isinstance(given, np.generic):
             return np.asarray(given)
         raise TypeError(
@@ -440,10 +370,10 @@ def wrong_count(signature: Signature, given: int) -> str:
 
 def symbol(kernel: str, parameter: Parameter | None, name: str, given: Any) -> Array:
     """Return the value of a ``__constant__`` or ``__device__`` variable, dense."""
-    if isinstance(given, _Wrapper):
+    if isinstance(given, Wrapper):
         given = given.array
     if parameter is None or parameter.dtype is None or isinstance(given, (np.ndarray, np.generic)):
-        array = _as_array(given)
+        array = as_array(given)
     else:
         array = np.asarray(given)
         if array.dtype.kind not in "biufc":

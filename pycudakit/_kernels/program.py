@@ -16,6 +16,7 @@ from pycudakit._kernels.function import Function
 from pycudakit._kernels.request import Buffer, Place
 from pycudakit._kernels.sharing import copy
 from pycudakit._kernels.steps import Handle, Loop, Lowered, Memory, Step, told
+from pycudakit._kernels.wrappers import In
 from pycudakit._values import Array, DType
 
 _UP, _DOWN = ("input", "inout"), ("output", "inout")
@@ -316,7 +317,7 @@ class Program:
         for memory in known:
             if memory.name not in given:
                 raise TypeError(f"{self.name}: the input {memory.name!r} is missing; the inputs are: {names}")
-            array = arguments.In(given[memory.name]).array
+            array = In(given[memory.name]).array
             self._check(memory, array, "input")
             checked[memory.name] = array
         return checked

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._kernels.arguments import In, InOut, Out
 from pycudakit._kernels.function import Function
 from pycudakit._kernels.module import SourceModule
 from pycudakit._kernels.program import Program
 from pycudakit._kernels.source import Parameter
+from pycudakit._kernels.wrappers import In, InOut, Out
 from pycudakit._values import Array, DType
 
 _INDEX, _OF_A_RANGE = "PK_INDEX", "pk_first + pk_thread * pk_step"

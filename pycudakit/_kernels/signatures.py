@@ -6,72 +6,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from pycudakit import errors
 from pycudakit._kernels import tokens
+from pycudakit._kernels.declarators import (
+    base_of,
+    first,
+    is_attribute,
+    joined,
+    parameter,
+    template_end,
+    without_attributes,
+)
 from pycudakit._kernels.source import Parameter, Signature
 from pycudakit._kernels.tokens import Token
-from pycudakit._values import DType
-
-# Of a type as `_spelled` writes it.
-_BASIC = {
-    "bool": "bool",
-    "char": "int8",
-    "signed char": "int8",
-    "unsigned char": "uint8",
-    "short": "int16",
-    "unsigned short": "uint16",
-    "int": "int32",
-    "unsigned int": "uint32",
-    "long": "int64",  # on every platform that there is a library for
-    "unsigned long": "uint64",
-    "long long": "int64",
-    "unsigned long long": "uint64",
-    "float": "float32",
-    "double": "float64",
-    **{f"{u}int{bits}_t": f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)},
-    "size_t": "uint64",
-    "ssize_t": "int64",
-    "ptrdiff_t": "int64",
-    "intptr_t": "int64",
-    "uintptr_t": "uint64",
-    "uchar": "uint8",
-    "ushort": "uint16",
-    "uint": "uint32",
-    "ulong": "uint64",
-    "clock_t": "int64",
-    "half": "float16",
-    "__half": "float16",
-    **dict.fromkeys(("cuComplex", "cuFloatComplex", "complex<float>"), "complex64"),
-    **dict.fromkeys(("cuDoubleComplex", "complex<double>"), "complex128"),
-}
-_VECTOR_OF = {
-    "char": "int8",
-    "uchar": "uint8",
-    "short": "int16",
-    "ushort": "uint16",
-    "int": "int32",
-    "uint": "uint32",
-    "long": "int64",
-    "ulong": "uint64",
-    "longlong": "int64",
-    "ulonglong": "uint64",
-    "float": "float32",
-    "double": "float64",
-}
-# CUDA's vectors: the type of their components, and how many there are.
-VECTORS: dict[str, tuple[DType, int]] = {
-    f"{name}{count}": (np.dtype(dtype), count) for name, dtype in _VECTOR_OF.items() for count in range(1, 5)
-} | {"half2": (np.dtype("float16"), 2), "__half2": (np.dtype("float16"), 2)}
-
-_WORDS = frozenset(["signed", "unsigned", "char", "short", "int", "long", "float", "double", "bool", "void"])
-_QUALIFIERS = frozenset(
-    """const volatile __restrict__ __restrict restrict __grid_constant__ register struct class union enum
-    typename static inline extern constexpr __constant__ __device__ __managed__ __host__ __global__ __shared__
-    __forceinline__ __noinline__ __inline__""".split()  # noqa: SIM905
-)
-_ATTRIBUTES = frozenset("__launch_bounds__ __attribute__ __align__ alignas __declspec".split())  # noqa: SIM905
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +69,17 @@ class Declarations:
         declared = self._kernels[self._full_name(base.strip())]
         types = dict(self._types)
         if rest and declared.template is not None:
-            start = _first(given, "<")
+            start = first(given, "<")
             if start == len(given) or given[-1].text != ">":
                 raise KeyError(name)
             types.update(_instance(declared.template, tokens.split(given[start + 1 : -1])))
-            called = declared.name + _joined(given[start:])
+            called = declared.name + joined(given[start:])
         elif rest or declared.template is not None:
             raise KeyError(name)
         else:
             called = declared.name
         where = f"{self.file}:{declared.line}: kernel {called!r}"
-        parameters = [_parameter(p, types, where) for p in declared.parameters]
+        parameters = [parameter(p, types, where) for p in declared.parameters]
         return Signature(called, tuple(parameters), declared.line)
 
     def _full_name(self, name: str) -> str:
@@ -220,7 +167,7 @@ class _Reader:
         words = [token.text for token in given]
         template = None
         while words[:1] == ["template"] and words[1:2] == ["<"]:
-            end = _template_end(given, 1)
+            end = template_end(given, 1)
             template = tokens.split(given[2:end])
             given, words = given[end + 1 :], words[end + 1 :]
         if "__global__" in words:
@@ -241,7 +188,7 @@ class _Reader:
         while at < len(given):
             if given[at].text == "(" and at:
                 name = given[at - 1]
-                if name.is_name and not _is_attribute(name.text):
+                if name.is_name and not is_attribute(name.text):
                     parameters, _ = tokens.arguments(given, at)
                     full = scope + name.text
                     if [[t.text for t in p] for p in parameters] == [["void"]]:
@@ -258,7 +205,7 @@ class _Reader:
     def _typedef(self, given: Sequence[Token]) -> None:
         """Read ``typedef float real;``; a struct's name stands for itself."""
         place = max((i for i, token in enumerate(given) if token.is_name), default=0)
-        if place == 0 or _first(given, "(") < len(given):
+        if place == 0 or first(given, "(") < len(given):
             return
         name, words = given[place].text, [token.text for token in given[:place]]
         types = self._found._types  # noqa: SLF001
@@ -271,14 +218,14 @@ class _Reader:
 
     def _variables(self, given: Sequence[Token]) -> None:
         """Read ``__constant__ float a[3] = {...}, b;``."""
-        given = _without_attributes(given[: _first(given, "=")])
+        given = without_attributes(given[: first(given, "=")])
         if any(token.text == "(" for token in given):
             return  # a function's declaration
         parts = tokens.split(given) or [[]]
-        base, _, _ = _base(parts[0])
+        base, _, _ = base_of(parts[0])
         for part in [parts[0], *([*base, *other] for other in parts[1:])]:
             try:
-                found = _parameter(part, self._found._types, self._found.file)  # noqa: SLF001
+                found = parameter(part, self._found._types, self._found.file)  # noqa: SLF001
             except errors.CompileError:
                 continue  # which the compiler will refuse
             if found.name:
@@ -299,33 +246,16 @@ def _inner_scope(head: Sequence[Token], scope: str) -> str | None:
 
 def _is_function(head: Sequence[Token]) -> bool:
     """Tell whether the brace after this opens a function's body, rather than a class or a value."""
-    given = _without_attributes(head)
+    given = without_attributes(head)
     if len(given) > 1 and given[0].text == "template":
-        given = given[_template_end(given, 1) + 1 :]
-    return _first(given, "(") < min(_first(given, "="), len(given))
-
-
-def _first(given: Sequence[Token], text: str) -> int:
-    return next((i for i, token in enumerate(given) if token.text == text), len(given))
-
-
-def _is_attribute(name: str) -> bool:
-    return name in _ATTRIBUTES or (name.startswith("__") and name.endswith("__"))
-
-
-def _template_end(given: Sequence[Token], at: int) -> int:
-    depth = 0
-    for place in range(at, len(given)):
-        depth += (given[place].text == "<") - (given[place].text == ">")
-        if depth == 0:
-            return place
-    return len(given)
+        given = given[template_end(given, 1) + 1 :]
+    return first(given, "(") < min(first(given, "="), len(given))
 
 
 def _title(kernel: _Declared) -> str:
     if kernel.template is None:
         return kernel.name
-    names = (part[: _first(part, "=")] for part in kernel.template)
+    names = (part[: first(part, "=")] for part in kernel.template)
     return f"{kernel.name}<{', '.join(part[-1].text for part in names if part)}>"
 
 
@@ -333,7 +263,7 @@ def _instance(template: list[list[Token]], given: list[list[Token]]) -> dict[str
     """Return what a template's parameters are for these arguments."""
     types: dict[str, list[Token]] = {}
     for index, declared in enumerate(template):
-        cut = _first(declared, "=")
+        cut = first(declared, "=")
         if cut and declared[cut - 1].is_name:
             value = given[index] if index < len(given) else list(declared[cut + 1 :])
             types[declared[cut - 1].text] = [_same(types, token) for token in value]
@@ -343,137 +273,3 @@ def _instance(template: list[list[Token]], given: list[list[Token]]) -> dict[str
 def _same(types: Mapping[str, list[Token]], token: Token) -> Token:
     known = types.get(token.text)
     return known[0] if known is not None and len(known) == 1 else token
-
-
-# ---- Types -----------------------------------------------------------------------------------------
-
-
-def _without_attributes(given: Sequence[Token]) -> list[Token]:
-    out: list[Token] = []
-    at = 0
-    while at < len(given):
-        token = given[at]
-        following = given[at + 1].text if at + 1 < len(given) else ""
-        if _is_attribute(token.text) and following == "(":
-            at = tokens.closing(given, at + 1)
-        elif token.text == "[" and following == "[":
-            at = tokens.closing(given, at)
-        else:
-            out.append(token)
-        at += 1
-    return out
-
-
-def _parameter(given: Sequence[Token], types: Mapping[str, list[Token]], where: str) -> Parameter:
-    given = _without_attributes(given[: _first(given, "=")])
-    base, is_const, rest = _base(given)
-    stars = [(token.text, i) for i, token in enumerate(rest) if token.text in ("*", "&", "&&")]
-    name = next((token.text for token in rest if token.is_name and token.text not in _QUALIFIERS), "")
-    if any(text != "*" for text, _ in stars):
-        raise errors.CompileError(
-            f"{where}: parameter {name!r} is a reference, and a kernel takes values and pointers: "
-            "declare it as one of these"
-        )
-    if not base or any(token.text == "..." for token in given):
-        listed = " ".join(token.text for token in given)
-        raise errors.CompileError(f"{where}: parameter {listed!r} is no declaration that is understood")
-    after_name = rest[_place_of(rest, name) :]
-    is_array = any(token.text == "[" for token in after_name) and not any(t.text == "(" for t in rest)
-    depth = len(stars) + is_array
-    if len(stars) > 1:  # the last const counts that is before the last star
-        between = rest[stars[-2][1] : stars[-1][1]]
-        is_const = any(token.text == "const" for token in between)
-    element, own_depth, own_const = _resolved(base, types)
-    depth += own_depth
-    is_const = is_const or (own_const and own_depth > 0)
-    spelled = element + (" " + "*" * (depth - 1) if depth > 1 else "")
-    whole = f"{'const ' if is_const and depth else ''}{element}{' ' + '*' * depth if depth else ''}"
-    basic = _BASIC.get(element) if depth < 2 else None
-    return Parameter(
-        name, whole, spelled, depth > 0, bool(is_const and depth), None if basic is None else np.dtype(basic)
-    )
-
-
-def _place_of(given: Sequence[Token], name: str) -> int:
-    return next((i for i, token in enumerate(given) if name and token.text == name), 0)
-
-
-def _base(given: Sequence[Token]) -> tuple[list[Token], bool, list[Token]]:
-    """Split a declaration into its type, whether that is const, and the declarator."""
-    base: list[Token] = []
-    is_const = False
-    at = 0
-    while at < len(given):
-        token = given[at]
-        if token.text == "const":
-            is_const = True
-        elif token.text in _QUALIFIERS:
-            pass
-        elif token.text in _WORDS:
-            if base and base[0].text not in _WORDS:
-                break
-            base.append(token)
-        elif (token.is_name and not base) or token.text == "::":
-            base.append(token)
-            at = _rest_of_name(given, at, base)
-            continue
-        else:
-            break
-        at += 1
-    return base, is_const, list(given[at:])
-
-
-def _rest_of_name(given: Sequence[Token], at: int, base: list[Token]) -> int:
-    """Add what belongs to a qualified name, template arguments among it, and return the place after it."""
-    at += 1
-    while at < len(given):
-        text, before = given[at].text, given[at - 1].text
-        if text == "<":
-            end = _template_end(given, at)
-            base += given[at : end + 1]
-            at = end + 1
-        elif text == "::" or before == "::":
-            base.append(given[at])
-            at += 1
-        else:
-            break
-    return at
-
-
-def _resolved(base: Sequence[Token], types: Mapping[str, list[Token]]) -> tuple[str, int, bool]:
-    """Return a type without its aliases: its name, how many stars it has, and whether it is const."""
-    depth, is_const = 0, False
-    seen = set()
-    while True:
-        name = _spelled(base)
-        alias = types.get(name)
-        if alias is None or name in seen:
-            return name, depth, is_const
-        seen.add(name)
-        base, own_const, rest = _base(_without_attributes(alias))
-        depth += sum(token.text in ("*", "[") for token in rest)
-        is_const = is_const or own_const
-
-
-def _spelled(base: Sequence[Token]) -> str:
-    words = [token.text for token in base]
-    if not words or words[0] not in _WORDS:
-        return re.sub(r"^(::)?((cuda::)?std::|thrust::)?", "", _joined(base))
-    if "char" in words:
-        sign = next((w for w in words if w in ("signed", "unsigned")), "")
-        return f"{sign} char".strip()
-    kind = next((w for w in words if w in ("float", "double", "bool", "void")), "")
-    if kind:
-        return f"{'long ' * words.count('long')}{kind}"
-    size = "short" if "short" in words else " ".join(["long"] * words.count("long")) or "int"
-    return f"unsigned {size}" if "unsigned" in words else size
-
-
-def _joined(given: Sequence[Token]) -> str:
-    """Return tokens as text, with spaces where words would run together."""
-    out = ""
-    for token in given:
-        if out and token.is_name and (out[-1].isalnum() or out[-1] == "_"):
-            out += " "
-        out += ", " if token.text == "," else token.text
-    return out

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from user_kernels import module
 
 import pycudakit as pk
-from pycudakit import In, InOut, Out, SourceModule
+from pycudakit import In, InOut, Out
 from pycudakit._kernels import arguments, signatures
 
 TEXT = """
@@ -40,15 +41,12 @@ __global__ void vectors(float4 v, const float4 *p, const int2 *q, float *out) {
 }
 __global__ void scaled(float *out) { int i = threadIdx.x; out[i] = coeffs[i] * table[i % 3]; }
 """
-MODULES = {}
 
 
 @pytest.fixture
 def get(engine):
-    """Return functions of the source above, compiled once."""
-    if engine not in MODULES:
-        MODULES[engine] = SourceModule(TEXT)
-    return MODULES[engine].get_function
+    """Return functions of the source above."""
+    return module(TEXT).get_function
 
 
 def bound(declared, given, size=0):

@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import stat
-import subprocess
 import sys
 import threading
 import time
@@ -11,6 +10,7 @@ import types
 
 import numpy as np
 import pytest
+from user_kernels import python
 
 import pycudakit as pk
 from pycudakit import errors
@@ -246,13 +246,6 @@ def test_what_does_not_compile_is_not_kept(compiler, tmp_path):
 # ---- With the compilers that there are --------------------------------------------------------------
 
 ADD_ONE = "__global__ void add_one(int *x) { x[threadIdx.x] += 1; }"
-
-
-def python(code, **environment):
-    """Run code in a process of its own."""
-    environment = {**os.environ, **environment}
-    run = [sys.executable, "-c", code]
-    return subprocess.run(run, check=False, capture_output=True, text=True, timeout=100, env=environment)
 
 
 def _runs(module):

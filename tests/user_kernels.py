@@ -1,8 +1,12 @@
 """What tests of user kernels share: modules, compiled once for each engine."""
 
 import functools
+import os
 import re
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 
 import pycudakit as pk
@@ -25,3 +29,23 @@ def module(source, **options):
 @functools.cache
 def _compiled(source, _engine, **options):
     return SourceModule(source, **options)
+
+
+ADD = r"""
+__global__ void add(const float *a, const float *b, float *out, int n) {
+    int i = threadIdx.x + blockIdx.x * blockDim.x;
+    if (i < n) out[i] = a[i] + b[i];
+}
+"""
+
+
+def operands(n=1000):
+    """Return what the kernel of ADD takes: two arrays, and one for their sum."""
+    return np.arange(n, dtype=np.float32), np.full(n, 0.5, np.float32), np.empty(n, np.float32)
+
+
+def python(code, **environment):
+    """Run code in a process of its own."""
+    run = [sys.executable, "-c", code]
+    environment = {**os.environ, **environment}
+    return subprocess.run(run, check=False, capture_output=True, text=True, timeout=100, env=environment)

@@ -172,12 +172,13 @@ def test_sum_in_dynamic_shared_memory(engine, n, threads):
 
 
 @pytest.mark.smoke
+@pytest.mark.parametrize("debug", [False, True], ids=["", "debug"])
 @pytest.mark.parametrize("threads", [32, 96, 256])
 @pytest.mark.parametrize("n", LENGTHS)
-def test_sum_by_warp_shuffles(engine, n, threads):
+def test_sum_by_warp_shuffles(engine, n, threads, debug):
     x = RNG.integers(-1000, 1000, n, np.int32)
     total = np.full(1, 77, np.int32)
-    kernel = module(SUMS).get_function("sum_by_shuffles")
+    kernel = module(SUMS, debug=debug).get_function("sum_by_shuffles")
     kernel(In(x), Out(total), np.int32(n), block=(threads, 1, 1), grid=(5, 1))
     assert total[0] == x.sum()
 
@@ -226,9 +227,9 @@ __global__ void add_offsets(int *out, const int *offsets, int n) {
 """
 
 
-def exclusive_scan(x, threads):
+def exclusive_scan(x, threads, **options):
     """Scan blocks, scan their sums in the same way, and add those."""
-    mod, width = module(SCAN), 2 * threads
+    mod, width = module(SCAN, **options), 2 * threads
     out = np.zeros_like(x)
     sums = np.zeros(-(-len(x) // width), np.int32)
     grid, n = (len(sums), 1), np.int32(len(x))
@@ -236,17 +237,19 @@ def exclusive_scan(x, threads):
         In(x), Out(out), Out(sums), n, block=(threads, 1, 1), grid=grid, shared=width * 4
     )
     if len(sums) > 1:
-        offsets = exclusive_scan(sums, threads)
+        offsets = exclusive_scan(sums, threads, **options)
         mod.get_function("add_offsets")(InOut(out), In(offsets), n, block=(width, 1, 1), grid=grid)
     return out
 
 
 @pytest.mark.smoke
+@pytest.mark.parametrize("debug", [False, True], ids=["", "debug"])
 @pytest.mark.parametrize("threads", [16, 128])
 @pytest.mark.parametrize("n", [*range(1, 9), 31, 32, 33, 255, 256, 257, 1000, 33_333])
-def test_blelloch_scan(engine, n, threads):
+def test_blelloch_scan(engine, n, threads, debug):
+    """In debug mode, which finds nothing wrong, too."""
     x = RNG.integers(-1000, 1000, n, np.int32)
-    np.testing.assert_array_equal(exclusive_scan(x, threads), np.cumsum(x) - x)
+    np.testing.assert_array_equal(exclusive_scan(x, threads, debug=debug), np.cumsum(x) - x)
 
 
 def test_blelloch_scan_of_many_blocks(engine):

@@ -134,14 +134,15 @@ __global__ void matmul_tiled(const float *a, const float *b, float *c, int m, in
 
 
 @pytest.mark.smoke
+@pytest.mark.parametrize("debug", [False, True], ids=["", "debug"])
 @pytest.mark.parametrize("name", ["matmul", "matmul_tiled"])
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (16, 16, 16), (17, 5, 23), (33, 64, 31), (70, 45, 91)])
-def test_matrix_product(engine, name, m, k, n):
+def test_matrix_product(engine, name, m, k, n, debug):
     a = RNG.integers(-9, 10, (m, k)).astype(np.float32)  # whose products float32 holds exactly
     b = RNG.integers(-9, 10, (k, n)).astype(np.float32)
     c = np.full((m, n), np.nan, np.float32)
     sizes = np.int32(m), np.int32(n), np.int32(k)
-    module(PRODUCTS).get_function(name)(In(a), In(b), Out(c), *sizes, **over(m, n))
+    module(PRODUCTS, debug=debug).get_function(name)(In(a), In(b), Out(c), *sizes, **over(m, n))
     np.testing.assert_array_equal(c, a @ b)
 
 
@@ -298,11 +299,12 @@ def accelerations(bodies):
 
 
 @pytest.mark.smoke
+@pytest.mark.parametrize("debug", [False, True], ids=["", "debug"])
 @pytest.mark.parametrize(("n", "threads"), [(1, 32), (64, 64), (100, 32), (257, 128)])
-def test_bodies(engine, n, threads):
+def test_bodies(engine, n, threads, debug):
     bodies = RNG.random((n, 4), np.float32)
     out = np.full((n, 4), np.nan, np.float32)
-    kernel = module(BODIES).get_function("accelerations")
+    kernel = module(BODIES, debug=debug).get_function("accelerations")
     shape = {"block": (threads, 1, 1), "grid": (-(-n // threads), 1)}
     kernel(In(bodies), Out(out), np.int32(n), **shape, shared=threads * 16)
     expected = accelerations(bodies)

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pycudakit import errors
@@ -69,7 +69,8 @@ def compile(source: Source) -> Compiled:
     with tempfile.TemporaryDirectory(prefix="pycudakit-") as directory:
         file, made = Path(directory) / "kernels.cpp", Path(directory) / "kernels.so"
         file.write_text(translated(source), encoding="utf-8")
-        command = [*compiler, *_FLAGS, *_tuning(), *_linking(), *_options(source)]
+        command = [*compiler, *_FLAGS, *_tuning(), *_linking()]
+        command += [f"-I{os.path.abspath(place)}" for option, place in _options(source) if option == "-I"]
         if source.debug:
             command += ["-O1", "-DPK_CHECKED", *_CHECKS[_kind(tuple(compiler))]]
         command += ["-isystem", str(_HEADERS), str(file), "-o", str(made)]
@@ -106,7 +107,7 @@ def translated(source: Source) -> str:
     body = line_directive(1, source.name) + text if source.no_extern_c else wrapped(text, source.name)
     waits = dialect.waiting(source)
     entries = [
-        f"    pk_entry<(&{kernel.name})>::{'waiting' if kernel.name in waits else 'looping'}"
+        f"    pk_entry<(&{kernel.name})>::pk_{'waits' if kernel.name in waits else 'loops'}"
         f"({json.dumps(kernel.name)}),"
         for kernel in source.kernels
     ]
@@ -115,12 +116,7 @@ def translated(source: Source) -> str:
         for name in dialect.variables(source.text)
     ]
     lines = [
-        '#include "pycudakit_cuda.h"',
-        *(
-            f"#define {kernel.name} pk_own_{kernel.name}"
-            for kernel in source.kernels
-            if _TAKEN.fullmatch(kernel.name)
-        ),
+        *_prologue(source),
         body,
         line_directive(1, "the table of kernels").rstrip(),
         "namespace {",
@@ -183,24 +179,37 @@ def _run(command: list[str], name: str, directory: str) -> str:
     return log
 
 
-def _options(source: Source) -> list[str]:
-    """Return the user's options that a C++ compiler has, too: macros and places of headers."""
-    kept: list[str] = []
+_LONG = {"--define-macro": "-D", "--undefine-macro": "-U", "--include-path": "-I"}
+
+
+def _options(source: Source) -> Iterator[tuple[str, str]]:
+    """Yield the user's options that matter to a C++ compiler: macros and places of headers."""
     given = iter(source.options)
     for option in given:
-        for long, short in (("--define-macro", "-D"), ("--undefine-macro", "-U"), ("--include-path", "-I")):
-            if option in (long, short):
-                kept.append(short + next(given, ""))
-            elif option.startswith(long + "="):
-                kept.append(short + option[len(long) + 1 :])
-            elif option.startswith(short):
-                kept.append(option)
-    places = [*(f"-I{os.path.abspath(place)}" for place in source.include_dirs)]
-    return [*_absolute(kept), *places]
+        name, is_set, value = option.partition("=")
+        if name in _LONG:
+            yield _LONG[name], value if is_set else next(given, "")
+        elif option[:2] in _LONG.values():
+            yield option[:2], option[2:] or next(given, "")
+    for place in source.include_dirs:
+        yield "-I", place
 
 
-def _absolute(options: Iterable[str]) -> list[str]:
-    return [f"-I{os.path.abspath(o[2:])}" if o.startswith("-I") else o for o in options]
+def _prologue(source: Source) -> Iterator[str]:
+    """Yield what comes before a source: our headers, then the user's macros, which must not change them."""
+    yield '#include "pycudakit_cuda.h"'
+    for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', source.text, re.MULTILINE):
+        if (_HEADERS / name).is_file():
+            yield f"#include <{name}>"
+    for option, value in _options(source):
+        if option == "-D":
+            name, _, meaning = value.partition("=")
+            yield f"#define {name} {meaning if '=' in value else 1}"
+        elif option == "-U":
+            yield f"#undef {value}"
+    for kernel in source.kernels:
+        if _TAKEN.fullmatch(kernel.name):
+            yield f"#define {kernel.name} pk_own_{kernel.name}"
 
 
 def _tuning() -> list[str]:

@@ -102,7 +102,7 @@ static inline __half __hfma(__half a, __half b, __half c) {
     const double sum = product + addend, back = sum - product;
     const double error = (product - (sum - back)) + (addend - back);
     uint64_t bits = pk_bits(sum);
-    if (error != 0 && !(bits & 1)) bits += (error > 0) == (sum > 0) ? 1 : -1;
+    if ((error > 0 || error < 0) && !(bits & 1)) bits += (error > 0) == (sum > 0) ? 1 : -1;
     return __half(pk_of_bits<double>(bits));
 }
 static inline bool __hisnan(__half a) { return (a.bits & 0x7fffu) > 0x7c00u; }

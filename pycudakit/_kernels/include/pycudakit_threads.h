@@ -161,10 +161,10 @@ struct pk_entry<kernel> {
         One{pk_argument<P>(arguments[i++])...};
     }
 
-    static constexpr pk_image_kernel waiting(const char *symbol) {
+    static constexpr pk_image_kernel pk_waits(const char *symbol) {
         return {symbol, count, bytes, 1, nullptr, thread};
     }
-    static constexpr pk_image_kernel looping(const char *symbol) {
+    static constexpr pk_image_kernel pk_loops(const char *symbol) {
         return {symbol, count, bytes, 0, blocks, thread};
     }
 };

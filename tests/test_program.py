@@ -265,12 +265,15 @@ def test_same_bits_again_and_from_threads(engine):
         np.testing.assert_array_equal(result, right)
 
 
-def test_launches_may_be_added_after_a_call(engine):
+def test_launches_and_buffers_may_be_added_after_a_call(engine):
     p = Program()
     n = p.output("n", 1, np.int32)
     for times in (1, 2):
         p.launch(function("count"), n, block=(3, 1, 1))
-        assert p()["n"] == 3 * times
+        p.output(f"more{times}", 2, np.int64)
+        result = p()
+        assert result["n"] == 3 * times
+        assert result[f"more{times}"].tolist() == [0, 0]
 
 
 def test_pickle(engine):

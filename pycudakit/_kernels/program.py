@@ -118,6 +118,7 @@ class Program:
             raise TypeError(f"the buffer {name!r} cannot have the dtype {element}")
         element = element.newbyteorder("=")
         self._memory.append(Memory(kind, name, sizes, element, poison))
+        self._prepared.clear()
         return Handle(self, len(self._memory) - 1, name, sizes, element)
 
     # ---- Steps -------------------------------------------------------------------------------------
@@ -283,7 +284,10 @@ class Program:
                 is_safe = lowered.fits and not (isolates or symbols)
                 buffers += [self._buffer(each, given, wanted, results, is_safe) for each in self._memory]
             try:
-                outcome = running.run(request, plan, isolate=isolates, timeout=timeout)
+                if isolates:
+                    outcome = running.run(request, plan, isolate=True, timeout=timeout)
+                else:
+                    outcome = lowered.run(request, plan)
                 break
             except (errors.NoDevice, errors.OutOfMemory) as error:
                 if not plan.automatic:

@@ -138,7 +138,7 @@ class Tables:
         self._buffer_bytes = _bytes_of(buffers)
         for index, buffer in enumerate(request.buffers):
             buffers[index]["label"] = _cut(buffer.label, 64)
-            self.aim(index, *_memory(buffer))
+            self.aim(index, *memory(buffer))
         steps = _table(_abi.STEP, self._steps)
         self._step_bytes = _bytes_of(steps)
         values = np.frombuffer(bytearray(b"".join(self._values)), np.uint8)
@@ -289,7 +289,8 @@ class Tables:
         return text
 
 
-def _memory(buffer: Buffer) -> tuple[int, int, int, int]:
+def memory(buffer: Buffer) -> tuple[int, int, int, int]:
+    """Return what `Tables.aim` takes of a buffer."""
     flags = (
         _abi.BUFFER_UP * buffer.up
         | _abi.BUFFER_DOWN * buffer.down

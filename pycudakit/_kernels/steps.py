@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pycudakit._family import Plan
 from pycudakit._kernels import arguments, running
 from pycudakit._kernels.function import Function
-from pycudakit._kernels.request import Buffer, Image, Kernel, Launch, Place, Repeat, Request
+from pycudakit._kernels.request import Buffer, Image, Kernel, Launch, Outcome, Place, Repeat, Request
 from pycudakit._values import Array, DType
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class Lowered:
         self._images: dict[SourceModule, dict[Image, dict[str, str]]] = {}
         self._kernels: dict[Function, Kernel] = {}
         self._is_checked = False
+        self._idle: list[running.Tables] = []
         self.fits = True  # whether each launch is inside its kernel's limits
         self._steps = self._lower(steps)
 
@@ -169,6 +171,20 @@ class Lowered:
         """Return a run of it."""
         limit = running.block_limit() if self._is_checked else 0
         return Request(name, buffers, self._steps, self._symbols(name, symbols or {}), limit)
+
+    def run(self, request: Request, plan: Plan) -> Outcome:
+        """Run a request of it in this process, by tables that are kept for the next."""
+        if request.symbols or self._is_checked:
+            return running.run(request, plan)
+        try:
+            tables = self._idle.pop()
+        except IndexError:
+            tables = running.Tables(request, self._engine)
+        for index, buffer in enumerate(request.buffers):
+            tables.aim(index, *running.memory(buffer))
+        text = tables.run(plan)
+        self._idle.append(tables)
+        return Outcome(tables.seconds, text)
 
     def _symbols(self, name: str, given: Mapping[Any, Any]) -> dict[Image, dict[str, Array]]:
         if any(isinstance(key, str) for key in given):

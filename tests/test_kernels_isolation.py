@@ -118,6 +118,27 @@ def test_a_program(engine):
     assert pk.last_call().function == "twos"
 
 
+def test_ready_made_kernels(engine):
+    x = np.arange(1000, dtype=np.int32)
+    twice = pk.ElementwiseKernel("int *z, const int *x", "z[i] = 2 * x[i]")
+    total = pk.ReductionKernel(np.int64, "0", "a+b", "x[i]", "const int *x")
+    running = pk.InclusiveScanKernel(np.int32, "a+b")
+    z = np.zeros_like(x)
+    for keywords in ({"isolate": True}, {"timeout": 60}):
+        z[:] = 0
+        twice(z, x, **keywords)
+        np.testing.assert_array_equal(z, 2 * x)
+        assert total(x, **keywords) == x.sum()
+        np.testing.assert_array_equal(running(x, "new", **keywords), np.cumsum(x))
+
+
+def test_release_ends_idle_helpers(engine):
+    doubled(np.arange(10, dtype=np.int32), isolate=True)
+    assert helpers()
+    pk.release()
+    assert not helpers()
+
+
 def test_a_profile_sees_it(engine):
     x = np.arange(1000, dtype=np.int32)
     with pk.profile() as p:

@@ -18,7 +18,7 @@ from pycudakit._kernels.request import Buffer, Image
 from pycudakit._values import Array
 from pycudakit.rearranging import copying
 
-_KEPT = 256 << 20  # bytes that are shared between runs
+_KEPT = 128 << 20  # bytes that are shared between runs
 _ALIGNMENT = 256
 _LARGE = 1 << 20  # bytes that are worth threads
 _COPY = copying("copyto", np.copyto)

@@ -2,94 +2,34 @@
 #include <algorithm>
 #include <cstring>
 #include <list>
+#include <optional>
 #include <thread>
 
 #include "common/kernels.h"
-#include "kernel.h"
-#include "kernel_images.h"
-#include "kernel_printed.h"
-#include "kernel_traffic.h"
-#include "stream/slots.h"
+#include "kernel_buffers.h"
+#include "kernel_holdings.h"
+#include "kernel_variables.h"
 #include "stream/stream.h"
-#include "stream/tuning.h"
 
 namespace pk::kernels {
 
 namespace {
 
-constexpr int64_t ALIGNMENT = 256;
-constexpr int64_t MOST_BYTES = int64_t(1) << 50;
-// What begins as zeros goes up with what is staged, as long as it is small.
-constexpr int64_t WORTH_A_MEMSET = 32 << 10;
 // In a profile, kernels have a lane of their own, beside those of the slots.
 constexpr int KERNELS_LANE = 1 << 20;
 constexpr int64_t LEAST_ROOM = 64 << 10, MOST_ROOM = 16 << 20;  // for what is printed
 
-// What a run's steps go through, kept for the next.
-struct Track {
-    explicit Track(int device) : device(device) {}
-
-    const int device;
-    Stream queue = stream();
-    Event begun = event(), ended = event(), paces[2] = {event(), event()};
+// A launch that was checked.
+struct Prepared {
+    const void *function = nullptr;
+    cudaLaunchConfig_t config{};
+    std::vector<void *> arguments;
 };
 
-// All that a run has of a device until its last kernel is done.
-struct Holdings {
-    std::vector<Use> uses;
-    std::optional<Lease> lease;
-    std::optional<Block> block, printed_block;
-    DeviceMemory memory, printed_memory;
-    std::unique_ptr<Track> track;  // last, and so destroyed before the memory
-};
+dim3 extent(const int64_t (&of)[3]) { return dim3(unsigned(of[0]), unsigned(of[1]), unsigned(of[2])); }
 
-// Never destroyed, as the images' shelf.
-struct Depot {
-    std::mutex mutex;
-    std::vector<std::unique_ptr<Track>> tracks;
-    std::list<Holdings> abandoned;  // by calls that were stopped while a kernel ran
-
-    // Frees what was abandoned and is done with. The mutex is held.
-    void reap() {
-        abandoned.remove_if([](const Holdings &held) {
-            return cudaStreamQuery(held.track->queue.get()) != cudaErrorNotReady;
-        });
-    }
-    std::unique_ptr<Track> take(int device) {
-        const std::lock_guard<std::mutex> lock(mutex);
-        reap();
-        const auto kept =
-            std::find_if(tracks.begin(), tracks.end(), [&](auto &track) { return track->device == device; });
-        if (kept == tracks.end()) return nullptr;
-        std::unique_ptr<Track> track = std::move(*kept);
-        tracks.erase(kept);
-        return track;
-    }
-    void give_back(std::unique_ptr<Track> track) {
-        const std::lock_guard<std::mutex> lock(mutex);
-        tracks.push_back(std::move(track));
-    }
-};
-
-Depot &depot() {
-    static Depot *const depot = new Depot;
-    return *depot;
-}
-
-// Memory of the current device; of the engine's if that has room, else its own.
-char *take_memory(int device, int64_t bytes, std::optional<Block> &block, DeviceMemory &memory) {
-    auto take = [&] {
-        block.emplace(device, bytes);
-        if (block->memory() == nullptr) memory = device_memory(bytes);
-    };
-    try {
-        take();
-    } catch (const Failure &failure) {
-        if (failure.status() != PK_OUT_OF_MEMORY) throw;
-        release_streaming_memory();
-        take();
-    }
-    return block->memory() != nullptr ? block->memory() : static_cast<char *>(memory.get());
+std::string triple(const dim3 &of) {
+    return "(" + std::to_string(of.x) + ", " + std::to_string(of.y) + ", " + std::to_string(of.z) + ")";
 }
 
 class Runner {
@@ -99,20 +39,22 @@ class Runner {
         : run_(run), call_(call), device_(device), room_(room) {}
 
     void run() {
-        take_images();
+        for (const pk_image &image : run_.images) images_.push_back(loaded(image));
+        use_images();
         prepare();
-        held_.track = depot().take(device_);
-        if (held_.track == nullptr) held_.track = std::make_unique<Track>(device_);
-        queue_ = held_.track->queue.get();
+        const Symbols symbols(run_, images_);
+        held_.track = take_track(device_);
+        queue_ = held_.queue();
         try {
-            lay_out();
-            begin_printing();
-            set_symbols();
-            upload();
-            launch_all();
-            download();
-            restore_symbols();
-            read_printed();
+            Buffers buffers(run_, call_, device_, held_);
+            bind(buffers);
+            Printing printing(images_, room_);
+            if (printing.is_possible()) printing.begin(device_, held_);
+            symbols.set(queue_);
+            run(buffers);
+            symbols.restore(queue_);
+            if (run_.symbols.size != 0) wait();
+            if (printing.is_possible()) text_ = printing.read(queue_, [&] { wait(); });
         } catch (const Failure &failure) {
             give_up();
             explain(failure);
@@ -120,7 +62,7 @@ class Runner {
             give_up();
             throw;
         }
-        depot().give_back(std::move(held_.track));
+        give_back(std::move(held_.track));
     }
 
     double kernel_seconds() const { return kernel_seconds_; }
@@ -129,39 +71,21 @@ class Runner {
    private:
     // ---- Before -------------------------------------------------------------------------------------
 
-    void take_images() {
-        std::vector<char> has_symbols(size_t(run_.images.size), 0);
-        for (const pk_symbol &symbol : run_.symbols) has_symbols[size_t(symbol.image)] = 1;
-        struct Wanted {
-            Image *image;
-            bool alone;
-            std::shared_ptr<Image> owner;
-        };
-        std::vector<Wanted> wanted;
-        for (int64_t i = 0; i < run_.images.size; ++i) {
-            images_.push_back(loaded(run_.images[i]));
-            const bool prints = images_.back()->printed().has_value();
-            prints_ |= prints;
-            wanted.push_back({images_.back().get(), prints || has_symbols[size_t(i)] != 0, images_.back()});
-        }
+    // Those whose variables are set are used alone.
+    void use_images() {
+        std::vector<std::pair<std::shared_ptr<Image>, bool>> wanted;
+        for (const auto &image : images_) wanted.emplace_back(image, image->printed().has_value());
+        for (const pk_symbol &symbol : run_.symbols) wanted[size_t(symbol.image)].second = true;
         // In one order in all calls, so that they cannot wait for each other in a circle.
-        std::sort(wanted.begin(), wanted.end(), [](auto &a, auto &b) {
-            return a.image != b.image ? a.image < b.image : a.alone > b.alone;
-        });
+        std::sort(wanted.begin(), wanted.end(), std::greater<>());
         const Image *last = nullptr;
-        for (const Wanted &one : wanted) {
-            if (one.image != last) held_.uses.emplace_back(one.owner, one.alone, call_);
-            last = one.image;
+        for (const auto &[image, alone] : wanted) {
+            if (image.get() != last) held_.uses.emplace_back(image, alone, call_);
+            last = image.get();
         }
     }
 
-    struct Prepared {
-        const void *function = nullptr;
-        cudaLaunchConfig_t config{};
-        std::vector<void *> arguments;
-    };
-
-    // Checks all, before anything runs.
+    // Checks all launches, before anything runs.
     void prepare() {
         prepared_.resize(size_t(run_.steps.size));
         for (int64_t i = 0; i < run_.steps.size; ++i) {
@@ -174,84 +98,17 @@ class Runner {
             const Shape shape = shape_of(step, found.limits);
             Prepared &prepared = prepared_[size_t(i)];
             prepared.function = found.function;
-            prepared.config.gridDim =
-                dim3(unsigned(shape.grid[0]), unsigned(shape.grid[1]), unsigned(shape.grid[2]));
-            prepared.config.blockDim =
-                dim3(unsigned(shape.block[0]), unsigned(shape.block[1]), unsigned(shape.block[2]));
+            prepared.config.gridDim = extent(shape.grid);
+            prepared.config.blockDim = extent(shape.block);
             prepared.config.dynamicSmemBytes = size_t(step.shared);
         }
-        for (const pk_symbol &symbol : run_.symbols) {
-            const std::string name(text_of(symbol.name, symbol.name_bytes));
-            const std::optional<Variable> variable = images_[size_t(symbol.image)]->variable(name);
-            if (!variable)
-                fail(PK_INVALID_ARGUMENT,
-                     "symbols: the source has no __constant__ or __device__ variable '" + name + "'");
-            if (symbol.bytes > variable->bytes)
-                fail(PK_INVALID_ARGUMENT, "symbols: '" + name + "' has " + std::to_string(variable->bytes) +
-                                              " bytes, and its value " + std::to_string(symbol.bytes));
-            variables_.push_back(*variable);
-        }
     }
 
-    // ---- Memory -------------------------------------------------------------------------------------
-
-    static bool goes_up(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_UP) != 0; }
-    static bool comes_down(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_DOWN) != 0; }
-    static int first_byte(const pk_buffer &buffer) {
-        return (buffer.flags & PK_BUFFER_POISON) != 0 ? PK_POISON : 0;
-    }
-
-    // Side by side: what goes up, what also comes down, what comes down, and the rest.
-    void lay_out() {
-        offsets_.resize(size_t(run_.buffers.size));
-        int64_t offset = 0;
-        auto place = [&](bool up, bool down) {
-            for (int64_t i = 0; i < run_.buffers.size; ++i) {
-                const pk_buffer &buffer = run_.buffers[i];
-                if (goes_up(buffer) != up || comes_down(buffer) != down) continue;
-                if (buffer.bytes > MOST_BYTES - offset)
-                    fail(PK_OUT_OF_MEMORY, "the buffers of this run have more than " +
-                                               std::to_string(MOST_BYTES) + " bytes: no GPU has that");
-                offsets_[size_t(i)] = offset;
-                offset += (buffer.bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-                if (up) bytes_up_ += buffer.bytes;
-                if (down) bytes_down_ += buffer.bytes;
-            }
-        };
-        place(true, false);
-        down_begin_ = offset;
-        place(true, true);
-        up_end_ = offset;
-        place(false, true);
-        down_end_ = offset;
-        place(false, false);
-        all_ = offset;
-        if (all_ - up_end_ <= WORTH_A_MEMSET) up_end_ = all_;
-        const SlotBytes slot = Lease::usual(Lease::staged);
-        is_small_ = all_ <= slot.device &&
-                    std::max(up_end_, down_end_) <= std::min(slot.host, tuned(Tune::in_place_bytes));
-        if (is_small_) {
-            held_.lease.emplace(slot, SlotBytes{0, 0}, device_, 1, call_);
-            const Slot &own = *held_.lease->slots().front();
-            // One that was made where memory is short may be too small.
-            is_small_ = all_ <= own.device_bytes;
-            if (is_small_) {
-                memory_ = own.memory();
-                staged_ = own.host();
-            } else {
-                held_.lease.reset();
-            }
-        }
-        if (!is_small_) memory_ = take_memory(device_, std::max(all_, ALIGNMENT), held_.block, held_.memory);
-        for (int64_t offset : offsets_) addresses_.push_back(memory_ + offset);
-        bind();
-    }
-
-    // Each launch's arguments, now that there are addresses.
-    void bind() {
+    // Gives each launch its arguments, now that buffers have addresses.
+    void bind(const Buffers &buffers) {
         places_.reserve(size_t(run_.arguments.size));
         for (const pk_argument &argument : run_.arguments)
-            places_.push_back(argument.buffer >= 0 ? addresses_[size_t(argument.buffer)] + argument.offset
+            places_.push_back(argument.buffer >= 0 ? buffers.address(argument.buffer) + argument.offset
                                                    : nullptr);
         for (int64_t i = 0; i < run_.steps.size; ++i) {
             const pk_step &step = run_.steps[i];
@@ -266,71 +123,44 @@ class Runner {
         }
     }
 
-    // ---- Up -----------------------------------------------------------------------------------------
-
-    void upload() {
-        began_ = call_.seconds();
-        if (is_small_) {
-            upload_small();
-        } else {
-            for (int64_t i = 0; i < run_.buffers.size; ++i) {
-                if (!goes_up(run_.buffers[i])) fill(i);
-            }
-            Traffic traffic(call_, device_, true);
-            for (int64_t i = 0; i < run_.buffers.size; ++i) {
-                const pk_buffer &buffer = run_.buffers[i];
-                if (goes_up(buffer)) traffic.add(host(buffer), addresses_[size_t(i)], buffer.bytes);
-            }
-            traffic.run(queue_);
-        }
-        call_.report.bytes_up += bytes_up_;
-    }
-
-    void upload_small() {
-        bool any = false;
-        for (int64_t i = 0; i < run_.buffers.size; ++i) {
-            const pk_buffer &buffer = run_.buffers[i];
-            const int64_t offset = offsets_[size_t(i)];
-            if (buffer.bytes == 0) continue;
-            if (offset >= up_end_) {
-                fill(i);
-                continue;
-            }
-            any = true;
-            if (goes_up(buffer)) {
-                std::memcpy(staged_ + offset, host(buffer), size_t(buffer.bytes));
-            } else {
-                std::memset(staged_ + offset, first_byte(buffer), size_t(buffer.bytes));
-            }
-        }
-        if (!any) return;
-        PK_CUDA(cudaMemcpyAsync(memory_, staged_, size_t(up_end_), cudaMemcpyHostToDevice, queue_));
-        call_.report.chunks += 1;
-    }
-
-    void fill(int64_t index) {
-        const pk_buffer &buffer = run_.buffers[index];
-        if (buffer.bytes == 0) return;
-        PK_CUDA(cudaMemsetAsync(addresses_[size_t(index)], first_byte(buffer), size_t(buffer.bytes), queue_));
-    }
-
-    static char *host(const pk_buffer &buffer) { return reinterpret_cast<char *>(buffer.address); }
-
     // ---- The steps ----------------------------------------------------------------------------------
 
+    void run(Buffers &buffers) {
+        const double began = call_.seconds();
+        buffers.upload(queue_);
+        const double launched = call_.seconds();
+        launch_all();
+        buffers.queue_download(queue_);
+        wait();
+        const double end = call_.seconds();
+        float milliseconds = 0;
+        PK_CUDA(cudaEventElapsedTime(&milliseconds, held_.track->begun.get(), held_.track->ended.get()));
+        kernel_seconds_ = double(milliseconds) * 1e-3;
+        const double computed = std::min(end, launched + kernel_seconds_);
+        {
+            Lane lane(call_);
+            auto add = [&](int stage, double from, double to, int64_t bytes) {
+                lane.add(stage, from, to, bytes, 0, device_, KERNELS_LANE);
+            };
+            add(PK_KERNEL, launched, computed, 0);
+            // How long each small copy took is not asked: events cost as much as they do.
+            if (buffers.are_small() && buffers.bytes_up() != 0)
+                add(PK_UPLOAD, began, launched, buffers.bytes_up());
+            if (buffers.are_small() && buffers.bytes_down() != 0)
+                add(PK_DOWNLOAD, computed, end, buffers.bytes_down());
+        }
+        buffers.download(queue_);
+    }
+
     void launch_all() {
-        const Track &track = *held_.track;
-        launched_ = call_.seconds();
-        PK_CUDA(cudaEventRecord(track.begun.get(), queue_));
+        PK_CUDA(cudaEventRecord(held_.track->begun.get(), queue_));
         has_launched_ = true;
         run_.each([&](const pk_step &step) {
             Prepared &prepared = prepared_[size_t(&step - run_.steps.begin())];
             PK_CUDA(cudaLaunchKernelExC(&prepared.config, prepared.function, prepared.arguments.data()));
             pace();
         });
-        PK_CUDA(cudaEventRecord(track.ended.get(), queue_));
-        // On a small way home, all is queued at once.
-        if (!is_small_) wait();
+        PK_CUDA(cudaEventRecord(held_.track->ended.get(), queue_));
     }
 
     // Has at most two batches of launches under way, each of some milliseconds, so that a call can be
@@ -367,112 +197,6 @@ class Runner {
         }
     }
 
-    // ---- Down ---------------------------------------------------------------------------------------
-
-    void download() {
-        if (is_small_) {
-            if (bytes_down_ != 0) {
-                PK_CUDA(cudaMemcpyAsync(staged_ + down_begin_, memory_ + down_begin_,
-                                        size_t(down_end_ - down_begin_), cudaMemcpyDeviceToHost, queue_));
-                call_.report.chunks += 1;
-            }
-            wait();
-            const double end = call_.seconds();
-            clock_kernels();
-            report_small(end);
-            const double begin = call_.seconds();
-            each_down([&](const pk_buffer &buffer, int64_t i) {
-                std::memcpy(host(buffer), staged_ + offsets_[size_t(i)], size_t(buffer.bytes));
-            });
-            if (bytes_down_ != 0) Lane(call_).add(PK_UNSTAGE, begin, call_.seconds(), bytes_down_, 0);
-        } else {
-            clock_kernels();
-            Lane(call_).add(PK_KERNEL, launched_, launched_ + kernel_seconds_, 0, run_.launches, device_,
-                            KERNELS_LANE);
-            Traffic traffic(call_, device_, false);
-            each_down([&](const pk_buffer &buffer, int64_t i) {
-                traffic.add(host(buffer), addresses_[size_t(i)], buffer.bytes);
-            });
-            traffic.run(queue_);
-        }
-        call_.report.bytes_down += bytes_down_;
-    }
-
-    template <class Visit>
-    void each_down(Visit visit) {
-        for (int64_t i = 0; i < run_.buffers.size; ++i) {
-            const pk_buffer &buffer = run_.buffers[i];
-            if (comes_down(buffer) && buffer.bytes != 0) visit(buffer, i);
-        }
-    }
-
-    void clock_kernels() {
-        float milliseconds = 0;
-        PK_CUDA(cudaEventElapsedTime(&milliseconds, held_.track->begun.get(), held_.track->ended.get()));
-        kernel_seconds_ = double(milliseconds) * 1e-3;
-    }
-
-    // How long each copy took is not asked: events cost as much as they do.
-    void report_small(double end) {
-        Lane lane(call_);
-        const int number = held_.lease->slots().front()->number;
-        const double computed = std::min(end, launched_ + kernel_seconds_);
-        if (bytes_up_ != 0) lane.add(PK_UPLOAD, began_, launched_, bytes_up_, 0, device_, number);
-        lane.add(PK_KERNEL, launched_, computed, 0, run_.launches, device_, number);
-        if (bytes_down_ != 0) lane.add(PK_DOWNLOAD, computed, end, bytes_down_, 0, device_, number);
-    }
-
-    // ---- Variables, and what is printed -------------------------------------------------------------------
-
-    void set_symbols() {
-        for (int64_t i = 0; i < run_.symbols.size; ++i) {
-            const pk_symbol &symbol = run_.symbols[i];
-            (void)images_[size_t(symbol.image)]->pristine(text_of(symbol.name, symbol.name_bytes),
-                                                          run_.images[symbol.image]);
-            PK_CUDA(cudaMemcpyAsync(variables_[size_t(i)].address,
-                                    reinterpret_cast<const void *>(symbol.address), size_t(symbol.bytes),
-                                    cudaMemcpyHostToDevice, queue_));
-        }
-    }
-
-    void restore_symbols() {
-        if (run_.symbols.size == 0) return;
-        for (int64_t i = 0; i < run_.symbols.size; ++i) {
-            const pk_symbol &symbol = run_.symbols[i];
-            const std::vector<char> &bytes = images_[size_t(symbol.image)]->pristine(
-                text_of(symbol.name, symbol.name_bytes), run_.images[symbol.image]);
-            PK_CUDA(cudaMemcpyAsync(variables_[size_t(i)].address, bytes.data(), bytes.size(),
-                                    cudaMemcpyHostToDevice, queue_));
-        }
-        wait();
-    }
-
-    void begin_printing() {
-        if (!prints_) return;
-        printed_.room = uint64_t(room_);
-        printed_at_ =
-            take_memory(device_, int64_t(sizeof(Printed)) + room_, held_.printed_block, held_.printed_memory);
-        PK_CUDA(cudaMemcpyAsync(printed_at_, &printed_, sizeof(printed_), cudaMemcpyHostToDevice, queue_));
-        for (const auto &image : images_) {
-            const std::optional<Variable> variable = image->printed();
-            if (variable)
-                PK_CUDA(cudaMemcpyAsync(variable->address, &printed_at_, sizeof(printed_at_),
-                                        cudaMemcpyHostToDevice, queue_));
-        }
-    }
-
-    void read_printed() {
-        if (!prints_) return;
-        PK_CUDA(cudaMemcpyAsync(&printed_, printed_at_, sizeof(printed_), cudaMemcpyDeviceToHost, queue_));
-        wait();
-        if (printed_.used == 0) return;
-        std::vector<char> records(std::min(printed_.used, printed_.room));
-        PK_CUDA(cudaMemcpyAsync(records.data(), printed_at_ + sizeof(Printed), records.size(),
-                                cudaMemcpyDeviceToHost, queue_));
-        wait();
-        text_ = text_of_records(records.data(), printed_);
-    }
-
     // ---- Failures -----------------------------------------------------------------------------------
 
     // Waits for what is under way; where that takes long, it is left alone, with all that it uses.
@@ -483,9 +207,8 @@ class Runner {
         cudaError_t state;
         while ((state = cudaStreamQuery(queue_)) == cudaErrorNotReady) {
             if (call_.seconds() - since > LAST_PATIENCE) {
-                const std::lock_guard<std::mutex> lock(depot().mutex);
                 for (const pk_image &image : run_.images) unload(image);
-                depot().abandoned.splice(depot().abandoned.end(), holdings_);
+                abandon(holdings_);
                 return;
             }
             std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -507,14 +230,9 @@ class Runner {
         for (size_t i = 0; i < std::min(labels.size(), MOST_LABELS); ++i)
             who += (i == 0 ? "" : i + 1 == labels.size() ? " or " : ", ") + labels[i];
         if (labels.size() > MOST_LABELS) who += ", ...";
-        const bool alone = run_.steps.size == 1 && run_.steps[0].kernel != PK_REPEAT;
-        if (alone) {
-            const auto &config = prepared_[0].config;
-            auto shape = [](const dim3 &of) {
-                return "(" + std::to_string(of.x) + ", " + std::to_string(of.y) + ", " +
-                       std::to_string(of.z) + ")";
-            };
-            who += " (block " + shape(config.blockDim) + ", grid " + shape(config.gridDim) + ")";
+        if (run_.steps.size == 1) {
+            const cudaLaunchConfig_t &config = prepared_[0].config;
+            who += " (block " + triple(config.blockDim) + ", grid " + triple(config.gridDim) + ")";
         }
         const char *const remedy = "; with isolate=True, a kernel's fault ends a helper process alone";
         fail(PK_DEVICE_ERROR, who + ": " + failure.what() + (is_lost_ ? remedy : ""));
@@ -527,28 +245,16 @@ class Runner {
     Call &call_;
     const int device_;
     const int64_t room_;
-    std::vector<std::shared_ptr<Image>> images_;
-    bool prints_ = false;
+    Images images_;
     std::vector<Prepared> prepared_;   // a step's each
-    std::vector<Variable> variables_;  // a symbol's each
-    std::list<Holdings> holdings_{1};  // of one, which can be abandoned without a new node
+    std::vector<char *> places_;       // an argument's each
+    std::list<Holdings> holdings_{1};  // of one, which can be abandoned
     Holdings &held_ = holdings_.front();
     cudaStream_t queue_ = nullptr;
 
-    std::vector<int64_t> offsets_;   // a buffer's each
-    std::vector<char *> addresses_;  // and these
-    std::vector<char *> places_;     // an argument's each
-    int64_t up_end_ = 0, down_begin_ = 0, down_end_ = 0, all_ = 0;
-    int64_t bytes_up_ = 0, bytes_down_ = 0;
-    bool is_small_ = false;
-    char *memory_ = nullptr, *staged_ = nullptr;
-
     bool has_launched_ = false, is_lost_ = false;
-    double began_ = 0, launched_ = 0, kernel_seconds_ = 0, paced_ = 0;
+    double kernel_seconds_ = 0, paced_ = 0;
     int64_t batch_ = 1, in_batch_ = 0, batches_ = 0;
-
-    Printed printed_;
-    char *printed_at_ = nullptr;
     std::string text_;
 };
 
@@ -560,15 +266,6 @@ void give(const std::string &text, uint8_t *to, int64_t capacity, int64_t *lengt
 }
 
 }  // namespace
-
-void release() {
-    {
-        const std::lock_guard<std::mutex> lock(depot().mutex);
-        depot().tracks.clear();
-        depot().reap();
-    }
-    release_images();
-}
 
 }  // namespace pk::kernels
 

@@ -269,6 +269,14 @@ def test_headers(compile, header):
     assert not re.search("error|warning", compiled.log)
 
 
+def test_cudas_own_headers_may_be_missing(compile, monkeypatch):
+    monkeypatch.setattr(nvrtc, "include_dirs", lambda: ())
+    text = "#include <cuda_runtime.h>\n#include <cuda.h>\n#include <device_launch_parameters.h>\n"
+    compile(source(text + "__global__ void f(float4 *x) { x[threadIdx.x] = make_float4(1, 2, 3, 4); }", "f"))
+    with pytest.raises(errors.CompileError, match=r"CUDA's headers are in: nowhere.*nvidia-cuda-runtime"):
+        compile(source("#include <cuda_fp16.h>\n"))
+
+
 def test_the_hosts_numbers(compile):
     """That they are right is for the compiler to say."""
     facts = [

@@ -49,6 +49,12 @@ _STAND_INS = {
     "cub/cub.cuh": _CUB,
 }
 
+# CUDA's headers of which NVRTC has the contents itself, for where they are not installed.
+_BUILT_IN = (
+    *("cuda_runtime.h", "cuda_runtime_api.h", "cuda.h", "device_launch_parameters.h", "device_functions.h"),
+    *("vector_types.h", "vector_functions.h", "sm_20_intrinsics.h", "sm_30_intrinsics.h"),
+)
+
 _POINTER, _TEXT, _INT = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
 _TEXTS, _SIZE_OUT = ctypes.POINTER(ctypes.c_char_p), ctypes.POINTER(ctypes.c_size_t)
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
@@ -278,9 +284,20 @@ def _all_options(source: Source) -> tuple[list[str], bool, str]:
             options.append(usual)
     if source.debug and "-lineinfo" not in kept:
         options.append("-lineinfo")
-    options += [f"-I{directory}" for directory in (*source.include_dirs, *include_dirs())]
+    # Without any directory NVRTC would have other words for a header that is missing.
+    options += [f"-I{directory}" for directory in (*source.include_dirs, *include_dirs(), _OWN)]
     note = f"without effect on a GPU's code: {' '.join(dropped)}\n" if dropped else ""
     return options, is_ptx, note
+
+
+def _missing(source: Source) -> dict[str, str]:
+    """Return the headers that NVRTC does without, of those that no directory has."""
+    directories = [Path(directory) for directory in (*source.include_dirs, *include_dirs())]
+    return {
+        name: ""
+        for name in _BUILT_IN
+        if name in source.text and not any((directory / name).is_file() for directory in directories)
+    }
 
 
 def _text_of(source: Source) -> str:
@@ -301,8 +318,9 @@ def compile(source: Source) -> Compiled:
     """
     options, is_ptx, note = _all_options(source)
     program = _POINTER()
-    headers = [text.encode() for text in _STAND_INS.values()]
-    names = [name.encode() for name in _STAND_INS]
+    stand_ins = {**_STAND_INS, **_missing(source)}
+    headers = [text.encode() for text in stand_ins.values()]
+    names = [name.encode() for name in stand_ins]
     _call(
         *("nvrtcCreateProgram", ctypes.byref(program), _text_of(source).encode(), source.name.encode()),
         *(len(headers), (_TEXT * len(headers))(*headers), (_TEXT * len(names))(*names)),

@@ -361,3 +361,33 @@ def test_what_is_kept_is_given_back():
         function(Out(x), block=(200, 1, 1))
         assert x[0] == 200
         pk.release()
+
+
+@pytest.mark.parametrize("is_checked", [False, True])
+def test_an_integer_divided_by_zero(is_checked):
+    source = "__global__ void divided(int *x, unsigned y) {\n  x[0] = 7 / (int)y;\n  x[1] = 7u % y; }"
+    function = SourceModule(source, debug=is_checked).get_function("divided")
+    x = np.zeros(2, np.int32)
+    function(Out(x), 2, block=(1, 1, 1))
+    assert x.tolist() == [3, 1]
+    with pytest.raises(
+        errors.DeviceError, match=r"kernel 'divided': .*divides an integer by zero in line [23]"
+    ):
+        function(Out(x), 0, block=(1, 1, 1))
+
+
+def test_memory_of_a_threads_own():
+    source = r"""
+    __global__ void deep(int *out, int n) {
+        int own[100000];
+        for (int i = 0; i < n; ++i) own[i] = i;
+        __syncthreads();
+        for (int i = 1; i < n; ++i) own[i] += own[i - 1] & 1;
+        out[threadIdx.x] = own[n - 1 - threadIdx.x];
+    }
+    """
+    own = np.arange(100000)
+    for i in range(1, own.size):
+        own[i] += own[i - 1] & 1
+    out = run(source, "deep", (4, np.int32), 100000, block=(4, 1, 1))
+    np.testing.assert_array_equal(out, own[:-5:-1])

@@ -86,6 +86,7 @@ class Worker {
     void run_block(int64_t block);
     void change_to(int thread);
     void suspend();
+    void look();
     void finish();
     int next() const;
     int take_fiber();
@@ -129,6 +130,7 @@ class Worker {
     int current_ = 0, fiber_ = 0, size_ = 0, done_ = 0, arrived_ = 0;
     int32_t counting_ = 0, counted_ = 0;
     int64_t switches_ = 0;
+    bool looks_ = false;  // whether the call goes on is asked on the thread's own stack
     Clock::time_point began_{};
     std::exception_ptr failure_;
 };

@@ -28,7 +28,8 @@ using Base = void (*)();  // what a fiber begins with; it never returns
 
 class Fibers {
    public:
-    static constexpr size_t STACK = size_t(256) << 10;
+    // Beside its guard. A thread of a GPU may have 512 KiB of memory of its own.
+    static constexpr size_t STACK = size_t(704) << 10;
 
     explicit Fibers(Base base) : base_(base) {}
     ~Fibers();

@@ -23,10 +23,11 @@ from pycudakit._kernels.wrapping import line_directive, wrapped
 
 _HEADERS = Path(__file__).parent / "include"
 _FLAGS = [
-    *("-std=c++17", "-shared", "-fPIC", "-O3", "-pipe"),
+    *("-std=c++17", "-fPIC", "-O3", "-pipe", "-fstack-clash-protection"),
     *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-exceptions"),
     *("-fno-semantic-interposition", "-fwrapv", "-fno-strict-aliasing"),
     "-fvisibility=hidden",  # else what templates hold is one for all kernels of a name in a process
+    *("-fsanitize=integer-divide-by-zero", "-fsanitize-recover=integer-divide-by-zero"),
     *("-Wno-unknown-pragmas", "-Wno-attributes"),
 ]
 # What C's library has and CUDA's headers have not: a kernel may have such a name.
@@ -67,15 +68,16 @@ def compile(source: Source) -> Compiled:
     """
     compiler = _compiler()
     with tempfile.TemporaryDirectory(prefix="pycudakit-") as directory:
-        file, made = Path(directory) / "kernels.cpp", Path(directory) / "kernels.so"
-        file.write_text(translated(source), encoding="utf-8")
-        command = [*compiler, *_FLAGS, *_tuning(), *_linking()]
+        text, compiled, made = (str(Path(directory) / f"kernels.{end}") for end in ("cpp", "o", "so"))
+        Path(text).write_text(translated(source), encoding="utf-8")
+        command = [*compiler, *_FLAGS, *_tuning()]
         command += [f"-I{os.path.abspath(place)}" for option, place in _options(source) if option == "-I"]
         if source.debug:
             command += ["-O1", "-DPK_CHECKED", *_CHECKS[_kind(tuple(compiler))]]
-        command += ["-isystem", str(_HEADERS), str(file), "-o", str(made)]
-        log = _run(command, source.name, directory)
-        return Compiled(made.read_bytes(), {kernel.name: kernel.name for kernel in source.kernels}, log)
+        log = _run([*command, "-isystem", str(_HEADERS), "-c", text, "-o", compiled], source.name, directory)
+        # In a step of its own, since what the checks call is in our headers and not in libraries of theirs.
+        _run([*compiler, "-shared", *_linking(), compiled, "-o", made], source.name, directory)
+        return Compiled(Path(made).read_bytes(), {kernel.name: kernel.name for kernel in source.kernels}, log)
 
 
 def fingerprint() -> str:

@@ -42,6 +42,17 @@ static inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_C
 static inline void pk_stop(const char *why, PK_HERE) { pk_now->services->stop(pk_now, why, line); }
 static inline void __trap(PK_HERE) { pk_stop("called __trap()", line); }
 
+// The compiler calls this before an integer is divided by zero, which would end the process.
+struct pk_place {
+    const char *file;
+    uint32_t line, column;
+};
+extern "C" {
+PK_HIDDEN void __ubsan_handle_divrem_overflow(const pk_place *place, uint64_t, uint64_t) {
+    pk_stop("divides an integer by zero", (int)place->line);
+}
+}
+
 #undef assert
 #if defined(NDEBUG)
 #define assert(condition) ((void)0)

@@ -500,3 +500,60 @@ def test_blocks_that_do_not_fit(engine, shape, words):
     for word in words:
         assert word in str(caught.value).replace(",", "").replace("_", "")
     assert (out == 9).all()
+
+
+# ---- Complex numbers --------------------------------------------------------------------------------
+
+COMPLEX = r"""
+#include <cuda_runtime.h>
+#include <cuComplex.h>
+
+__global__ void of_floats(const cuFloatComplex *a, const cuComplex *b, cuFloatComplex *out,
+                          float *sizes, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    out[i] = cuCdivf(cuCsubf(cuCmulf(a[i], b[i]), cuConjf(a[i])), cuCaddf(b[i], make_cuComplex(3.0f, 0.0f)));
+    sizes[i] = cuCabsf(a[i]) + cuCrealf(b[i]) - cuCimagf(b[i]);
+}
+
+__global__ void of_doubles(cuDoubleComplex *a, cuDoubleComplex by) {
+    a[threadIdx.x] = cuCfma(a[threadIdx.x], by, make_cuDoubleComplex(1, -1));
+}
+"""
+
+
+def test_complex_numbers(engine):
+    a, b = RNG.standard_normal((2, 100, 2)).astype(np.float32).view(np.complex64)[..., 0]
+    out, sizes = np.zeros_like(a), np.zeros(100, np.float32)
+    arguments = In(a), In(b), Out(out), Out(sizes), 100
+    module(COMPLEX).get_function("of_floats")(*arguments, block=(64, 1, 1), grid=(2, 1))
+    np.testing.assert_allclose(out, (a * b - a.conj()) / (b + 3), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(sizes, np.abs(a) + b.real - b.imag, rtol=1e-4, atol=1e-5)
+    c = RNG.standard_normal((8, 2)).view(np.complex128)[:, 0]
+    expected = c * (2 - 3j) + (1 - 1j)
+    module(COMPLEX).get_function("of_doubles")(InOut(c), np.complex128(2 - 3j), block=(8, 1, 1))
+    np.testing.assert_allclose(c, expected, rtol=1e-12)
+
+
+# ---- Functions of C, as C++ has them ----------------------------------------------------------------
+
+MIXED = r"""
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+__global__ void mixed(const float *x, double *out, int n) {
+    int i = threadIdx.x;
+    out[i] = sqrt(i) + pow(2, n) + pow(x[i], 2.0) + exp(1) + atan2(i, 3) + fmax(1.0, x[i]) + round(n);
+    out[i] += std::sqrt(x[i]) + std::abs(-x[i]) + std::pow(2.0f, x[i]) + std::isnan(x[i]) + abs(-n);
+}
+"""
+
+
+def test_functions_of_integers_and_of_two_types(engine):
+    x, i = RNG.random(16).astype(np.float32), np.arange(16)
+    out = np.zeros(16)
+    module(MIXED).get_function("mixed")(In(x), Out(out), 5, block=(16, 1, 1))
+    x = x.astype(float)
+    expected = np.sqrt(i) + 32 + x**2 + np.e + np.arctan2(i, 3) + np.fmax(1, x) + 5
+    np.testing.assert_allclose(out, expected + np.sqrt(x) + x + 2**x + 5, rtol=1e-5)

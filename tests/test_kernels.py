@@ -78,6 +78,7 @@ def test_blocks_and_grids(engine, block, grid, shape):
         ({"block": 32, "shared": 2**30}, errors.InvalidArgument, "add.*shared=1073741824 bytes"),
         ({"block": 32, "stream": 3}, ValueError, "there are no streams"),
         ({"block": 32, "timeout": 0}, ValueError, "timeout is 0"),
+        ({"block": 32, "timeout": "1"}, TypeError, "timeout is '1'; give seconds"),
         ({"block": 32, "timeout": float("nan")}, ValueError, "timeout is nan"),
         ({"block": 32, "timeout": 1, "isolate": False}, ValueError, "isolate=False"),
     ],
@@ -169,6 +170,7 @@ def test_a_kernel_that_there_is_not(engine):
         ({"source": 3}, TypeError, "source must be a string, and is a int"),
         ({"source": b"text"}, TypeError, "source must be a string"),
         ({"source": "a\0b"}, ValueError, "null character"),
+        ({"source": "\ud800"}, ValueError, "source is no text that UTF-8 has"),
         (
             {"source": ADD, "options": "-O3"},
             TypeError,

@@ -198,6 +198,10 @@ def _text(what: str, given: Any) -> str:
         raise TypeError(f"{what} must be a string, and is a {type(given).__name__}")
     if "\0" in given:
         raise ValueError(f"{what} has a null character in it")
+    try:
+        given.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} is no text that UTF-8 has: {error}") from None
     return given
 
 

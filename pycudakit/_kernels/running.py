@@ -68,6 +68,8 @@ def block_limit() -> int:
 def isolates(isolate: bool | None, timeout: float | None) -> bool:
     """Tell whether a run is to be in a helper process: what is asked for, or else PYCUDAKIT_ISOLATE."""
     if timeout is not None:
+        if not isinstance(timeout, (int, float, np.number)):
+            raise TypeError(f"timeout is {timeout!r}; give seconds, or None")
         if not timeout > 0:
             raise errors.InvalidArgument(f"timeout is {timeout!r}; give seconds, more than 0")
         if isolate is False:

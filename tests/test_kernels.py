@@ -214,7 +214,7 @@ def test_pycudas_keywords(engine, tmp_path):
         f"{ADD}// {tmp_path}", None, nvcc="nvcc", keep=True, code=None, cache_dir=str(tmp_path / "own")
     )
     assert made.functions == ("add",)
-    assert len(list((tmp_path / "own").iterdir())) == 2
+    assert len(list((tmp_path / "own" / "images").iterdir())) == 2
     with pytest.raises(errors.Unsupported, match=r"symbols=\{'weights': array\}"):
         made.get_global("weights")
     a, b, c = operands(64)

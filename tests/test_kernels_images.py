@@ -73,9 +73,9 @@ def test_disk(compiler, tmp_path):
     assert again == first
     assert again is not first
     assert len(compiler.made) == 1
-    modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "cache").iterdir()}
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "cache" / "images").iterdir()}
     assert modes == {0o600}
-    assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "cache" / "images").stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_headers_count(compiler, tmp_path):
 def test_the_cpus_library_gets_a_path(compiler, tmp_path):
     found = get(engine="cpu")
     path = os.fsdecode(found.image.data)
-    assert os.path.dirname(path) == str(tmp_path / "cache")
+    assert os.path.dirname(path) == str(tmp_path / "cache" / "images")
     with open(path, "rb") as file:
         assert file.read() == b"image 1"
 
@@ -147,7 +147,7 @@ def test_a_cache_that_was_emptied(compiler):
 @pytest.mark.parametrize("ending", [".image", ".json"])
 def test_damaged_files_are_replaced(compiler, tmp_path, damage, ending):
     get()
-    [path] = (tmp_path / "cache").glob(f"*{ending}")
+    [path] = (tmp_path / "cache" / "images").glob(f"*{ending}")
     damage(path)
     images._memory.clear()
     assert get().image.data == b"image 2"
@@ -171,10 +171,17 @@ def test_where_nothing_can_be_written(compiler, monkeypatch, tmp_path, engine):
 
 
 def test_a_folder_that_others_may_write_to_is_not_trusted(compiler, tmp_path):
+    (tmp_path / "cache" / "images").mkdir(parents=True)
+    (tmp_path / "cache" / "images").chmod(0o777)
+    get()
+    assert not list((tmp_path / "cache" / "images").iterdir())
+
+
+def test_beside_it_they_may_write(compiler, tmp_path):
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache").chmod(0o777)
     get()
-    assert not list((tmp_path / "cache").iterdir())
+    assert len(list((tmp_path / "cache" / "images").iterdir())) == 2
 
 
 def test_no_cache(compiler, tmp_path):
@@ -183,7 +190,7 @@ def test_no_cache(compiler, tmp_path):
     own = tmp_path / "own"
     images._memory.clear()
     get(cache_dir=own)
-    assert len(list(own.iterdir())) == 2
+    assert len(list((own / "images").iterdir())) == 2
 
 
 def test_where_it_is(monkeypatch, tmp_path):
@@ -201,7 +208,7 @@ def test_the_least_recently_used_goes_first(compiler, monkeypatch, tmp_path):
     for index in range(3):
         key = get(source(name=str(index))).image.key
         now = time.time() - 100 + index
-        for path in (tmp_path / "cache").glob(f"{key.hex()}*"):
+        for path in (tmp_path / "cache" / "images").glob(f"{key.hex()}*"):
             os.utime(path, (now, now))
     images._memory.clear()
     get(source(name="0"))  # is used
@@ -213,7 +220,7 @@ def test_the_least_recently_used_goes_first(compiler, monkeypatch, tmp_path):
     get(source(name="1"))
     assert len(compiler.made) == 5
     assert len(images._memory._images) == 2
-    assert len(list((tmp_path / "cache").iterdir())) == 6
+    assert len(list((tmp_path / "cache" / "images").iterdir())) == 6
 
 
 def test_many_threads_compile_once(compiler):
@@ -239,7 +246,7 @@ def test_what_does_not_compile_is_not_kept(compiler, tmp_path):
     for _ in range(2):
         with pytest.raises(errors.CompileError, match="no"):
             get(source("error"))
-    assert not list((tmp_path / "cache").iterdir())
+    assert not list((tmp_path / "cache" / "images").iterdir())
     assert not images._locks
 
 
@@ -258,14 +265,14 @@ def test_a_module_is_compiled_once(engine, monkeypatch, tmp_path):
     monkeypatch.setenv("PYCUDAKIT_CACHE_DIR", str(tmp_path / "cache"))
     text = ADD_ONE + f"// {tmp_path}"
     assert _runs(pk.SourceModule(text))
-    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("*.json")}
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache" / "images").glob("*.json")}
     assert len(files) == 1
     images._memory.clear()
     began = time.perf_counter()
     module = pk.SourceModule(text)
     assert time.perf_counter() - began < 0.1, "it was compiled"
     assert _runs(module)
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("*.json")} == files
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache" / "images").glob("*.json")} == files
 
 
 def test_another_process_uses_the_cache(engine, monkeypatch, tmp_path):
@@ -291,7 +298,7 @@ def test_a_file_that_is_gone_is_made_again(monkeypatch, tmp_path):
     monkeypatch.setenv("PYCUDAKIT_CACHE_DIR", str(tmp_path / "cache"))
     with pk.engine("cpu"):
         module = pk.SourceModule(ADD_ONE + f"// again {tmp_path}")
-        for path in (tmp_path / "cache").iterdir():
+        for path in (tmp_path / "cache" / "images").iterdir():
             path.unlink()
         pk.release()
         assert _runs(module)

@@ -241,9 +241,10 @@ def cache_folder() -> Path:
 
 def _folder(asked: str | os.PathLike[str] | None) -> Path | None:
     """Return a folder that is ours alone, or None: code is loaded from it."""
-    folder = cache_folder() if asked is None else Path(asked)
+    folder = (cache_folder() if asked is None else Path(asked)) / "images"  # others may write beside it
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.stat()
     except (OSError, ValueError, RuntimeError):
         return None

@@ -55,23 +55,10 @@ class Run:
             _abi.USER_KERNEL,
             {"symbol": self.symbol.ctypes.data, "symbol_bytes": self.symbol.size, "label": b"add"},
         )
-        self.buffers = array(
-            _abi.BUFFER,
-            {
-                "address": self.x.ctypes.data,
-                "bytes": self.x.nbytes,
-                "flags": up_down,
-                "item": 4,
-                "label": b"x",
-            },
-        )
-        self.symbols = array(
-            _abi.SYMBOL,
-            {
-                **{"name": self.name.ctypes.data, "name_bytes": self.name.size},
-                **{"address": self.value.ctypes.data, "bytes": self.value.nbytes},
-            },
-        )
+        self.buffers = array(_abi.BUFFER, {"flags": up_down, "item": 4, "label": b"x"})
+        self.buffers["address"], self.buffers["bytes"] = self.x.ctypes.data, self.x.nbytes
+        self.symbols = array(_abi.SYMBOL, {"name": self.name.ctypes.data, "name_bytes": self.name.size})
+        self.symbols["address"], self.symbols["bytes"] = self.value.ctypes.data, self.value.nbytes
         launch = {"argument_count": 3, "grid": (4, 1, 1), "block": (32, 1, 1)}
         self.steps = array(_abi.STEP, {"kernel": _abi.REPEAT, "count": 3, "length": 1}, launch)
         self.arguments = array(
@@ -189,7 +176,7 @@ CHANGES = {
     "a symbol without a name": lambda run: run.symbols.__setitem__("name", 0),
     "a symbol without a value": lambda run: run.symbols.__setitem__("bytes", 0),
     "a symbol that is too large": lambda run: run.symbols.__setitem__("bytes", 20),
-    "a symbol that there is not": lambda run: run.name.__class__ and run.symbols.__setitem__("name_bytes", 3),
+    "a symbol that there is not": lambda run: run.symbols.__setitem__("name_bytes", 3),
     "no such kernel": lambda run: run.steps[1:].__setitem__("kernel", 1),
     "less than no kernel": lambda run: run.steps[1:].__setitem__("kernel", -2),
     "a round of more than there is": lambda run: run.steps[:1].__setitem__("length", 2),

@@ -779,7 +779,7 @@ typedef struct pk_kernel_limits {
     int64_t block[3]; /* the most in each dimension */
     int64_t grid[3];
     int64_t shared;                             /* the most bytes of dynamic shared memory */
-    int64_t static_shared;                      /* bytes */
+    int64_t static_shared;                      /* bytes; 0 on the CPU */
     int64_t registers;                          /* a thread's; 0 on the CPU */
     int64_t suggested_block;                    /* threads, by the occupancy calculator */
     int64_t parameters;                         /* how many; -1 if that is not known */

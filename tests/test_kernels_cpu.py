@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pycudakit import errors
 from pycudakit.kernels import In, InOut, Out, SourceModule
 
 RNG = np.random.default_rng(6)
@@ -331,7 +332,18 @@ extern "C" __global__ void draws(float *uniform, float *normal, double *wide) {
 """
 
 
-def test_the_numbers_of_curand(engine):
+@pytest.fixture
+def curand(engine):
+    """Skip where kernels for the engine cannot have cuRAND's header."""
+    try:
+        SourceModule(DRAWS, no_extern_c=True).get_function("draws")
+    except errors.CompileError as error:
+        if engine == "cpu" or "curand_kernel.h" not in str(error):
+            raise
+        pytest.skip("cuRAND's headers are not installed")
+
+
+def test_the_numbers_of_curand(engine, curand):
     """Oracle: what cuRAND's own header gives, compiled for a host."""
     bits, uniform, wide, normal = run(
         DRAWS,
@@ -350,7 +362,7 @@ def test_the_numbers_of_curand(engine):
     expected = [0.57685927422247207, 0.10368333802649504, 0.72952118420053957, 0.40589554788298904]
     np.testing.assert_array_equal(wide, expected)
     expected = [-0.017826112, -0.189703569, 0.435123414, 0.919263542]
-    np.testing.assert_allclose(normal, expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(normal, expected, rtol=1e-4, atol=4e-6)
 
     bits, uniform = run(
         DRAWS, "philox", (8, np.uint32), Out(np.zeros(4, np.float32)), block=(1, 1, 1), no_extern_c=True
@@ -362,7 +374,7 @@ def test_the_numbers_of_curand(engine):
     np.testing.assert_array_equal(uniform[:3], words * np.float32(2**-32) + np.float32(2**-33))
 
 
-def test_draws_are_distributed_as_they_say(engine):
+def test_draws_are_distributed_as_they_say(engine, curand):
     shape = (512, 8)
     uniform, normal, wide = run(
         DRAWS,

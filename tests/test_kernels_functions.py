@@ -180,7 +180,7 @@ def test_vectors(engine):
         uchar3 c = make_uchar3(1, 2, 3);
         out[threadIdx.x] = make_float2(v.x + v.y * c.z, v.w - v.z);
         int4 s = make_int4(sizeof(float3), sizeof(float4), sizeof(short4), sizeof(double2));
-        int2 a = {(int)__alignof(float2), (int)__alignof(float4)};
+        int2 a = {(int)alignof(float2), (int)alignof(float4)};
         sizes[0] = s.x; sizes[1] = s.y; sizes[2] = s.z; sizes[3] = s.w; sizes[4] = a.x; sizes[5] = a.y;
     }
     """

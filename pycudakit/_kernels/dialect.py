@@ -66,6 +66,10 @@ def _depth(plain: str, end: int) -> int:
 
 def _declaration(declared: str, *, is_local: bool, checked: bool) -> str | None:
     """Return what takes the place of a declaration, or None if that is as it should be."""
+    if "{" in declared or "(" in _DROPPED.sub(
+        " ", declared
+    ):  # of a type of its own, or in a template's words
+        return None
     is_dynamic = re.search(r"\bextern\b", declared) is not None
     is_static = re.search(r"\bstatic\b", declared) is not None
     stripped = _DROPPED.sub(" ", declared).strip()

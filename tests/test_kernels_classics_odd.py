@@ -557,3 +557,40 @@ def test_functions_of_integers_and_of_two_types(engine):
     x = x.astype(float)
     expected = np.sqrt(i) + 32 + x**2 + np.e + np.arctan2(i, 3) + np.fmax(1, x) + 5
     np.testing.assert_allclose(out, expected + np.sqrt(x) + x + 2**x + 5, rtol=1e-5)
+
+
+# ---- Names that the host's C library has ------------------------------------------------------------
+
+NAMES = r"""
+#include <stdio.h>
+#include <cooperative_groups.h>
+
+struct Row { int index, count; };
+__constant__ float gamma[2] = {1.5f, 2.5f};
+__device__ unsigned int random(unsigned int &state) { return state = state * 1664525u + 1013904223u; }
+__device__ float rand(float low, float high, unsigned int &state) {
+    return low + (high - low) * (random(state) >> 8) / 16777216.0f;
+}
+
+__global__ void select(const int *x, int *index, const Row *rows, int link) {
+    int read = x[threadIdx.x], remove = rows->count;
+    cooperative_groups::this_thread_block().sync();
+    index[threadIdx.x] = read * link - remove;
+}
+__global__ void write(float *out) {
+    unsigned int state = threadIdx.x;
+    out[threadIdx.x] = gamma[1] * rand(2, 2, state) + gamma[0];
+}
+"""
+
+
+def test_names_that_c_has_too(engine):
+    mod = module(NAMES)
+    rows, index, out = np.array([(3, 7)], "i4,i4"), np.zeros(4, np.int32), np.zeros(4, np.float32)
+    mod.get_function("select")(In(np.arange(4, dtype=np.int32)), Out(index), In(rows), 5, block=(4, 1, 1))
+    np.testing.assert_array_equal(index, np.arange(4) * 5 - 7)
+    mod.get_function("write")(Out(out), block=(4, 1, 1))
+    np.testing.assert_array_equal(out, 6.5)
+    gamma = np.array([1, 10], np.float32)
+    mod.get_function("write")(Out(out), block=(4, 1, 1), symbols={"gamma": gamma})
+    np.testing.assert_array_equal(out, 21)

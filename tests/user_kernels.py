@@ -13,7 +13,8 @@ import pycudakit as pk
 from pycudakit import SourceModule, _engine
 
 # NVRTC's words for a header that is not installed beside it.
-_NOT_INSTALLED = re.compile(r'cannot open source file "(curand_kernel|cuda_fp16|cooperative_groups|cuComplex)\.h"')
+_HEADERS = "curand_kernel|cuda_fp16|cooperative_groups|cuComplex"
+_NOT_INSTALLED = re.compile(rf'cannot open source file "({_HEADERS})\.h"')
 
 
 def module(source, **options):

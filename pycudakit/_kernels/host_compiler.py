@@ -30,12 +30,14 @@ _FLAGS = [
     *("-fsanitize=integer-divide-by-zero", "-fsanitize-recover=integer-divide-by-zero"),
     *("-Wno-unknown-pragmas", "-Wno-attributes"),
 ]
-# What C's library has and CUDA's headers have not: a kernel may have such a name.
+# What C's library has and CUDA's headers have not: a source may give such a name to what is its own. Those of
+# Bessel's functions, which kernels can call, only to a kernel.
 _TAKEN = re.compile(
     r"abort|atexit|ato[fil]|clearerr|l?l?div|drem|exit|ffs|[fp]?[gp]et?[cs]|fput[cs]|gamma|(?:get|put)(?:c|env|w)"
     r"|index|[jy](?:0|1|n)|link|mktemp|perror|pipe|qsort|raise|s?rand|s?random|read|remove|rename|rewind|rindex"
     r"|scalb|select|setstate|signal|significand|swab|sync|system|tmpfile|ungetc|write"
 )
+_BESSEL = ("j0", "j1", "jn", "y0", "y1", "yn")
 # What the compiler does before each access: it calls a function, and no memory shadows other memory.
 _CHECKS = {
     "gcc": [
@@ -95,7 +97,7 @@ def _fingerprint(_cxx: str, _path: str) -> str:
             real = os.path.realpath(found)
             about = os.stat(real)
             told.update(f"{real} {about.st_size} {about.st_mtime_ns}".encode())
-    for file in sorted(_HEADERS.rglob("*.h")):
+    for file in sorted(path for path in _HEADERS.rglob("*") if path.is_file()):
         told.update(file.read_bytes())
     own = (Path(__file__), Path(dialect.__file__))
     told.update(b"".join(file.read_bytes() for file in own))
@@ -209,9 +211,11 @@ def _prologue(source: Source) -> Iterator[str]:
             yield f"#define {name} {meaning if '=' in value else 1}"
         elif option == "-U":
             yield f"#undef {value}"
-    for kernel in source.kernels:
-        if _TAKEN.fullmatch(kernel.name):
-            yield f"#define {kernel.name} pk_own_{kernel.name}"
+    names = set(re.findall(r"\b[A-Za-z_]\w*", source.text)) - set(_BESSEL)
+    names -= set(re.findall(r"(?:\.|->|::)\s*(\w+)", source.text))  # members, which are in nobody's way
+    for name in sorted(names | {kernel.name for kernel in source.kernels}):
+        if _TAKEN.fullmatch(name):
+            yield f"#define {name} pk_own_{name}"
 
 
 def _tuning() -> list[str]:

@@ -31,8 +31,8 @@ Image::Image(const std::string &path) : handle_(dlopen(path.c_str(), RTLD_NOW | 
         if (table_->kernels[i].parameters <= PK_MAX_PARAMETERS) continue;
         const std::string name = table_->kernels[i].symbol;
         dlclose(handle_);
-        fail(PK_INVALID_ARGUMENT, "kernel '" + name + "' has more parameters than " +
-                                      std::to_string(int(PK_MAX_PARAMETERS)));
+        fail(PK_INVALID_ARGUMENT,
+             "kernel '" + name + "' has more parameters than " + std::to_string(int(PK_MAX_PARAMETERS)));
     }
     for (int64_t i = 0; i < table_->symbol_count; ++i) {
         const pk_image_symbol &symbol = table_->symbols[i];

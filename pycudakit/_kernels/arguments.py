@@ -75,6 +75,11 @@ class Bound:
         self._unpacked: list[tuple[Array, Array]] = []
         self._inouts: list[tuple[int, Array]] = []  # that come home, and where they are in `buffers`
 
+    @property
+    def has_inouts(self) -> bool:
+        """Whether an array goes both ways."""
+        return bool(self._inouts)
+
     def unpack(self) -> None:
         """After the run: bring home what was packed, in the parameters' order."""
         for target, dense in self._unpacked:

@@ -254,7 +254,9 @@ class Function:
                     seconds = running.run(request, plan, isolate=isolates, timeout=timeout).seconds
                 break
             except (errors.NoDevice, errors.OutOfMemory) as error:
-                if not plan.automatic:
+                # Memory may run out on the way home, when what goes both ways is not what it was.
+                is_intact = isinstance(error, errors.NoDevice) or not bound.has_inouts
+                if not (plan.automatic and is_intact):
                     raise
                 _execute.warn_of_takeover(error)
                 plan = Plan(self.name, "cpu", "auto: the CUDA engine failed")

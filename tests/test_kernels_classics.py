@@ -145,10 +145,9 @@ __global__ void sum_by_shuffles(const int *in, int *total, int n) {
     if (threadIdx.x == 0) atomicAdd(total, value);
 }
 """
-LENGTHS = [1, 2, 31, 256, 257, 1000, 70_001]
+LENGTHS = [1, 2, 31, 256, pytest.param(257, marks=pytest.mark.smoke), 1000, 70_001]
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("n", LENGTHS)
 def test_sum_in_shared_memory(engine, n):
     x = RNG.integers(-1000, 1000, n, np.int32)
@@ -171,7 +170,6 @@ def test_sum_in_dynamic_shared_memory(engine, n, threads):
     assert sums.sum() == x.sum()
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("debug", [False, True], ids=["", "debug"])
 @pytest.mark.parametrize("threads", [32, 96, 256])
 @pytest.mark.parametrize("n", LENGTHS)
@@ -242,10 +240,9 @@ def exclusive_scan(x, threads, **options):
     return out
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("debug", [False, True], ids=["", "debug"])
 @pytest.mark.parametrize("threads", [16, 128])
-@pytest.mark.parametrize("n", [*range(1, 9), 31, 32, 33, 255, 256, 257, 1000, 33_333])
+@pytest.mark.parametrize("n", [*range(1, 9), 31, 32, 33, 255, 256, 1000, 33_333, LENGTHS[4]])
 def test_blelloch_scan(engine, n, threads, debug):
     """In debug mode, which finds nothing wrong, too."""
     x = RNG.integers(-1000, 1000, n, np.int32)

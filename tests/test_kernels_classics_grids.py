@@ -61,10 +61,9 @@ __global__ void transpose(const float *in, float *out, int width, int height) {
     if (x < height && y < width) out[y * height + x] = tile[threadIdx.x][threadIdx.y];
 }
 """
-SIZES = [(1, 1), (16, 16), (5, 37), (33, 16), (70, 101)]
+SIZES = [(1, 1), (16, 16), pytest.param(5, 37, marks=pytest.mark.smoke), (33, 16), (70, 101)]
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize(("height", "width"), SIZES)
 def test_grey(engine, height, width):
     image = RNG.integers(0, 256, (height, width, 3), np.uint8)
@@ -91,7 +90,6 @@ def test_blur(engine, height, width):
     np.testing.assert_array_equal(out, sums(image) // sums(np.ones_like(image)))
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize(("height", "width"), SIZES)
 def test_transpose(engine, height, width):
     x = RNG.standard_normal((height, width)).astype(np.float32)
@@ -133,10 +131,12 @@ __global__ void matmul_tiled(const float *a, const float *b, float *c, int m, in
 """
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("debug", [False, True], ids=["", "debug"])
 @pytest.mark.parametrize("name", ["matmul", "matmul_tiled"])
-@pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (16, 16, 16), (17, 5, 23), (33, 64, 31), (70, 45, 91)])
+@pytest.mark.parametrize(
+    ("m", "k", "n"),
+    [(1, 1, 1), (16, 16, 16), pytest.param(17, 5, 23, marks=pytest.mark.smoke), (33, 64, 31), (70, 45, 91)],
+)
 def test_matrix_product(engine, name, m, k, n, debug):
     a = RNG.integers(-9, 10, (m, k)).astype(np.float32)  # whose products float32 holds exactly
     b = RNG.integers(-9, 10, (k, n)).astype(np.float32)
@@ -195,8 +195,9 @@ def mandelbrot(width, height, x0, y0, step, most):
     return counts
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize(("width", "height"), [(1, 1), (40, 30), (133, 65)])
+@pytest.mark.parametrize(
+    ("width", "height"), [(1, 1), pytest.param(40, 30, marks=pytest.mark.smoke), (133, 65)]
+)
 def test_mandelbrot(engine, width, height):
     counts = np.zeros((height, width), np.int32)
     where = -2.0, -1.2, 3.0 / width, 80
@@ -227,8 +228,9 @@ def life(cells, steps):
     return cells
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize(("height", "width"), [(3, 3), (16, 16), (40, 71)])
+@pytest.mark.parametrize(
+    ("height", "width"), [pytest.param(3, 3, marks=pytest.mark.smoke), (16, 16), (40, 71)]
+)
 def test_life(engine, height, width):
     cells = RNG.integers(0, 2, (height, width), np.uint8)
     expected = life(cells, 5)
@@ -298,9 +300,10 @@ def accelerations(bodies):
     return (r * (mass / ((r * r).sum(-1) + 0.01) ** 1.5)[..., None]).sum(1)
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("debug", [False, True], ids=["", "debug"])
-@pytest.mark.parametrize(("n", "threads"), [(1, 32), (64, 64), (100, 32), (257, 128)])
+@pytest.mark.parametrize(
+    ("n", "threads"), [(1, 32), (64, 64), pytest.param(100, 32, marks=pytest.mark.smoke), (257, 128)]
+)
 def test_bodies(engine, n, threads, debug):
     bodies = RNG.random((n, 4), np.float32)
     out = np.full((n, 4), np.nan, np.float32)

@@ -141,6 +141,10 @@ __global__ void endless(int *go) {
 __global__ void rounds(int *go) {
     for (;;) __syncthreads();
 }
+__global__ void long_ones(int *x) {
+    volatile int rounds = 0;
+    for (int i = 0; i < 5000000 * x[0]; ++i) rounds = rounds + i;
+}
 __global__ void claims(int n) { assert(threadIdx.x < n && "few"); }
 """
 
@@ -158,7 +162,7 @@ __global__ void claims(int n) { assert(threadIdx.x < n && "few"); }
             "mixed",
             r"waits at the barrier in line 17; thread \(8, 0, 0\) waits for lanes of its warp in line 18",
         ),
-        ("claims", r"thread \(8, 0, 0\) failed assert\(threadIdx.x < n && \"few\"\) in line 26"),
+        ("claims", r"thread \(8, 0, 0\) failed assert\(threadIdx.x < n && \"few\"\) in line 30"),
     ],
 )
 def test_divergent_code(name, told):
@@ -176,12 +180,14 @@ def test_what_is_not_checked_does_not_hang():
         get("mixed")(8, block=(32, 1, 1))
 
 
-def test_a_kernel_that_waits_for_ever_is_interrupted():
-    function = SourceModule(WAITING).get_function("rounds")
+@pytest.mark.parametrize("name", ["rounds", "long_ones"])
+def test_what_takes_long_is_interrupted(name):
+    """A kernel that waits for ever, and one without barriers whose threads take long."""
+    function = SourceModule(WAITING).get_function(name)
     threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     begun = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
-        function(InOut(np.ones(1, np.int32)), block=(8, 1, 1))
+        function(InOut(np.ones(1, np.int32)), block=(1024, 1, 1), grid=(100, 1))
     assert time.perf_counter() - begun < 5
 
 

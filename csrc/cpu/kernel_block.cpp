@@ -6,7 +6,10 @@
 
 namespace pk::kernels {
 
-static constexpr int64_t LOOK_EVERY = 4096;  // switches between threads
+static constexpr int64_t LOOK_EVERY = 512;    // switches between threads
+static constexpr int64_t LOOK_EVERY_END = 8;  // threads that end
+// What a block takes that may run as a loop, which nothing can stop on its way.
+static constexpr std::chrono::milliseconds QUICK(5);
 
 // Whose fiber it is that begins.
 static thread_local Worker *running = nullptr;
@@ -18,7 +21,8 @@ Worker::Worker() : fibers_(base) {
 
 void Worker::begin(const Launch &launch) {
     launch_ = &launch;
-    loops_ = launch.kernel.waits == 0 && !launch.checked;
+    may_loop_ = launch.kernel.waits == 0 && !launch.checked;
+    loops_ = false;
     size_ = int(launch.shape.threads());
     for (int d = 0; d < 3; ++d) {
         held_.context.grid[d] = uint32_t(launch.shape.grid[d]);
@@ -40,13 +44,23 @@ void Worker::begin(const Launch &launch) {
 }
 
 void Worker::run(int64_t first, int64_t count) {
-    if (loops_) {
-        first_ = first;
-        count_ = count;
-        enter(0);
-        return;
+    const int64_t end = first + count;
+    while (first < end) {
+        const Clock::time_point began = Clock::now();
+        loops_ = may_loop_ && quick_ == &launch_->kernel;
+        if (loops_) {
+            first_ = first;
+            count_ = end - first;
+            enter(0);
+            first = end;
+        } else {
+            waited_ = false;
+            count_ = 1;
+            run_block(first++);
+        }
+        const bool is_quick = !waited_ && Clock::now() - began < QUICK * count_;
+        quick_ = may_loop_ && is_quick ? &launch_->kernel : nullptr;
     }
-    for (int64_t block = first; block < first + count; ++block) run_block(block);
 }
 
 void Worker::run_block(int64_t block) {
@@ -88,7 +102,7 @@ void Worker::enter(int thread) {
 
 int Worker::take_fiber() {
     if (idle_.empty()) {
-        const int had = fibers_.count(), most = std::max(had + 1, loops_ ? 1 : size_);
+        const int had = fibers_.count(), most = std::max(had + 1, size_);
         fibers_.make(std::min(most, std::max(1, 4 * had)));
         for (int fiber = fibers_.count() - 1; fiber >= had; --fiber) idle_.push_back(fiber);
     }
@@ -166,7 +180,7 @@ void Worker::suspend() {
 // The current thread has returned. This fiber takes the next that has not begun, or waits until it is needed.
 void Worker::finish() {
     threads_[size_t(current_)].state = State::DONE;
-    ++done_;
+    if (++done_ % LOOK_EVERY_END == 0) look();
     done_lanes_[size_t(current_ / PK_WARP)] |= 1u << current_ % PK_WARP;
     complete_without(current_);
     if (done_ == size_) {

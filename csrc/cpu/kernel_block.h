@@ -98,7 +98,7 @@ class Worker {
     void complete_without(int thread);
     Record &record_of(int32_t operation, uint32_t mask);
     bool wake_active();
-    void require_waiting() const;
+    void begin_waiting();
     bool alone() const { return size_ == 1; }
 
     int32_t barrier(int32_t line, int32_t value);
@@ -125,7 +125,10 @@ class Worker {
     std::unique_ptr<Arena> arena_;  // of shared memory, where accesses are checked
     std::vector<void *> variables_;
 
-    bool loops_ = false;  // the first fiber runs blocks from first_, where no thread waits for another
+    // The first fiber runs blocks from first_ as a loop, where no thread waits for another. That is for
+    // kernels of which this worker has seen a block that was quick.
+    bool loops_ = false, may_loop_ = false, waited_ = false;
+    const pk_image_kernel *quick_ = nullptr;
     int64_t first_ = 0, count_ = 0;
     int current_ = 0, fiber_ = 0, size_ = 0, done_ = 0, arrived_ = 0;
     int32_t counting_ = 0, counted_ = 0;

@@ -17,7 +17,7 @@ void Printed::add(const char *text, int64_t bytes) {
 
 int32_t Worker::barrier(int32_t line, int32_t value) {
     if (alone()) return value != 0;
-    require_waiting();
+    begin_waiting();
     Thread &thread = threads_[size_t(current_)];
     thread.state = State::BARRIER;
     thread.line = line;
@@ -68,7 +68,7 @@ uint32_t Worker::exchange(int32_t line, int32_t operation, uint32_t mask, uint64
         values[0] = value;
         return bit;
     }
-    require_waiting();
+    begin_waiting();
     if (launch_->checked && (mask & bit) == 0)
         stop(where() + ": the mask in line " + std::to_string(line) + " does not have the lane itself");
     const int lanes = std::min<int>(PK_WARP, size_ - first);
@@ -117,7 +117,7 @@ void Worker::complete_without(int thread) {
 
 uint32_t Worker::active(int32_t line) {
     if (alone()) return 1;
-    require_waiting();
+    begin_waiting();
     threads_[size_t(current_)].state = State::ACTIVE;
     threads_[size_t(current_)].line = line;
     suspend();
@@ -146,7 +146,8 @@ void Worker::yield() {
     if (!loops_) suspend();
 }
 
-void Worker::require_waiting() const {
+void Worker::begin_waiting() {
+    waited_ = true;
     if (loops_) fail(PK_DEVICE_ERROR, launch_->name + " waits where it was taken not to");
 }
 

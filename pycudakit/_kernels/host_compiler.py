@@ -205,6 +205,7 @@ def _prologue(source: Source) -> Iterator[str]:
     for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', source.text, re.MULTILINE):
         if (_HEADERS / name).is_file():
             yield f"#include <{name}>"
+    yield line_directive(1, "options").rstrip()
     for option, value in _options(source):
         if option == "-D":
             name, _, meaning = value.partition("=")

@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "common/status.h"
+#include "kernel.h"
 #include "stream/cuda.h"
 #include "stream/link.h"
 #include "stream/pinned.h"
@@ -49,6 +50,7 @@ int32_t pk_memory_info(pk_memory *memory) {
 int32_t pk_release(void) {
     return pk::guarded([] {
         pk::require_cuda();
+        pk::kernels::release();
         pk::release_streaming_memory();
         pk::release_pinned_arrays();
     });

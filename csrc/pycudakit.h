@@ -28,7 +28,7 @@ extern "C" {
 #define PK_ABI_VERSION 2
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
-enum { PK_NAME_SIZE = 256 };
+enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256 };
 
 /* Each failure has a class of its own in pycudakit.errors; pk_last_error() tells what went wrong. */
 typedef enum pk_status {
@@ -665,6 +665,129 @@ PK_MATMUL(f64, double)
 /* Opens cuBLAS for the products to come, unless it is open: the library of that path, or else what the
  * system's loader finds. *found tells whether it is open. The CPU library has no use for it. */
 PK_API int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *found);
+
+/* ---- Interpolation --------------------------------------------------------------------------------- */
+
+/* At each of `count` values x, the line through the points before and behind it, of `size`, in order of xp;
+ * `left` and `right` of all of them; at NaN, NaN, or of one point that one's value. Arrays are dense, and
+ * `out` overlaps nothing else. */
+PK_API int32_t pk_interp(const double *xp, const double *fp, int64_t size, double left, double right,
+                         const double *x, double *out, int64_t count, const pk_options *options,
+                         pk_report *report);
+
+/* ---- Your own kernels ----------------------------------------------------------------------------- */
+
+/* What a compiler made of a source: for the CUDA library a cubin; for the CPU library the path of a shared
+ * library. It stays loaded, as do some others, until pk_release; the least recently used of too many goes
+ * first. */
+typedef struct pk_image {
+    uint64_t address;
+    int64_t bytes;
+    uint64_t key[2]; /* images of one key are the same */
+} pk_image;
+
+typedef struct pk_kernel {
+    int64_t image;   /* its index */
+    uint64_t symbol; /* the address of its name in the image */
+    int64_t symbol_bytes;
+    char label[PK_NAME_SIZE]; /* its name for messages */
+} pk_kernel;
+
+/* How the memory of a buffer begins, and what becomes of it:
+ *   PK_BUFFER_UP        it begins as the host's; else as zeros
+ *   PK_BUFFER_DOWN      at the call's end it is the host's
+ *   PK_BUFFER_POISON    without PK_BUFFER_UP: it begins as bytes of PK_POISON
+ *   PK_BUFFER_CONSTANT  no kernel writes it, so that it may lie where the host's lies */
+enum { PK_BUFFER_UP = 1, PK_BUFFER_DOWN = 2, PK_BUFFER_POISON = 4, PK_BUFFER_CONSTANT = 8 };
+enum { PK_POISON = 165 };
+
+typedef struct pk_buffer {
+    uint64_t address; /* of the host's memory; 0 if it neither goes up nor comes down */
+    int64_t bytes;
+    int32_t flags;
+    int32_t item;   /* bytes of an element, for messages */
+    char label[64]; /* its name for messages */
+} pk_buffer;
+
+/* A __constant__ or __device__ variable that is set before the first step; at the end of the call it is what
+ * it was when the image was loaded. */
+typedef struct pk_symbol {
+    int64_t image;
+    uint64_t name;
+    int64_t name_bytes;
+    uint64_t address; /* of the value */
+    int64_t bytes;    /* at most the variable's */
+} pk_symbol;
+
+/* A kernel's argument: an address inside a buffer, with buffer >= 0 and the offset in bytes; or, with
+ * PK_VALUE_ARGUMENT, bytes of `values`; or a null pointer. */
+enum { PK_VALUE_ARGUMENT = -1, PK_NULL_ARGUMENT = -2 };
+
+typedef struct pk_argument {
+    int64_t buffer;
+    int64_t offset;
+    int64_t bytes; /* of a value */
+} pk_argument;
+
+/* A launch, with kernel >= 0; or, with kernel = PK_REPEAT, `count` rounds of the next `length` steps, some of
+ * which may repeat others. Of a launch with count > 0 the library chooses the block, for so many threads in
+ * one dimension, and grid and block are not read. */
+enum { PK_REPEAT = -1 };
+
+typedef struct pk_step {
+    int64_t kernel;
+    int64_t count;
+    int64_t length;
+    int64_t first_argument;
+    int64_t argument_count;
+    int64_t shared; /* bytes of dynamic shared memory */
+    int64_t grid[3];
+    int64_t block[3];
+} pk_step;
+
+/* What a run is made of; addresses of arrays, and how many each has. */
+typedef struct pk_run {
+    uint64_t images;
+    int64_t image_count;
+    uint64_t kernels;
+    int64_t kernel_count;
+    uint64_t buffers;
+    int64_t buffer_count;
+    uint64_t symbols;
+    int64_t symbol_count;
+    uint64_t steps;
+    int64_t step_count;
+    uint64_t arguments;
+    int64_t argument_count;
+    uint64_t values;
+    int64_t value_bytes;
+    int64_t block_limit; /* milliseconds that a block may take on the CPU when it was compiled to be checked;
+                          * 0: no limit */
+} pk_run;
+
+/* Runs steps one after the other, over buffers that exist for the call alone: the inputs go up once, and the
+ * outputs come down once. Everything is checked before anything runs. It runs on the first of the GPUs asked
+ * for. What kernels print comes as UTF-8, at most `capacity` bytes of it, and *length tells how much there
+ * was, on PK_OK and after a failure. report.stage_seconds[PK_KERNEL], on the CPU [PK_COMPUTE], is the time of
+ * the steps. */
+PK_API int32_t pk_run_kernels(const pk_run *run, uint8_t *text, int64_t capacity, int64_t *length,
+                              const pk_options *options, pk_report *report);
+
+/* What a kernel and the device that runs it allow, without running it. */
+typedef struct pk_kernel_limits {
+    int64_t threads;  /* the most in a block */
+    int64_t block[3]; /* the most in each dimension */
+    int64_t grid[3];
+    int64_t shared;                             /* the most bytes of dynamic shared memory */
+    int64_t static_shared;                      /* bytes; 0 on the CPU */
+    int64_t registers;                          /* a thread's; 0 on the CPU */
+    int64_t suggested_block;                    /* threads, by the occupancy calculator */
+    int64_t parameters;                         /* how many; -1 if that is not known */
+    int64_t parameter_bytes[PK_MAX_PARAMETERS]; /* of each */
+} pk_kernel_limits;
+
+PK_API int32_t pk_kernel_info(const pk_image *image, const uint8_t *symbol, int64_t symbol_bytes,
+                              int64_t device, pk_kernel_limits *limits);
 
 #ifdef __cplusplus
 }

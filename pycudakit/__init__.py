@@ -101,6 +101,19 @@ if TYPE_CHECKING:
     from pycudakit.expression import evaluate
     from pycudakit.extremes import amax, amin, argmax, argmin, max, min, ptp
     from pycudakit.histogram import bincount, digitize, histogram, histogram2d
+    from pycudakit.interp import interp
+    from pycudakit.kernels import (
+        ElementwiseKernel,
+        ExclusiveScanKernel,
+        In,
+        InclusiveScanKernel,
+        InOut,
+        Out,
+        Program,
+        ReductionKernel,
+        SourceModule,
+        grid_for,
+    )
     from pycudakit.matmul import matmul
     from pycudakit.nanfunctions import (
         nanargmax,
@@ -145,8 +158,11 @@ else:
             "expression": "evaluate",
             "histogram": "bincount digitize histogram histogram2d",
             "image": "",
+            "kernels": "ElementwiseKernel ExclusiveScanKernel In InOut InclusiveScanKernel Out Program "
+            "ReductionKernel SourceModule grid_for",
             "linalg": "",
             "random": "",
+            "interp": "interp",
             "matmul": "matmul",
             "nanfunctions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
             "products": "average dot vdot",
@@ -165,10 +181,19 @@ __version__ = "0.1.0"
 __all__ = [
     "Call",
     "Device",
+    "ElementwiseKernel",
     "EngineStatus",
+    "ExclusiveScanKernel",
+    "In",
+    "InOut",
+    "InclusiveScanKernel",
     "Link",
     "Memory",
+    "Out",
     "Profile",
+    "Program",
+    "ReductionKernel",
+    "SourceModule",
     "Tuning",
     "__version__",
     "abs",
@@ -235,12 +260,14 @@ __all__ = [
     "fmin",
     "greater",
     "greater_equal",
+    "grid_for",
     "heaviside",
     "histogram",
     "histogram2d",
     "hypot",
     "image",
     "inner",
+    "interp",
     "invert",
     "isfinite",
     "isinf",

@@ -19,6 +19,7 @@ MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
 MAX_RANGES = 256
 NAME_SIZE = 256
+MAX_PARAMETERS = 256
 
 LOAD, STORE, CAST, FIRST_OPERATION = range(4)
 BYTE_SWAPPED = 1
@@ -203,6 +204,67 @@ DRAWS = np.dtype(
 RANDOM_BITS, RANDOM_UNIFORM, RANDOM_NORMAL, RANDOM_EXPONENTIAL = range(4)
 RANDOM_INTEGERS, RANDOM_POISSON, RANDOM_BINOMIAL, RANDOMS = range(4, 8)
 
+IMAGE = np.dtype([("address", np.uint64), ("bytes", np.int64), ("key", np.uint64, (2,))])
+USER_KERNEL = np.dtype(
+    [
+        ("image", np.int64),
+        ("symbol", np.uint64),
+        ("symbol_bytes", np.int64),
+        ("label", f"S{NAME_SIZE}"),
+    ]
+)
+BUFFER = np.dtype(
+    [
+        ("address", np.uint64),
+        ("bytes", np.int64),
+        ("flags", np.int32),
+        ("item", np.int32),
+        ("label", "S64"),
+    ]
+)
+BUFFER_UP, BUFFER_DOWN, BUFFER_POISON, BUFFER_CONSTANT = 1, 2, 4, 8
+POISON = 165  # 0xA5
+SYMBOL = np.dtype([(name, np.int64) for name in ("image", "name", "name_bytes", "address", "bytes")])
+ARGUMENT = np.dtype([(name, np.int64) for name in ("buffer", "offset", "bytes")])
+VALUE_ARGUMENT, NULL_ARGUMENT = -1, -2
+STEP = np.dtype(
+    [
+        *((name, np.int64) for name in ("kernel", "count", "length")),
+        *((name, np.int64) for name in ("first_argument", "argument_count", "shared")),
+        ("grid", np.int64, (3,)),
+        ("block", np.int64, (3,)),
+    ]
+)
+REPEAT = -1
+RUN = np.dtype(
+    [
+        (name, np.int64)
+        for array, count in (
+            ("images", "image_count"),
+            ("kernels", "kernel_count"),
+            ("buffers", "buffer_count"),
+            ("symbols", "symbol_count"),
+            ("steps", "step_count"),
+            ("arguments", "argument_count"),
+            ("values", "value_bytes"),
+        )
+        for name in (array, count)
+    ]
+    + [("block_limit", np.int64)]
+)
+LIMITS = np.dtype(
+    [
+        ("threads", np.int64),
+        ("block", np.int64, (3,)),
+        ("grid", np.int64, (3,)),
+        *(
+            (name, np.int64)
+            for name in ("shared", "static_shared", "registers", "suggested_block", "parameters")
+        ),
+        ("parameter_bytes", np.int64, (MAX_PARAMETERS,)),
+    ]
+)
+
 SUM, PRODUCT, LEAST, LARGEST, WHERE_LEAST, WHERE_LARGEST, SPREAD, DOT, SQUARES, REDUCTIONS = range(10)
 AS_IT_IS, MEAN, ROOT, VARIANCE, DEVIATION = range(5)
 
@@ -362,7 +424,13 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         )
         for t, dtype in MULTIPLIED.items()
     },
+    "pk_interp": (
+        *(_in(np.float64), _in(np.float64), _SIZE, ctypes.c_double, ctypes.c_double),
+        *(_in(np.float64), _out(np.float64), _SIZE, *_CALL),
+    ),
     "pk_open_cublas": (_in(np.uint8), _SIZE, _SIZE_OUT),
+    "pk_run_kernels": (_in(RUN), _out(np.uint8), _SIZE, _SIZE_OUT, *_CALL),
+    "pk_kernel_info": (_in(IMAGE), _in(np.uint8), _SIZE, _SIZE, _out(LIMITS)),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -150,7 +151,8 @@ def memory_info() -> Memory:
 def release() -> None:
     """Give back the device and pinned memory that the CUDA library keeps, but what calls and arrays use.
 
-    Later calls take it again, which costs the first of them some milliseconds.
+    Later calls take it again, which costs the first of them some milliseconds. Helper processes of kernels
+    that nobody uses end, too.
 
     Examples
     --------
@@ -161,6 +163,9 @@ def release() -> None:
     """
     if status("cuda"):
         _loader.library("cuda").pk_release()
+    isolation = sys.modules.get("pycudakit._kernels.isolation")  # few need it
+    if isolation is not None:
+        isolation.release()
 
 
 def build_info() -> dict[str, dict[str, str]]:

@@ -66,12 +66,25 @@ _STRUCTS = {
     "pk_draws": _abi.DRAWS,
     "pk_reduction": _abi.REDUCTION,
     "pk_window": _abi.WINDOW,
+    "pk_image": _abi.IMAGE,
+    "pk_kernel": _abi.USER_KERNEL,
+    "pk_buffer": _abi.BUFFER,
+    "pk_symbol": _abi.SYMBOL,
+    "pk_argument": _abi.ARGUMENT,
+    "pk_step": _abi.STEP,
+    "pk_run": _abi.RUN,
+    "pk_kernel_limits": _abi.LIMITS,
 }
 _NUMBERS = {
     f"{sign}int{bits}_t": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
 _NUMBERS |= {"float": np.dtype("float32"), "double": np.dtype("float64")}
-_CTYPES = {"int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64}
+_CTYPES = {
+    "int32_t": ctypes.c_int32,
+    "int64_t": ctypes.c_int64,
+    "uint64_t": ctypes.c_uint64,
+    "double": ctypes.c_double,
+}
 
 
 def test_functions(header):
@@ -125,6 +138,7 @@ def test_constants(header):
     constants["PK_ABI_VERSION"] = int(re.search(r"#define PK_ABI_VERSION (\d+)", header).group(1))
     ours = [
         *("ABI_VERSION", "MAX_DIMS", "MAX_OPERANDS", "MAX_INSTRUCTIONS", "MAX_RANGES", "NAME_SIZE"),
+        *("BUFFER_UP", "BUFFER_DOWN", "BUFFER_POISON", "BUFFER_CONSTANT", "POISON", "MAX_PARAMETERS"),
         *("STAGE", "UPLOAD", "KERNEL", "DOWNLOAD", "UNSTAGE", "COMPUTE", "STAGES", "LOAD", "STORE", "CAST"),
         *("FIRST_OPERATION", "BYTE_SWAPPED", "DIVIDE", "OVERFLOW", "INVALID", "NEGATIVE_POWER"),
         *("SUM", "PRODUCT", "LEAST", "LARGEST", "WHERE_LEAST", "WHERE_LARGEST", "SPREAD", "DOT", "SQUARES"),

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -20,6 +21,9 @@ EXPERIMENTS = ["access", "block_size", "overlap", "stages", "transfers"]
 DRAWS = importlib.util.find_spec("matplotlib") is not None
 
 pytestmark = pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
+needs_compiler = pytest.mark.skipif(
+    not shutil.which(os.environ.get("CXX", "c++")), reason="needs a C++ compiler"
+)
 
 
 def run(script, *arguments, folder, paths=(), **variables):
@@ -173,6 +177,8 @@ def test_order_statistics(tmp_path):
         ("random_numbers", "poisson"),
         ("linalg", "transpose"),
         ("image_filters", "box 3x3 uint8"),
+        ("interp", "100 points"),
+        pytest.param("kernels", "launch of 1K", marks=needs_compiler),
     ],
 )
 def test_scripts_of_one_form(script, work, tmp_path):

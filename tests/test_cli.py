@@ -132,6 +132,27 @@ def test_example(name):
 
 
 @needs_cpu
+@pytest.mark.skipif(not shutil.which(os.environ.get("CXX", "c++")), reason="needs a C++ compiler")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("my_first_kernel", "right: True"),
+        ("game_of_life", "116 cells, where 116 are known to be left"),
+        ("heat", "degrees from the solution on paper"),
+    ],
+)
+def test_example_of_kernels(name, said):
+    script = ROOT / "examples" / f"{name}.py"
+    if not script.is_file():
+        pytest.skip("examples/ is not beside the tests")
+    done = run(str(script))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert said in done.stdout
+    found = re.search(r"at most (\S+) degrees", done.stdout)
+    assert found is None or float(found[1]) < 0.01
+
+
+@needs_cpu
 def test_example_of_images(tmp_path, monkeypatch):
     script = ROOT / "examples" / "image_pipeline.py"
     if not script.is_file():

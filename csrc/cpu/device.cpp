@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "../common/status.h"
+#include "kernel_release.h"
 
 [[noreturn]] static void no_device() {
     pk::fail(PK_INVALID_ARGUMENT, "there is no device of that index: the CPU library has none");
@@ -21,7 +22,9 @@ int32_t pk_memory_info(pk_memory *memory) {
     });
 }
 
-int32_t pk_release(void) { return PK_OK; }
+int32_t pk_release(void) {
+    return pk::guarded([] { pk::kernels::release(); });
+}
 
 int32_t pk_device_info(int64_t, pk_device *device) {
     return pk::guarded([&] {

@@ -1,0 +1,179 @@
+"""Kernels of your own: launches, transfers, programs and compilation, against NumPy and, on a GPU, PyCUDA.
+
+Each row that has a required figure ends with ok or SHORT.
+"""
+
+import functools
+import itertools
+import os
+import statistics
+import sys
+
+import numpy as np
+from harness import Allowance, Harness, link_seconds
+
+import pycudakit as pk
+from pycudakit import In, InOut, Out, SourceModule
+
+M = 1_000_000
+
+ADD = r"""
+__global__ void add(const float *a, const float *b, float *out, int n) {
+    int i = threadIdx.x + blockIdx.x * blockDim.x;
+    if (i < n) out[i] = a[i] + b[i];
+}
+"""
+PRODUCT = r"""
+#define TILE 16
+
+__global__ void product(const float *a, const float *b, float *c, int n) {
+    __shared__ float as[TILE][TILE], bs[TILE][TILE];
+    int tx = threadIdx.x, ty = threadIdx.y, row = blockIdx.y * TILE + ty, column = blockIdx.x * TILE + tx;
+    float sum = 0;
+    for (int t = 0; t < n; t += TILE) {
+        as[ty][tx] = a[row * n + t + tx];
+        bs[ty][tx] = b[(t + ty) * n + column];
+        __syncthreads();
+        for (int i = 0; i < TILE; ++i) sum += as[ty][i] * bs[i][tx];
+        __syncthreads();
+    }
+    c[row * n + column] = sum;
+}
+"""
+STEP = r"""
+__global__ void step(const float *from, float *to, int n) {
+    int i = threadIdx.x + blockIdx.x * blockDim.x;
+    if (i < n) to[i] = from[i] * 0.5f + 1.0f;
+}
+"""
+TRIPLE = "__global__ void triple(float *x) {{ x[threadIdx.x] *= 3; }}  // {}\n"
+
+
+def blocks_of(n, block=256):
+    return {"block": (block, 1, 1), "grid": ((n + block - 1) // block, 1)}
+
+
+def pycudas(source, name):
+    """Return PyCUDA's driver and its function, or None where there is no PyCUDA."""
+    try:
+        import pycuda.autoprimaryctx  # noqa: F401, PLC0415
+        from pycuda import compiler, driver  # noqa: PLC0415
+    except ImportError:
+        return None
+    return driver, compiler.SourceModule(source).get_function(name)
+
+
+def add(harness, work, n, at_least):
+    """Time a vector add, everything going in and out."""
+    if not harness.wanted(work):
+        return
+    rng = np.random.default_rng(0)
+    a, b = rng.random((2, n), np.float32)
+    c, theirs = np.empty((2, n), np.float32)
+    kernel = SourceModule(ADD).get_function("add")
+    shape, count = blocks_of(n), np.int32(n)
+
+    def ours():
+        kernel(In(a), In(b), Out(c), count, **shape)
+        return c
+
+    others = {"NumPy": lambda: a + b}
+    found = pycudas(ADD, "add") if harness.engine == "cuda" else None
+    if found:
+        driver, function = found
+
+        def by_pycuda():
+            function(driver.In(a), driver.In(b), driver.Out(theirs), count, **shape)
+            return theirs
+
+        others["PyCUDA"] = by_pycuda
+    figures = {k: v for k, v in at_least.items() if getattr(k, "of", k) in others}
+    harness.compare(work, n, ours, others, at_least=figures)
+
+
+def program(harness, n, launches=1000):
+    """Time a program against the sum of its kernels' times and of its transfers."""
+    work = f"program of {launches}"
+    if not harness.wanted(work):
+        return
+    x = np.random.default_rng(0).random(n, np.float32)
+    step = SourceModule(STEP).get_function("step")
+    p = pk.Program()
+    u, v = p.inout("u", n, np.float32), p.temp("v", n, np.float32)
+    with p.repeat(launches // 2):
+        p.launch(step, u, v, n, **blocks_of(n))
+        p.launch(step, v, u, n, **blocks_of(n))
+    result = np.empty_like(x)
+
+    def ours():
+        p(u=x, out={"u": result})
+        return result
+
+    def by_numpy():
+        y = x
+        for _ in range(launches):
+            y = y * np.float32(0.5) + np.float32(1)
+        return y
+
+    pk.set_engine(harness.engine)
+    y = np.empty_like(x)
+    times = [step(In(x), Out(y), np.int32(n), **blocks_of(n), time_kernel=True) for _ in range(21)]
+    milliseconds = statistics.median(times)
+    moved = 0.0
+    if harness.engine == "cuda":
+        moved = link_seconds(x.nbytes, 0) + link_seconds(0, x.nbytes)
+    allowed = Allowance("1.1 its kernels", "NumPy", 0.0, 1.1 * (launches * milliseconds * 1e-3 + moved))
+    at_least = {allowed: 1.0} if harness.engine == "cuda" else None
+    harness.compare(work, n, ours, {"NumPy": by_numpy}, at_least=at_least, rounds=3)
+
+
+def product(harness, n=512):
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-9, 10, (2, n, n)).astype(np.float32)  # whose products float32 holds exactly
+    c = np.empty_like(a)
+    kernel = SourceModule(PRODUCT).get_function("product")
+
+    def ours():
+        kernel(In(a), In(b), Out(c), np.int32(n), block=(16, 16, 1), grid=(n // 16, n // 16))
+        return c
+
+    figures = {Allowance("3 s", "NumPy", 0.0, 3.0): 1.0} if harness.engine == "cpu" else None
+    harness.compare(f"tiled product {n}", n * n, ours, {"NumPy": lambda: a @ b}, at_least=figures, rounds=3)
+
+
+def compilation(harness):
+    """Time what it takes until a small kernel has run: compiled, and found in memory."""
+    x = np.arange(32, dtype=np.float32)
+    numbers = itertools.count(os.getpid() * M)
+
+    def run(number):
+        y = x.copy()
+        SourceModule(TRIPLE.format(number)).get_function("triple")(InOut(y), block=(32, 1, 1))
+        return y
+
+    for work, ours, seconds, rounds in (
+        ("compile", lambda: run(next(numbers)), 2.0, 3),
+        ("compile, cached", functools.partial(run, 0), 5e-3, None),
+    ):
+        figures = {Allowance(f"{seconds * 1e3:g} ms", "NumPy", 0.0, seconds): 1.0}
+        harness.compare(work, 32, ours, {"NumPy": lambda: x * 3}, at_least=figures, rounds=rounds)
+
+
+def main():
+    harness = Harness(__doc__.splitlines()[0], 6)
+    pk.set_engine(harness.engine)
+    if harness.engine == "cuda":
+        launch = {Allowance("30 us", "NumPy", 0.0, 30e-6): 1.0, "PyCUDA": 1.0}
+        add(harness, "launch of 1K", 1024, launch)
+        add(harness, "In, In, Out", harness.size(64 * M), {"PyCUDA": 4.0})
+    else:
+        add(harness, "launch of 1K", 1024, {})
+        add(harness, "vector add", harness.size(32 * M), {Allowance("1.5 NumPy", "NumPy", 1.5): 1.0})
+    product(harness, 128 if harness.quick else 512)
+    program(harness, harness.size(16 * M if harness.engine == "cuda" else 160_000))
+    compilation(harness)
+    return harness.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

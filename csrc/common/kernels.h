@@ -1,0 +1,89 @@
+// A run of the user's kernels as the C ABI gives it, checked, and what both engines say of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../pycudakit.h"
+#include "status.h"
+
+namespace pk::kernels {
+
+// An array of the caller's.
+template <class T>
+struct Table {
+    const T *data = nullptr;
+    int64_t size = 0;
+
+    const T *begin() const { return data; }
+    const T *end() const { return data + size; }
+    const T &operator[](int64_t i) const { return data[i]; }
+};
+
+// Throws unless every index, address and size in it is right, which leaves what a kernel and a device allow.
+class Run {
+   public:
+    explicit Run(const pk_run *run);
+
+    Table<pk_image> images;
+    Table<pk_kernel> kernels;
+    Table<pk_buffer> buffers;
+    Table<pk_symbol> symbols;
+    Table<pk_step> steps;
+    Table<pk_argument> arguments;
+    Table<uint8_t> values;
+    int64_t block_limit = 0;
+    int64_t launches = 0;  // of all rounds, INT64_MAX if there are more
+
+    // The launches' arguments: bytes of values, one after the other as in the steps' order of arguments.
+    const uint8_t *value_of(int64_t argument) const { return values.data + value_offsets_[size_t(argument)]; }
+
+    // Calls launch(step) for every launch, in order.
+    template <class Launch>
+    void each(Launch &&launch) const {
+        each(0, steps.size, launch);
+    }
+    // And in as many rounds as that, for those of a step that repeats, without itself.
+    template <class Launch>
+    void each(int64_t first, int64_t count, Launch &launch) const {
+        for (int64_t i = first; i < first + count; ++i) {
+            const pk_step &step = steps[i];
+            if (step.kernel != PK_REPEAT) {
+                launch(step);
+                continue;
+            }
+            if (launches_[size_t(i)] != 0) {
+                for (int64_t round = 0; round < step.count; ++round) each(i + 1, step.length, launch);
+            }
+            i += step.length;
+        }
+    }
+
+   private:
+    void check_tables() const;
+    void check_launch(const pk_step &step) const;
+    int64_t count_launches(int64_t first, int64_t count, int depth);
+
+    std::vector<int64_t> value_offsets_;  // of each argument
+    std::vector<int64_t> launches_;       // of each step, all rounds of it
+};
+
+std::string_view text_of(uint64_t address, int64_t bytes);
+
+// "kernel 'blur'"
+std::string named(const pk_kernel &kernel);
+
+// The block and the grid of a launch, which may be the library's choice.
+struct Shape {
+    int64_t grid[3], block[3];
+    int64_t threads() const { return block[0] * block[1] * block[2]; }
+    int64_t blocks() const { return grid[0] * grid[1] * grid[2]; }
+};
+Shape shape_of(const pk_step &step, const pk_kernel_limits &limits);
+
+// Throws unless the kernel and the device allow this launch and its arguments; the message has the numbers.
+void require_allowed(const Run &run, const pk_step &step, const pk_kernel_limits &limits);
+
+}  // namespace pk::kernels

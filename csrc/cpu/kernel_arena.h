@@ -1,0 +1,44 @@
+// Memory for kernels that were compiled to be checked: each buffer in the middle of so much reserved room
+// that whatever a wrong index leads to is still that buffer's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pk::kernels {
+
+class Arena {
+   public:
+    struct Window {
+        uint64_t begin, bytes;
+        int64_t item;
+        std::string label;
+    };
+
+    Arena() = default;
+    ~Arena();
+    Arena(const Arena &) = delete;
+    Arena &operator=(const Arena &) = delete;
+
+    // Zeros.
+    void *take(int64_t bytes, int64_t item, const std::string &label);
+
+    // The window that the address is in, or null.
+    const Window *find(uint64_t address) const {
+        for (const Reserved &room : rooms_) {
+            if (address - room.begin < room.bytes) return &windows_[room.window];
+        }
+        return nullptr;
+    }
+
+   private:
+    struct Reserved {
+        uint64_t begin, bytes;
+        size_t window;
+    };
+    std::vector<Reserved> rooms_;
+    std::vector<Window> windows_;
+};
+
+}  // namespace pk::kernels

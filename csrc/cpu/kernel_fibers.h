@@ -1,0 +1,70 @@
+// Stacks that one thread of the CPU switches between: what a kernel's threads run on where they wait for each
+// other.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <vector>
+
+#if !defined(__x86_64__) && !defined(__aarch64__)
+#define PK_UCONTEXT 1
+#include <ucontext.h>
+#endif
+
+namespace pk::kernels {
+
+// Where a stack stands while another runs.
+struct Place {
+#if defined(PK_UCONTEXT)
+    ucontext_t context{};
+#else
+    void *stack_pointer = nullptr;
+#endif
+    const void *bottom = nullptr;  // for AddressSanitizer
+    size_t bytes = 0;
+};
+
+using Base = void (*)();  // what a fiber begins with; it never returns
+
+class Fibers {
+   public:
+    // Beside its guard. A thread of a GPU may have 512 KiB of memory of its own.
+    static constexpr size_t STACK = size_t(704) << 10;
+
+    explicit Fibers(Base base) : base_(base) {}
+    ~Fibers();
+    Fibers(const Fibers &) = delete;
+    Fibers &operator=(const Fibers &) = delete;
+
+    // So many of them; those that there were stay as they are.
+    void make(int count);
+    int count() const { return int(places_.size()); }
+
+    // The fiber begins anew when it is switched to.
+    void reset(int fiber);
+
+    // Goes on there, until somebody comes back.
+    void enter(int fiber) { change(home_, places_[size_t(fiber)]); }
+    void change(int from, int to) { change(places_[size_t(from)], places_[size_t(to)]); }
+    void leave(int fiber) { change(places_[size_t(fiber)], home_); }
+
+    // To be called first by a base.
+    static void arrived();
+
+   private:
+    void change(Place &from, Place &to);
+    void take_stacks(int count);
+
+    Base base_;
+    Place home_;
+    std::deque<Place> places_;  // which stay where they are
+    struct Chunk {
+        char *memory;
+        size_t bytes;
+        int count;
+    };
+    std::vector<Chunk> chunks_;
+    std::vector<char *> tops_;
+};
+
+}  // namespace pk::kernels

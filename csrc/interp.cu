@@ -1,0 +1,71 @@
+// Interpolation on a GPU: the points go up once, and the values are streamed past them.
+#include "common/interp.h"
+#include "stream/resident.h"
+#include "stream/stream.h"
+
+namespace pk::interpolation {
+
+namespace {
+
+constexpr int THREADS = 256;
+
+__global__ void interpolate_chunk(Curve curve, const double *x, double *out, int64_t count) {
+    const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    int64_t point = 0;
+    if (i < count) out[i] = value_at(curve, x[i], point);
+}
+
+pk_operand operand_of(const double *array) {
+    pk_operand operand{};
+    operand.address = reinterpret_cast<uint64_t>(array);
+    operand.type = PK_FLOAT64;
+    operand.strides[0] = sizeof(double);
+    return operand;
+}
+
+class Interpolating : public Work {
+   public:
+    Interpolating(const Layout &layout, const Curve &curve, Call &call, const std::vector<int> &devices)
+        : Work(layout, {{0, 0}}, {{1, 0}}, 0, 0), curve_(curve) {
+        const int64_t bytes = curve.size * int64_t(sizeof(double));
+        xp_ = points_.add(curve.xp, bytes);
+        fp_ = points_.add(curve.fp, bytes);
+        if (!points_.upload(call, devices)) {
+            fail(PK_OUT_OF_MEMORY,
+                 "PYCUDAKIT_DEVICE_MEMORY has no room for the points, or other calls have too much of it");
+        }
+    }
+
+    void launch(const Chunk &chunk) override {
+        Curve curve = curve_;
+        curve.xp = reinterpret_cast<const double *>(points_.on(chunk.device) + xp_);
+        curve.fp = reinterpret_cast<const double *>(points_.on(chunk.device) + fp_);
+        auto at = [&](const Carried &carried) {
+            return reinterpret_cast<double *>(chunk.image + chunk.operand(carried));
+        };
+        const auto blocks = unsigned((chunk.count + THREADS - 1) / THREADS);
+        interpolate_chunk<<<blocks, THREADS, 0, chunk.queue>>>(curve, at(loads[0]), at(stores[0]),
+                                                               chunk.count);
+        PK_CUDA(cudaGetLastError());
+    }
+    void collect(const void *) override {}
+
+   private:
+    const Curve curve_;
+    Resident points_;
+    int64_t xp_, fp_;
+};
+
+}  // namespace
+
+void interpolate(const Interpolation &given, Call &call) {
+    arm_faults();
+    require_cuda();
+    const std::vector<int> devices = devices_of(call);
+    const pk_operand operands[] = {operand_of(given.x), operand_of(given.out)};
+    const Layout layout(operands, 2, &given.count, 1, {false, true});
+    Interpolating work(layout, given.curve, call, devices);
+    stream(work, call, devices, {{0, given.count}});
+}
+
+}  // namespace pk::interpolation

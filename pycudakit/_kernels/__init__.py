@@ -1,0 +1,1 @@
+"""What pycudakit.kernels is made of."""

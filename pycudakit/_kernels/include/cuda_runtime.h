@@ -1,0 +1,1 @@
+#include "pycudakit_cuda.h"

@@ -1,0 +1,4 @@
+#include "pycudakit_cuda.h"
+#if !defined(PK_OWN_OVERLOADS)
+#include_next <math.h>
+#endif

@@ -1,0 +1,60 @@
+// CUDA's dialect for the machine's C++ compiler. What a kernel's source sees before its first line.
+#pragma once
+
+// C's own <math.h>: C++'s takes longer to compile than most kernels. The overloads are in pycudakit_math.h.
+#if __has_include(<bits/c++config.h>)
+#define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
+#include_next <math.h>
+#include_next <stdlib.h>
+#undef _GLIBCXX_INCLUDE_NEXT_C_HEADERS
+#define PK_OWN_OVERLOADS 1
+#else
+#include_next <math.h>
+#include_next <stdlib.h>
+#endif
+#include <float.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pycudakit_image.h"
+
+#define PYCUDAKIT_CPU 1
+#define __CUDACC__ 1
+#define __CUDA_ARCH__ 700
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__ __attribute__((visibility("default")))  // so that its name finds it
+#define __managed__
+#define __shared__ static thread_local  // a block runs on one thread of the CPU
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __align__(n) __attribute__((aligned(n)))
+#define __builtin_align__(n) __attribute__((aligned(n)))
+
+#define PK_HERE int line = __builtin_LINE()
+#define PK_OWN __attribute__((no_sanitize_address))  // not to be checked
+#define PK_HIDDEN __attribute__((visibility("hidden"), used))
+
+#include "pycudakit_vectors.h"
+
+#include "pycudakit_threads.h"
+
+#include "pycudakit_warps.h"
+
+#include "pycudakit_atomics.h"
+
+#include "pycudakit_math.h"
+
+#include "pycudakit_intrinsics.h"
+
+#if defined(PK_CHECKED)
+#include "pycudakit_checks.h"
+#endif

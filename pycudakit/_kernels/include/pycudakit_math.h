@@ -1,0 +1,161 @@
+// The overloads of mathematical functions that C++ has and C has not, and those that CUDA has beside.
+#pragma once
+
+#if defined(__APPLE__)
+static inline void sincosf(float x, float *s, float *c) { *s = sinf(x), *c = cosf(x); }
+static inline void sincos(double x, double *s, double *c) { *s = sin(x), *c = cos(x); }
+static inline float exp10f(float x) { return powf(10.0f, x); }
+static inline double exp10(double x) { return pow(10.0, x); }
+#endif
+
+static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+static inline float rcbrtf(float x) { return 1.0f / cbrtf(x); }
+static inline double rcbrt(double x) { return 1.0 / cbrt(x); }
+static inline float normcdff(float x) { return 0.5f * erfcf(-x * 0.70710678118654752f); }
+static inline double normcdf(double x) { return 0.5 * erfc(-x * 0.70710678118654752); }
+static inline float rhypotf(float x, float y) { return 1.0f / hypotf(x, y); }
+static inline double rhypot(double x, double y) { return 1.0 / hypot(x, y); }
+static inline double norm3d(double x, double y, double z) { return sqrt(x * x + y * y + z * z); }
+static inline float norm3df(float x, float y, float z) {
+    return (float)sqrt((double)x * x + (double)y * y + (double)z * z);
+}
+static inline double rnorm3d(double x, double y, double z) { return 1.0 / norm3d(x, y, z); }
+static inline float rnorm3df(float x, float y, float z) { return 1.0f / norm3df(x, y, z); }
+
+// By the remainder of the quarter turns, so that multiples of a half are exact.
+static inline void sincospi(double x, double *s, double *c) {
+    const double turns = rint(2.0 * x), angle = (x - 0.5 * turns) * 3.14159265358979323846;
+    const double sine = sin(angle), cosine = cos(angle);
+    const int quarter = (int)(turns - 4.0 * floor(turns / 4.0));
+    const double sines[] = {sine, cosine, -sine, -cosine}, cosines[] = {cosine, -sine, -cosine, sine};
+    const bool finite = x - x == 0;
+    *s = finite ? sines[quarter & 3] : x - x;
+    *c = finite ? cosines[quarter & 3] : x - x;
+}
+static inline void sincospif(float x, float *s, float *c) {
+    double sine, cosine;
+    sincospi(x, &sine, &cosine);
+    *s = (float)sine, *c = (float)cosine;
+}
+static inline double sinpi(double x) {
+    double s, c;
+    sincospi(x, &s, &c);
+    return s;
+}
+static inline double cospi(double x) {
+    double s, c;
+    sincospi(x, &s, &c);
+    return c;
+}
+static inline float sinpif(float x) { return (float)sinpi(x); }
+static inline float cospif(float x) { return (float)cospi(x); }
+
+#if defined(PK_OWN_OVERLOADS)
+#define PK_MATH1(name)                                          \
+    static inline float name(float x) { return name##f(x); }    \
+    template <class T>                                          \
+    static inline auto name(T x) -> decltype(x % x, double()) { \
+        return name((double)x);                                 \
+    }
+#define PK_MATH2(name)                                                   \
+    static inline float name(float x, float y) { return name##f(x, y); } \
+    template <class A, class B>                                          \
+    static inline auto name(A x, B y) -> decltype(x * y + 1.0) {         \
+        return name((double)x, (double)y);                               \
+    }
+PK_MATH1(sqrt)
+PK_MATH1(cbrt)
+PK_MATH1(exp)
+PK_MATH1(exp2)
+PK_MATH1(expm1)
+PK_MATH1(log)
+PK_MATH1(log2)
+PK_MATH1(log10)
+PK_MATH1(log1p)
+PK_MATH1(logb)
+PK_MATH1(sin)
+PK_MATH1(cos)
+PK_MATH1(tan)
+PK_MATH1(asin)
+PK_MATH1(acos)
+PK_MATH1(atan)
+PK_MATH1(sinh)
+PK_MATH1(cosh)
+PK_MATH1(tanh)
+PK_MATH1(asinh)
+PK_MATH1(acosh)
+PK_MATH1(atanh)
+PK_MATH1(erf)
+PK_MATH1(erfc)
+PK_MATH1(tgamma)
+PK_MATH1(lgamma)
+PK_MATH1(ceil)
+PK_MATH1(floor)
+PK_MATH1(trunc)
+PK_MATH1(round)
+PK_MATH1(rint)
+PK_MATH1(nearbyint)
+PK_MATH1(fabs)
+PK_MATH2(pow)
+PK_MATH2(atan2)
+PK_MATH2(fmod)
+PK_MATH2(remainder)
+PK_MATH2(fmin)
+PK_MATH2(fmax)
+PK_MATH2(fdim)
+PK_MATH2(hypot)
+PK_MATH2(copysign)
+PK_MATH2(nextafter)
+#undef isnan
+#undef isinf
+#undef isfinite
+#undef signbit
+#define PK_CLASSIFY(type)                                                 \
+    static inline bool isnan(type x) { return __builtin_isnan(x); }       \
+    static inline bool isinf(type x) { return __builtin_isinf(x); }       \
+    static inline bool isfinite(type x) { return __builtin_isfinite(x); } \
+    static inline bool signbit(type x) { return __builtin_signbit(x); }
+PK_CLASSIFY(float)
+PK_CLASSIFY(double)
+#undef PK_CLASSIFY
+static inline float fma(float x, float y, float z) { return fmaf(x, y, z); }
+static inline float ldexp(float x, int exponent) { return ldexpf(x, exponent); }
+static inline float scalbn(float x, int exponent) { return scalbnf(x, exponent); }
+static inline float frexp(float x, int *exponent) { return frexpf(x, exponent); }
+static inline float modf(float x, float *whole) { return modff(x, whole); }
+static inline int ilogb(float x) { return ilogbf(x); }
+static inline long lrint(float x) { return lrintf(x); }
+static inline long lround(float x) { return lroundf(x); }
+static inline long long llrint(float x) { return llrintf(x); }
+static inline long long llround(float x) { return llroundf(x); }
+static inline float abs(float x) { return fabsf(x); }
+static inline double abs(double x) { return fabs(x); }
+static inline long abs(long x) { return x < 0 ? -x : x; }
+static inline long long abs(long long x) { return x < 0 ? -x : x; }
+#undef PK_MATH1
+#undef PK_MATH2
+#endif
+static inline float rsqrt(float x) { return rsqrtf(x); }
+static inline float rcbrt(float x) { return rcbrtf(x); }
+static inline float sinpi(float x) { return sinpif(x); }
+static inline float cospi(float x) { return cospif(x); }
+static inline float exp10(float x) { return exp10f(x); }
+static inline void sincos(float x, float *s, float *c) { sincosf(x, s, c); }
+static inline float normcdf(float x) { return normcdff(x); }
+
+// Of floats, as fmin and fmax: NaN counts only where there is nothing else.
+#define PK_EXTREME(name, sign)                                            \
+    template <class A, class B>                                           \
+    static inline auto name(A a, B b) -> decltype(true ? a * 1 : b * 1) { \
+        using T = decltype(true ? a * 1 : b * 1);                         \
+        const T x = T(a), y = T(b);                                       \
+        return x sign y || y != y ? x : y;                                \
+    }
+PK_EXTREME(min, <)
+PK_EXTREME(max, >)
+#undef PK_EXTREME
+static inline unsigned umin(unsigned a, unsigned b) { return a < b ? a : b; }
+static inline unsigned umax(unsigned a, unsigned b) { return a > b ? a : b; }
+static inline long long llmin(long long a, long long b) { return a < b ? a : b; }
+static inline long long llmax(long long a, long long b) { return a > b ? a : b; }

@@ -1,0 +1,181 @@
+// Where a thread is in its grid, what it waits for, and how the engine calls it.
+#pragma once
+
+static thread_local uint3 threadIdx, blockIdx;
+static thread_local dim3 blockDim, gridDim;
+static thread_local pk_context *pk_now;
+static constexpr int warpSize = PK_WARP;
+
+// Others run while one waits, and all have one threadIdx: each puts its own back.
+template <class Wait>
+static inline auto pk_waiting(Wait wait) {
+    const uint3 me = threadIdx;
+    asm volatile("" ::: "memory");
+    const auto result = wait(pk_now);
+    asm volatile("" ::: "memory");
+    threadIdx = me;
+    return result;
+}
+
+static inline int __syncthreads_count(int predicate, PK_HERE) {
+    return pk_waiting([=](pk_context *now) { return now->services->barrier(now, line, predicate); });
+}
+static inline void __syncthreads(PK_HERE) { (void)__syncthreads_count(0, line); }
+static inline int __syncthreads_or(int predicate, PK_HERE) {
+    return __syncthreads_count(predicate, line) != 0;
+}
+static inline int __syncthreads_and(int predicate, PK_HERE) {
+    return __syncthreads_count(predicate == 0, line) == 0;
+}
+
+static inline void __nanosleep(unsigned int) {
+    (void)pk_waiting([](pk_context *now) {
+        now->services->yield(now);
+        return 0;
+    });
+}
+
+static inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+static inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+static inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
+static inline void pk_stop(const char *why, PK_HERE) { pk_now->services->stop(pk_now, why, line); }
+static inline void __trap(PK_HERE) { pk_stop("called __trap()", line); }
+
+// The compiler calls this before an integer is divided by zero, which would end the process.
+struct pk_place {
+    const char *file;
+    uint32_t line, column;
+};
+extern "C" {
+PK_HIDDEN void __ubsan_handle_divrem_overflow(const pk_place *place, uint64_t, uint64_t) {
+    pk_stop("divides an integer by zero", (int)place->line);
+}
+}
+
+#undef assert
+#if defined(NDEBUG)
+#define assert(condition) ((void)0)
+#else
+#define assert(condition) ((condition) ? (void)0 : pk_stop("failed assert(" #condition ")"))
+#endif
+
+__attribute__((format(printf, 1, 2))) static inline int pk_printf(const char *format, ...) {
+    char few[512];
+    va_list values, again;
+    va_start(values, format);
+    va_copy(again, values);
+    const int length = vsnprintf(few, sizeof(few), format, values);
+    va_end(values);
+    if (length < (int)sizeof(few)) {
+        if (length > 0) pk_now->services->print(pk_now, few, length);
+    } else if (char *many = (char *)malloc((size_t)length + 1)) {
+        vsnprintf(many, (size_t)length + 1, format, again);
+        pk_now->services->print(pk_now, many, length);
+        free(many);
+    }
+    va_end(again);
+    return length;
+}
+#define printf(...) pk_printf(__VA_ARGS__)
+
+static inline long long clock64() {
+#if defined(__x86_64__)
+    return (long long)__builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    long long ticks;
+    asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#else
+    return 0;
+#endif
+}
+#define clock() ((int)clock64())
+
+// Dynamic shared memory: what `extern __shared__ T name[]` becomes.
+static inline void *pk_dynamic() { return pk_now->shared; }
+template <class T>
+struct pk_dynamic_array {
+    operator T *() const { return static_cast<T *>(pk_now->shared); }
+};
+
+// ---- How the engine calls a kernel ----
+
+template <class T>
+static inline T pk_argument(const void *from) {
+    T value;
+    memcpy((void *)&value, from, sizeof(T));
+    return value;
+}
+
+static inline void pk_enter(pk_context *context) {
+    pk_now = context;
+    blockDim = dim3(context->block[0], context->block[1], context->block[2]);
+    gridDim = dim3(context->grid[0], context->grid[1], context->grid[2]);
+}
+
+template <auto kernel>
+struct pk_entry;
+
+template <class... P, void (*kernel)(P...)>
+struct pk_entry<kernel> {
+    static constexpr int64_t count = sizeof...(P);
+    static constexpr int64_t bytes[] = {int64_t(sizeof(P))..., 0};
+
+    // Constructors: braces evaluate the arguments from left to right.
+    struct All {
+        __attribute__((flatten)) All(pk_context *context, int64_t first, int64_t count, P... values) {
+            pk_enter(context);
+            const uint32_t across = context->grid[0], down = context->grid[1];
+            const uint32_t width = context->block[0], height = context->block[1], depth = context->block[2];
+            uint3 block = {uint32_t(first % across), uint32_t(first / across % down),
+                           uint32_t(first / across / down)};
+            for (int64_t i = 0; i < count; ++i) {
+                blockIdx = block;
+                for (uint32_t z = 0; z < depth; ++z) {
+                    for (uint32_t y = 0; y < height; ++y) {
+                        for (uint32_t x = 0; x < width; ++x) {
+                            threadIdx = {x, y, z};
+                            kernel(values...);
+                        }
+                    }
+                }
+                if (++block.x == across) {
+                    block.x = 0;
+                    if (++block.y == down) {
+                        block.y = 0;
+                        ++block.z;
+                    }
+                }
+            }
+        }
+    };
+
+    struct One {
+        One(P... values) { kernel(values...); }
+    };
+
+    static void blocks(pk_context *context, void *const *arguments, int64_t first, int64_t blocks) {
+        int i = 0;
+        (void)i, (void)arguments;
+        All{context, first, blocks, pk_argument<P>(arguments[i++])...};
+    }
+
+    static void thread(pk_context *context, void *const *arguments, int64_t thread) {
+        pk_enter(context);
+        const uint32_t *block = context->block_index;
+        blockIdx = {block[0], block[1], block[2]};
+        const uint32_t index = uint32_t(thread), width = blockDim.x, height = blockDim.y;
+        threadIdx = {index % width, index / width % height, index / width / height};
+        int i = 0;
+        (void)i, (void)arguments;
+        One{pk_argument<P>(arguments[i++])...};
+    }
+
+    static constexpr pk_image_kernel pk_waits(const char *symbol) {
+        return {symbol, count, bytes, 1, nullptr, thread};
+    }
+    static constexpr pk_image_kernel pk_loops(const char *symbol) {
+        return {symbol, count, bytes, 0, blocks, thread};
+    }
+};

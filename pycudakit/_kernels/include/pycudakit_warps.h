@@ -1,0 +1,140 @@
+// Shuffles, votes and what else the lanes of a warp do together.
+#pragma once
+
+struct pk_lanes {
+    uint64_t value[PK_WARP];
+    uint32_t came;
+};
+
+enum pk_operation { PK_SYNC, PK_SHUFFLE, PK_VOTE, PK_MATCH, PK_COMBINE };
+
+static inline int pk_lane() {
+    return int((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % PK_WARP);
+}
+
+template <class T>
+static inline uint64_t pk_bits(T value) {
+    static_assert(sizeof(T) <= 8, "lanes give each other values of up to 8 bytes");
+    uint64_t bits = 0;
+    memcpy(&bits, (const void *)&value, sizeof(T));
+    return bits;
+}
+template <class T>
+static inline T pk_of_bits(uint64_t bits) {
+    T value;
+    memcpy((void *)&value, &bits, sizeof(T));
+    return value;
+}
+
+static inline pk_lanes pk_exchange(int line, pk_operation operation, unsigned mask, uint64_t value) {
+    return pk_waiting([=](pk_context *now) {
+        pk_lanes lanes;
+        lanes.came = now->services->exchange(now, line, operation, mask, value, lanes.value);
+        return lanes;
+    });
+}
+
+static inline void __syncwarp(unsigned mask = 0xffffffffu, PK_HERE) {
+    (void)pk_exchange(line, PK_SYNC, mask, 0);
+}
+static inline unsigned __activemask(PK_HERE) {
+    return pk_waiting([=](pk_context *now) { return now->services->active(now, line); });
+}
+
+template <class T>
+static inline T pk_shuffled(int line, unsigned mask, T value, int from) {
+    const pk_lanes lanes = pk_exchange(line, PK_SHUFFLE, mask, pk_bits(value));
+    return lanes.came >> from & 1 ? pk_of_bits<T>(lanes.value[from]) : value;
+}
+template <class T>
+static inline T __shfl_sync(unsigned mask, T value, int from, int width = PK_WARP, PK_HERE) {
+    const int lane = pk_lane(), first = lane & -width;
+    return pk_shuffled(line, mask, value, first + (from & (width - 1)));
+}
+template <class T>
+static inline T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = PK_WARP, PK_HERE) {
+    const int lane = pk_lane(), within = lane & (width - 1);
+    return pk_shuffled(line, mask, value, by > unsigned(within) ? lane : lane - int(by));
+}
+template <class T>
+static inline T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = PK_WARP, PK_HERE) {
+    const int lane = pk_lane(), within = lane & (width - 1);
+    return pk_shuffled(line, mask, value, by >= unsigned(width - within) ? lane : lane + int(by));
+}
+template <class T>
+static inline T __shfl_xor_sync(unsigned mask, T value, int by, int width = PK_WARP, PK_HERE) {
+    const int lane = pk_lane(), from = lane ^ by, last = lane | (width - 1);
+    return pk_shuffled(line, mask, value, from < 0 || from > last ? lane : from);
+}
+
+static inline unsigned pk_vote(int line, unsigned mask, bool predicate, unsigned *came) {
+    const pk_lanes lanes = pk_exchange(line, PK_VOTE, mask, predicate);
+    unsigned votes = 0;
+    for (int lane = 0; lane < PK_WARP; ++lane) {
+        if (lanes.came >> lane & 1) votes |= unsigned(lanes.value[lane]) << lane;
+    }
+    *came = lanes.came;
+    return votes;
+}
+static inline unsigned __ballot_sync(unsigned mask, int predicate, PK_HERE) {
+    unsigned came;
+    return pk_vote(line, mask, predicate != 0, &came);
+}
+static inline int __any_sync(unsigned mask, int predicate, PK_HERE) {
+    unsigned came;
+    return pk_vote(line, mask, predicate != 0, &came) != 0;
+}
+static inline int __all_sync(unsigned mask, int predicate, PK_HERE) {
+    unsigned came;
+    return pk_vote(line, mask, predicate != 0, &came) == came;
+}
+static inline int __uni_sync(unsigned mask, int predicate, PK_HERE) {
+    unsigned came;
+    const unsigned votes = pk_vote(line, mask, predicate != 0, &came);
+    return votes == 0 || votes == came;
+}
+
+template <class T>
+static inline unsigned __match_any_sync(unsigned mask, T value, PK_HERE) {
+    const uint64_t bits = pk_bits(value);
+    const pk_lanes lanes = pk_exchange(line, PK_MATCH, mask, bits);
+    unsigned same = 0;
+    for (int lane = 0; lane < PK_WARP; ++lane) {
+        same |= unsigned((lanes.came >> lane & 1) && lanes.value[lane] == bits) << lane;
+    }
+    return same;
+}
+template <class T>
+static inline unsigned __match_all_sync(unsigned mask, T value, int *all, PK_HERE) {
+    const uint64_t bits = pk_bits(value);
+    const pk_lanes lanes = pk_exchange(line, PK_MATCH, mask, bits);
+    bool same = true;
+    for (int lane = 0; lane < PK_WARP; ++lane) {
+        same = same && (!(lanes.came >> lane & 1) || lanes.value[lane] == bits);
+    }
+    *all = same;
+    return same ? lanes.came : 0;
+}
+
+#define PK_REDUCE(name, type, combined)                                             \
+    static inline type __reduce_##name##_sync(unsigned mask, type value, PK_HERE) { \
+        const pk_lanes lanes = pk_exchange(line, PK_COMBINE, mask, pk_bits(value)); \
+        const int own = pk_lane();                                                  \
+        type a = value;                                                             \
+        for (int lane = 0; lane < PK_WARP; ++lane) {                                \
+            if (lane == own || !(lanes.came >> lane & 1)) continue;                 \
+            const type b = pk_of_bits<type>(lanes.value[lane]);                     \
+            a = combined;                                                           \
+        }                                                                           \
+        return a;                                                                   \
+    }
+PK_REDUCE(add, unsigned, a + b)
+PK_REDUCE(add, int, int(unsigned(a) + unsigned(b)))
+PK_REDUCE(min, unsigned, a < b ? a : b)
+PK_REDUCE(min, int, a < b ? a : b)
+PK_REDUCE(max, unsigned, a > b ? a : b)
+PK_REDUCE(max, int, a > b ? a : b)
+PK_REDUCE(and, unsigned, a &b)
+PK_REDUCE(or, unsigned, a | b)
+PK_REDUCE(xor, unsigned, a ^ b)
+#undef PK_REDUCE

@@ -132,6 +132,7 @@ class Runner {
         launch_all();
         buffers.queue_download(queue_);
         wait();
+        advance(run_.launches - advanced_);
         const double end = call_.seconds();
         float milliseconds = 0;
         PK_CUDA(cudaEventElapsedTime(&milliseconds, held_.track->begun.get(), held_.track->ended.get()));
@@ -167,7 +168,7 @@ class Runner {
     // stopped.
     void pace() {
         if (run_.launches <= UNPACED || ++in_batch_ < batch_) return;
-        call_.advance(in_batch_);
+        advance(in_batch_);
         in_batch_ = 0;
         const auto turn = size_t(batches_ % 2);
         PK_CUDA(cudaEventRecord(held_.track->paces[turn].get(), queue_));
@@ -177,6 +178,11 @@ class Runner {
         paced_ = now;
         if (took < QUICK) batch_ = std::min<int64_t>(2 * batch_, LONGEST_BATCH);
         if (took > SLOW) batch_ = std::max<int64_t>(batch_ / 2, 1);
+    }
+
+    void advance(int64_t launches) {
+        advanced_ += launches;
+        call_.advance(launches);
     }
 
     void wait() {
@@ -254,7 +260,7 @@ class Runner {
 
     bool has_launched_ = false, is_lost_ = false;
     double kernel_seconds_ = 0, paced_ = 0;
-    int64_t batch_ = 1, in_batch_ = 0, batches_ = 0;
+    int64_t batch_ = 1, in_batch_ = 0, batches_ = 0, advanced_ = 0;
     std::string text_;
 };
 

@@ -40,11 +40,16 @@ int64_t suggested_block(const void *function, int most) {
 }
 
 void add_parameters(pk_kernel_limits &limits, const void *function) {
-    size_t offset = 0, bytes = 0;
-    while (limits.parameters < PK_MAX_PARAMETERS &&
-           cudaFuncGetParamInfo(function, size_t(limits.parameters), &offset, &bytes) == cudaSuccess)
+    cudaError_t error = cudaSuccess;
+    for (size_t i = 0; i < PK_MAX_PARAMETERS; ++i) {
+        size_t offset = 0, bytes = 0;
+        error = cudaFuncGetParamInfo(function, i, &offset, &bytes);
+        if (error != cudaSuccess) break;
         limits.parameter_bytes[limits.parameters++] = int64_t(bytes);
-    (void)cudaGetLastError();  // the one after the last is an invalid value
+    }
+    (void)cudaGetLastError();
+    // The one after the last is an invalid value; anything else, a driver that does not tell.
+    if (error != cudaSuccess && error != cudaErrorInvalidValue) limits.parameters = -1;
 }
 
 Loaded describe(cudaLibrary_t library, const std::string &symbol, int device) {

@@ -1,6 +1,7 @@
 // The variables of images that a run sets: those that the caller names, and where they print to.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>

@@ -192,12 +192,11 @@ def test_what_takes_long_is_interrupted(name):
 
 
 @pytest.mark.parametrize("name", ["endless", "rounds"])
-def test_a_block_that_never_ends(name):
-    """Debug mode gives a block some time; here it is interrupted before."""
-    function = SourceModule(WAITING, debug=True).get_function(name)
-    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        function(InOut(np.ones(1, np.int32)), block=(8, 1, 1))
+def test_a_block_that_never_ends(name, monkeypatch):
+    monkeypatch.setenv("PYCUDAKIT_BLOCK_LIMIT", "0.2")
+    told = rf"kernel '{name}': in block \(0, 0, 0\), thread .* is still running: a block may take 200 ms"
+    with pytest.raises(errors.DeviceError, match=told):
+        checked(WAITING, name, InOut(np.ones(1, np.int32)), block=(8, 1, 1))
 
 
 # ---- The compiler ----

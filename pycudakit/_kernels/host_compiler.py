@@ -28,7 +28,7 @@ _FLAGS = [
     *("-fno-semantic-interposition", "-fwrapv", "-fno-strict-aliasing"),
     "-fvisibility=hidden",  # else what templates hold is one for all kernels of a name in a process
     *("-fsanitize=integer-divide-by-zero", "-fsanitize-recover=integer-divide-by-zero"),
-    *("-Wno-unknown-pragmas", "-Wno-attributes"),
+    *("-Wno-unknown-pragmas", "-Wno-attributes", "-Wno-unused-command-line-argument"),
 ]
 # What C's library has and CUDA's headers have not: a source may give such a name to what is its own. Those of
 # Bessel's functions, which kernels can call, only to a kernel.
@@ -75,8 +75,8 @@ def compile(source: Source) -> Compiled:
         command = [*compiler, *_FLAGS, *_tuning()]
         command += [f"-I{os.path.abspath(place)}" for option, place in _options(source) if option == "-I"]
         if source.debug:
-            command += ["-O1", "-DPK_CHECKED", *_CHECKS[_kind(tuple(compiler))]]
-        log = _run([*command, "-isystem", str(_HEADERS), "-c", text, "-o", compiled], source.name, directory)
+            command += ["-O1", "-DPK_CHECKED", *_checks(tuple(compiler))]
+        log = _run([*command, f"-I{_HEADERS}", "-c", text, "-o", compiled], source.name, directory)
         # In a step of its own, since what the checks call is in our headers and not in libraries of theirs.
         _run([*compiler, "-shared", *_linking(), compiled, "-o", made], source.name, directory)
         return Compiled(Path(made).read_bytes(), {kernel.name: kernel.name for kernel in source.kernels}, log)
@@ -149,12 +149,15 @@ def _compiler() -> list[str]:
 
 
 @functools.cache
-def _kind(compiler: tuple[str, ...]) -> str:
+def _checks(compiler: tuple[str, ...]) -> list[str]:
+    """Return the options by which accesses are checked. No compiler for macOS has them."""
+    if sys.platform == "darwin":
+        return []
     try:
         told = _output([*compiler, "--version"], None).stdout
     except OSError:
         told = ""
-    return "clang" if "clang" in told else "gcc"
+    return _CHECKS["clang" if "clang" in told else "gcc"]
 
 
 def _output(command: Sequence[str], directory: str | None) -> subprocess.CompletedProcess[str]:

@@ -177,7 +177,7 @@ def _places() -> Iterator[Path]:
         for name in ("cudart", "curand", "cccl"):
             try:
                 found = pathfinder.find_nvidia_header_directory(name)
-            except (AttributeError, RuntimeError, OSError):  # an old pathfinder; nothing there
+            except (AttributeError, LookupError, RuntimeError, ValueError, OSError):  # it is an old one
                 continue
             if found:
                 yield Path(found)

@@ -114,7 +114,7 @@ static inline __half __hmax(__half a, __half b) { return fmaxf(a, b); }
     static inline __half h##name(__half a) { return function((float)a); } \
     static inline __half2 h2##name(__half2 a) { return {h##name(a.x), h##name(a.y)}; }
 PK_HALF1(sqrt, sqrtf)
-PK_HALF1(rsqrt, rsqrtf)
+PK_HALF1(rsqrt, pk_rsqrtf)
 PK_HALF1(rcp, 1.0f /)
 PK_HALF1(exp, expf)
 PK_HALF1(exp2, exp2f)

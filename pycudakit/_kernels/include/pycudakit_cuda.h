@@ -1,5 +1,6 @@
 // CUDA's dialect for the machine's C++ compiler. What a kernel's source sees before its first line.
 #pragma once
+#pragma GCC system_header
 
 // C's own <math.h>: C++'s takes longer to compile than most kernels. The overloads are in pycudakit_math.h.
 #if __has_include(<bits/c++config.h>)

@@ -8,8 +8,8 @@ static inline float exp10f(float x) { return powf(10.0f, x); }
 static inline double exp10(double x) { return pow(10.0, x); }
 #endif
 
-static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
-static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+static inline float pk_rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static inline double pk_rsqrt(double x) { return 1.0 / sqrt(x); }
 static inline float rcbrtf(float x) { return 1.0f / cbrtf(x); }
 static inline double rcbrt(double x) { return 1.0 / cbrt(x); }
 static inline float normcdff(float x) { return 0.5f * erfcf(-x * 0.70710678118654752f); }
@@ -38,18 +38,18 @@ static inline void sincospif(float x, float *s, float *c) {
     sincospi(x, &sine, &cosine);
     *s = (float)sine, *c = (float)cosine;
 }
-static inline double sinpi(double x) {
+static inline double pk_sinpi(double x) {
     double s, c;
     sincospi(x, &s, &c);
     return s;
 }
-static inline double cospi(double x) {
+static inline double pk_cospi(double x) {
     double s, c;
     sincospi(x, &s, &c);
     return c;
 }
-static inline float sinpif(float x) { return (float)sinpi(x); }
-static inline float cospif(float x) { return (float)cospi(x); }
+static inline float pk_sinpif(float x) { return (float)pk_sinpi(x); }
+static inline float pk_cospif(float x) { return (float)pk_cospi(x); }
 
 #if defined(PK_OWN_OVERLOADS)
 #define PK_MATH1(name)                                          \
@@ -136,10 +136,10 @@ static inline long long abs(long long x) { return x < 0 ? -x : x; }
 #undef PK_MATH1
 #undef PK_MATH2
 #endif
-static inline float rsqrt(float x) { return rsqrtf(x); }
+static inline float pk_rsqrt(float x) { return pk_rsqrtf(x); }
 static inline float rcbrt(float x) { return rcbrtf(x); }
-static inline float sinpi(float x) { return sinpif(x); }
-static inline float cospi(float x) { return cospif(x); }
+static inline float pk_sinpi(float x) { return pk_sinpif(x); }
+static inline float pk_cospi(float x) { return pk_cospif(x); }
 static inline float exp10(float x) { return exp10f(x); }
 static inline void sincos(float x, float *s, float *c) { sincosf(x, s, c); }
 static inline float normcdf(float x) { return normcdff(x); }
@@ -159,3 +159,11 @@ static inline unsigned umin(unsigned a, unsigned b) { return a < b ? a : b; }
 static inline unsigned umax(unsigned a, unsigned b) { return a > b ? a : b; }
 static inline long long llmin(long long a, long long b) { return a < b ? a : b; }
 static inline long long llmax(long long a, long long b) { return a > b ? a : b; }
+
+// Macros, since C23 has functions of these names, too.
+#define rsqrt(x) pk_rsqrt(x)
+#define rsqrtf(x) pk_rsqrtf(x)
+#define sinpi(x) pk_sinpi(x)
+#define sinpif(x) pk_sinpif(x)
+#define cospi(x) pk_cospi(x)
+#define cospif(x) pk_cospif(x)

@@ -112,7 +112,9 @@ def program(harness, n, launches=1000):
     def by_numpy():
         y = x
         for _ in range(launches):
-            y = y * np.float32(0.5) + np.float32(1)
+            before, y = y, y * np.float32(0.5) + np.float32(1)
+            if np.array_equal(before, y):  # and so it stays
+                return y
         return y
 
     pk.set_engine(harness.engine)

@@ -61,7 +61,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     plan = _family.plan("interp", [at], _cost_of(at, places.size))
     if plan.engine == "numpy":
         return _call.by_numpy("interp", plan.reason, by_numpy)
-    np.interp([], places, values, left, right)  # which checks them
+    np.interp(0.0, places, values, left, right)  # which checks them
     if period == 0:
         raise ValueError("period must be a non-zero value")
     at, places, values = (np.ascontiguousarray(array, FLOAT64) for array in (at, places, values))

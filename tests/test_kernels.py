@@ -95,10 +95,10 @@ def test_what_cannot_be_launched(add, given, error, words):
 def test_shared_memory(engine, size):
     text = """
 __global__ void reverse(int *x, int n) {
-    extern __shared__ int all[];
-    for (int i = threadIdx.x; i < n; i += blockDim.x) all[i] = x[i];
+    extern __shared__ int whole[];
+    for (int i = threadIdx.x; i < n; i += blockDim.x) whole[i] = x[i];
     __syncthreads();
-    for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] = all[n - 1 - i];
+    for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] = whole[n - 1 - i];
 }"""
     x = np.arange(size // 4, dtype=np.int32)
     module(text).get_function("reverse")(x, len(x), block=128, shared=size)

@@ -64,10 +64,8 @@ static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
     const uint64_t bytes = (uint64_t)y << 32 | x;
     unsigned made = 0;
     for (int i = 0; i < 4; ++i) {
-        const unsigned which = selector >> 4 * i & 15;
-        unsigned byte = bytes >> 8 * (which & 7) & 255;
-        if (which & 8) byte = byte & 128 ? 255 : 0;
-        made |= byte << 8 * i;
+        const unsigned which = selector >> 4 * i & 7;
+        made |= unsigned(bytes >> 8 * which & 255) << 8 * i;
     }
     return made;
 }

@@ -45,21 +45,23 @@ void Worker::begin(const Launch &launch) {
 
 void Worker::run(int64_t first, int64_t count) {
     const int64_t end = first + count;
+    // Kernels share these places by their addresses.
+    const pk_image_kernel *&quick =
+        quick_[reinterpret_cast<uint64_t>(&launch_->kernel) / sizeof(pk_image_kernel) % quick_.size()];
     while (first < end) {
         const Clock::time_point began = Clock::now();
-        loops_ = may_loop_ && quick_ == &launch_->kernel;
+        loops_ = may_loop_ && quick == &launch_->kernel;
+        waited_ = false;
+        first_ = first;
+        count_ = loops_ ? end - first : 1;
+        first += count_;
         if (loops_) {
-            first_ = first;
-            count_ = end - first;
             enter(0);
-            first = end;
         } else {
-            waited_ = false;
-            count_ = 1;
-            run_block(first++);
+            run_block(first_);
         }
-        const bool is_quick = !waited_ && Clock::now() - began < QUICK * count_;
-        quick_ = may_loop_ && is_quick ? &launch_->kernel : nullptr;
+        const bool is_quick = may_loop_ && !waited_ && Clock::now() - began < QUICK * count_;
+        quick = is_quick ? &launch_->kernel : nullptr;
     }
 }
 

@@ -1,6 +1,7 @@
 // One thread of the CPU that runs blocks of a kernel, one after the other.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <exception>
 #include <memory>
@@ -128,7 +129,7 @@ class Worker {
     // The first fiber runs blocks from first_ as a loop, where no thread waits for another. That is for
     // kernels of which this worker has seen a block that was quick.
     bool loops_ = false, may_loop_ = false, waited_ = false;
-    const pk_image_kernel *quick_ = nullptr;
+    std::array<const pk_image_kernel *, 16> quick_{};
     int64_t first_ = 0, count_ = 0;
     int current_ = 0, fiber_ = 0, size_ = 0, done_ = 0, arrived_ = 0;
     int32_t counting_ = 0, counted_ = 0;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import json
 import os
 import platform
@@ -234,7 +235,8 @@ def _processor() -> str:
     """Return what the processor can do, which is what `-march=native` looks at."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            lines = {line for line in file if line.startswith(("flags", "Features", "model", "cpu family"))}
+            first = itertools.takewhile(str.strip, file)  # of many processors
+            lines = {line for line in first if line.startswith(("flags", "Features", "model", "cpu family"))}
     except OSError:
         return platform.processor()
     return " ".join(sorted(lines))

@@ -219,13 +219,13 @@ _KINDS = (
     (_abi.OVERFLOW, "over", "overflow", 2),
     (_abi.INVALID, "invalid", "invalid value", 8),
 )
-_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def level_of_caller() -> int:
     """Return the stack level, as `warnings.warn` counts it here, of the first frame outside the package."""
     level, frame = 1, sys._getframe(1)  # noqa: SLF001
-    while frame.f_back is not None and os.path.dirname(os.path.abspath(frame.f_code.co_filename)) == _PACKAGE:
+    while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
     return level
 

@@ -172,6 +172,11 @@ def test_warnings_are_in_the_log(compile):
     assert "unused" in compile(source("__global__ void f() { int unused = 3; }", "f")).log
 
 
+def test_macros_do_not_change_our_headers(compile):
+    text = "__global__ void f(T *x) { x[N] = min(N, 3); printf(\"%d\", N); }"
+    compile(source(text, "f", options=("-DN=3", "-D", "T=float", "-DA", "--define-macro=i=1", "-Dx=y")))
+
+
 def test_options(compile, ptx):
     text = "__global__ void f(int *x) { *x = N; }"
     assert ", 12345;" in ptx(text, "f", options=("-DN=12345",))

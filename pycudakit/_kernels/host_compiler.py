@@ -18,9 +18,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pycudakit import errors
-from pycudakit._kernels import dialect
+from pycudakit._kernels import dialect, wrapping
 from pycudakit._kernels.source import Compiled, Source
-from pycudakit._kernels.wrapping import line_directive, wrapped
+from pycudakit._kernels.wrapping import directives, line_directive, preprocessing, wrapped
 
 _HEADERS = Path(__file__).parent / "include"
 _FLAGS = [
@@ -74,7 +74,8 @@ def compile(source: Source) -> Compiled:
         text, compiled, made = (str(Path(directory) / f"kernels.{end}") for end in ("cpp", "o", "so"))
         Path(text).write_text(translated(source), encoding="utf-8")
         command = [*compiler, *_FLAGS, *_tuning()]
-        command += [f"-I{os.path.abspath(place)}" for option, place in _options(source) if option == "-I"]
+        places = [place for option, place in preprocessing(source.options)[0] if option == "-I"]
+        command += [f"-I{os.path.abspath(place)}" for place in (*places, *source.include_dirs)]
         if source.debug:
             command += ["-O1", "-DPK_CHECKED", *_checks(tuple(compiler))]
         log = _run([*command, f"-I{_HEADERS}", "-c", text, "-o", compiled], source.name, directory)
@@ -100,7 +101,7 @@ def _fingerprint(_cxx: str, _path: str) -> str:
             told.update(f"{real} {about.st_size} {about.st_mtime_ns}".encode())
     for file in sorted(path for path in _HEADERS.rglob("*") if path.is_file()):
         told.update(file.read_bytes())
-    own = (Path(__file__), Path(dialect.__file__))
+    own = (Path(__file__), Path(dialect.__file__), Path(wrapping.__file__))
     told.update(b"".join(file.read_bytes() for file in own))
     told.update(f"{platform.machine()} {_processor()}".encode())
     return told.hexdigest()
@@ -187,35 +188,13 @@ def _run(command: list[str], name: str, directory: str) -> str:
     return log
 
 
-_LONG = {"--define-macro": "-D", "--undefine-macro": "-U", "--include-path": "-I"}
-
-
-def _options(source: Source) -> Iterator[tuple[str, str]]:
-    """Yield the user's options that matter to a C++ compiler: macros and places of headers."""
-    given = iter(source.options)
-    for option in given:
-        name, is_set, value = option.partition("=")
-        if name in _LONG:
-            yield _LONG[name], value if is_set else next(given, "")
-        elif option[:2] in _LONG.values():
-            yield option[:2], option[2:] or next(given, "")
-    for place in source.include_dirs:
-        yield "-I", place
-
-
 def _prologue(source: Source) -> Iterator[str]:
     """Yield what comes before a source: our headers, then the user's macros, which must not change them."""
     yield '#include "pycudakit_cuda.h"'
     for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', source.text, re.MULTILINE):
         if (_HEADERS / name).is_file():
             yield f"#include <{name}>"
-    yield line_directive(1, "options").rstrip()
-    for option, value in _options(source):
-        if option == "-D":
-            name, _, meaning = value.partition("=")
-            yield f"#define {name} {meaning if '=' in value else 1}"
-        elif option == "-U":
-            yield f"#undef {value}"
+    yield from directives(preprocessing(source.options)[0])
     names = set(re.findall(r"\b[A-Za-z_]\w*", source.text)) - set(_BESSEL)
     names -= set(re.findall(r"(?:\.|->|::)\s*(\w+)", source.text))  # members, which are in nobody's way
     for name in sorted(names | {kernel.name for kernel in source.kernels}):

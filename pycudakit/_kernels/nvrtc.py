@@ -15,7 +15,7 @@ from typing import Any
 
 from pycudakit import errors
 from pycudakit._kernels.source import Compiled, Source
-from pycudakit._kernels.wrapping import line_directive, wrapped
+from pycudakit._kernels.wrapping import directives, line_directive, preprocessing, wrapped
 
 _OWN = Path(__file__).parent / "device_include"
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
@@ -278,7 +278,9 @@ def _all_options(source: Source) -> tuple[list[str], bool, str]:
     """Return NVRTC's options, whether they make PTX, and what the log says of them."""
     kept, arch, dropped = split_options(source.options)
     architecture, is_ptx = target(arch or source.arch)
+    asked, kept = preprocessing(kept)
     options = [f"--gpu-architecture={architecture}", *kept]
+    options += [f"-I{place}" for option, place in asked if option == "-I"]
     for names, usual in _OWN_OPTIONS.items():
         if not any(re.match(rf"({names})(=|$)", option) for option in kept):
             options.append(usual)
@@ -305,7 +307,8 @@ def _text_of(source: Source) -> str:
         text = line_directive(1, source.name) + source.text
     else:
         text = wrapped(source.text, source.name)
-    return f"{line_directive(1, 'pycudakit/prelude.h')}{_prelude()}\n{text}\n"
+    macros = "\n".join(directives(preprocessing(source.options)[0]))
+    return f"{line_directive(1, 'pycudakit/prelude.h')}{_prelude()}\n{macros}\n{text}\n"
 
 
 def compile(source: Source) -> Compiled:

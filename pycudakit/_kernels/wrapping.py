@@ -3,11 +3,48 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 _TOKENS = re.compile(
     r'//(?:\\\n|[^\n])*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL
 )
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(include|else|elif|endif)\b[^\n]*", re.MULTILINE)
+
+
+_LONG = {"--define-macro": "-D", "--undefine-macro": "-U", "--include-path": "-I"}
+
+
+def preprocessing(options: Iterable[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return a compiler's options for macros and places of headers, as pairs, and the others.
+
+    Examples
+    --------
+    >>> preprocessing(["-DN=3", "-I", "here", "-O3"])
+    ([('-D', 'N=3'), ('-I', 'here')], ['-O3'])
+    """
+    found: list[tuple[str, str]] = []
+    others: list[str] = []
+    given = iter(options)
+    for option in given:
+        name, is_set, value = option.partition("=")
+        if name in _LONG:
+            found.append((_LONG[name], value if is_set else next(given, "")))
+        elif option[:2] in _LONG.values():
+            found.append((option[:2], option[2:] or next(given, "")))
+        else:
+            others.append(option)
+    return found, others
+
+
+def directives(options: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield the lines that do what options for macros ask for, behind headers that these must not change."""
+    yield line_directive(1, "options").rstrip()
+    for option, value in options:
+        if option == "-D":
+            name, _, meaning = value.partition("=")
+            yield f"#define {name} {meaning if '=' in value else 1}"
+        elif option == "-U":
+            yield f"#undef {value}"
 
 
 def blanked(text: str) -> str:

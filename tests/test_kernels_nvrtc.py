@@ -173,8 +173,9 @@ def test_warnings_are_in_the_log(compile):
 
 
 def test_macros_do_not_change_our_headers(compile):
-    text = "__global__ void f(T *x) { x[N] = min(N, 3); printf(\"%d\", N); }"
-    compile(source(text, "f", options=("-DN=3", "-D", "T=float", "-DA", "--define-macro=i=1", "-Dx=y")))
+    text = '__global__ void f(T *x) { x[N] = min(N, 3); printf("%d", N); }'
+    options = ("-DN=3", "-D", "T=float", "-DA", "--define-macro=i=1", "-Dx=y")
+    compile(source(text, "f", options=options))
 
 
 def test_options(compile, ptx):

@@ -324,6 +324,20 @@ def test_nothing_is_left(engine):
     assert not helpers()
 
 
+@pytest.mark.skipif(not pk.engines()["cuda"], reason="needs a GPU")
+def test_pytorch_is_unharmed_by_a_crash():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch finds no GPU")
+    x = torch.arange(5.0, device="cuda")
+    with pk.engine("cuda"):
+        for _ in range(2):
+            with pytest.raises(errors.DeviceError, match="crash"):
+                function("crash")(InOut(np.zeros(4, np.int32)), block=(1, 1, 1), isolate=True)
+            assert (2 * x).cpu().tolist() == [0, 2, 4, 6, 8]
+        np.testing.assert_array_equal(pk.add([1.0], [2.0]), [3.0])
+
+
 END = f"""
 import pycudakit as pk
 from pycudakit._kernels import isolation

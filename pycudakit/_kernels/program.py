@@ -290,7 +290,9 @@ class Program:
                     outcome = lowered.run(request, plan)
                 break
             except (errors.NoDevice, errors.OutOfMemory) as error:
-                if not plan.automatic:
+                # Memory may run out on the way home, when what goes both ways is not what it was.
+                is_intact = isinstance(error, errors.NoDevice) or not any(b.up and b.down for b in buffers)
+                if not (plan.automatic and is_intact):
                     raise
                 _execute.warn_of_takeover(error)
                 plan = Plan(self.name, "cpu", "auto: the CUDA engine failed")

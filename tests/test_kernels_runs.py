@@ -221,6 +221,7 @@ x = np.zeros(1, np.int32)
 pk.set_engine("cuda")
 wait(x, 1000, block=(1, 1, 1))
 x[0] = 7
+signal.signal(signal.SIGINT, signal.default_int_handler)
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 began = time.perf_counter()
 try:
@@ -243,6 +244,7 @@ x = p.inout("x", 1, np.int32)
 with p.repeat(10**9):
     p.launch(wait, x, 20_000_000, block=(1, 1, 1))
 pk.set_engine("cuda")
+signal.signal(signal.SIGINT, signal.default_int_handler)
 threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
 began = time.perf_counter()
 try:

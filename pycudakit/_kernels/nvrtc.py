@@ -202,11 +202,6 @@ def target(arch: str) -> tuple[str, bool]:
     """Return the architecture to compile for, and whether the result is PTX.
 
     A GPU that is newer than NVRTC has PTX of the newest before it, which its driver compiles.
-
-    Examples
-    --------
-    >>> target("compute_90")
-    ('compute_90', True)
     """
     found = re.fullmatch(r"(sm|compute)_(\d+)([af]?)", arch)
     if found is None:

@@ -18,6 +18,8 @@ from pycudakit.elementwise import not_equal, subtract
 
 # Nanoseconds an element: NumPy's, the CPU engine's on one thread, and its for sums and products of float64.
 _NUMPY, _OURS, _OURS_LONG = 2.5, 1.5, 4.0
+# Bytes that no cache holds; seconds an element for what one thread does after the others.
+_BEYOND_CACHES, _IN_ORDER = 64e6, 80e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +121,14 @@ def _cost_of(scan: _Scan, array: Array, result: DType) -> Cost:
     each = _OURS_LONG if is_float and FLOAT64 in (array.dtype, result) else _OURS
     work = each * 1e-9 * size
     workers = _cost.threads() if work > _cost.SHARED_WORK else 1
+    cpu = work / workers
+    # The array is read twice; and, by one thread, what its blocks come to.
+    moved = 2 * array.nbytes + size * result.itemsize
+    if moved > _BEYOND_CACHES:
+        cpu = max(cpu, moved / min(workers * _cost.THREAD_BANDWIDTH, _cost.HOST_BANDWIDTH)) + size * _IN_ORDER
     # NumPy rounds the sums and products of floats otherwise, and has no exclusive scan.
     numpy = None if is_float or scan.numpy is None else 2e-6 + _NUMPY * 1e-9 * size
-    return Cost(numpy, _cost.CALL + work / workers, array.nbytes, size * result.itemsize)
+    return Cost(numpy, _cost.CALL + cpu, array.nbytes, size * result.itemsize)
 
 
 def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:

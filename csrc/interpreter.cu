@@ -134,7 +134,7 @@ void Interpreter::turn(const Chunk &chunk) const {
     for (const Carried &turned : turned_) {
         const View &view = layout.views[size_t(turned.operand)];
         const char *const from = chunk.image + chunk.operand(*find(loads, turned.operand));
-        char *const to = chunk.image + chunk.scratch + chunk.rounded * turned.before;
+        char *const to = chunk.image + offset_of(chunk, turned.operand);
         if (layout.are_turned(view, chunk.start, chunk.count)) {
             const int64_t columns = layout.shape.back(), height = layout.shape[layout.shape.size() - 2];
             device::turn({from, to, chunk.start / columns % height, height, chunk.count, columns}, view.item,

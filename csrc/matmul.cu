@@ -251,15 +251,15 @@ class Multiplier {
         double free_since = call_.seconds();
         size_t turn = 0;
         try {
-            for (size_t index = next_++; index < tasks_.size() && !is_over_; index = next_++, turn ^= 1) {
+            for (size_t index = next_++; index < tasks_.size() && !is_over_; index = next_++) {
                 const Task &task = tasks_[index];
                 if (task.kind == Task::touch) {
                     touch(task);
-                    turn ^= 1;  // it takes neither half
-                    continue;
+                } else {
+                    finish(halves[turn], slot, lane, free_since);
+                    begin(task, halves[turn], lane);
+                    turn ^= 1;
                 }
-                finish(halves[turn], slot, lane, free_since);
-                begin(task, halves[turn], lane);
                 call_.look();
             }
             for (int i = 0; i < 2; ++i, turn ^= 1) finish(halves[turn], slot, lane, free_since);

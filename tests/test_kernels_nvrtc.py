@@ -178,6 +178,11 @@ def test_macros_do_not_change_our_headers(compile):
     compile(source(text, "f", options=options))
 
 
+def test_macros_for_the_hosts_compiler_are_not_the_kernels(compile):
+    text = "#ifdef A\n#error defined\n#endif\n__global__ void f() { }"
+    compile(source(text, "f", options=("-Xcompiler", "-DA")))
+
+
 def test_options(compile, ptx):
     text = "__global__ void f(int *x) { *x = N; }"
     assert ", 12345;" in ptx(text, "f", options=("-DN=12345",))

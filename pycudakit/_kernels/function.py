@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pycudakit import _abi, _engine, _execute, _loader, errors
+from pycudakit import _abi, _engine, _loader, errors
 from pycudakit._family import Plan
 from pycudakit._kernels import arguments, images, running
 from pycudakit._kernels.arguments import Bound, dimensions
@@ -254,12 +254,7 @@ class Function:
                     seconds = running.run(request, plan, isolate=isolates, timeout=timeout).seconds
                 break
             except (errors.NoDevice, errors.OutOfMemory) as error:
-                # Memory may run out on the way home, when what goes both ways is not what it was.
-                is_intact = isinstance(error, errors.NoDevice) or not bound.has_inouts
-                if not (plan.automatic and is_intact):
-                    raise
-                _execute.warn_of_takeover(error)
-                plan = Plan(self.name, "cpu", "auto: the CUDA engine failed")
+                plan = running.taken_over(error, plan, bound.has_inouts)
             except errors.Error:
                 if not ready.is_gone():
                     raise

@@ -269,8 +269,8 @@ _OWN_OPTIONS = {
 }
 
 
-def _all_options(source: Source) -> tuple[list[str], bool, str]:
-    """Return NVRTC's options, whether they make PTX, and what the log says of them."""
+def _all_options(source: Source) -> tuple[list[str], list[tuple[str, str]], bool, str]:
+    """Return NVRTC's options, those for macros, whether they make PTX, and what the log says of them."""
     kept, arch, dropped = split_options(source.options)
     architecture, is_ptx = target(arch or source.arch)
     asked, kept = preprocessing(kept)
@@ -284,7 +284,7 @@ def _all_options(source: Source) -> tuple[list[str], bool, str]:
     # Without any directory NVRTC would have other words for a header that is missing.
     options += [f"-I{directory}" for directory in (*source.include_dirs, *include_dirs(), _OWN)]
     note = f"without effect on a GPU's code: {' '.join(dropped)}\n" if dropped else ""
-    return options, is_ptx, note
+    return options, asked, is_ptx, note
 
 
 def _missing(source: Source) -> dict[str, str]:
@@ -297,13 +297,13 @@ def _missing(source: Source) -> dict[str, str]:
     }
 
 
-def _text_of(source: Source) -> str:
+def _text_of(source: Source, macros: list[tuple[str, str]]) -> str:
     if source.no_extern_c:
         text = line_directive(1, source.name) + source.text
     else:
         text = wrapped(source.text, source.name)
-    macros = "\n".join(directives(preprocessing(source.options)[0]))
-    return f"{line_directive(1, 'pycudakit/prelude.h')}{_prelude()}\n{macros}\n{text}\n"
+    defined = "\n".join(directives(macros))
+    return f"{line_directive(1, 'pycudakit/prelude.h')}{_prelude()}\n{defined}\n{text}\n"
 
 
 def compile(source: Source) -> Compiled:
@@ -314,13 +314,18 @@ def compile(source: Source) -> Compiled:
     CompileError
         With the compiler's log.
     """
-    options, is_ptx, note = _all_options(source)
+    options, macros, is_ptx, note = _all_options(source)
     program = _POINTER()
     stand_ins = {**_STAND_INS, **_missing(source)}
     headers = [text.encode() for text in stand_ins.values()]
     names = [name.encode() for name in stand_ins]
     _call(
-        *("nvrtcCreateProgram", ctypes.byref(program), _text_of(source).encode(), source.name.encode()),
+        *(
+            "nvrtcCreateProgram",
+            ctypes.byref(program),
+            _text_of(source, macros).encode(),
+            source.name.encode(),
+        ),
         *(len(headers), (_TEXT * len(headers))(*headers), (_TEXT * len(names))(*names)),
     )
     try:

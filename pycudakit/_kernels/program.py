@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit import _engine, _execute, errors
-from pycudakit._family import Plan
+from pycudakit import _engine, errors
 from pycudakit._kernels import arguments, images, running
 from pycudakit._kernels.function import Function
 from pycudakit._kernels.request import Buffer, Place
@@ -290,12 +289,7 @@ class Program:
                     outcome = lowered.run(request, plan)
                 break
             except (errors.NoDevice, errors.OutOfMemory) as error:
-                # Memory may run out on the way home, when what goes both ways is not what it was.
-                is_intact = isinstance(error, errors.NoDevice) or not any(b.up and b.down for b in buffers)
-                if not (plan.automatic and is_intact):
-                    raise
-                _execute.warn_of_takeover(error)
-                plan = Plan(self.name, "cpu", "auto: the CUDA engine failed")
+                plan = running.taken_over(error, plan, any(each.up and each.down for each in buffers))
             except errors.Error:
                 if not lowered.is_gone():
                     raise

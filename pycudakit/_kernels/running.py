@@ -53,6 +53,16 @@ def choose(function: str, why_not_cuda: Callable[[], str | None]) -> Plan:
     return Plan(function, "cpu", f"auto: no kernels on a GPU: {missing}")
 
 
+def taken_over(error: errors.Error, plan: Plan, has_inouts: bool) -> Plan:
+    """Return where kernels run that the CUDA engine could not, with a warning, or raise why it could not."""
+    # Memory may run out on the way home, when what goes both ways is not what it was.
+    is_intact = isinstance(error, errors.NoDevice) or not has_inouts
+    if not (plan.automatic and is_intact):
+        raise error
+    _execute.warn_of_takeover(error)
+    return Plan(plan.function, "cpu", "auto: the CUDA engine failed")
+
+
 def block_limit() -> int:
     """Return the milliseconds that a block may take where kernels are checked."""
     given = os.environ.get("PYCUDAKIT_BLOCK_LIMIT")

@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "common/result_memory.h"
 #include "common/status.h"
 #include "kernel.h"
 #include "stream/cuda.h"
@@ -44,6 +45,7 @@ int32_t pk_memory_info(pk_memory *memory) {
         pk::require(memory != nullptr, "memory is a null pointer");
         *memory = pk::streaming_memory();
         pk::add_pinned_arrays(*memory);
+        pk::add_result_memory(*memory);
     });
 }
 
@@ -53,6 +55,7 @@ int32_t pk_release(void) {
         pk::kernels::release();
         pk::release_streaming_memory();
         pk::release_pinned_arrays();
+        pk::release_result_memory();
     });
 }
 

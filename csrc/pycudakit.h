@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a signature or a struct below changes; pk_abi_version() tells the library's. */
-#define PK_ABI_VERSION 2
+#define PK_ABI_VERSION 3
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256 };
@@ -115,15 +115,17 @@ PK_API int32_t pk_link_speed(int64_t device, pk_link *link);
 
 /* What the library keeps from call to call to stream arrays through its devices. It takes memory when a call
  * first needs it, never more than the budgets, which the environment sets when the library is first used:
- * PYCUDAKIT_DEVICE_MEMORY and PYCUDAKIT_PINNED_MEMORY, in bytes or with a K, M or G behind. The arrays of
- * pk_pinned_take are apart from that. */
+ * PYCUDAKIT_DEVICE_MEMORY, PYCUDAKIT_PINNED_MEMORY and PYCUDAKIT_RESULT_MEMORY, in bytes or with a K, M or G
+ * behind. The arrays of pk_pinned_take are apart from that. */
 typedef struct pk_memory {
-    int64_t device_bytes;  /* of all devices */
-    int64_t device_budget; /* 512 MiB unless set */
-    int64_t pinned_bytes;  /* of the host's memory */
-    int64_t pinned_budget; /* 256 MiB unless set */
-    int64_t arrays_bytes;  /* pinned arrays that were taken */
-    int64_t arrays_kept;   /* and returned, kept for the next */
+    int64_t device_bytes;   /* of all devices */
+    int64_t device_budget;  /* 512 MiB unless set */
+    int64_t pinned_bytes;   /* of the host's memory */
+    int64_t pinned_budget;  /* 256 MiB unless set */
+    int64_t arrays_bytes;   /* pinned arrays that were taken */
+    int64_t arrays_kept;    /* and returned, kept for the next */
+    int64_t results_kept;   /* of pk_result_allocator: returned, kept for the next */
+    int64_t results_budget; /* an eighth of the machine's memory unless set */
 } pk_memory;
 
 PK_API int32_t pk_memory_info(pk_memory *memory);
@@ -137,6 +139,11 @@ PK_API int32_t pk_pinned_take(int64_t bytes, uint64_t *address);
 
 /* Returns what pk_pinned_take gave. The library keeps it for the next array, until pk_release. */
 PK_API int32_t pk_pinned_return(uint64_t address);
+
+/* The address of an allocator of ordinary memory for large results, which is a PyDataMem_Handler of NumPy's
+ * and valid for good. What it gets back is kept for the next result of about that size, since new pages cost
+ * more than most calls compute; the operating system takes it when it runs short of memory. */
+PK_API int32_t pk_result_allocator(uint64_t *address);
 
 /* A constant of the streaming engine, to be changed in experiments: by the environment variable
  * PYCUDAKIT_STREAM_<NAME>, read when the library is first used, or by pk_tune. */

@@ -36,7 +36,8 @@ class Scanner : public Work {
     void launch(const Chunk &chunk) override {
         const Given given = given_of(chunk);
         if (in_order && chunk.units.start == 0)
-            PK_CUDA(cudaMemsetAsync(given.done, 0, sizeof(*given.done), chunk.queue));
+            PK_CUDA(cudaMemsetAsync(given.running, 0, size_t(running_bytes()) + sizeof(*given.done),
+                                    chunk.queue));
         if (slabs_.inner == 1) {
             launch_tiles(given, chunk.queue);
         } else {

@@ -13,7 +13,7 @@ from numpy.ctypeslib import ndpointer
 
 from pycudakit import errors
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -73,6 +73,8 @@ MEMORY = np.dtype(
         ("pinned_budget", np.int64),
         ("arrays_bytes", np.int64),
         ("arrays_kept", np.int64),
+        ("results_kept", np.int64),
+        ("results_budget", np.int64),
     ]
 )
 TUNING = np.dtype(
@@ -347,6 +349,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_link_speed": (_SIZE, _out(LINK)),
     "pk_memory_info": (_out(MEMORY),),
     "pk_release": (),
+    "pk_result_allocator": (_ADDRESS_OUT,),
     "pk_pinned_take": (_SIZE, _ADDRESS_OUT),
     "pk_pinned_return": (_ADDRESS,),
     "pk_tuning_count": (_SIZE_OUT,),

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit import _abi, _call, errors
+from pycudakit import _abi, _call, _results, errors
 from pycudakit._family import Plan, code_for, describe, run
 from pycudakit._values import FLOAT32, FLOAT64, INT64, UINT64, Array, DType
 
@@ -228,7 +228,7 @@ def weigh(
 
 def passed(chosen: Plan, values: Array, edges: Array, right: bool, decreasing: bool) -> Array:
     """Return how many edges come before each element."""
-    result = np.empty(values.shape, np.int64)
+    result = _results.empty(values.shape, np.int64)
     bins = by_edges(edges, values.dtype)
     operands = table([values, result])
     run(chosen, "pk_digitize", operands, *_shape(values), bins.row, right, decreasing, size=values.size)

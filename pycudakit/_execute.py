@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 import time
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit import _abi, _call, _engine, _loader, _watch, errors
+from pycudakit import _abi, _call, _engine, _loader, _results, _watch, errors
 from pycudakit._abi import address_of
 from pycudakit._program import Program
 from pycudakit._progress import Report
@@ -24,16 +25,17 @@ SPANS = 1 << 16  # that are kept of a call, in a profile
 def allocate(dtype: np.dtype[Any], shape: tuple[int, ...], arrays: Sequence[Array]) -> Array:
     """Return a new array laid out as NumPy lays out a ufunc's output for these inputs."""
     if all(a.flags.c_contiguous for a in arrays):
-        return np.empty(shape, dtype)
+        return _results.empty(shape, dtype)
     nditer: Any = np.nditer
-    layout = nditer(
-        [*arrays, None],
-        flags=["zerosize_ok", "multi_index"],
-        op_flags=[["readonly"]] * len(arrays) + [["writeonly", "allocate"]],
-        op_dtypes=[None] * len(arrays) + [dtype],
-        order="K",
-        itershape=shape,
-    )
+    with _results.kept_memory(math.prod(shape) * dtype.itemsize):
+        layout = nditer(
+            [*arrays, None],
+            flags=["zerosize_ok", "multi_index"],
+            op_flags=[["readonly"]] * len(arrays) + [["writeonly", "allocate"]],
+            op_dtypes=[None] * len(arrays) + [dtype],
+            order="K",
+            itershape=shape,
+        )
     out: Array = layout.operands[-1]
     return out
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pycudakit import _abi, _loader, errors
+from pycudakit import _abi, _loader, _results, errors
 from pycudakit._engine import device_count, index_of_device, status
 
 
@@ -115,7 +115,7 @@ def _link(device: int) -> Link:
 
 @dataclass(frozen=True)
 class Memory:
-    """The bytes that the CUDA library keeps from call to call, and may keep.
+    """The bytes that the libraries keep from call to call, and may keep.
 
     The pinned memory of arrays is counted apart: what is in use, and what was and is kept for the next.
     """
@@ -126,14 +126,17 @@ class Memory:
     pinned_budget: int
     arrays_bytes: int
     arrays_kept: int
+    results_kept: int
+    results_budget: int
 
 
 def memory_info() -> Memory:
-    """Return what the CUDA library keeps to stream arrays through the GPU; all zero where there is none.
+    """Return what is kept from call to call: to stream arrays through a GPU, and for results.
 
     `arrays_bytes` is of the arrays of `empty_pinned` and `pinned_copy`, and `arrays_kept` of those that
-    are no more, whose memory the next may have. The budgets, of the rest, are set by
-    ``PYCUDAKIT_DEVICE_MEMORY`` and ``PYCUDAKIT_PINNED_MEMORY``, as ``"512M"``.
+    are no more, whose memory the next may have. `results_kept` is ordinary memory, of results that are no
+    more: the next results have it, or the operating system if it runs short. The budgets are set by
+    ``PYCUDAKIT_DEVICE_MEMORY``, ``PYCUDAKIT_PINNED_MEMORY`` and ``PYCUDAKIT_RESULT_MEMORY``, as ``"512M"``.
 
     Examples
     --------
@@ -142,14 +145,19 @@ def memory_info() -> Memory:
     >>> info.device_bytes <= info.device_budget, info.pinned_bytes <= info.pinned_budget
     (True, True)
     """
-    row = np.zeros(1, _abi.MEMORY)
+    row, of_results = np.zeros(1, _abi.MEMORY), np.zeros(1, _abi.MEMORY)
     if status("cuda"):
         _loader.library("cuda").pk_memory_info(row)
+    keeper = _results.library()
+    if keeper is not None:
+        keeper.pk_memory_info(of_results)
+    for name in ("results_kept", "results_budget"):
+        row[name] = of_results[name]
     return Memory(*row[0].item())
 
 
 def release() -> None:
-    """Give back the device and pinned memory that the CUDA library keeps, but what calls and arrays use.
+    """Give back the memory that the libraries keep, but what calls and arrays use.
 
     Later calls take it again, which costs the first of them some milliseconds. Helper processes of kernels
     that nobody uses end, too.
@@ -161,8 +169,9 @@ def release() -> None:
     >>> pk.memory_info().device_bytes
     0
     """
-    if status("cuda"):
-        _loader.library("cuda").pk_release()
+    for engine in ("cuda", "cpu"):
+        if status(engine):
+            _loader.library(engine).pk_release()
     isolation = sys.modules.get("pycudakit._kernels.isolation")  # few need it
     if isolation is not None:
         isolation.release()

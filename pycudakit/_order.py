@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pycudakit import _abi, _call, _cost, _engine, _family
+from pycudakit import _abi, _call, _cost, _engine, _family, _results
 from pycudakit._family import Cost, Plan
 from pycudakit._values import Array
 
@@ -97,7 +97,7 @@ def sorted_along(plan: Plan, array: Array, axis: Any) -> Array:
     """Return the array sorted along an axis, laid out as its copy would be."""
     array, axis = _flattened(array, axis)
     name, keys, rows, columns = _in_rows(array, axis)
-    out = np.empty(keys.shape, keys.dtype)
+    out = _results.empty(keys.shape, keys.dtype)
     _family.run(plan, f"pk_sort_{name}", keys, out, rows, columns, size=keys.size)
     result: Array = np.moveaxis(out.view(array.dtype.newbyteorder("=")), -1, axis)
     if array.dtype.isnative and (array.strides == result.strides or array.ndim == 1):
@@ -114,7 +114,7 @@ def order_along(
     array, axis = _flattened(array, axis)
     name, keys, rows, columns = _in_rows(array, axis)
     kept = columns if kept is None else kept
-    order = np.empty((*keys.shape[:-1], kept), np.int64)
+    order = _results.empty((*keys.shape[:-1], kept), np.int64)
     arguments = keys, order, rows, columns, kept, int(descending)
     _family.run(plan, f"pk_argsort_{name}", *arguments, size=keys.size)
     return np.ascontiguousarray(np.moveaxis(order, -1, axis)).astype(np.intp, copy=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit import _abi, _cost, _engine, _execute, _loader
+from pycudakit import _abi, _cost, _engine, _execute, _loader, _results
 from pycudakit._function import Function, compile_function
 from pycudakit._program import Program
 from pycudakit._values import CODES
@@ -86,7 +86,8 @@ def call(function: Function, inputs: Sequence[Any], out: Any) -> Any:
         engine, reason = _cost.choose(program, size, arrays, size * program.out_bytes)
         if engine != "cpu":
             return None
-    results = [np.empty(shape, dtype) for dtype in program.out_dtypes] if out is None else [out]
+    empty = np.empty if size * program.out_bytes < _results.LEAST else _results.empty
+    results = [empty(shape, dtype) for dtype in program.out_dtypes] if out is None else [out]
     work = _execute.take(function.name, program)
     try:
         try:

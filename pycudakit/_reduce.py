@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pycudakit import _abi, _call, _cost, _engine, _execute, _family, _loader, _watch
+from pycudakit import _abi, _call, _cost, _engine, _execute, _family, _loader, _results, _watch
 from pycudakit._abi import address_of
 from pycudakit._program import Builder, Program
 from pycudakit._values import BOOL, CODES, Array, DType, Scalar, Value
@@ -225,7 +225,7 @@ def reduce(
     ddof: float = 0,
 ) -> Array:
     """Return the reduction of arrays, broadcast to a shape, as a new array without the axes."""
-    result = np.empty(shape_without(shape, axes, False), recipe.folded.result)
+    result = _results.empty(shape_without(shape, axes, False), recipe.folded.result)
     work = take(recipe)
     try:
         work.spread(shape, axes, result, *values)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit import _results
 from pycudakit._arguments import as_argument, checked_output
 from pycudakit._dispatch import call
 from pycudakit._function import Function
@@ -353,7 +354,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
     function = _astype_function(wanted)
     if function.is_small(x):
         return array.astype(wanted)
-    out = None if wanted.isnative else np.empty(array.shape, wanted)
+    out = None if wanted.isnative else _results.empty(array.shape, wanted)
     own = x if isinstance(x, np.generic) else array  # whose astype keeps scalars and subclasses what they are
     result = call(function, (array,), out, numpy_call=lambda _: own.astype(wanted))
     return result if isinstance(x, np.generic) or isinstance(result, np.ndarray) else np.asarray(result)

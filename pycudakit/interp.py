@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit import _call, _cost, _family
+from pycudakit import _call, _cost, _family, _results
 from pycudakit._family import Cost
 from pycudakit._values import FLOAT64, Array
 
@@ -70,7 +70,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         left = right = None
     first = float(values[0] if left is None else left)
     last = float(values[-1] if right is None else right)
-    out = np.empty(np.shape(x), FLOAT64)
+    out = _results.empty(np.shape(x), FLOAT64)
     if out.size:
         points = places, values, places.size, first, last
         _family.run(plan, "pk_interp", *points, at, out, out.size, size=out.size)

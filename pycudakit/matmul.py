@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit import _abi, _call, _cost, _engine, _execute, _family, _loader
+from pycudakit import _abi, _call, _cost, _engine, _execute, _family, _loader, _results
 from pycudakit._arguments import broadcast_shapes, needs_copy
 from pycudakit._family import Cost, Plan
 from pycudakit._values import BOOL, FLOAT16, FLOAT32, FLOAT64, Array, DType
@@ -152,7 +152,7 @@ def product(
         or not (out.flags.c_contiguous and out.flags.aligned)
         or needs_copy(out, [a, b])
     ):
-        target = np.empty(shape, common)
+        target = _results.empty(shape, common)
     x, y = a.astype(common, copy=False), b.astype(common, copy=False)
     if plan.engine == "cpu" and common in _BLAS:
         target = _by_blas(plan, x, y, target, precision, warns)

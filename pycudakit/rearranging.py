@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pycudakit import _family
+from pycudakit import _family, _results
 from pycudakit._dispatch import call
 from pycudakit._function import Function
 from pycudakit._program import Builder
@@ -53,7 +53,7 @@ def _copy(function: Function, source: Array, out: Array) -> None:
 
 
 def _dense(function: Function, view: Array) -> Array:
-    out = np.empty(view.shape, view.dtype)
+    out = _results.empty(view.shape, view.dtype)
     _copy(function, view, out)
     return out
 
@@ -105,7 +105,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         return _family.numpys(
             "roll", lambda: np.array(np.roll(a, shift, axis), order="C", copy=True, subok=True)
         )
-    out = np.empty(array.shape, array.dtype)
+    out = _results.empty(array.shape, array.dtype)
     source, target = array, out
     if axis is None:
         source, target, axis = array.ravel(), out.reshape(-1), 0
@@ -285,7 +285,7 @@ def _triangle(function: Function, m: Any, k: Any) -> Any:
     by = max(-rows - 1, min(by, columns + 1))
     # A row keeps columns up to, or from, its own number and k.
     row = (np.arange(rows) + by)[:, None]
-    out = np.empty(array.shape, array.dtype.newbyteorder("="))
+    out = _results.empty(array.shape, array.dtype.newbyteorder("="))
     call(
         function,
         (array, row, np.arange(columns)),

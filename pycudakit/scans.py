@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit import _abi, _call, _cost, _execute, errors
+from pycudakit import _abi, _call, _cost, _execute, _results, errors
 from pycudakit._arguments import needs_copy
 from pycudakit._family import Cost, Plan, as_array, describe, plan, run
 from pycudakit._values import BOOL, FLOAT64, Array, DType, code_of
@@ -83,7 +83,7 @@ def _layout(array: Array, axis: int) -> tuple[int, ...]:
 
 def _allocate(dtype: DType, array: Array, flat: bool) -> Array:
     if flat:
-        return np.empty(array.size, dtype)
+        return _results.empty(array.size, dtype)
     return _execute.allocate(dtype, array.shape, [array])
 
 

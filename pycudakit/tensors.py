@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pycudakit import _call, _family, reductions
+from pycudakit import _call, _family, _results, reductions
 from pycudakit._arguments import broadcast_shapes
 from pycudakit._family import Cost
 from pycudakit._values import Array
@@ -205,7 +205,7 @@ def kron(a: Any, b: Any) -> Any:
     pairs = list(zip(x.shape, y.shape, strict=True))
     of_x = tuple(size for n, _ in pairs for size in (n, 1))
     of_y = tuple(size for _, n in pairs for size in (1, n))
-    out = np.empty(tuple(size for pair in pairs for size in pair), np.result_type(x, y))
+    out = _results.empty(tuple(size for pair in pairs for size in pair), np.result_type(x, y))
     multiply(x.reshape(of_x), y.reshape(of_y), out=out)
     return out.reshape([n * m for n, m in pairs])
 
@@ -378,7 +378,7 @@ def _of_two(first: tuple[str, Array], second: tuple[str, Array], result: str, si
     shape = [sizes[c] for c in (*stack, *rows, *columns)]
     if not depth:
         with np.errstate(all="ignore"):
-            out = np.empty([sizes[c] for c in result], x.dtype)
+            out = _results.empty([sizes[c] for c in result], x.dtype)
             return multiply(of_elements(left, x), of_elements(right, y), out=out)
     if not rows and not columns:
         a, b = arranged(left, x, stack, depth), arranged(right, y, stack, depth)

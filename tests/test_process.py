@@ -393,7 +393,8 @@ needs_cuda = pytest.mark.skipif(not pk.engines()["cuda"], reason="needs a GPU")
 def test_nothing_is_kept_without_a_gpu():
     code = "import pycudakit as pk\npk.add(np.ones(2_000_000), 1); pk.release(); print(pk.memory_info())"
     empty = python(code, env={"PYCUDAKIT_LIBRARY_DIR": str(LIBRARY.parent), "CUDA_VISIBLE_DEVICES": ""})
-    assert empty == str(pk.Memory(0, 0, 0, 0, 0, 0))
+    budget = pk.memory_info().results_budget
+    assert empty == str(pk.Memory(0, 0, 0, 0, 0, 0, 0, budget))
 
 
 STREAMED = """

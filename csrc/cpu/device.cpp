@@ -1,6 +1,7 @@
 // The CPU library has no devices, and says so in the same words to everyone.
 #include <cstdlib>
 
+#include "../common/result_memory.h"
 #include "../common/status.h"
 #include "kernel_release.h"
 
@@ -19,11 +20,15 @@ int32_t pk_memory_info(pk_memory *memory) {
     return pk::guarded([&] {
         pk::require(memory != nullptr, "memory is a null pointer");
         *memory = pk_memory{};
+        pk::add_result_memory(*memory);
     });
 }
 
 int32_t pk_release(void) {
-    return pk::guarded([] { pk::kernels::release(); });
+    return pk::guarded([] {
+        pk::kernels::release();
+        pk::release_result_memory();
+    });
 }
 
 int32_t pk_device_info(int64_t, pk_device *device) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "../common/environment.h"
 #include "../common/status.h"
 #include "tuning.h"
 

@@ -2,11 +2,10 @@
 
 #include <atomic>
 #include <cctype>
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
+#include "../common/environment.h"
 #include "../common/status.h"
 
 namespace pk {
@@ -64,23 +63,6 @@ Values &values() {
 }  // namespace
 
 int64_t tuned(Tune constant) { return values().at[int(constant)].load(std::memory_order_relaxed); }
-
-int64_t from_environment(const char *variable, const char *what, int64_t usual, int64_t least) {
-    const char *text = std::getenv(variable);
-    if (text == nullptr || *text == '\0') return usual;
-    char *end = nullptr;
-    const double number = std::strtod(text, &end);
-    const std::string units = "KMG", unit = end;
-    const size_t place = unit.size() == 1 ? units.find(unit) : std::string::npos;
-    const bool known = end != text && (unit.empty() || place != std::string::npos);
-    const double bytes = unit.empty() ? number : std::ldexp(number, 10 * (int(place) + 1));
-    if (!known || !(bytes >= double(least)) || bytes > 0x1p60) {
-        fail(PK_INVALID_ARGUMENT, std::string(variable) + " is '" + text + "'; set it to " + what +
-                                      ", as 512M or 2G, of " + std::to_string(least) +
-                                      " at least, or unset it");
-    }
-    return int64_t(bytes);
-}
 
 static void require_constant(int64_t index) {
     require(index >= 0 && index < COUNT, "there is no constant of that index");

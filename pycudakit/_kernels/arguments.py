@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit import _results
 from pycudakit._abi import BUFFER_CONSTANT, BUFFER_DOWN, BUFFER_POISON, BUFFER_UP, address_of
 from pycudakit._kernels.declarators import VECTORS
 from pycudakit._kernels.request import Buffer, Place
@@ -125,7 +126,7 @@ class Bound:
         if not (layout.c_contiguous and layout.aligned and array.dtype.isnative):
             native = array.dtype.newbyteorder("=")
             goes_up = flags & BUFFER_UP
-            source = np.array(array, native, order="C") if goes_up else np.empty(array.shape, native)
+            source = np.array(array, native, order="C") if goes_up else _results.empty(array.shape, native)
             if is_written:
                 self._unpacked.append((array, source))
         self.buffers.append((address_of(source), source.nbytes, flags, source.itemsize, slot.name, source))

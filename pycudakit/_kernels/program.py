@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit import _engine, errors
+from pycudakit import _engine, _results, errors
 from pycudakit._kernels import arguments, images, running
 from pycudakit._kernels.function import Function
 from pycudakit._kernels.request import Buffer, Place
@@ -363,9 +363,8 @@ class Program:
         if memory.kind == "input":
             array = np.ascontiguousarray(array, memory.dtype)
         elif memory.kind == "output":
-            array = (
-                target if target is not None and _is_dense(target) else np.empty(memory.shape, memory.dtype)
-            )
+            is_place = target is not None and _is_dense(target)
+            array = target if is_place else _results.empty(memory.shape, memory.dtype)
         elif memory.kind == "inout" and array is not None and not (array is target and _is_dense(array)):
             others = [*given.values(), *(each for name, each in wanted.items() if name != memory.name)]
             is_free = target is not None and not any(np.may_share_memory(target, each) for each in others)
@@ -400,7 +399,7 @@ class Program:
 
 def _copied(array: Array, dtype: DType, target: Array | None) -> Array:
     """Copy to a dense array, or return a new one."""
-    result = np.empty(array.shape, dtype) if target is None else target
+    result = _results.empty(array.shape, dtype) if target is None else target
     if _is_dense(array):
         copy(result, array)
     else:

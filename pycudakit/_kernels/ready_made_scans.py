@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit import _results
 from pycudakit._kernels.function import Function
 from pycudakit._kernels.module import SourceModule
 from pycudakit._kernels.program import Program
@@ -90,7 +91,7 @@ class _ScanKernel:
         if not isinstance(input_ary, np.ndarray) or isinstance(input_ary, np.ma.MaskedArray):
             raise TypeError(f"{self.name}: input_ary must be an array, and is a {type(input_ary).__name__}")
         if isinstance(output_ary, str) and output_ary == "new":
-            output_ary = np.empty(input_ary.shape, self.dtype)
+            output_ary = _results.empty(input_ary.shape, self.dtype)
         elif output_ary is None:
             output_ary = input_ary
             if not input_ary.flags.writeable:

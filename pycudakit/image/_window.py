@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pycudakit import _abi, _call, _cost, errors
+from pycudakit import _abi, _call, _cost, _results, errors
 from pycudakit._family import Cost, as_array, describe, plan, run
 from pycudakit._values import FLOAT32, Array, DType
 from pycudakit.image._images import TYPES
@@ -148,7 +148,7 @@ def filtered(
         return _by_scipy(name, planned.reason, image, dtype, scipys)
     made = made or window()
     code = border.code(array.dtype)
-    out = np.empty(array.shape, result)
+    out = _results.empty(array.shape, result)
     if array.size == 0:
         return out
     dense = np.require(array, array.dtype.newbyteorder("="), ["C", "A"])

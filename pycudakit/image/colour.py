@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pycudakit import _abi, _call
+from pycudakit import _abi, _call, _results
 from pycudakit._family import run
 from pycudakit._values import FLOAT32, UINT8, Array
 from pycudakit.image._images import UINT16, as_image, operands_of, planned, shape_of
@@ -63,7 +63,7 @@ def rgb_to_gray(
             f"an image in colour has 3 or 4 channels along its last axis, not {array.shape[-1:]}"
         )
     weights, divisor = _WEIGHTS[method]
-    out = np.empty(array.shape[:-1], array.dtype.newbyteorder("="))
+    out = _results.empty(array.shape[:-1], array.dtype.newbyteorder("="))
     chosen = planned("rgb_to_gray", _NANOSECONDS[out.dtype] * out.size, array.nbytes, out.nbytes)
     if out.size:
         by = np.array(weights, np.int64), divisor, int(rounding == "truncate")
@@ -93,7 +93,7 @@ def gray_to_rgb(image: Any) -> Array:
             [8, 8, 8]]], dtype=uint8)
     """
     array = as_image("gray_to_rgb", image)
-    out = np.empty((*array.shape, 3), array.dtype.newbyteorder("="))
+    out = _results.empty((*array.shape, 3), array.dtype.newbyteorder("="))
     seconds = 1e-9 * _REPEATED_BY_NUMPY * out.size
     chosen = planned("gray_to_rgb", _REPEATED * out.size, array.nbytes, out.nbytes, seconds)
     if chosen.engine == "numpy":

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pycudakit import _abi
+from pycudakit import _abi, _results
 from pycudakit._family import run
 from pycudakit._function import Function
 from pycudakit._values import Array
@@ -74,7 +74,7 @@ def resize(
     _, *old, channels = split(array, channel_axis)
     source = array if has_channels(array, channel_axis) else array[..., np.newaxis]
     new_shape = (*source.shape[:-3], height, width, channels)
-    out = np.empty(new_shape, array.dtype.newbyteorder("="))
+    out = _results.empty(new_shape, array.dtype.newbyteorder("="))
     if out.size and not array.size:
         raise ValueError(f"an image of {old[0]} x {old[1]} has no pixels to resize")
     read, written = _NANOSECONDS[method]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pycudakit import _bins, _call, extremes
+from pycudakit import _bins, _call, _results, extremes
 from pycudakit._family import run
 from pycudakit._values import FLOAT32, FLOAT64, UINT8, Array, DType
 from pycudakit.expression import evaluate
@@ -159,7 +159,7 @@ def threshold(
         limit = float(value)
         limit = math.floor(limit) if math.isfinite(limit) else limit  # the same integers are above it
     two = {"x": array, "limit": limit, "high": dtype.type(high), "low": dtype.type(0)}
-    out = np.empty(array.shape, dtype)
+    out = _results.empty(array.shape, dtype)
     evaluate("where(x > limit, high, low)", two, out=out)
     return out
 
@@ -193,7 +193,7 @@ def equalize_histogram(image: Any, *, channel_axis: ChannelAxis = "auto") -> Arr
     """
     array = as_image("equalize_histogram", image, (UINT8, UINT16))
     axes = _image_axes(array, channel_axis)
-    out = np.empty(array.shape, array.dtype.newbyteorder("="))
+    out = _results.empty(array.shape, array.dtype.newbyteorder("="))
     planes = (array[..., np.newaxis], out[..., np.newaxis]) if len(axes) == 2 else (array, out)
     sources, results = (np.moveaxis(plane, -1, 0) for plane in planes)
     if not array.size:
@@ -258,7 +258,7 @@ def normalize(
     """
     array = as_image("normalize", image)
     axes = _image_axes(array, channel_axis)
-    out = np.empty(array.shape, FLOAT32)
+    out = _results.empty(array.shape, FLOAT32)
     given: dict[str, Any]
     if mean is None and std is None:
         if not array.size:

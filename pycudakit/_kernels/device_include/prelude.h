@@ -187,7 +187,7 @@ struct Writer {
     }
     __device__ void text(const char *from, unsigned long long bytes) {
         word(bytes);
-        for (unsigned long long i = 0; i < bytes; ++i) to[i] = from[i];
+        for (unsigned long long i = 0; i < rounded(bytes); ++i) to[i] = i < bytes ? from[i] : 0;
         to += rounded(bytes);
     }
 };

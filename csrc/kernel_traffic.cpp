@@ -22,64 +22,63 @@ void Traffic::add(char *host, char *device, int64_t bytes) {
     if (!direct) bytes_ += bytes;
 }
 
-// One thread's share: of its slot, one half is on its way while the other is filled or emptied.
+// One thread's share: while one of its slots is on its way, another is filled or emptied.
 class Traffic::Thread {
    public:
-    Thread(const Traffic &traffic, const Slot &slot)
-        : traffic_(traffic),
-          call_(traffic.call_),
-          slot_(slot),
-          lane_(call_),
-          queue_((traffic.is_up_ ? slot.queues.up : slot.queues.down).get()),
-          halves_{{slot.host(), slot.uploaded.get()},
-                  {slot.host() + slot.host_bytes / 512 * 256, slot.computed.get()}} {}
+    Thread(const Traffic &traffic, const Lease &lease)
+        : traffic_(traffic), call_(traffic.call_), lane_(call_) {
+        for (const auto &slot : lease.slots()) passages_.push_back({*slot});
+    }
 
     void take(const Array &piece) {
-        Half &half = halves_[turn_];
-        turn_ ^= 1;
-        finish(half);
-        begin(half, piece);
+        Passage &passage = next();
+        finish(passage);
+        begin(passage, piece);
         call_.look();
     }
     void finish_all() {
-        for (int i = 0; i < 2; ++i, turn_ ^= 1) finish(halves_[turn_]);
+        for (size_t i = 0; i < passages_.size(); ++i) finish(next());
     }
 
    private:
-    struct Half {
-        char *memory;
-        cudaEvent_t done;
+    struct Passage {
+        const Slot &slot;
         Array piece{};
         double queued = 0;
     };
 
-    void begin(Half &half, const Array &piece) {
+    Passage &next() { return passages_[turn_++ % passages_.size()]; }
+
+    void begin(Passage &passage, const Array &piece) {
+        const Slot &slot = passage.slot;
         const bool up = traffic_.is_up_;
         if (up) {
             const double begin = call_.seconds();
-            std::memcpy(half.memory, piece.host, size_t(piece.bytes));
+            std::memcpy(slot.host(), piece.host, size_t(piece.bytes));
             lane_.add(PK_STAGE, begin, call_.seconds(), piece.bytes, 0);
         }
-        half.queued = call_.seconds();
-        PK_CUDA(cudaMemcpyAsync(up ? piece.device : half.memory, up ? half.memory : piece.device,
+        const cudaStream_t queue = (up ? slot.queues.up : slot.queues.down).get();
+        passage.queued = call_.seconds();
+        PK_CUDA(cudaMemcpyAsync(up ? piece.device : slot.host(), up ? slot.host() : piece.device,
                                 size_t(piece.bytes), up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
-                                queue_));
-        PK_CUDA(cudaEventRecord(half.done, queue_));
-        half.piece = piece;
+                                queue));
+        PK_CUDA(cudaEventRecord(slot.uploaded.get(), queue));
+        passage.piece = piece;
     }
 
-    void finish(Half &half) {
-        const Array piece = half.piece;
-        half.piece = {};
+    void finish(Passage &passage) {
+        const Slot &slot = passage.slot;
+        const Array piece = passage.piece;
+        passage.piece = {};
         if (piece.bytes == 0) return;
-        PK_CUDA(cudaEventSynchronize(half.done));
+        PK_CUDA(cudaEventSynchronize(slot.uploaded.get()));
         const bool up = traffic_.is_up_;
         const double now = call_.seconds();
-        lane_.add(up ? PK_UPLOAD : PK_DOWNLOAD, std::max(half.queued, free_since_), now, piece.bytes, 0,
-                  slot_.device, slot_.number);
+        lane_.add(up ? PK_UPLOAD : PK_DOWNLOAD, std::max(passage.queued, free_since_), now, piece.bytes, 0,
+                  slot.device, slot.number);
         free_since_ = now;
         if (!up) {
-            std::memcpy(piece.host, half.memory, size_t(piece.bytes));
+            std::memcpy(piece.host, slot.host(), size_t(piece.bytes));
             lane_.add(PK_UNSTAGE, now, call_.seconds(), piece.bytes, 0);
         }
         const std::lock_guard<std::mutex> lock(call_.mutex);
@@ -88,10 +87,8 @@ class Traffic::Thread {
 
     const Traffic &traffic_;
     Call &call_;
-    const Slot &slot_;
     Lane lane_;
-    const cudaStream_t queue_;
-    Half halves_[2];
+    std::vector<Passage> passages_;
     size_t turn_ = 0;
     double free_since_ = call_.seconds();
 };
@@ -118,32 +115,42 @@ void Traffic::run_pinned(cudaStream_t queue) {
     lane.add(is_up_ ? PK_UPLOAD : PK_DOWNLOAD, begin, call_.seconds(), bytes, 0);
 }
 
+// On the way up, small pieces go first, so that the link has something to do soon; on the way down, they are
+// the last, which nothing hides.
+std::vector<Traffic::Array> Traffic::cut(int64_t threads) const {
+    const int64_t most =
+        std::clamp(bytes_ / (4 * threads), SMALLEST_PIECE, Lease::usual(Lease::staged).host) / 256 * 256;
+    std::vector<Array> pieces;
+    int64_t all_done = 0;
+    for (const Array &array : arrays_) {
+        for (int64_t done = 0; done < array.bytes;) {
+            const int64_t share = (is_up_ ? all_done : bytes_ - all_done) / threads / 256 * 256;
+            const int64_t bytes = std::min(std::clamp(share, SMALLEST_PIECE, most), array.bytes - done);
+            pieces.push_back({array.host + done, array.device + done, bytes});
+            done += bytes;
+            all_done += bytes;
+        }
+    }
+    return pieces;
+}
+
 void Traffic::run_staged() {
     if (arrays_.empty()) return;
     const int64_t threads = std::clamp<int64_t>(bytes_ / tuned(Tune::worth_a_thread), 1,
                                                 std::min(tuned(Tune::threads), thread_count()));
-    const int64_t most = Lease::usual(Lease::staged).host / 512 * 256;
-    const int64_t usual = bytes_ / (4 * threads) / 256 * 256;
-    const int64_t piece_bytes = std::min(most, std::max(usual, SMALLEST_PIECE));
-    std::vector<Array> pieces;
-    for (const Array &array : arrays_) {
-        for (int64_t done = 0; done < array.bytes; done += piece_bytes)
-            pieces.push_back(
-                {array.host + done, array.device + done, std::min(piece_bytes, array.bytes - done)});
-    }
+    const std::vector<Array> pieces = cut(threads);
     std::atomic<size_t> next{0};
     run_on_threads(threads, call_, [&] {
         if (next >= pieces.size()) return;
         const CurrentDevice current(device_);
-        const Lease lease(Lease::usual(Lease::staged), {0, 0}, device_, 1, call_);
-        const Slot &slot = *lease.slots().front();
+        const Lease lease(Lease::usual(Lease::staged), {0, 0}, device_, tuned(Tune::slots), call_);
         try {
-            Thread thread(*this, slot);
+            Thread thread(*this, lease);
             for (size_t i = next++; i < pieces.size(); i = next++) thread.take(pieces[i]);
             thread.finish_all();
         } catch (...) {
             next = pieces.size();
-            slot.drain();
+            for (const auto &slot : lease.slots()) slot->drain();
             throw;
         }
     });

@@ -27,6 +27,7 @@ class Traffic {
 
     void run_pinned(cudaStream_t queue);
     void run_staged();
+    std::vector<Array> cut(int64_t threads) const;
 
     Call &call_;
     const int device_;

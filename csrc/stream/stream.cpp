@@ -85,8 +85,8 @@ struct Cut {
         slots = tuned(Tune::slots);
         run = work.in_order ? 1 : tuned(Tune::run);
         largest = Passage::capacity(work, bytes);
-        // A long call can afford to begin and end with larger chunks, of which it needs fewer; where they wait
-        // for each other, that counts most.
+        // A long call can afford to begin and end with larger chunks, of which it needs fewer; where they
+        // wait for each other, that counts most.
         const int64_t least = tuned(Tune::smallest_chunk);
         const int64_t first = std::clamp(all / 64, least, (work.in_order ? 16 : 4) * least) / a_unit + 1;
         smallest = std::min(

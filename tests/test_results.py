@@ -114,6 +114,9 @@ def test_resized_in_place(engine, size):
     assert not array[kept:].any()
     assert array.flags.owndata
     array[...] = 3  # all of it can be written
+    del array
+    kept = [8 * N] if size in (N - 100, N) else [8 * N, 8 * size]
+    assert pk.memory_info().results_kept == sum(room for room in kept if room >= 1 << 20)
 
 
 @given(data=st.data())

@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t HUGE_PAGE = size_t(2) << 20, WORTH_HUGE_PAGES = size_t(4) << 20;
 constexpr size_t MOST_BYTES = size_t(1) << 50;
-constexpr size_t MOST_KEPT = 64;
+constexpr size_t MOST_KEPT = 64, WORTH_KEEPING = size_t(1) << 20;
 
 size_t page() {
     static const size_t bytes = size_t(sysconf(_SC_PAGESIZE));
@@ -93,7 +93,7 @@ class Shelf {
 
     void keep(Block block) {
         const auto room = int64_t(room_of(block));
-        if (room > budget_) return;
+        if (room > budget_ || size_t(room) < WORTH_KEEPING) return;
 #if defined(MADV_FREE)
         (void)madvise(block.get(), size_t(room), MADV_FREE);  // a kindness, which some systems do not know
 #endif

@@ -125,7 +125,7 @@ typedef struct pk_memory {
     int64_t arrays_bytes;   /* pinned arrays that were taken */
     int64_t arrays_kept;    /* and returned, kept for the next */
     int64_t results_kept;   /* of pk_result_allocator: returned, kept for the next */
-    int64_t results_budget; /* an eighth of the machine's memory unless set */
+    int64_t results_budget; /* unless set, 1 GiB, or an eighth of the machine's memory if less */
 } pk_memory;
 
 PK_API int32_t pk_memory_info(pk_memory *memory);

@@ -68,7 +68,7 @@ Block map(size_t room) {
     return block;
 }
 
-size_t usual_budget() { return size_t(sysconf(_SC_PHYS_PAGES)) * page() / 8; }
+int64_t usual_budget() { return std::min(int64_t(1) << 30, sysconf(_SC_PHYS_PAGES) * int64_t(page()) / 8); }
 
 class Shelf {
    public:
@@ -127,7 +127,7 @@ class Shelf {
    private:
     using Blocks = std::array<Block, MOST_KEPT + 1>;  // which end when the lock has
 
-    const int64_t budget_ = from_environment("PYCUDAKIT_RESULT_MEMORY", "bytes", int64_t(usual_budget()), 0);
+    const int64_t budget_ = from_environment("PYCUDAKIT_RESULT_MEMORY", "bytes", usual_budget(), 0);
     std::mutex mutex_;
     std::vector<Block> kept_;  // the oldest first; never more than it has room for
     int64_t bytes_ = 0;

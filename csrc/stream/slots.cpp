@@ -287,7 +287,7 @@ Block::~Block() {
 pk_memory streaming_memory() {
     Shelf &all = shelf();
     const std::lock_guard<std::mutex> lock(all.mutex);
-    return {all.device_bytes, budgets().device, all.pinned_bytes, budgets().pinned, 0, 0};
+    return {all.device_bytes, budgets().device, all.pinned_bytes, budgets().pinned, 0, 0, 0, 0};
 }
 
 void release_streaming_memory() {

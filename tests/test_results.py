@@ -44,7 +44,8 @@ CALLS = {
 
 
 @pytest.fixture(autouse=True)
-def _nothing_kept():
+def _from_small_ones_on(monkeypatch):
+    monkeypatch.setattr(_results, "LEAST", 1 << 20)
     pk.release()
 
 
@@ -195,8 +196,8 @@ def test_from_many_threads(engine):
 BUDGETED = """
 import pycudakit as pk
 pk.set_engine("cpu")
-for n in (1 << 18, 1 << 19, 1 << 20, 1 << 18):
-    pk.add(np.ones(n), 1)  # 2, 4, 8 and 2 MiB
+for n in (1 << 22, 1 << 23, 1 << 24, 1 << 22):
+    pk.add(np.ones(n), 1)  # 32, 64, 128 and 32 MiB
 info = pk.memory_info()
 print(info.results_kept >> 20, info.results_budget)
 """
@@ -204,7 +205,7 @@ print(info.results_kept >> 20, info.results_budget)
 
 @pytest.mark.parametrize(
     ("budget", "printed"),
-    [("0", "0 0"), ("3M", f"2 {3 << 20}"), ("7M", f"6 {7 << 20}"), ("1G", f"14 {1 << 30}")],
+    [("0", "0 0"), ("48M", f"32 {48 << 20}"), ("112M", f"96 {112 << 20}"), ("1G", f"224 {1 << 30}")],
 )
 def test_budget(budget, printed):
     """What does not fit is given back at once; the oldest goes first."""
@@ -214,7 +215,7 @@ def test_budget(budget, printed):
 @pytest.mark.parametrize("value", ["much", "12Q", "-1G", "nan"])
 def test_budgets_that_cannot_be(value):
     kind, message = failure(
-        "pk.set_engine('cpu'); pk.add(np.ones(1 << 20), 1)", env={"PYCUDAKIT_RESULT_MEMORY": value}
+        "pk.set_engine('cpu'); pk.add(np.ones(1 << 22), 1)", env={"PYCUDAKIT_RESULT_MEMORY": value}
     )
     assert kind is errors.InvalidArgument
     assert f"PYCUDAKIT_RESULT_MEMORY is '{value}'; set it to bytes, as 512M or 2G" in message
@@ -225,17 +226,17 @@ def test_in_a_forked_child():
     code = """
 import pycudakit as pk
 pk.set_engine("cpu")
-a, b = pk.add(np.ones(1 << 20), 1), pk.add(np.ones(1 << 20), 2)
+a, b = pk.add(np.ones(1 << 22), 1), pk.add(np.ones(1 << 22), 2)
 del b
 child = os.fork()
 if child == 0:
-    c = pk.add(np.ones(1 << 20), 3)
+    c = pk.add(np.ones(1 << 22), 3)
     right = (a == 2).all() and (c == 4).all()
     del a, c
     pk.release()
     os._exit(0 if right else 1)
 status = os.waitpid(child, 0)[1]
-c = pk.add(np.ones(1 << 20), 4)
+c = pk.add(np.ones(1 << 22), 4)
 print(os.waitstatus_to_exitcode(status), (a == 2).all(), (c == 5).all())
 """
     assert python(code) == "0 True True"
@@ -252,11 +253,11 @@ ENDS = {
 
 @pytest.mark.parametrize("end", ENDS)
 def test_at_the_end_of_the_process(end):
-    code = f"import pycudakit as pk\npk.set_engine('cpu')\na = pk.add(np.ones(1 << 20), 1)\n{ENDS[end]}\n"
+    code = f"import pycudakit as pk\npk.set_engine('cpu')\na = pk.add(np.ones(1 << 22), 1)\n{ENDS[end]}\n"
     done = python(code, check=False, timeout=30)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_without_any_library(tmp_path):
-    code = "import pycudakit as pk\nprint(pk.add(np.ones(1 << 20), 1)[0], pk.memory_info().results_budget)"
+    code = "import pycudakit as pk\nprint(pk.add(np.ones(1 << 22), 1)[0], pk.memory_info().results_budget)"
     assert python(code, env={"PYCUDAKIT_LIBRARY_DIR": str(tmp_path)}) == "2.0 0"

@@ -35,7 +35,7 @@ class Scanner : public Work {
 
     void launch(const Chunk &chunk) override {
         const Given given = given_of(chunk);
-        if (in_order && chunk.units.start == 0)
+        if (in_order && chunk.units.start == 0)  // `done` is behind what is running
             PK_CUDA(cudaMemsetAsync(given.running, 0, size_t(running_bytes()) + sizeof(*given.done),
                                     chunk.queue));
         if (slabs_.inner == 1) {

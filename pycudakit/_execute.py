@@ -27,15 +27,17 @@ def allocate(dtype: np.dtype[Any], shape: tuple[int, ...], arrays: Sequence[Arra
     if all(a.flags.c_contiguous for a in arrays):
         return _results.empty(shape, dtype)
     nditer: Any = np.nditer
-    with _results.kept_memory(math.prod(shape) * dtype.itemsize):
-        layout = nditer(
+    layout = _results.made(
+        math.prod(shape) * dtype.itemsize,
+        lambda: nditer(
             [*arrays, None],
             flags=["zerosize_ok", "multi_index"],
             op_flags=[["readonly"]] * len(arrays) + [["writeonly", "allocate"]],
             op_dtypes=[None] * len(arrays) + [dtype],
             order="K",
             itershape=shape,
-        )
+        ),
+    )
     out: Array = layout.operands[-1]
     return out
 

@@ -6,8 +6,7 @@ import ctypes
 import functools
 import importlib
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,25 +53,20 @@ def _handlers() -> _Handlers | None:
     return None if owner is None else _Handlers(owner)
 
 
-@contextmanager
-def kept_memory(size: int) -> Iterator[None]:
-    """Within, new arrays have such memory, if so many bytes are worth it, and the user has set no other."""
+def made(size: int, make: Callable[[], Any]) -> Any:
+    """Make an array in such memory, if so many bytes are worth it, and the user has set no other."""
     handlers = _handlers() if size >= LEAST else None
     if handlers is None or handlers.get() is not handlers.usual:
-        yield
-        return
+        return make()
     handlers.set(handlers.ours)
     try:
-        yield
+        return make()
     finally:
         handlers.set(handlers.usual)
 
 
 def empty(shape: int | Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
     """Return a new array, C-contiguous, whose elements mean nothing yet."""
-    dtype = np.dtype(dtype)
     size = shape if isinstance(shape, int) else math.prod(shape)
-    if size * dtype.itemsize < LEAST:
-        return np.empty(shape, dtype)
-    with kept_memory(size * dtype.itemsize):
-        return np.empty(shape, dtype)
+    array: np.ndarray[Any, Any] = made(size * np.dtype(dtype).itemsize, lambda: np.empty(shape, dtype))
+    return array

@@ -184,9 +184,8 @@ def test_what_is_not_checked_does_not_hang():
 def test_what_takes_long_is_interrupted(name):
     """A kernel that waits for ever, and one without barriers whose threads take long."""
     function = SourceModule(WAITING).get_function(name)
-    usual = signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a shell's background job is born without
+    # A shell's background job is born without.
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         begun = time.perf_counter()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_pinned import ENDS, ends_well
 from test_process import failure, python
 
 import pycudakit as pk
@@ -21,7 +22,7 @@ PICTURE = np.arange(2048 * 1024, dtype=np.uint8).reshape(1024, 2048)
 
 CALLS = {
     "add": lambda: pk.add(X, 1),
-    "out=None": lambda: pk.add(X, X, dtype=np.float32, casting="same_kind"),
+    "a dtype": lambda: pk.add(X, X, dtype=np.float32, casting="same_kind"),
     "in the operands' order": lambda: pk.add(X.reshape(512, -1).T, 1),
     "evaluate": lambda: pk.evaluate("a * b + 1", {"a": X, "b": X}),
     "astype": lambda: pk.astype(X, ">f8"),
@@ -93,7 +94,7 @@ def test_what_is_kept(engine):
     assert 3 * 8 * N - 48_000 <= kept <= 3 * 8 * N
     smallest = pk.add(X[: N - 5000], 1)
     assert smallest.ctypes.data == addresses[2]  # which fits best
-    assert pk.memory_info().results_kept == kept - addresses_room(N - 5000)
+    assert pk.memory_info().results_kept == kept - room_of(N - 5000)
     much_smaller = pk.add(X[: N // 2], 1)
     assert much_smaller.ctypes.data not in addresses  # which would waste half of it
     pk.release()
@@ -101,7 +102,7 @@ def test_what_is_kept(engine):
     np.testing.assert_array_equal(smallest, X[: N - 5000] + 1)
 
 
-def addresses_room(elements):
+def room_of(elements):
     page = os.sysconf("SC_PAGESIZE")
     return -(-elements * 8 // page) * page
 
@@ -116,8 +117,8 @@ def test_resized_in_place(engine, size):
     assert array.flags.owndata
     array[...] = 3  # all of it can be written
     del array
-    kept = [8 * N] if size in (N - 100, N) else [8 * N, 8 * size]
-    assert pk.memory_info().results_kept == sum(room for room in kept if room >= 1 << 20)
+    rooms = [8 * N] if size in (N - 100, N) else [8 * N, 8 * size]
+    assert pk.memory_info().results_kept == sum(room for room in rooms if room >= 1 << 20)
 
 
 @given(data=st.data())
@@ -149,11 +150,11 @@ def test_numpys_own_handler_comes_back(engine):
 
 def test_a_handler_of_the_users_is_left_alone(engine):
     handlers = _results._handlers()
-    address = handlers.ours
-    handlers.set(address)  # as theirs
+    theirs = handlers.ours
+    handlers.set(theirs)
     try:
         CALLS["add"]()
-        assert handlers.get() is address
+        assert handlers.get() is theirs
     finally:
         handlers.set(handlers.usual)
 
@@ -242,20 +243,9 @@ print(os.waitstatus_to_exitcode(status), (a == 2).all(), (c == 5).all())
     assert python(code) == "0 True True"
 
 
-ENDS = {
-    "results that are alive": "keep = a, a[3:]",
-    "a cycle": "class Node: pass\nnode = Node(); node.self, node.array = node, a; del a, node",
-    "a module's": "import types\nm = types.ModuleType('m'); m.a = a; sys.modules['m'] = m; del a, m",
-    "NumPy's": "np.ours = a; del a",
-    "a thread's": "t = threading.Thread(target=time.sleep, args=(9,), daemon=True); t.array = a; t.start()",
-}
-
-
 @pytest.mark.parametrize("end", ENDS)
 def test_at_the_end_of_the_process(end):
-    code = f"import pycudakit as pk\npk.set_engine('cpu')\na = pk.add(np.ones(1 << 22), 1)\n{ENDS[end]}\n"
-    done = python(code, check=False, timeout=30)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    ends_well("pk.add(np.ones(1 << 22), 1)", end)
 
 
 def test_without_any_library(tmp_path):

@@ -3,7 +3,6 @@
 // take, should it run short of memory.
 #include "result_memory.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -16,13 +15,14 @@
 #include <vector>
 
 #include "environment.h"
+#include "forks.h"
 #include "status.h"
 
 namespace pk {
 
 namespace {
 
-constexpr size_t HUGE_PAGE = size_t(2) << 20, WORTH_HUGE_PAGES = size_t(4) << 20;
+constexpr size_t HUGE_PAGE = size_t(2) << 20;
 constexpr size_t MOST_BYTES = size_t(1) << 50;
 constexpr size_t MOST_KEPT = 64, WORTH_KEEPING = size_t(1) << 20;
 
@@ -55,30 +55,31 @@ size_t room_of(const Block &block) { return header(block.get()).room; }
 
 // Null if there is no such memory.
 Block map(size_t room) {
-    const size_t alignment = room < WORTH_HUGE_PAGES ? page() : HUGE_PAGE;
-    const size_t mapped = room + alignment;
+    const size_t mapped = room + HUGE_PAGE;
     void *mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapping == MAP_FAILED) return nullptr;
     const uintptr_t first = reinterpret_cast<uintptr_t>(mapping) + page();
-    Block block(reinterpret_cast<char *>((first + alignment - 1) / alignment * alignment));
+    Block block(reinterpret_cast<char *>((first + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE));
     header(block.get()) = {mapping, mapped, room};
 #if defined(MADV_HUGEPAGE)
-    if (alignment == HUGE_PAGE) (void)madvise(block.get(), room, MADV_HUGEPAGE);  // a hint
+    (void)madvise(block.get(), room, MADV_HUGEPAGE);  // a hint
 #endif
     return block;
 }
 
 int64_t usual_budget() { return std::min(int64_t(1) << 30, sysconf(_SC_PHYS_PAGES) * int64_t(page()) / 8); }
 
+std::mutex shelf_mutex;
+
 class Shelf {
    public:
     Shelf() { kept_.reserve(MOST_KEPT + 1); }
 
-    int64_t budget() const { return budget_; }
+    int64_t budget() const { return int64_t(budget_); }
 
     // The smallest block that fits, or null.
     Block take(size_t room) {
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard<std::mutex> lock(shelf_mutex);
         auto best = kept_.end();
         for (auto at = kept_.begin(); at != kept_.end(); ++at) {
             if (!fits(room, room_of(*at))) continue;
@@ -87,23 +88,23 @@ class Shelf {
         if (best == kept_.end()) return nullptr;
         Block block = std::move(*best);
         kept_.erase(best);
-        bytes_ -= int64_t(room_of(block));
+        bytes_ -= room_of(block);
         return block;
     }
 
     void keep(Block block) {
-        const auto room = int64_t(room_of(block));
-        if (room > budget_ || size_t(room) < WORTH_KEEPING) return;
+        const size_t room = room_of(block);
+        if (room > budget_ || room < WORTH_KEEPING) return;
 #if defined(MADV_FREE)
-        (void)madvise(block.get(), size_t(room), MADV_FREE);  // a kindness, which some systems do not know
+        (void)madvise(block.get(), room, MADV_FREE);  // a kindness, which some systems do not know
 #endif
         Blocks dropped;
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard<std::mutex> lock(shelf_mutex);
         kept_.push_back(std::move(block));
         bytes_ += room;
         size_t count = 0;
         for (; bytes_ > budget_ || kept_.size() - count > MOST_KEPT; ++count) {
-            bytes_ -= int64_t(room_of(kept_[count]));
+            bytes_ -= room_of(kept_[count]);
             dropped[count] = std::move(kept_[count]);
         }
         kept_.erase(kept_.begin(), kept_.begin() + std::ptrdiff_t(count));
@@ -111,36 +112,29 @@ class Shelf {
 
     void clear() {
         Blocks dropped;
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard<std::mutex> lock(shelf_mutex);
         std::move(kept_.begin(), kept_.end(), dropped.begin());
         kept_.clear();
         bytes_ = 0;
     }
 
     int64_t bytes() {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        return bytes_;
+        const std::lock_guard<std::mutex> lock(shelf_mutex);
+        return int64_t(bytes_);
     }
-
-    std::mutex &mutex() { return mutex_; }
 
    private:
     using Blocks = std::array<Block, MOST_KEPT + 1>;  // which end when the lock has
 
-    const int64_t budget_ = from_environment("PYCUDAKIT_RESULT_MEMORY", "bytes", usual_budget(), 0);
-    std::mutex mutex_;
+    const size_t budget_ = size_t(from_environment("PYCUDAKIT_RESULT_MEMORY", "bytes", usual_budget(), 0));
     std::vector<Block> kept_;  // the oldest first; never more than it has room for
-    int64_t bytes_ = 0;
+    size_t bytes_ = 0;
 };
 
 // Never destroyed: results may die after everything else.
 Shelf &shelf() {
     static Shelf *const shelf = new Shelf;
-    // A forked child must not find it locked by a thread that it does not have.
-    static const int registered =
-        pthread_atfork([] { pk::shelf().mutex().lock(); }, [] { pk::shelf().mutex().unlock(); },
-                       [] { pk::shelf().mutex().unlock(); });
-    (void)registered;
+    hold_over_forks<shelf_mutex>();
     return *shelf;
 }
 

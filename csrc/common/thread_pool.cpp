@@ -23,6 +23,7 @@
 #endif
 
 #include "call.h"
+#include "forks.h"
 #include "status.h"
 
 namespace pk {
@@ -179,12 +180,7 @@ Pool *current_pool = nullptr;
 
 Pool &pool() {
     std::lock_guard<std::mutex> lock(pool_creation);
-    static const int registered = pthread_atfork([] { pool_creation.lock(); }, [] { pool_creation.unlock(); },
-                                                 [] {
-                                                     current_pool = nullptr;
-                                                     pool_creation.unlock();
-                                                 });
-    (void)registered;
+    hold_over_forks<pool_creation, current_pool>();
     if (current_pool == nullptr) current_pool = new Pool(thread_count() - 1);
     return *current_pool;
 }

@@ -1,8 +1,8 @@
 #include "kernel_block.h"
 
-#include <pthread.h>
-
 #include <algorithm>
+
+#include "../common/forks.h"
 
 namespace pk::kernels {
 
@@ -215,12 +215,7 @@ std::mutex idle_creation;
 
 Idle &idle_workers() {
     const std::lock_guard<std::mutex> lock(idle_creation);
-    static const int registered = pthread_atfork([] { idle_creation.lock(); }, [] { idle_creation.unlock(); },
-                                                 [] {
-                                                     idle = nullptr;
-                                                     idle_creation.unlock();
-                                                 });
-    (void)registered;
+    hold_over_forks<idle_creation, idle>();
     if (idle == nullptr) idle = new Idle;
     return *idle;
 }

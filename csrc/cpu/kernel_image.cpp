@@ -1,7 +1,6 @@
 #include "kernel_image.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #if defined(__GLIBC__)
 #include <link.h>
 #endif
@@ -10,6 +9,8 @@
 #include <cstring>
 #include <list>
 #include <mutex>
+
+#include "../common/forks.h"
 
 namespace pk::kernels {
 
@@ -96,12 +97,7 @@ std::mutex loaded_mutex;
 List *loaded = nullptr;
 
 List &loaded_images() {
-    static const int registered = pthread_atfork([] { loaded_mutex.lock(); }, [] { loaded_mutex.unlock(); },
-                                                 [] {
-                                                     loaded = nullptr;
-                                                     loaded_mutex.unlock();
-                                                 });
-    (void)registered;
+    hold_over_forks<loaded_mutex, loaded>();
     if (loaded == nullptr) loaded = new List;
     return *loaded;
 }

@@ -287,7 +287,12 @@ Block::~Block() {
 pk_memory streaming_memory() {
     Shelf &all = shelf();
     const std::lock_guard<std::mutex> lock(all.mutex);
-    return {all.device_bytes, budgets().device, all.pinned_bytes, budgets().pinned, 0, 0, 0, 0};
+    pk_memory memory{};
+    memory.device_bytes = all.device_bytes;
+    memory.device_budget = budgets().device;
+    memory.pinned_bytes = all.pinned_bytes;
+    memory.pinned_budget = budgets().pinned;
+    return memory;
 }
 
 void release_streaming_memory() {

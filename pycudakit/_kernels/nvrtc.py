@@ -315,17 +315,12 @@ def compile(source: Source) -> Compiled:
         With the compiler's log.
     """
     options, macros, is_ptx, note = _all_options(source)
-    program = _POINTER()
+    program, text = _POINTER(), _text_of(source, macros).encode()
     stand_ins = {**_STAND_INS, **_missing(source)}
     headers = [text.encode() for text in stand_ins.values()]
     names = [name.encode() for name in stand_ins]
     _call(
-        *(
-            "nvrtcCreateProgram",
-            ctypes.byref(program),
-            _text_of(source, macros).encode(),
-            source.name.encode(),
-        ),
+        *("nvrtcCreateProgram", ctypes.byref(program), text, source.name.encode()),
         *(len(headers), (_TEXT * len(headers))(*headers), (_TEXT * len(names))(*names)),
     )
     try:

@@ -111,13 +111,28 @@ __device__ __forceinline__ int32_t bin_of(const Axis &axis, const char *image, i
     }
 }
 
-// Counts a chunk into the call's table: a block counts in shared memory first, where neighbouring threads
-// have tables of their own, interleaved.
-__global__ void count(const __grid_constant__ Tally given) {
-    extern __shared__ uint32_t counts[];
-    const int32_t copies = given.copies, places = given.total + 1;
-    for (int32_t i = int32_t(threadIdx.x); i < places * copies; i += int32_t(blockDim.x)) counts[i] = 0;
+// A block counts in shared memory first, where neighbouring threads have tables of their own, interleaved.
+extern __shared__ uint32_t counts[];
+
+__device__ __forceinline__ void begin_counts(const Tally &given) {
+    const int32_t places = (given.total + 1) * given.copies;
+    for (int32_t i = int32_t(threadIdx.x); i < places; i += int32_t(blockDim.x)) counts[i] = 0;
     __syncthreads();
+}
+
+__device__ __forceinline__ void add_counts(const Tally &given) {
+    __syncthreads();
+    for (int32_t place = int32_t(threadIdx.x); place <= given.total; place += int32_t(blockDim.x)) {
+        unsigned long long sum = 0;
+        for (int32_t copy = 0; copy < given.copies; ++copy) sum += counts[place * given.copies + copy];
+        if (sum != 0) atomicAdd(&given.table[place], sum);
+    }
+}
+
+// Counts a chunk into the call's table.
+__global__ void count(const __grid_constant__ Tally given) {
+    const int32_t copies = given.copies;
+    begin_counts(given);
     uint32_t lost = 0;
     const int32_t own = int32_t(threadIdx.x) & (copies - 1);
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
@@ -136,13 +151,23 @@ __global__ void count(const __grid_constant__ Tally given) {
         }
     }
     if (lost != 0) atomicOr(&given.table[given.total + 1], 1ull);
-    if (copies == 0) return;
-    __syncthreads();
-    for (int32_t place = int32_t(threadIdx.x); place < places; place += int32_t(blockDim.x)) {
-        unsigned long long sum = 0;
-        for (int32_t copy = 0; copy < copies; ++copy) sum += counts[place * copies + copy];
-        if (sum != 0) atomicAdd(&given.table[place], sum);
+    if (copies != 0) add_counts(given);
+}
+
+// The same where each byte is its own bin: by words, so that a warp asks the link for whole lines.
+__global__ void count_bytes(const __grid_constant__ Tally given) {
+    const char *const bytes = given.image + given.axes[0].offset;
+    const auto *const words = reinterpret_cast<const uint32_t *>(bytes);
+    begin_counts(given);
+    const int32_t own = int32_t(threadIdx.x) & (given.copies - 1);
+    auto add = [&](uint32_t byte) { atomicAdd(&counts[int32_t(byte) * given.copies + own], 1u); };
+    const int64_t first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, whole = given.count / 4;
+    for (int64_t i = first; i < whole; i += int64_t(gridDim.x) * blockDim.x) {
+        const uint32_t word = words[i];
+        for (int shift = 0; shift < 32; shift += 8) add(word >> shift & 255);
     }
+    if (first < given.count % 4) add(uint8_t(bytes[whole * 4 + first]));
+    add_counts(given);
 }
 
 struct Keep {
@@ -241,6 +266,8 @@ class Counter : public Work {
         for (int64_t i = 0; i < axes; ++i) edges_at_.push_back(keep_edges(resident_, bins[i]));
         table_at_ = resident_.add(table, table_bytes());
         has_room = resident_.upload(call, devices);
+        counts_bytes_ = axes == 1 && types_[0] == PK_UINT8 && bins[0].how == PK_BY_VALUE && total == 256;
+        walks = counts_bytes_ || takes_lines();
         while (copies_ != 0 && copies_ * (total + 1) > SHARED) copies_ /= 2;
     }
 
@@ -294,7 +321,11 @@ class Counter : public Work {
         given.count = count;
         given.table = reinterpret_cast<unsigned long long *>(resident + table_at_);
         const size_t shared_bytes = size_t(copies_ * (total_ + 1)) * sizeof(uint32_t);
-        device::count<<<blocks_for(count), THREADS, shared_bytes, queue>>>(given);
+        if (counts_bytes_) {
+            device::count_bytes<<<blocks_for(count / 4), THREADS, shared_bytes, queue>>>(given);
+        } else {
+            device::count<<<blocks_for(count), THREADS, shared_bytes, queue>>>(given);
+        }
         PK_CUDA(cudaGetLastError());
     }
 
@@ -307,6 +338,7 @@ class Counter : public Work {
     Call &call_;
     const std::vector<int> &devices_;
     int64_t copies_ = 8;
+    bool counts_bytes_ = false;
     Resident resident_;
     std::vector<int64_t> edges_at_;
     int64_t table_at_ = 0;
@@ -352,6 +384,7 @@ class Keeper : public Work {
     Keeper(const Layout &layout, Call &call, const std::vector<int> &devices)
         : Work(layout, {{0, 0}}, {}, 0, 0), data_(block_on(devices[0], layout.size * layout.views[0].item)) {
         if (data_.memory() == nullptr) return;
+        walks = takes_lines();
         keys_at_ = resident_.add(keys, sizeof(keys));
         has_room = resident_.upload(call, devices);
     }

@@ -26,7 +26,7 @@ void Passage::begin(pk_range units) {
     const int64_t operands = work_.bytes_of(units.count, 0);
     const int64_t scratch = operands + rounded * work_.carried_bytes + work_.halo_bytes;
     const bool in_place =
-        work_.may_stay && work_.staged_bytes == work_.carried_bytes &&
+        work_.may_stay && work_.is_staged() &&
         work_.bytes_of(units.count, work_.carried_bytes + work_.scratch_bytes) + work_.halo_bytes <=
             std::min(tuned(Tune::in_place_bytes), slot_.host_bytes);
     chunk_ = {units,    start,   count,   rounded, slot_.memory(), work_.notes_bytes,
@@ -65,7 +65,7 @@ void Passage::compute_in_place() {
 void Passage::begin_copied() {
     in_place_ = false;
     const cudaStream_t up = slot_.queues.up.get();
-    chunk_.queue = slot_.queues.compute.get();
+    chunk_.queue = alone_ ? slot_.queue.get() : slot_.queues.compute.get();
     if (origin_ < 0) {
         // Where the times of the device's events and of the host meet.
         PK_CUDA(cudaEventRecord(slot_.origin.get(), slot_.queues.clock.get()));
@@ -81,11 +81,11 @@ void Passage::begin_copied() {
 }
 
 void Passage::compute_copied() {
-    const cudaStream_t down = slot_.queues.down.get();
+    const cudaStream_t down = alone_ ? chunk_.queue : slot_.queues.down.get();
     PK_CUDA(cudaStreamWaitEvent(chunk_.queue, slot_.uploaded.get()));
     work_.launch(chunk_);
     PK_CUDA(cudaEventRecord(slot_.computed.get(), chunk_.queue));
-    PK_CUDA(cudaStreamWaitEvent(down, slot_.computed.get()));
+    if (!alone_) PK_CUDA(cudaStreamWaitEvent(down, slot_.computed.get()));
     const int64_t results = chunk_.results + chunk_.units.count * work_.result_bytes;
     bytes_down_ = copy(work_.stores, results, cudaMemcpyDeviceToHost, down);
     PK_CUDA(cudaEventRecord(slot_.downloaded.get(), down));

@@ -9,7 +9,12 @@ namespace pk {
 class Passage {
    public:
     Passage(Work &work, Call &call, Lane &lane, Slot &slot, int place)
-        : work_(work), call_(call), lane_(lane), slot_(slot), place_(place) {}
+        : work_(work),
+          call_(call),
+          lane_(lane),
+          slot_(slot),
+          place_(place),
+          alone_(work.is_staged() && !work.in_order && !work.walks) {}
     Passage(const Passage &) = delete;
 
     // The units that a slot of these sizes has room for.
@@ -42,6 +47,7 @@ class Passage {
     Slot &slot_;
     const int place_;
     Chunk chunk_{};
+    const bool alone_;       // copied chunks wait for no other's kernel, nor for its download
     bool in_place_ = false;  // the kernel goes to pinned memory
     bool host_notes_are_zero_ = false;
     double origin_ = -1, queued_ = 0;  // seconds since the call began

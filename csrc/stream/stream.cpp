@@ -49,6 +49,12 @@ Work::Work(const Layout &layout, std::vector<Carried> loads, std::vector<Carried
     }
 }
 
+bool Work::takes_lines() const {
+    auto is_wide = [](const Carried &carried) { return carried.item >= 4; };
+    return !loads.empty() && std::all_of(loads.begin(), loads.end(), is_wide) &&
+           std::all_of(stores.begin(), stores.end(), is_wide);
+}
+
 std::vector<int> devices_of(const Call &call) {
     const pk_options &options = call.options();
     if (options.device_count == 0) return {0};
@@ -85,6 +91,15 @@ struct Cut {
         slots = tuned(Tune::slots);
         run = work.in_order ? 1 : tuned(Tune::run);
         largest = Passage::capacity(work, bytes);
+        // What the host has just staged, and the device reads at once, never leaves the host's cache.
+        const bool stays = work.walks && work.may_stay && !work.in_order && work.is_staged() &&
+                           work.scratch_bytes == 0 &&
+                           (work.staged_down_bytes == 0 || all <= tuned(Tune::walk_both_ways));
+        if (stays) {
+            const int64_t near = std::min(tuned(Tune::walk_bytes), tuned(Tune::in_place_bytes));
+            const int64_t fitting = Passage::capacity(work, {near, bytes.device});
+            if (fitting > 0) largest = std::min(largest, fitting);
+        }
         // A long call can afford to begin and end with larger chunks, of which it needs fewer; where they
         // wait for each other, that counts most.
         const int64_t least = tuned(Tune::smallest_chunk);

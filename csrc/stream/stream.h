@@ -85,6 +85,10 @@ class Work {
                Chunk::round_up(units * unit_elements) * item;
     }
 
+    bool is_staged() const { return staged_bytes == carried_bytes; }  // all of it
+    // Whether the threads of a warp that take neighbours take whole lines, or nearly.
+    bool takes_lines() const;
+
     const Layout &layout;
     std::vector<Carried> loads, stores;
     int64_t notes_bytes;
@@ -93,6 +97,7 @@ class Work {
     // Of an element: what is staged, of that what goes down, and everything.
     int64_t staged_bytes = 0, staged_down_bytes = 0, carried_bytes = 0;
     bool may_stay = true;         // small chunks may stay in pinned memory, and the kernel goes there
+    bool walks = false;           // the kernel just walks along its operands, once, whole lines at a time
     int64_t halo_bytes = 0;       // of a chunk
     int64_t elements_a_line = 1;  // of the loads' memory
 

@@ -15,6 +15,8 @@ enum class Tune {
     smallest_chunk,
     run,
     in_place_bytes,
+    walk_bytes,
+    walk_both_ways,
     block
 };
 

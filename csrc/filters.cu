@@ -52,6 +52,7 @@ class Filtering : public Work {
           in_bands_(in_bands) {
         unit_elements = in_bands ? filter.row() : filter.image();
         may_stay = layout.size * carried_bytes < WORTH_COPYING;
+        alone = true;
         if (!in_bands) return;
         const int64_t worthwhile = WORTHWHILE_BAND / (filter.row() * bytes_of_both(filter));
         least_units = std::clamp<int64_t>(4 * (filter.height - 1), 1, std::max<int64_t>(1, worthwhile));

@@ -86,6 +86,7 @@ Interpreter::Interpreter(const Evaluation &evaluation, Call &call, const std::ve
       turned_(std::move(ways.turned)) {
     may_stay = turned_.empty();
     walks = may_stay && takes_lines();
+    alone = !walks && !loads.empty();
     for (const Step &step : evaluation.program.steps) {
         steps_.push_back({step.op, step.type, step.to, step.target, step.a, step.b, step.c, step.origin, 0});
         DeviceStep &added = steps_.back();

@@ -213,6 +213,8 @@ class Reducer : public Interpreter {
             is_plain_ = is_plain_ && operand >= 0 && carries(operand);
         }
         if (is_plain_) scratch_bytes = 0;
+        // Of other shapes, neighbouring threads have no neighbours.
+        walks = walks && region.slabs.inner == 1 && region.slabs.length >= Slabs::BLOCK;
     }
 
     int64_t units() const override { return region_.slabs.units(); }

@@ -41,6 +41,12 @@ def pk_on_cpu(name, *arguments, **keywords):
 # What is called, what it should give, the engine's constants, and how many CUDA calls it makes at most.
 CASES = {
     "in place": (lambda: pk.add(A, B), A + B, {"threads": 1}, 40),
+    "in place, chunk after chunk": (
+        lambda: pk.sum(LONG_ROW),
+        pk_on_cpu("sum", LONG_ROW),
+        {"threads": 1, "walk_bytes": 64 << 10, "smallest_chunk": 1},
+        160,
+    ),
     "copied": (lambda: pk.add(A, B), A + B, copied(), 120),
     "several threads": (lambda: pk.add(A, B), A + B, copied(threads=3, worth_a_thread=1), 120),
     "strided": (lambda: pk.add(A[::-2], B[::2]), A[::-2] + B[::2], copied(), 100),
@@ -84,6 +90,7 @@ CASES = {
         copied(),
         180,
     ),
+    "bytes": (lambda: pk.bincount(PLANE.ravel()), np.bincount(PLANE.ravel()), copied(), 140),
     "digitize": (lambda: pk.digitize(A, [0.1, 0.5]), np.digitize(A, [0.1, 0.5]), copied(), 140),
     "sort": (lambda: pk.sort(A), np.sort(A), copied(), 100),
     "sort of rows": (

@@ -1,5 +1,6 @@
 """Counting against NumPy: every bin, every edge and every warning."""
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -100,6 +101,15 @@ def test_bincount_of_whole_types(engine):
         if info.min:
             values[12345] = -1
             same("bincount", values)
+
+
+@pytest.mark.parametrize("constants", [{}, {"in_place_bytes": 0, "chunk_bytes": 256 << 10}])
+def test_bytes_that_are_no_whole_words(engine, constants):
+    values = np.random.default_rng(0).integers(0, 256, 300_007, np.uint8)
+    with pk.tuned(**constants) if engine == "cuda" else contextlib.nullcontext():
+        for size in [*range(10), *range(1021, 1029), values.size]:
+            same("bincount", values[:size])
+            same("bincount", values[values.size - size :])
 
 
 @given(data=st.data())

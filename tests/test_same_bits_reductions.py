@@ -171,6 +171,7 @@ def test_engines(both_engines, data):
     constants = {
         "chunk_bytes": data.draw(st.sampled_from([256 << 10, 1 << 20, 3 << 20])),
         "in_place_bytes": data.draw(st.sampled_from([0, 0, 1 << 20])),
+        "walk_bytes": data.draw(st.sampled_from([16 << 10, 512 << 10])),
         "threads": data.draw(st.sampled_from([1, 2, 7])),
         "device_bytes": data.draw(st.sampled_from([4 << 20, 64 << 20])),
     }

@@ -93,12 +93,46 @@ def test_outputs(engine, layout):
     threads=st.integers(1, 5),
     slots=st.integers(1, 4),
     in_place=st.sampled_from([0, 4096, 1 << 20]),
+    walk=st.sampled_from([4096, 32 << 10, 512 << 10]),
 )
-def test_any_cut_gives_the_same(engine, size, chunk, threads, slots, in_place):
+def test_any_cut_gives_the_same(engine, size, chunk, threads, slots, in_place, walk):
     a, b = (np.arange(size, dtype=np.int32) * k for k in (3, 7))
-    constants = {"smallest_chunk": chunk, "threads": threads, "slots": slots, "in_place_bytes": in_place}
+    constants = {
+        "smallest_chunk": chunk,
+        "threads": threads,
+        "slots": slots,
+        "in_place_bytes": in_place,
+        "walk_bytes": walk,
+    }
     with pk.engine(engine), small_chunks(engine, **constants):
         assert np.array_equal(pk.evaluate("a * b - a", {"a": a, "b": b}), a * b - a)
+        assert pk.sum(a) == a.sum()
+
+
+@needs_gpu
+@pytest.mark.smoke
+def test_what_is_read_once_stays_in_pinned_memory():
+    values = RNG.random((2048, 2048), np.float32)
+
+    def stays(call, *operands, **constants):
+        with pk.engine("cuda"), pk.tuned(in_place_bytes=64 << 10, **constants):
+            call(*operands)
+        return pk.last_call().stages["upload"] == 0
+
+    nbytes = values.nbytes
+    assert stays(pk.sum, values)
+    assert pk.last_call().chunks >= nbytes // (64 << 10)
+    assert pk.last_call().bytes_up == nbytes
+    assert stays(pk.sum, values, walk_both_ways=0)
+    assert stays(pk.add, values, values[::-1], walk_both_ways=3 * nbytes)
+    assert not stays(pk.add, values, values[::-1], walk_both_ways=3 * nbytes - 1)
+    for other in (
+        lambda: pk.sum(values, axis=0),  # by columns
+        lambda: pk.sum(values.reshape(-1, 16), axis=1),  # short rows
+        lambda: pk.add(values.astype(np.float16), np.float16(1)),  # narrow
+        lambda: pk.negative(values.T, out=np.empty_like(values)),  # transposed
+    ):
+        assert not stays(other)
 
 
 @pytest.mark.parametrize(

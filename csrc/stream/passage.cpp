@@ -65,7 +65,7 @@ void Passage::compute_in_place() {
 void Passage::begin_copied() {
     in_place_ = false;
     const cudaStream_t up = slot_.queues.up.get();
-    chunk_.queue = alone_ ? slot_.queue.get() : slot_.queues.compute.get();
+    chunk_.queue = is_alone() ? slot_.queue.get() : slot_.queues.compute.get();
     if (origin_ < 0) {
         // Where the times of the device's events and of the host meet.
         PK_CUDA(cudaEventRecord(slot_.origin.get(), slot_.queues.clock.get()));
@@ -81,11 +81,11 @@ void Passage::begin_copied() {
 }
 
 void Passage::compute_copied() {
-    const cudaStream_t down = alone_ ? chunk_.queue : slot_.queues.down.get();
+    const cudaStream_t down = is_alone() ? chunk_.queue : slot_.queues.down.get();
     PK_CUDA(cudaStreamWaitEvent(chunk_.queue, slot_.uploaded.get()));
     work_.launch(chunk_);
     PK_CUDA(cudaEventRecord(slot_.computed.get(), chunk_.queue));
-    if (!alone_) PK_CUDA(cudaStreamWaitEvent(down, slot_.computed.get()));
+    if (!is_alone()) PK_CUDA(cudaStreamWaitEvent(down, slot_.computed.get()));
     const int64_t results = chunk_.results + chunk_.units.count * work_.result_bytes;
     bytes_down_ = copy(work_.stores, results, cudaMemcpyDeviceToHost, down);
     PK_CUDA(cudaEventRecord(slot_.downloaded.get(), down));

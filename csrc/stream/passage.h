@@ -9,12 +9,7 @@ namespace pk {
 class Passage {
    public:
     Passage(Work &work, Call &call, Lane &lane, Slot &slot, int place)
-        : work_(work),
-          call_(call),
-          lane_(lane),
-          slot_(slot),
-          place_(place),
-          alone_(work.is_staged() && !work.in_order && !work.walks) {}
+        : work_(work), call_(call), lane_(lane), slot_(slot), place_(place) {}
     Passage(const Passage &) = delete;
 
     // The units that a slot of these sizes has room for.
@@ -32,6 +27,7 @@ class Passage {
     void stage();
     void begin_in_place();
     void begin_copied();
+    bool is_alone() const { return work_.alone && work_.is_staged() && !work_.in_order; }
     // Queues what follows the upload; now, or when it is the chunk's turn, and then maybe in another thread.
     void compute();
     void compute_in_place();
@@ -47,7 +43,6 @@ class Passage {
     Slot &slot_;
     const int place_;
     Chunk chunk_{};
-    const bool alone_;       // copied chunks wait for no other's kernel, nor for its download
     bool in_place_ = false;  // the kernel goes to pinned memory
     bool host_notes_are_zero_ = false;
     double origin_ = -1, queued_ = 0;  // seconds since the call began

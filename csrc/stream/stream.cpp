@@ -55,6 +55,11 @@ bool Work::takes_lines() const {
            std::all_of(stores.begin(), stores.end(), is_wide);
 }
 
+bool Work::stays(int64_t bytes) const {
+    return walks && may_stay && !in_order && is_staged() && scratch_bytes == 0 &&
+           (staged_down_bytes == 0 || bytes <= tuned(Tune::walk_both_ways));
+}
+
 std::vector<int> devices_of(const Call &call) {
     const pk_options &options = call.options();
     if (options.device_count == 0) return {0};
@@ -91,11 +96,8 @@ struct Cut {
         slots = tuned(Tune::slots);
         run = work.in_order ? 1 : tuned(Tune::run);
         largest = Passage::capacity(work, bytes);
-        // What the host has just staged, and the device reads at once, never leaves the host's cache.
-        const bool stays = work.walks && work.may_stay && !work.in_order && work.is_staged() &&
-                           work.scratch_bytes == 0 &&
-                           (work.staged_down_bytes == 0 || all <= tuned(Tune::walk_both_ways));
-        if (stays) {
+        if (work.stays(all)) {
+            // Small ones, so that what the host has just staged is in its cache when the device reads it.
             const int64_t near = std::min(tuned(Tune::walk_bytes), tuned(Tune::in_place_bytes));
             const int64_t fitting = Passage::capacity(work, {near, bytes.device});
             if (fitting > 0) largest = std::min(largest, fitting);

@@ -86,8 +86,11 @@ class Work {
     }
 
     bool is_staged() const { return staged_bytes == carried_bytes; }  // all of it
-    // Whether the threads of a warp that take neighbours take whole lines, or nearly.
+    // Whether threads of a warp that take neighbours take whole lines of memory, as the link likes it.
     bool takes_lines() const;
+    // Whether all chunks of a call of so many bytes stay in pinned memory. (Of long calls, results come down
+    // quicker by copies.)
+    bool stays(int64_t bytes) const;
 
     const Layout &layout;
     std::vector<Carried> loads, stores;
@@ -97,7 +100,8 @@ class Work {
     // Of an element: what is staged, of that what goes down, and everything.
     int64_t staged_bytes = 0, staged_down_bytes = 0, carried_bytes = 0;
     bool may_stay = true;         // small chunks may stay in pinned memory, and the kernel goes there
-    bool walks = false;           // the kernel just walks along its operands, once, whole lines at a time
+    bool walks = false;           // the kernel goes along its operands once, whole lines at a time
+    bool alone = false;           // copied chunks do not wait for each other's kernels and downloads
     int64_t halo_bytes = 0;       // of a chunk
     int64_t elements_a_line = 1;  // of the loads' memory
 

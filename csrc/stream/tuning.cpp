@@ -33,11 +33,10 @@ constexpr Constant constants[] = {
      1024},
     {"in_place_bytes", "a chunk of at most so many bytes stays in pinned memory, and the kernel goes there",
      1 << 20, 0, 16 << 20},
-    {"walk_bytes",
-     "of a call whose kernel just walks along its operands: all chunks are small, and stay there", 512 << 10,
+    {"walk_bytes", "the most of a chunk where all stay there, as each element is read once", 512 << 10,
      4 << 10, 16 << 20},
-    {"walk_both_ways", "bytes of such a call; larger ones with large results go by copies", 256 << 20, 0,
-     1 << 30},
+    {"walk_both_ways", "bytes of a call up to which they stay there although there are large results",
+     192 << 20, 0, 1 << 30},
     {"block", "threads a block of the elementwise kernel", 128, 32, 1024},
 };
 constexpr int64_t COUNT = sizeof(constants) / sizeof(*constants);

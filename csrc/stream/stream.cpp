@@ -96,11 +96,10 @@ struct Cut {
         slots = tuned(Tune::slots);
         run = work.in_order ? 1 : tuned(Tune::run);
         largest = Passage::capacity(work, bytes);
-        if (work.stays(all)) {
-            // Small ones, so that what the host has just staged is in its cache when the device reads it.
-            const int64_t near = std::min(tuned(Tune::walk_bytes), tuned(Tune::in_place_bytes));
-            const int64_t fitting = Passage::capacity(work, {near, bytes.device});
-            if (fitting > 0) largest = std::min(largest, fitting);
+        // Small ones, so that what the host has just staged is in its cache when the device reads it.
+        const int64_t near = std::min(tuned(Tune::walk_bytes), tuned(Tune::in_place_bytes));
+        if (work.stays(all) && work.needed().host <= near) {
+            largest = std::min(largest, Passage::capacity(work, {near, bytes.device}));
         }
         // A long call can afford to begin and end with larger chunks, of which it needs fewer; where they
         // wait for each other, that counts most.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pycudakit import _engine, _loader, _machine, errors
@@ -12,22 +13,29 @@ from pycudakit._measured import NANOSECONDS
 if TYPE_CHECKING:
     from pycudakit._program import Program
 
-# Seconds. What a call to a library costs, waking its threads and cold caches included; the work below which
-# a second thread does not pay; what a call to the GPU costs at least; the work from which it is worth waking
-# the GPU up, which takes longer.
-CALL = 75e-6
-SHARED_WORK = 80e-6
-CUDA_CALL = 80e-6
-WORTH_WAKING = 5e-3
+# Seconds
+CALL = 75e-6  # of a call to a library, waking its threads and cold caches included
+ALONE = 7e-6  # of one that wakes none, beyond NumPy's
+NUMPY_CALL = 1e-6  # of NumPy's call for each function of an expression
+SHARED_WORK = 80e-6  # below this, a second thread does not pay
+CUDA_CALL = 80e-6  # of a call to the GPU, at least
+WORTH_WAKING = 5e-3  # from this on, it is worth waking the GPU up, which takes longer
 
-# A function faster than this many nanoseconds an element waits for memory, where threads gain less: as if so
-# many did nothing.
-MEMORY_BOUND, IDLE_THREADS = 0.3, 0.8
+# Elementwise work for which the CPU engine wakes threads, as csrc/cpu/elementwise.cpp has it: bytes times steps.
+WAKING = 720 << 10
 
-# Bytes a second of host memory: for each thread, for all, and for all of them staging and un-staging. A
-# streamed call takes the link's own time for its bytes so many times over, or longer for the latter.
+# Several functions take so much of their times one by one, since values stay in registers between them.
+FUSED = 0.7
+
+# Bytes a second of host memory: for NumPy, beyond its first caches; for each thread of ours; for all; and for
+# all of them staging and un-staging. A streamed call takes the link's own time for its bytes so many times
+# over, or longer for the latter.
+NUMPY_BANDWIDTH = 27e9
 THREAD_BANDWIDTH, HOST_BANDWIDTH, STAGING_BANDWIDTH = 10e9, 65e9, 45e9
 LINK_TIMES = 1.2
+
+# Threads gain less where memory is waited for: as if so many did nothing.
+IDLE_THREADS = 0.85
 
 # Nanoseconds an element of an instruction that was not measured, NumPy's and ours.
 UNKNOWN = (0.2, 0.2)
@@ -54,19 +62,52 @@ def threads() -> int:
     return count.value
 
 
-def nanoseconds(program: Program) -> tuple[float, float]:
-    """Return what an element costs in NumPy and in the CPU engine on one thread."""
-    if program.cost is None:
+@dataclass(frozen=True)
+class Estimate:
+    """What is known of a program before its arrays are."""
+
+    numpy: float  # seconds an element in NumPy
+    ours: float  # in the CPU engine, on one thread
+    shared_from: float  # elements for which that wakes others
+    numpy_below: float  # elements of its arrays, below which NumPy answers first
+
+
+def estimate(program: Program) -> Estimate:
+    """Return what is known of a program, made once."""
+    if program.estimate is None:
         pairs = [measured(name, code) for name, code in program.work]
-        program.cost = (sum(p[0] for p in pairs), sum(p[1] for p in pairs))
-    return program.cost
+        numpy, ours = (1e-9 * sum(pair[i] for pair in pairs) for i in (0, 1))
+        if len(pairs) > 1:
+            ours *= FUSED
+        widest = max(4, *(operand.dtype.itemsize for operand in program.operands))
+        spared = 1 - 1 / threads()
+        shared_from = WAKING / spared / (widest * max(1, len(pairs))) if spared else float("inf")
+        moving = sum(program.operands[i].dtype.itemsize for i, _ in program.arrays) / NUMPY_BANDWIDTH
+        start = ALONE - NUMPY_CALL * (len(pairs) - 1)
+        below = _numpy_below(numpy, ours, moving, shared_from, start)
+        program.estimate = Estimate(max(numpy, moving), ours, shared_from, below)
+    return program.estimate
+
+
+def _numpy_below(numpy: float, ours: float, moving: float, shared_from: float, start: float) -> float:
+    """Return how many elements make NumPy's time ours.
+
+    An element takes `numpy` and `ours` seconds, and `moving` to and from memory; a call `start` more of ours.
+    """
+    if start <= 0:
+        return 0
+    alone = start / (numpy - ours) if numpy > ours else float("inf")
+    if alone <= shared_from:
+        return alone
+    gain = numpy - ours / threads() if numpy > moving else moving * (1 - 1 / (threads() - IDLE_THREADS))
+    return max(CALL / gain, shared_from) if gain > 0 else float("inf")
 
 
 def cpu_seconds(program: Program, size: int, moved: int) -> float:
     """Return what a call takes on the CPU engine."""
-    work = nanoseconds(program)[1] * 1e-9 * size
-    workers = threads() if work > SHARED_WORK else 1
-    return CALL + max(work / workers, moved / min(workers * THREAD_BANDWIDTH, HOST_BANDWIDTH))
+    known = estimate(program)
+    call, workers = (CALL, threads()) if size >= known.shared_from else (ALONE, 1)
+    return call + max(size * known.ours / workers, moved / min(workers * THREAD_BANDWIDTH, HOST_BANDWIDTH))
 
 
 def cuda_seconds(up: int, down: int) -> float:
@@ -77,21 +118,6 @@ def cuda_seconds(up: int, down: int) -> float:
         return float("inf")
     staging = (up + down) / min(threads() * THREAD_BANDWIDTH, STAGING_BANDWIDTH)
     return CUDA_CALL + max(staging, LINK_TIMES * max(up / link.up, down / link.down))
-
-
-def numpy_below(program: Program) -> float:
-    """Return the number of elements of its arrays below which NumPy answers a program first.
-
-    In cache, that is: beyond it, NumPy's single thread is no faster at moving memory than ours.
-    """
-    numpy, ours = nanoseconds(program)
-    alone = CALL * 1e9 / (numpy - ours) if numpy > ours else float("inf")
-    if alone * ours <= SHARED_WORK * 1e9:
-        return alone
-    gain = numpy - ours / threads()
-    if numpy < MEMORY_BOUND:
-        gain = min(gain, numpy * (1 - 1 / max(1.0, threads() - IDLE_THREADS)))
-    return max(CALL * 1e9 / gain, SHARED_WORK * 1e9 / ours) if gain > 0 else float("inf")
 
 
 def choose(program: Program, size: int, up: int, down: int) -> tuple[str, str]:
@@ -106,11 +132,13 @@ def choose(program: Program, size: int, up: int, down: int) -> tuple[str, str]:
     up, down
         The bytes read and written.
     """
-    if program.numpy_agrees and size < numpy_below(program):
-        return "numpy", SMALL
-    on_cpu = cpu_seconds(program, size, up + down)
-    if (on_cpu > WORTH_WAKING or _machine.link_is_known()) and _engine.status("cuda"):
+    known = estimate(program)
+    small = program.numpy_agrees and size < known.numpy_below
+    seconds = size * known.numpy if small else cpu_seconds(program, size, up + down)
+    worth_it = seconds > WORTH_WAKING or (not small and _machine.link_is_known())
+    if worth_it and _engine.status("cuda"):
         on_cuda = cuda_seconds(up, down)
-        if on_cuda < on_cpu:
-            return "cuda", f"auto: about {on_cuda * 1e3:.3g} ms, against {on_cpu * 1e3:.3g} ms on the CPU"
-    return "cpu", CPU_FIRST
+        if on_cuda < seconds:
+            other = "NumPy" if small else "the CPU"
+            return "cuda", f"auto: about {on_cuda * 1e3:.3g} ms, against {seconds * 1e3:.3g} ms on {other}"
+    return ("numpy", SMALL) if small else ("cpu", CPU_FIRST)

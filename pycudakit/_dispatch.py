@@ -144,7 +144,8 @@ def _choose(
     up = sum(array.nbytes for array in request.read)
     plain = request.mask is None and request.dtype is None and not any(o is not None for o in request.outs)
     if plain and program.numpy_agrees and request.types not in function.numpy_below:
-        function.numpy_below[request.types] = _cost.numpy_below(program)
+        known = _cost.estimate(program)
+        function.numpy_below[request.types] = min(known.numpy_below, _cost.WORTH_WAKING / known.numpy)
     return _cost.choose(program, size, up, size * program.out_bytes)
 
 

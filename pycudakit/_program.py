@@ -25,6 +25,7 @@ from pycudakit._values import (
 )
 
 if TYPE_CHECKING:
+    from pycudakit._cost import Estimate
     from pycudakit._execute import Work
 
 
@@ -56,13 +57,13 @@ class Program:
         self.out_bytes = sum(dtype.itemsize for dtype in out_dtypes)  # of an element
         self.may_refuse = may_refuse  # an element, when others are written already
         self.idle: list[Work] = []  # that is prepared for calls, and which none is at
-        # For the cost model: each function with the type of its arguments, and, once asked, their cost.
+        # For the cost model: each function with the type of its arguments, and what it makes of them, once asked.
         self.work = tuple(
             (f"cast {_abi.TYPES[to]}" if op == _abi.CAST else name, type_)
             for name, (op, type_, to, *_) in zip(names, instructions.tolist(), strict=True)
             if op not in (_abi.LOAD, _abi.STORE)
         )
-        self.cost: tuple[float, float] | None = None
+        self.estimate: Estimate | None = None
         # Where a float becomes an integer, NumPy disagrees with itself out of range, and so with us.
         self.numpy_agrees = not any(
             op == _abi.CAST and _abi.TYPES[type_].kind == "f" and _abi.TYPES[to].kind in "iu"

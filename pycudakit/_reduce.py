@@ -37,7 +37,6 @@ class Recipe:
         self.name = name
         self.program = program
         self.folded = folded
-        self.cost: float | None = None
         self.idle: list[Work] = []
 
 
@@ -192,11 +191,10 @@ _SECONDS_A_BYTE = 1 / 12e9  # of one thread's reading
 
 def cost_of(recipe: Recipe, size: int, up: int, down: int) -> _family.Cost:
     """Return what a call is guessed to take; it never goes to NumPy, whose bits are others."""
-    if recipe.cost is None:
-        recipe.cost = _cost.nanoseconds(recipe.program)[1] * 1e-9 if recipe.program.work else 0.0
-    threads = _cost.threads() if size * recipe.cost + up * _SECONDS_A_BYTE > _cost.SHARED_WORK else 1
+    work = size * _cost.estimate(recipe.program).ours
+    threads = _cost.threads() if work + up * _SECONDS_A_BYTE > _cost.SHARED_WORK else 1
     bandwidth = min(threads / _SECONDS_A_BYTE, _cost.HOST_BANDWIDTH)
-    cpu = _cost.CALL + max(size * recipe.cost / threads, up / bandwidth)
+    cpu = _cost.CALL + max(work / threads, up / bandwidth)
     return _family.Cost(None, cpu, up, down)
 
 

@@ -7,17 +7,28 @@
 
 namespace pk {
 
-// A thread is woken for no less than this many elements times steps. It takes this many bytes of the widest
-// operand at once: smaller shares have two threads wait for each other in the first touch of one huge page.
-static constexpr int64_t WORTH_A_THREAD = 32 << 10;
+// What a call does is counted in bytes of its widest operand, of 4 at least, times steps. Waking threads
+// takes as long as WAKING of it, so no thread is woken where sharing would spare less, and each for no less
+// than WORTH_A_THREAD. (pycudakit/_cost.py has WAKING, too.)
+static constexpr int64_t WAKING = 720 << 10;
+static constexpr int64_t WORTH_A_THREAD = 128 << 10;
+
+// What a thread takes at once, in bytes of the widest operand: smaller shares have two threads wait for each
+// other in the first touch of one huge page.
 static constexpr int64_t SHARE_BYTES = 4 << 20;
 
+static int64_t threads_for(int64_t work) {
+    const int64_t most = thread_count();
+    const bool worth_waking = work - work / most >= WAKING;
+    return worth_waking ? std::clamp<int64_t>(work / WORTH_A_THREAD, 1, most) : 1;
+}
+
 static void evaluate(const Evaluation &evaluation, Call &call, const Plan &plan, pk_range range) {
-    const int64_t worth = range.count * int64_t(plan.steps.size()) / WORTH_A_THREAD;
-    const int64_t threads = std::clamp<int64_t>(worth, 1, thread_count());
-    const int64_t fair = (range.count + threads - 1) / threads;
     int64_t widest = 1;
     for (const View &view : evaluation.layout.views) widest = std::max(widest, view.item);
+    const int64_t steps = int64_t(plan.steps.size());
+    const int64_t threads = threads_for(range.count * std::max<int64_t>(widest, 4) * steps);
+    const int64_t fair = (range.count + threads - 1) / threads;
     const int64_t share = (std::min(fair, SHARE_BYTES / widest) + plan.block - 1) / plan.block * plan.block;
 
     share_out(

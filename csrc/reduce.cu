@@ -213,7 +213,7 @@ class Reducer : public Interpreter {
             is_plain_ = is_plain_ && operand >= 0 && carries(operand);
         }
         if (is_plain_) scratch_bytes = 0;
-        // Of other shapes, neighbouring threads have no neighbours.
+        // Of other shapes, threads do not read whole lines.
         walks = walks && region.slabs.inner == 1 && region.slabs.length >= Slabs::BLOCK;
     }
 

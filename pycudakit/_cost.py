@@ -21,7 +21,7 @@ SHARED_WORK = 80e-6  # below this, a second thread does not pay
 CUDA_CALL = 80e-6  # of a call to the GPU, at least
 WORTH_WAKING = 5e-3  # from this on, it is worth waking the GPU up, which takes longer
 
-# Elementwise work for which the CPU engine wakes threads, as csrc/cpu/elementwise.cpp has it: bytes times steps.
+# Elementwise work for which the CPU engine wakes threads, as csrc/cpu/elementwise.cpp has it (bytes times steps).
 WAKING = 720 << 10
 
 # Several functions take so much of their times one by one, since values stay in registers between them.

@@ -57,7 +57,7 @@ class Program:
         self.out_bytes = sum(dtype.itemsize for dtype in out_dtypes)  # of an element
         self.may_refuse = may_refuse  # an element, when others are written already
         self.idle: list[Work] = []  # that is prepared for calls, and which none is at
-        # For the cost model: each function with the type of its arguments, and what it makes of them, once asked.
+        # For the cost model: each function with the type of its arguments; and what it made of them.
         self.work = tuple(
             (f"cast {_abi.TYPES[to]}" if op == _abi.CAST else name, type_)
             for name, (op, type_, to, *_) in zip(names, instructions.tolist(), strict=True)

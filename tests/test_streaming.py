@@ -138,6 +138,17 @@ def test_what_is_read_once_stays_in_pinned_memory():
         assert not stays(moved, call), name
 
 
+@needs_gpu
+def test_what_stays_in_pinned_memory_takes_no_device_memory():
+    values = RNG.random(1 << 20, np.float32)
+    pk.release()
+    with pk.engine("cuda"):
+        pk.sum(values)
+    taken = pk.memory_info()
+    assert taken.device_bytes == 0 < taken.pinned_bytes
+    assert np.allclose(pk.sum(values), values.sum())
+
+
 @pytest.mark.parametrize(
     "dtype", [pytest.param("uint8", marks=pytest.mark.smoke), "int16", "float32", "float64", ">f4"]
 )

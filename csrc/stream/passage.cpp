@@ -16,8 +16,9 @@ int64_t Passage::capacity(const Work &work, SlotBytes bytes) {
         if (each == item) return left / each / Chunk::ROUND * Chunk::ROUND;
         return std::max<int64_t>(1, (left - Chunk::ROUND * (1 + item)) / each);
     };
-    return std::min(fitting(bytes.host, work.staged_bytes),
-                    fitting(bytes.device, work.carried_bytes + work.scratch_bytes));
+    const int64_t fits = fitting(bytes.host, work.staged_bytes);
+    if (bytes.device == 0) return fits;
+    return std::min(fits, fitting(bytes.device, work.carried_bytes + work.scratch_bytes));
 }
 
 void Passage::begin(pk_range units) {
@@ -25,10 +26,10 @@ void Passage::begin(pk_range units) {
     const int64_t rounded = Chunk::round_up(units.count * work_.unit_elements);
     const int64_t operands = work_.bytes_of(units.count, 0);
     const int64_t scratch = operands + rounded * work_.carried_bytes + work_.halo_bytes;
-    const bool in_place =
-        work_.may_stay && work_.is_staged() &&
+    const bool is_small =
         work_.bytes_of(units.count, work_.carried_bytes + work_.scratch_bytes) + work_.halo_bytes <=
-            std::min(tuned(Tune::in_place_bytes), slot_.host_bytes);
+        std::min(tuned(Tune::in_place_bytes), slot_.host_bytes);
+    const bool in_place = slot_.memory() == nullptr || (work_.may_stay && work_.is_staged() && is_small);
     chunk_ = {units,    start,   count,   rounded, slot_.memory(), work_.notes_bytes,
               operands, scratch, nullptr, place_};
     const CurrentDevice current(slot_.device);

@@ -29,7 +29,7 @@ Slot::Slot(int device, int64_t host_bytes, int64_t device_bytes)
       host_bytes(host_bytes),
       device_bytes(device_bytes),
       host_(host_bytes, false),
-      memory_(device_memory(device_bytes)),
+      memory_(device_bytes == 0 ? DeviceMemory() : device_memory(device_bytes)),
       host_on_device_(static_cast<char *>(host_.on_device())),
       queue(stream()),
       origin(event()),
@@ -152,12 +152,17 @@ class Turn {
 }  // namespace
 
 SlotBytes Lease::usual(Kind kind, SlotBytes needed) {
-    const int64_t host = kind == staged ? tuned(Tune::chunk_bytes) : LEAST_HOST_BYTES;
-    const int64_t device = tuned(kind == staged ? Tune::device_bytes : Tune::direct_bytes);
+    auto wanted = [kind]() -> SlotBytes {
+        switch (kind) {
+            case direct: return {LEAST_HOST_BYTES, tuned(Tune::direct_bytes)};
+            case in_place: return {std::min(tuned(Tune::walk_bytes), tuned(Tune::in_place_bytes)), 0};
+            default: return {tuned(Tune::chunk_bytes), tuned(Tune::device_bytes)};
+        }
+    }();
     // Half of the device's budget may be taken by blocks.
     const SlotBytes most{budgets().pinned, budgets().device / 2};
-    const SlotBytes bytes{std::max(std::min(host, most.host / 2), needed.host),
-                          std::max(std::min(device, most.device), needed.device)};
+    const SlotBytes bytes{std::max(std::min(wanted.host, most.host / 2), needed.host),
+                          std::max(std::min(wanted.device, most.device), needed.device)};
     if (bytes.host > most.host || bytes.device > most.device) {
         fail(PK_OUT_OF_MEMORY, "a few elements of this call need " + std::to_string(bytes.host) +
                                    " bytes of pinned and " + std::to_string(bytes.device) +

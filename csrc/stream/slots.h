@@ -28,8 +28,8 @@ struct Slot {
     const Queues &queues;
     const int device;
     const int number;
-    const int64_t host_bytes, device_bytes;
-    bool is_makeshift = false;  // smaller than was wanted, and so not kept
+    const int64_t host_bytes, device_bytes;  // of the latter 0 where chunks stay in the former
+    bool is_makeshift = false;               // smaller than was wanted, and so not kept
 
     char *host() const { return static_cast<char *>(host_.get()); }
     char *host_on_device() const { return host_on_device_; }  // where a kernel finds it
@@ -51,7 +51,8 @@ struct Slot {
 // other in a circle; one that does not wait may get none.
 class Lease {
    public:
-    enum Kind { staged, direct };  // direct: for operands that need no staging
+    // direct: for operands that need no staging; in_place: for chunks that stay in pinned memory
+    enum Kind { staged, direct, in_place };
     // What slots have, if that is enough, and else what is needed.
     static SlotBytes usual(Kind kind, SlotBytes needed = {0, 0});
 

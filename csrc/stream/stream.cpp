@@ -56,7 +56,8 @@ bool Work::takes_lines() const {
 }
 
 bool Work::stays(int64_t bytes) const {
-    return walks && may_stay && !in_order && is_staged() && scratch_bytes == 0 &&
+    return walks && is_staged() && scratch_bytes == 0 &&
+           needed().host <= Lease::usual(Lease::in_place).host &&
            (staged_down_bytes == 0 || bytes <= tuned(Tune::walk_both_ways));
 }
 
@@ -85,10 +86,12 @@ struct Cut {
     int64_t run;                // chunks that a thread takes at once
 
     Cut(const Work &work, int64_t units, int64_t devices) {
-        const Lease::Kind kind = work.staged_bytes == 0 ? Lease::direct : Lease::staged;
-        bytes = Lease::usual(kind, work.needed());
         const int64_t a_unit = work.unit_elements * std::max<int64_t>(1, work.carried_bytes);
         const int64_t all = units * a_unit;
+        const Lease::Kind kind = work.stays(all)          ? Lease::in_place
+                                 : work.staged_bytes == 0 ? Lease::direct
+                                                          : Lease::staged;
+        bytes = kind == Lease::in_place ? Lease::usual(kind) : Lease::usual(kind, work.needed());
         // Without staging there is little for a host thread to do.
         const int64_t most =
             kind == Lease::direct ? 1 : std::min(tuned(Tune::threads), all / tuned(Tune::worth_a_thread));
@@ -96,11 +99,6 @@ struct Cut {
         slots = tuned(Tune::slots);
         run = work.in_order ? 1 : tuned(Tune::run);
         largest = Passage::capacity(work, bytes);
-        // Small ones, so that what the host has just staged is in its cache when the device reads it.
-        const int64_t near = std::min(tuned(Tune::walk_bytes), tuned(Tune::in_place_bytes));
-        if (work.stays(all) && work.needed().host <= near) {
-            largest = std::min(largest, Passage::capacity(work, {near, bytes.device}));
-        }
         // A long call can afford to begin and end with larger chunks, of which it needs fewer; where they
         // wait for each other, that counts most.
         const int64_t least = tuned(Tune::smallest_chunk);

@@ -221,7 +221,7 @@ def auto(figures, _):
         contenders = {engine: Contender(FAMILIES[work].ours, engine) for engine in [*engines, "auto"]}
         worst = float("inf"), 0, ""
         for size in sizes:
-            for patience in (1, 4 if size <= M else 2):  # a size that misses is timed once more, for longer
+            for patience in (1, 6 if size <= 10 * M else 2):  # a size that misses is timed again, for longer
                 rounds = patience * figures.options.rounds * (3 if size <= M else 1)
                 times = timed(contenders, lambda size=size: (uniform(size), uniform(size)), rounds)
                 best = min(engines, key=lambda engine: times[engine].median)

@@ -18,10 +18,10 @@ CALL = 75e-6  # of a call to a library, waking its threads and cold caches inclu
 ALONE = 7e-6  # of one that wakes none, beyond NumPy's
 NUMPY_CALL = 1e-6  # of NumPy's call for each function of an expression
 SHARED_WORK = 80e-6  # below this, a second thread does not pay
-CUDA_CALL = 80e-6  # of a call to the GPU, at least
+CUDA_CALL = 150e-6  # of a call to the GPU
 WORTH_WAKING = 5e-3  # from this on, it is worth waking the GPU up, which takes longer
 
-# Elementwise work for which the CPU engine wakes threads, as csrc/cpu/elementwise.cpp has it (bytes times steps).
+# Elementwise work for which the CPU engine wakes threads, as csrc/cpu/elementwise.cpp does: bytes times steps.
 WAKING = 720 << 10
 
 # Several functions take so much of their times one by one, since values stay in registers between them.
@@ -31,7 +31,7 @@ FUSED = 0.7
 # all of them staging and un-staging. A streamed call takes the link's own time for its bytes so many times
 # over, or longer for the latter.
 NUMPY_BANDWIDTH = 27e9
-THREAD_BANDWIDTH, HOST_BANDWIDTH, STAGING_BANDWIDTH = 10e9, 65e9, 45e9
+THREAD_BANDWIDTH, HOST_BANDWIDTH, STAGING_BANDWIDTH = 10e9, 65e9, 52e9
 LINK_TIMES = 1.2
 
 # Threads gain less where memory is waited for: as if so many did nothing.
@@ -107,7 +107,7 @@ def cpu_seconds(program: Program, size: int, moved: int) -> float:
     """Return what a call takes on the CPU engine."""
     known = estimate(program)
     call, workers = (CALL, threads()) if size >= known.shared_from else (ALONE, 1)
-    return call + max(size * known.ours / workers, moved / min(workers * THREAD_BANDWIDTH, HOST_BANDWIDTH))
+    return call + size * known.ours / workers + moved / min(workers * THREAD_BANDWIDTH, HOST_BANDWIDTH)
 
 
 def cuda_seconds(up: int, down: int) -> float:

@@ -235,6 +235,7 @@ def test_memory_stays_within_the_budgets():
         """,
         PYCUDAKIT_DEVICE_MEMORY="8M",
         PYCUDAKIT_PINNED_MEMORY="6M",
+        PYCUDAKIT_STREAM_WALK_BOTH_WAYS="0",
     )
     assert printed == "0 0\n"
 

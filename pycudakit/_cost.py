@@ -21,7 +21,7 @@ SHARED_WORK = 80e-6  # below this, a second thread does not pay
 CUDA_CALL = 150e-6  # of a call to the GPU
 WORTH_WAKING = 5e-3  # from this on, it is worth waking the GPU up, which takes longer
 
-# Elementwise work for which the CPU engine wakes threads, as csrc/cpu/elementwise.cpp does: bytes times steps.
+# The elementwise work that the CPU engine wakes threads for (csrc/cpu/elementwise.cpp): bytes times steps.
 WAKING = 720 << 10
 
 # Several functions take so much of their times one by one, since values stay in registers between them.
@@ -68,6 +68,7 @@ class Estimate:
 
     numpy: float  # seconds an element in NumPy
     ours: float  # in the CPU engine, on one thread
+    waits: bool  # for memory, longer than it computes
     shared_from: float  # elements for which that wakes others
     numpy_below: float  # elements of its arrays, below which NumPy answers first
 
@@ -85,7 +86,7 @@ def estimate(program: Program) -> Estimate:
         moving = sum(program.operands[i].dtype.itemsize for i, _ in program.arrays) / NUMPY_BANDWIDTH
         start = ALONE - NUMPY_CALL * (len(pairs) - 1)
         below = _numpy_below(numpy, ours, moving, shared_from, start)
-        program.estimate = Estimate(max(numpy, moving), ours, shared_from, below)
+        program.estimate = Estimate(max(numpy, moving), ours, moving > numpy, shared_from, below)
     return program.estimate
 
 
@@ -107,7 +108,8 @@ def cpu_seconds(program: Program, size: int, moved: int) -> float:
     """Return what a call takes on the CPU engine."""
     known = estimate(program)
     call, workers = (CALL, threads()) if size >= known.shared_from else (ALONE, 1)
-    return call + size * known.ours / workers + moved / min(workers * THREAD_BANDWIDTH, HOST_BANDWIDTH)
+    work, moving = size * known.ours / workers, moved / min(workers * THREAD_BANDWIDTH, HOST_BANDWIDTH)
+    return call + (max(work, moving) if known.waits else work + moving)
 
 
 def cuda_seconds(up: int, down: int) -> float:

@@ -19,6 +19,7 @@ ALONE = 7e-6  # of one that wakes none, beyond NumPy's
 NUMPY_CALL = 1e-6  # of NumPy's call for each function of an expression
 SHARED_WORK = 80e-6  # below this, a second thread does not pay
 CUDA_CALL = 150e-6  # of a call to the GPU
+CLEARLY = 0.9  # of the time of others, for the GPU to be taken
 WORTH_WAKING = 5e-3  # from this on, it is worth waking the GPU up, which takes longer
 
 # The elementwise work that the CPU engine wakes threads for (csrc/cpu/elementwise.cpp): bytes times steps.
@@ -137,10 +138,10 @@ def choose(program: Program, size: int, up: int, down: int) -> tuple[str, str]:
     known = estimate(program)
     small = program.numpy_agrees and size < known.numpy_below
     seconds = size * known.numpy if small else cpu_seconds(program, size, up + down)
-    worth_it = seconds > WORTH_WAKING or (not small and _machine.link_is_known())
+    worth_it = seconds > WORTH_WAKING or (seconds > CUDA_CALL and not small and _machine.link_is_known())
     if worth_it and _engine.status("cuda"):
         on_cuda = cuda_seconds(up, down)
-        if on_cuda < seconds:
+        if on_cuda < CLEARLY * seconds:
             other = "NumPy" if small else "the CPU"
             return "cuda", f"auto: about {on_cuda * 1e3:.3g} ms, against {seconds * 1e3:.3g} ms on {other}"
     return ("numpy", SMALL) if small else ("cpu", CPU_FIRST)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit import _abi, _call, _cost, _engine, _execute, _loader, _plain, errors
+from pycudakit import _call, _cost, _engine, _execute, _loader, _plain, errors
 from pycudakit._arguments import (
     as_argument,
     as_mask,
@@ -121,19 +121,13 @@ def _outputs(program: Program, request: _Request, shape: tuple[int, ...]) -> tup
 
 
 def _run(work: _execute.Work, request: _Request, engine: str, reason: str, automatic: bool) -> None:
-    """Run on an engine; under `auto`, let the CPU engine do what the CUDA engine, if it fails, leaves."""
-    rest = None
+    """Run on an engine; under `auto`, where nothing that is read is written, so that another may go on."""
     if automatic and engine == "cuda":
         given = [o for o in request.outs if o is not None]
         if not any(np.may_share_memory(o, array) for o in given for array in request.read):
-            rest = np.zeros(1, _abi.REST)
-    try:
-        work.run(engine, reason, rest)
-    except (errors.NoDevice, errors.OutOfMemory, errors.DeviceError) as error:
-        if rest is None:
-            raise
-        _execute.warn_of_takeover(error)
-        work.take_over(rest)
+            work.run_or_take_over(reason)
+            return
+    work.run(engine, reason)
 
 
 def _choose(

@@ -184,8 +184,16 @@ class Work:
             )
         return entry
 
-    def take_over(self, rest: Array) -> None:
-        """Do on the CPU engine what the CUDA engine, which failed, left."""
+    def run_or_take_over(self, reason: str) -> None:
+        """Run on the CUDA engine; if it fails, do on the CPU engine what it has left, with a warning."""
+        rest = np.zeros(1, _abi.REST)
+        try:
+            self.run("cuda", reason, rest)
+        except (errors.NoDevice, errors.OutOfMemory, errors.DeviceError) as error:
+            warn_of_takeover(error)
+            self._take_over(rest)
+
+    def _take_over(self, rest: Array) -> None:
         ranges = rest["ranges"][0, : rest["count"][0]]
         left = int(ranges["count"].sum())
         delivered = self._met.copy() if left else np.zeros_like(self._met)

@@ -84,7 +84,7 @@ def call(function: Function, inputs: Sequence[Any], out: Any) -> Any:
     if automatic:
         arrays = sum(value.nbytes for value in inputs if type(value) is np.ndarray)
         engine, reason = _cost.choose(program, size, arrays, size * program.out_bytes)
-        if engine != "cpu":
+        if engine not in _LIBRARIES:
             return None
     empty = np.empty if size * program.out_bytes < _results.LEAST else _results.empty
     results = [empty(shape, dtype) for dtype in program.out_dtypes] if out is None else [out]
@@ -94,7 +94,10 @@ def call(function: Function, inputs: Sequence[Any], out: Any) -> Any:
             work.aim(size, *results, None, *inputs)
         except OverflowError:  # an integer that its company's type cannot hold
             return None
-        work.run_plainly(engine, reason, (0,) if engine == "cuda" else ())
+        if automatic and engine == "cuda":
+            work.run_or_take_over(reason)
+        else:
+            work.run_plainly(engine, reason, (0,) if engine == "cuda" else ())
         work.report_exceptions()
     finally:
         _execute.give_back(work)

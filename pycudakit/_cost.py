@@ -43,6 +43,7 @@ UNKNOWN = (0.2, 0.2)
 
 SMALL = "auto: NumPy answers first at this size"
 CPU_FIRST = "auto: the CPU engine answers first"
+ON_CPU = "cpu", CPU_FIRST
 
 
 @functools.cache
@@ -72,6 +73,7 @@ class Estimate:
     waits: bool  # for memory, longer than it computes
     shared_from: float  # elements for which that wakes others
     numpy_below: float  # elements of its arrays, below which NumPy answers first
+    cuda_from: float  # elements of its arrays, below which any call to the GPU takes longer
 
 
 def estimate(program: Program) -> Estimate:
@@ -86,8 +88,14 @@ def estimate(program: Program) -> Estimate:
         shared_from = WAKING / spared / (widest * max(1, len(pairs))) if spared else float("inf")
         moving = sum(program.operands[i].dtype.itemsize for i, _ in program.arrays) / NUMPY_BANDWIDTH
         start = ALONE - NUMPY_CALL * (len(pairs) - 1)
-        below = _numpy_below(numpy, ours, moving, shared_from, start)
-        program.estimate = Estimate(max(numpy, moving), ours, moving > numpy, shared_from, below)
+        program.estimate = Estimate(
+            numpy=max(numpy, moving),
+            ours=ours,
+            waits=moving > numpy,
+            shared_from=shared_from,
+            numpy_below=_numpy_below(numpy, ours, moving, shared_from, start),
+            cuda_from=(CUDA_CALL - CALL) / (ours + moving),
+        )
     return program.estimate
 
 
@@ -135,13 +143,15 @@ def choose(program: Program, size: int, up: int, down: int) -> tuple[str, str]:
     up, down
         The bytes read and written.
     """
-    known = estimate(program)
-    small = program.numpy_agrees and size < known.numpy_below
+    known = program.estimate or estimate(program)
+    small = size < known.numpy_below and program.numpy_agrees
+    if not small and size < known.cuda_from:
+        return ON_CPU
     seconds = size * known.numpy if small else cpu_seconds(program, size, up + down)
-    worth_it = seconds > WORTH_WAKING or (seconds > CUDA_CALL and not small and _machine.link_is_known())
+    worth_it = seconds > WORTH_WAKING or (not small and _machine.link_is_known())
     if worth_it and _engine.status("cuda"):
         on_cuda = cuda_seconds(up, down)
         if on_cuda < CLEARLY * seconds:
             other = "NumPy" if small else "the CPU"
             return "cuda", f"auto: about {on_cuda * 1e3:.3g} ms, against {seconds * 1e3:.3g} ms on {other}"
-    return ("numpy", SMALL) if small else ("cpu", CPU_FIRST)
+    return ("numpy", SMALL) if small else ON_CPU

@@ -22,7 +22,6 @@ def _expression(terms):
 
 
 def _seconds(call):
-    call()
     begin = time.perf_counter()
     call()
     return time.perf_counter() - begin
@@ -37,14 +36,12 @@ def long_call(seconds):
 
     while True:
         a, text = np.linspace(0, 1, size), _expression(terms)
-        taken = min(_seconds(call) for _ in range(3))  # a machine may be busy for a moment
-        if taken > 0.1 * seconds or (size, terms) == (MOST_ELEMENTS, MOST_TERMS):
-            break
-        if size < MOST_ELEMENTS:
-            size = min(MOST_ELEMENTS, size * 3)
-        else:
-            terms *= 4
-    longer = seconds / taken
-    a = np.linspace(0, 1, max(size, min(MOST_ELEMENTS, int(size * longer))))
-    text = _expression(min(MOST_TERMS, max(terms, int(terms * longer * size / len(a)))))
-    return call
+        taken = _seconds(call)
+        if taken < 0.1 * seconds:
+            taken = min(_seconds(call) for _ in range(3))  # a machine may be busy for a moment
+        if taken > seconds or (size, terms) == (MOST_ELEMENTS, MOST_TERMS):
+            return call
+        # Small calls say little of large ones.
+        longer = min(1.2 * seconds / taken, 10)
+        wanted, size = size * longer, min(MOST_ELEMENTS, int(size * longer))
+        terms = min(MOST_TERMS, max(terms, int(terms * wanted / size)))

@@ -28,10 +28,10 @@ WAKING = 720 << 10
 # Several functions take so much of their times one by one, since values stay in registers between them.
 FUSED = 0.7
 
-# Bytes a second of host memory: for NumPy, beyond its first caches; for each thread of ours; for all; and for
-# all of them staging and un-staging. A streamed call takes the link's own time for its bytes so many times
-# over, or longer for the latter.
-NUMPY_BANDWIDTH = 27e9
+# Bytes a second of memory: for a thread that works alone, NumPy's too, beyond the first caches; beyond all
+# caches for each of several threads, for all, and for all of them staging and un-staging. A streamed call
+# takes the link's own time for its bytes so many times over, or longer for the latter.
+ALONE_BANDWIDTH = 27e9
 THREAD_BANDWIDTH, HOST_BANDWIDTH, STAGING_BANDWIDTH = 10e9, 65e9, 52e9
 LINK_TIMES = 1.2
 
@@ -72,8 +72,8 @@ class Estimate:
     ours: float  # in the CPU engine, on one thread
     waits: bool  # for memory, longer than it computes
     shared_from: float  # elements for which that wakes others
-    numpy_below: float  # elements of its arrays, below which NumPy answers first
-    cuda_from: float  # elements of its arrays, below which any call to the GPU takes longer
+    numpy_below: float  # elements below which NumPy answers first, where all arrays have as many
+    cuda_from: float  # and from which the GPU may answer before the CPU engine
 
 
 def estimate(program: Program) -> Estimate:
@@ -86,7 +86,8 @@ def estimate(program: Program) -> Estimate:
         widest = max(4, *(operand.dtype.itemsize for operand in program.operands))
         spared = 1 - 1 / threads()
         shared_from = WAKING / spared / (widest * max(1, len(pairs))) if spared else float("inf")
-        moving = sum(program.operands[i].dtype.itemsize for i, _ in program.arrays) / NUMPY_BANDWIDTH
+        moved = sum(program.operands[i].dtype.itemsize for i, _ in program.arrays)
+        moving = moved / ALONE_BANDWIDTH
         start = ALONE - NUMPY_CALL * (len(pairs) - 1)
         program.estimate = Estimate(
             numpy=max(numpy, moving),
@@ -94,7 +95,7 @@ def estimate(program: Program) -> Estimate:
             waits=moving > numpy,
             shared_from=shared_from,
             numpy_below=_numpy_below(numpy, ours, moving, shared_from, start),
-            cuda_from=(CUDA_CALL - CALL) / (ours + moving),
+            cuda_from=_cuda_from(ours, moved, moving > numpy, shared_from),
         )
     return program.estimate
 
@@ -113,12 +114,32 @@ def _numpy_below(numpy: float, ours: float, moving: float, shared_from: float, s
     return max(CALL / gain, shared_from) if gain > 0 else float("inf")
 
 
+def _cuda_from(ours: float, moved: float, waits: bool, shared_from: float) -> float:
+    """Return how many elements it takes for a GPU, on a link that is fast enough, to come first."""
+    alone = (CUDA_CALL / CLEARLY - ALONE) / _on_threads(1, ours, moved, waits)
+    if alone < shared_from:
+        return alone
+    gain = CLEARLY * _on_threads(threads(), ours, moved, waits) - _staging(moved)
+    return max((CUDA_CALL - CLEARLY * CALL) / gain, shared_from) if gain > 0 else float("inf")
+
+
+def _on_threads(workers: int, work: float, moved: float, waits: bool) -> float:
+    """Return the seconds that threads of the CPU engine take for work, and for so many bytes."""
+    several = min(workers * THREAD_BANDWIDTH, HOST_BANDWIDTH)
+    moving = moved / (several if workers > 1 else ALONE_BANDWIDTH)
+    return max(work / workers, moving) if waits else work / workers + moving
+
+
+def _staging(moved: float) -> float:
+    """Return the seconds that host threads take to bring so many bytes to the link, and from it."""
+    return moved / min(threads() * THREAD_BANDWIDTH, STAGING_BANDWIDTH)
+
+
 def cpu_seconds(program: Program, size: int, moved: int) -> float:
     """Return what a call takes on the CPU engine."""
     known = estimate(program)
     call, workers = (CALL, threads()) if size >= known.shared_from else (ALONE, 1)
-    work, moving = size * known.ours / workers, moved / min(workers * THREAD_BANDWIDTH, HOST_BANDWIDTH)
-    return call + (max(work, moving) if known.waits else work + moving)
+    return call + _on_threads(workers, size * known.ours, moved, known.waits)
 
 
 def cuda_seconds(up: int, down: int) -> float:
@@ -127,8 +148,7 @@ def cuda_seconds(up: int, down: int) -> float:
         link = _machine.link_speed(0)
     except errors.Error:  # which the call would meet, too
         return float("inf")
-    staging = (up + down) / min(threads() * THREAD_BANDWIDTH, STAGING_BANDWIDTH)
-    return CUDA_CALL + max(staging, LINK_TIMES * max(up / link.up, down / link.down))
+    return CUDA_CALL + max(_staging(up + down), LINK_TIMES * max(up / link.up, down / link.down))
 
 
 def choose(program: Program, size: int, up: int, down: int) -> tuple[str, str]:

@@ -8,17 +8,18 @@ from pycudakit._function import Function, compile_function
 from pycudakit._machine import Link
 
 M = 10**6
+LINK = Link(50e9, 50e9)
 
 
 @pytest.fixture
 def machine(monkeypatch):
     """Give a function that makes this a machine of so many threads, whose link may have been measured."""
 
-    def make(threads, gpu=False, measured=False):
+    def make(threads, gpu=False, measured=False, link=LINK):
         monkeypatch.setattr(_cost, "threads", lambda: threads)
         monkeypatch.setattr(_engine, "status", lambda _: gpu)
         monkeypatch.setattr(_machine, "link_is_known", lambda: measured)
-        monkeypatch.setattr(_machine, "link_speed", lambda _: Link(50e9, 50e9))
+        monkeypatch.setattr(_machine, "link_speed", lambda _: link)
 
     return make
 
@@ -96,6 +97,24 @@ def test_an_unused_gpu_is_not_woken_for_less_than_milliseconds(machine):
     assert chosen("power", "f8", 1 * M) == "cpu"
     machine(2, gpu=True, measured=True)
     assert chosen("power", "f8", 1 * M) == "cuda"
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4, 16, 64])
+@pytest.mark.parametrize("functions", [1, 9])
+@pytest.mark.parametrize(("name", "dtype"), [("add", "f4"), ("sin", "f8"), ("sqrt", "u1"), ("power", "f4")])
+def test_the_gpu_is_not_asked_about_where_it_cannot_be_first(machine, name, dtype, functions, threads):
+    machine(threads, gpu=True, measured=True, link=Link(1e15, 1e15))
+    made = program(name, dtype, functions)
+    known = _cost.estimate(made)
+    up, down = getattr(np, name).nin * np.dtype(dtype).itemsize, made.out_bytes
+
+    def is_first(size):
+        on_cpu = _cost.cpu_seconds(made, size, size * (up + down))
+        return _cost.cuda_seconds(size * up, size * down) < _cost.CLEARLY * on_cpu
+
+    sizes = {int(1.1**i) for i in range(250)}
+    assert not any(is_first(size) for size in sizes if size < known.cuda_from)
+    assert known.cuda_from > 1000
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

@@ -83,7 +83,7 @@ def estimate(program: Program) -> Estimate:
         numpy, ours = (1e-9 * sum(pair[i] for pair in pairs) for i in (0, 1))
         if len(pairs) > 1:
             ours *= FUSED
-        widest = max(4, *(operand.dtype.itemsize for operand in program.operands))
+        widest = max([4, *(operand.dtype.itemsize for operand in program.operands)])
         spared = 1 - 1 / threads()
         shared_from = WAKING / spared / (widest * max(1, len(pairs))) if spared else float("inf")
         moved = sum(program.operands[i].dtype.itemsize for i, _ in program.arrays)

@@ -47,7 +47,7 @@ def _takes(function: Function, out: Any, shape: tuple[int, ...], inputs: Sequenc
 
 
 def call(function: Function, inputs: Sequence[Any], out: Any) -> Any:
-    """Compute a plain call on the engine that is asked for by name, or if `auto` takes the CPU's; else None.
+    """Compute a plain call on a library's engine, asked for by name or taken by `auto`; else return None.
 
     Plain are arrays of native types, dense and of one shape, and Python numbers beside them.
     """

@@ -152,7 +152,8 @@ class Turn {
 }  // namespace
 
 SlotBytes Lease::usual(Kind kind, SlotBytes needed) {
-    auto wanted = [kind]() -> SlotBytes {
+    if (kind == in_place) needed.device = 0;
+    const SlotBytes wanted = [kind]() -> SlotBytes {
         switch (kind) {
             case direct: return {LEAST_HOST_BYTES, tuned(Tune::direct_bytes)};
             case in_place: return {std::min(tuned(Tune::walk_bytes), tuned(Tune::in_place_bytes)), 0};

@@ -51,7 +51,7 @@ struct Slot {
 // other in a circle; one that does not wait may get none.
 class Lease {
    public:
-    // direct: for operands that need no staging; in_place: for chunks that stay in pinned memory
+    // direct: for operands that need no staging; in_place: for chunks that all stay in pinned memory
     enum Kind { staged, direct, in_place };
     // What slots have, if that is enough, and else what is needed.
     static SlotBytes usual(Kind kind, SlotBytes needed = {0, 0});

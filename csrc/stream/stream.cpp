@@ -78,6 +78,11 @@ std::vector<int> devices_of(const Call &call) {
 
 namespace {
 
+Lease::Kind kind_for(const Work &work, int64_t bytes) {
+    if (work.stays(bytes)) return Lease::in_place;
+    return work.staged_bytes == 0 ? Lease::direct : Lease::staged;
+}
+
 // How a call is cut into chunks.
 struct Cut {
     SlotBytes bytes;
@@ -88,10 +93,8 @@ struct Cut {
     Cut(const Work &work, int64_t units, int64_t devices) {
         const int64_t a_unit = work.unit_elements * std::max<int64_t>(1, work.carried_bytes);
         const int64_t all = units * a_unit;
-        const Lease::Kind kind = work.stays(all)          ? Lease::in_place
-                                 : work.staged_bytes == 0 ? Lease::direct
-                                                          : Lease::staged;
-        bytes = kind == Lease::in_place ? Lease::usual(kind) : Lease::usual(kind, work.needed());
+        const Lease::Kind kind = kind_for(work, all);
+        bytes = Lease::usual(kind, work.needed());
         // Without staging there is little for a host thread to do.
         const int64_t most =
             kind == Lease::direct ? 1 : std::min(tuned(Tune::threads), all / tuned(Tune::worth_a_thread));

@@ -250,7 +250,7 @@ began = time.perf_counter()
 try:
     p(x=np.zeros(1, np.int32))
 except KeyboardInterrupt:
-    print(time.perf_counter() - began < 2.5)  # many processes share the GPU
+    print(time.perf_counter() - began < 1.0)
 """)
     assert said.split() == ["True"]
     assert time.perf_counter() - began < 60

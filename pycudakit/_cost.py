@@ -22,8 +22,8 @@ CUDA_CALL = 150e-6  # of a call to the GPU
 CLEARLY = 0.9  # of the time of others, for the GPU to be taken
 WORTH_WAKING = 5e-3  # from this on, it is worth waking the GPU up, which takes longer
 
-# The elementwise work that the CPU engine wakes threads for (csrc/cpu/elementwise.cpp): bytes times steps.
-WAKING = 720 << 10
+# What must be spared for the CPU engine to wake threads for elementwise work (csrc/cpu/elementwise.cpp).
+WAKING = 45e-6
 
 # Several functions take so much of their times one by one, since values stay in registers between them.
 FUSED = 0.7
@@ -83,19 +83,19 @@ def estimate(program: Program) -> Estimate:
         numpy, ours = (1e-9 * sum(pair[i] for pair in pairs) for i in (0, 1))
         if len(pairs) > 1:
             ours *= FUSED
-        widest = max([4, *(operand.dtype.itemsize for operand in program.operands)])
-        spared = 1 - 1 / threads()
-        shared_from = WAKING / spared / (widest * max(1, len(pairs))) if spared else float("inf")
         moved = sum(program.operands[i].dtype.itemsize for i, _ in program.arrays)
         moving = moved / ALONE_BANDWIDTH
+        waits = moving > numpy
+        spared = _on_threads(1, ours, moved, waits) * (1 - 1 / threads())
+        shared_from = WAKING / spared if spared else float("inf")
         start = ALONE - NUMPY_CALL * (len(pairs) - 1)
         program.estimate = Estimate(
             numpy=max(numpy, moving),
             ours=ours,
-            waits=moving > numpy,
+            waits=waits,
             shared_from=shared_from,
             numpy_below=_numpy_below(numpy, ours, moving, shared_from, start),
-            cuda_from=_cuda_from(ours, moved, moving > numpy, shared_from),
+            cuda_from=_cuda_from(ours, moved, waits, shared_from),
         )
     return program.estimate
 

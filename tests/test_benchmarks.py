@@ -242,3 +242,19 @@ def test_what_a_result_costs_to_give_back_is_not_measured():
 
     times = interleave({"slow": Result}, rounds=2)
     assert max(times["slow"].rounds) < 0.04
+
+
+@pytest.mark.parametrize(
+    ("fast", "slow", "least", "most"), [(0, 1e-4, 2, 200), (0, 0.03, 1, 1), (1e-3, 2e-3, 1, 1)]
+)
+def test_a_sample_is_as_many_calls_of_one_as_of_another(fast, slow, least, most):
+    calls = {"fast": 0, "slow": 0}
+
+    def call(name, seconds):
+        calls[name] += 1
+        time.sleep(seconds) if seconds else None
+
+    contenders = {"fast": lambda: call("fast", fast), "slow": lambda: call("slow", slow)}
+    interleave(contenders, rounds=2, warm_up=1)
+    assert calls["fast"] == calls["slow"]
+    assert least <= (calls["fast"] - 3) / 2 <= most

@@ -7,37 +7,58 @@
 
 namespace pk {
 
-// What a call does is counted in bytes of its widest operand, of 4 at least, times steps. Waking threads
-// takes as long as WAKING of it, so no thread is woken where sharing would spare less, and each for no less
-// than WORTH_A_THREAD. (pycudakit/_cost.py has WAKING, too.)
-static constexpr int64_t WAKING = 720 << 10;
-static constexpr int64_t WORTH_A_THREAD = 128 << 10;
+// In seconds. Waking threads takes as long as WAKING, so none is woken where sharing would spare less, and
+// each for no less than WORTH_A_THREAD. (pycudakit/_cost.py has WAKING, too.)
+static constexpr double WAKING = 45e-6, WORTH_A_THREAD = 8e-6;
+
+// How long a call would take one thread is told by its second block, as the first finds cold caches. Calls of
+// fewer blocks than FEW are too short for others. Those that take LONG, by A_BYTE, the least that a step
+// takes for a byte of the widest operand, are long enough: their second block may touch a huge page first.
+static constexpr int64_t FEW = 8;
+static constexpr double A_BYTE = 60e-12, LONG = 250e-6;
 
 // What a thread takes at once, in bytes of the widest operand: smaller shares have two threads wait for each
 // other in the first touch of one huge page.
 static constexpr int64_t SHARE_BYTES = 4 << 20;
 
-static int64_t threads_for(int64_t work) {
+static int64_t threads_for(double seconds) {
     const int64_t most = thread_count();
-    const bool worth_waking = work - work / most >= WAKING;
-    return worth_waking ? std::clamp<int64_t>(work / WORTH_A_THREAD, 1, most) : 1;
+    const bool worth_waking = seconds - seconds / double(most) >= WAKING;
+    return worth_waking ? std::clamp(int64_t(seconds / WORTH_A_THREAD), int64_t(1), most) : 1;
 }
 
 static void evaluate(const Evaluation &evaluation, Call &call, const Plan &plan, pk_range range) {
     int64_t widest = 1;
     for (const View &view : evaluation.layout.views) widest = std::max(widest, view.item);
-    const int64_t steps = int64_t(plan.steps.size());
-    const int64_t threads = threads_for(range.count * std::max<int64_t>(widest, 4) * steps);
-    const int64_t fair = (range.count + threads - 1) / threads;
-    const int64_t share = (std::min(fair, SHARE_BYTES / widest) + plan.block - 1) / plan.block * plan.block;
 
-    share_out(
-        call, range.count, share, threads, [&] { return Machine(plan, evaluation.instruction_count); },
-        [&](Machine &machine, int64_t first, int64_t count) {
-            machine.run(range.start + first, count, call);
-            return count;
-        },
-        [&](Machine &machine) { evaluation.add_exceptions(machine.exceptions().data(), call.report); });
+    double last_share = 0;  // seconds, of a thread that was alone
+    const auto compute = [&](int64_t count, int64_t threads, int64_t share) {
+        share_out(
+            call, count, share, threads, [&] { return Machine(plan, evaluation.instruction_count); },
+            [&](Machine &machine, int64_t first, int64_t own) {
+                const double begin = call.seconds();
+                machine.run(range.start + first, own, call);
+                if (threads == 1) last_share = call.seconds() - begin;
+                return own;
+            },
+            [&](Machine &machine) { evaluation.add_exceptions(machine.exceptions().data(), call.report); });
+        range.start += count;
+        range.count -= count;
+    };
+
+    int64_t threads = 1;
+    if (thread_count() > 1 && range.count >= FEW * plan.block) {
+        const int64_t bytes = range.count * std::max<int64_t>(widest, 4) * int64_t(plan.steps.size());
+        double seconds = double(bytes) * A_BYTE;
+        if (seconds < LONG) {
+            compute(2 * plan.block, 1, plan.block);
+            seconds = last_share * double(range.count) / double(plan.block);
+        }
+        threads = threads_for(seconds);
+    }
+    const int64_t fair = (range.count + threads - 1) / threads;
+    const int64_t fitting = std::min(fair, SHARE_BYTES / widest);
+    compute(range.count, threads, (fitting + plan.block - 1) / plan.block * plan.block);
 }
 
 }  // namespace pk

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 Contender = Callable[[], object]
 
-SAMPLE = 200e-6  # a sample shorter than this is several calls
+# Seconds: what a sample takes at least, by several calls if need be, unless that would take another too long.
+SHORTEST, LONGEST = 200e-6, 20e-3
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,9 @@ def interleave(
 ) -> dict[str, Times]:
     """Time the contenders in turn, round after round, so that a busy moment hits them all.
 
-    Each round has another order, since what ran just before may leave its mark. The garbage collector is off
-    meanwhile.
+    Each round has another order, since what ran just before may leave its mark. A sample is as many calls of
+    one as of another: the first finds the caches as that left them, those that follow as it did itself. The
+    garbage collector is off meanwhile.
 
     Parameters
     ----------
@@ -85,21 +87,21 @@ def interleave(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        counts = {}
+        once = []
         new_round()
         for name in names:
             before(name)
             for _ in range(warm_up):
                 contenders[name]()
-            once = min(_sample(contenders[name], 1) for _ in range(2))
-            counts[name] = max(1, int(SAMPLE / once))
+            once.append(min(_sample(contenders[name], 1) for _ in range(2)))
+        count = max(1, int(min(SHORTEST / min(once, default=1), LONGEST / max(once, default=1))))
         taken: dict[str, list[float]] = {name: [] for name in names}
         for _ in range(rounds):
             new_round()
             shuffler.shuffle(names)
             for name in names:
                 before(name)
-                taken[name].append(_sample(contenders[name], counts[name]))
+                taken[name].append(_sample(contenders[name], count))
     finally:
         if collecting:
             gc.enable()

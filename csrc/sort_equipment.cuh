@@ -6,7 +6,6 @@
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include "common/thread_pool.h"
 #include "stream/slots.h"
@@ -41,9 +40,7 @@ class Equipment {
           turn_(call),
           current_(device_),
           lease_(Lease::usual(Lease::staged), {0, 0}, device_, slots_for(bytes), call),
-          sorted_{event(), event()} {
-        for (size_t i = 0; i < lease_.slots().size(); ++i) lanes_.push_back(std::make_unique<Lane>(call));
-    }
+          sorted_{event(), event()} {}
     // What still works on the memory is waited for; that it failed, too, is nothing new.
     ~Equipment() {
         slot().drain();  // they share the device's queues
@@ -88,7 +85,8 @@ class Equipment {
             const int64_t index = arrived++;
             if (index >= count) return;
             const CurrentDevice current(device_);
-            work(*lease_.slots()[size_t(index)], *lanes_[size_t(index)]);
+            Lane lane(call_);
+            work(*lease_.slots()[size_t(index)], lane);
         });
     }
 
@@ -110,7 +108,6 @@ class Equipment {
     std::unique_ptr<Block> block_;
     const Lease lease_;
     const Event sorted_[2];
-    std::vector<std::unique_ptr<Lane>> lanes_;
 };
 
 }  // namespace pk

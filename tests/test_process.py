@@ -99,6 +99,29 @@ def test_thread_count():
         assert python(one, env={"PYCUDAKIT_THREADS": ""}).startswith("1 thread,")
 
 
+def test_threads_are_woken_for_what_takes_long():
+    """A busy machine may help too late, or halt a short call so that it looks long: once is enough."""
+    code = """
+import pycudakit as pk
+
+def threads(function, dtype, size):
+    array, found = np.full(size, 3, dtype), set()
+    for _ in range(200):
+        function(array, array)
+        found.add(pk.last_call().threads)
+    return sorted(found)
+
+pk.set_engine("cpu")
+works = (pk.power, "i8", 60_000), (pk.add, "f4", 60_000), (pk.power, "i8", 500)
+print(json.dumps([threads(*work) for work in works]))
+"""
+    long, short, few = json.loads(python(code, env={"PYCUDAKIT_THREADS": "4"}))
+    assert 1 < max(long) <= 4
+    assert min(short) == 1
+    assert few == [1]
+    assert json.loads(python(code, env={"PYCUDAKIT_THREADS": "1"})) == [[1], [1], [1]]
+
+
 @pytest.mark.parametrize("value", ["sse9", "AVX2", "avx2 ", "neon", "native"])
 def test_bad_instruction_set(value):
     error, message = failure("with pk.engine('cpu'): pk.sqrt(np.ones(9))", env={"PYCUDAKIT_ISA": value})

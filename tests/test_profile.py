@@ -12,7 +12,7 @@ import pytest
 from long_calls import long_call
 
 import pycudakit as pk
-from pycudakit import _abi, _call, _execute, _progress, errors
+from pycudakit import _abi, _call, _cost, _execute, _progress, errors
 
 LARGE = np.linspace(1, 2, 3_000_000)
 CUDA_STAGES = ["stage", "upload", "kernel", "download", "unstage"]
@@ -46,6 +46,16 @@ def test_a_call(engine):
     assert all(0 <= seconds <= call.seconds * 1.01 + 1e-4 for seconds in call.stages.values())
     assert sum(call.stages.values()) > 0
     assert "spans" not in repr(call)
+
+
+@pytest.mark.parametrize(
+    "name", ["add", "sort", "median", "histogram", "bincount", "cumsum", "mean", "unique"]
+)
+def test_threads_are_counted_once(engine, name):
+    """Also by calls that share out their work several times."""
+    arguments = {"add": (LARGE, LARGE), "bincount": (LARGE.astype(int), LARGE)}.get(name, (LARGE,))
+    getattr(pk, name)(*arguments)
+    assert 1 <= pk.last_call().threads <= _cost.threads()
 
 
 def test_numpys_calls_have_no_link():

@@ -130,8 +130,12 @@ void Call::not_delivered(const std::vector<pk_range> &ranges) {
 }
 
 Lane::Lane(Call &call) : call_(call) {
-    std::lock_guard<std::mutex> lock(call.mutex);
-    number_ = int(call.report.threads++);
+    const std::lock_guard<std::mutex> lock(call.mutex);
+    std::vector<std::thread::id> &threads = call.threads_;
+    const auto known = std::find(threads.begin(), threads.end(), std::this_thread::get_id());
+    number_ = int(known - threads.begin());
+    if (known == threads.end()) threads.push_back(std::this_thread::get_id());
+    call.report.threads = std::max(call.report.threads, int64_t(threads.size()));
 }
 
 Lane::~Lane() {

@@ -58,6 +58,7 @@ class Call {
     std::atomic<int64_t> spans_{0};
     std::atomic<bool> stopped_{false};
     Timeline timeline_;
+    std::vector<std::thread::id> threads_;  // that took part
 };
 
 // Calls compute(call), for a call of `size` elements that is done as a whole.
@@ -77,7 +78,7 @@ int32_t called(const pk_options *options, pk_report *report, int64_t size, Compu
     return guarded([&] { run_call(options, report, size, compute); });
 }
 
-// What one thread tells of the stages that its chunks went through.
+// What one thread tells of the stages that its chunks went through; by the same number, all through a call.
 class Lane {
    public:
     explicit Lane(Call &call);

@@ -72,20 +72,14 @@ void in_pieces(Call &call, int64_t count, int64_t piece, Work work) {
 class HostWork {
    public:
     HostWork(Call &call, int64_t elements)
-        : call_(call),
-          threads_(call.report.threads),
-          elements_(elements),
-          begin_(call.seconds()),
-          lane_(call) {
-        call.report.threads = std::max<int64_t>(threads_, 1);
-    }
+        : call_(call), elements_(elements), begin_(call.seconds()), lane_(call) {}
     ~HostWork() { lane_.add(HOST_STAGE, begin_, call_.seconds(), 0, elements_); }
     HostWork(const HostWork &) = delete;
     HostWork &operator=(const HostWork &) = delete;
 
    private:
     Call &call_;
-    const int64_t threads_, elements_;
+    const int64_t elements_;
     const double begin_;
     Lane lane_;
 };

@@ -194,6 +194,23 @@ __device__ inline void load(const Context &context, const DeviceStep &step) {
     });
 }
 
+// Two loads that follow each other, of one type, so that the link is waited for once.
+__device__ inline bool load_both(const Context &context, const DeviceStep &step, const DeviceStep &next) {
+    const int chunk = int(Source::chunk);
+    if (next.op != PK_LOAD || step.a != chunk || next.a != chunk || step.type != next.type) return false;
+    with_stored(step.type, [&](auto stored) {
+        using T = decltype(stored);
+        const T *from = reinterpret_cast<const T *>(context.operand(step));
+        const T *then = reinterpret_cast<const T *>(context.operand(next));
+        context.each([&](int e, int64_t element) {
+            const T first = from[element], second = then[element];
+            context.registers.set(step.target, e, element, widen(first));
+            context.registers.set(next.target, e, element, widen(second));
+        });
+    });
+    return true;
+}
+
 __device__ inline void store(const Context &context, const DeviceStep &step) {
     with_class(step.type, [&](auto computed) {
         using From = decltype(computed);
@@ -295,7 +312,13 @@ __global__ void __launch_bounds__(MOST_THREADS) interpret(const __grid_constant_
     for (int32_t i = 0; i < call.step_count; ++i) {
         const DeviceStep step = steps[i];
         switch (step.op) {
-            case PK_LOAD: load(context, step); break;
+            case PK_LOAD:
+                if (i + 1 < call.step_count && load_both(context, step, steps[i + 1])) {
+                    ++i;
+                } else {
+                    load(context, step);
+                }
+                break;
             case PK_STORE: store(context, step); break;
             case PK_CAST: cast(context, step); break;
 #define PK_OP(name) \

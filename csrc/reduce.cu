@@ -24,22 +24,48 @@ namespace device {
 
 constexpr int COLUMNS = 16, THREADS = LANES * COLUMNS;
 
+// What a thread reads at once, so that it comes over the link together.
+constexpr int TOGETHER = 4;
+
+// Elements `step` apart, as bits.
+template <class Bits, int most>
+__device__ void read_bits(const char *values, int64_t first, int64_t step, int count,
+                          uint64_t (&bits)[most]) {
+#pragma unroll
+    for (int i = 0; i < most; ++i) {
+        if (i < count) bits[i] = reinterpret_cast<const Bits *>(values)[first + i * step];
+    }
+}
+template <int most>
+__device__ void read(const char *values, int type, int64_t first, int64_t step, int count,
+                     uint64_t (&bits)[most]) {
+    switch (type) {
+        case PK_BOOL:
+        case PK_INT8:
+        case PK_UINT8: return read_bits<uint8_t>(values, first, step, count, bits);
+        case PK_INT16:
+        case PK_UINT16:
+        case PK_FLOAT16: return read_bits<uint16_t>(values, first, step, count, bits);
+        case PK_INT32:
+        case PK_UINT32:
+        case PK_FLOAT32: return read_bits<uint32_t>(values, first, step, count, bits);
+        default: return read_bits<uint64_t>(values, first, step, count, bits);
+    }
+}
+
 // An element, as the class of its type's values.
 template <class Word>
-__device__ Word value_at(const char *values, int type, int64_t i) {
+__device__ Word value_of(uint64_t bits, int type) {
     switch (type) {
-        case PK_BOOL: return Word(reinterpret_cast<const uint8_t *>(values)[i] != 0);
-        case PK_INT8: return Word(int64_t(reinterpret_cast<const int8_t *>(values)[i]));
-        case PK_INT16: return Word(int64_t(reinterpret_cast<const int16_t *>(values)[i]));
-        case PK_INT32: return Word(int64_t(reinterpret_cast<const int32_t *>(values)[i]));
-        case PK_INT64: return Word(reinterpret_cast<const int64_t *>(values)[i]);
-        case PK_UINT8: return Word(reinterpret_cast<const uint8_t *>(values)[i]);
-        case PK_UINT16: return Word(reinterpret_cast<const uint16_t *>(values)[i]);
-        case PK_UINT32: return Word(reinterpret_cast<const uint32_t *>(values)[i]);
-        case PK_UINT64: return Word(reinterpret_cast<const uint64_t *>(values)[i]);
-        case PK_FLOAT16: return Word(half::to_float(reinterpret_cast<const uint16_t *>(values)[i]));
-        case PK_FLOAT32: return Word(reinterpret_cast<const float *>(values)[i]);
-        default: return Word(reinterpret_cast<const double *>(values)[i]);
+        case PK_BOOL: return Word(bits != 0);
+        case PK_INT8: return Word(int64_t(int8_t(bits)));
+        case PK_INT16: return Word(int64_t(int16_t(bits)));
+        case PK_INT32: return Word(int64_t(int32_t(bits)));
+        case PK_INT64: return Word(int64_t(bits));
+        case PK_FLOAT16: return Word(half::to_float(uint16_t(bits)));
+        case PK_FLOAT32: return Word(bit_cast<float>(uint32_t(bits)));
+        case PK_FLOAT64: return Word(bit_cast<double>(bits));
+        default: return Word(bits);
     }
 }
 
@@ -57,6 +83,11 @@ struct Column {
     }
 };
 
+// How many of its lane's rows a thread takes from this one on.
+__device__ int rows_at_once(const Column &column, int64_t row) {
+    return int(min(int64_t(TOGETHER), (column.rows - row + LANES - 1) / LANES));
+}
+
 // A kind as a thread gathers it: its lane of its column, joined with the other lanes in shared memory.
 template <class Op, bool has_others>
 struct Gathering {
@@ -67,12 +98,26 @@ struct Gathering {
     __device__ void gather(const Given &given, const Column &column, int row_lane) {
         Op::start(lane);
         const int64_t width = given.slabs.inner;
-        auto other = [&](int64_t i) { return has_others ? second(given, i) : Word(1); };
-        if (Op::has_pivot && column.rows > 0 && other(column.at) != 0)
-            pivot = value_at<Word>(given.values, given.type, column.at);
-        for (int64_t row = row_lane; row < column.rows; row += LANES) {
-            const int64_t i = column.at + row * width;
-            Op::add(lane, value_at<Word>(given.values, given.type, i), other(i), pivot);
+        uint64_t values[TOGETHER], others[TOGETHER];
+        auto read_from = [&](int64_t first, int count) {
+            read(given.values, given.type, first, LANES * width, count, values);
+            if (has_others) read(given.others, other_type(given), first, LANES * width, count, others);
+        };
+        auto value = [&](int i) { return value_of<Word>(values[i], given.type); };
+        auto other = [&](int i) {
+            return has_others ? value_of<Word>(others[i], other_type(given)) : Word(1);
+        };
+        if (Op::has_pivot && column.rows > 0) {
+            read_from(column.at, 1);
+            if (other(0) != 0) pivot = value(0);
+        }
+        for (int64_t row = row_lane; row < column.rows; row += LANES * TOGETHER) {
+            const int count = rows_at_once(column, row);
+            read_from(column.at + row * width, count);
+#pragma unroll
+            for (int i = 0; i < TOGETHER; ++i) {
+                if (i < count) Op::add(lane, value(i), other(i), pivot);
+            }
         }
     }
     __device__ void join(const Word *other) { Op::join(lane, other); }
@@ -80,9 +125,8 @@ struct Gathering {
 
    private:
     // A mask is of bools, a factor of the values' type.
-    __device__ static Word second(const Given &given, int64_t i) {
-        const int type = std::is_base_of<SumInteger, Op>::value || is_dot ? given.type : int(PK_BOOL);
-        return value_at<Word>(given.others, type, i);
+    __device__ static int other_type(const Given &given) {
+        return std::is_base_of<SumInteger, Op>::value || is_dot ? given.type : int(PK_BOOL);
     }
     static constexpr bool is_dot =
         std::is_base_of<Dot<true>, Op>::value || std::is_base_of<Dot<false>, Op>::value;
@@ -96,9 +140,17 @@ struct Placing {
 
     __device__ void gather(const Given &given, const Column &column, int row_lane) {
         Placed<T> best{T(), -1};
-        for (int64_t row = row_lane; row < column.rows; row += LANES) {
-            const T value = value_at<T>(given.values, given.type, column.at + row * given.slabs.inner);
-            take_better<largest>(best, Placed<T>{value, column.first_row + row});
+        const int64_t width = given.slabs.inner;
+        uint64_t values[TOGETHER];
+        for (int64_t row = row_lane; row < column.rows; row += LANES * TOGETHER) {
+            const int count = rows_at_once(column, row);
+            read(given.values, given.type, column.at + row * width, LANES * width, count, values);
+#pragma unroll
+            for (int i = 0; i < TOGETHER; ++i) {
+                const int64_t place = column.first_row + row + i * LANES;
+                if (i < count)
+                    take_better<largest>(best, Placed<T>{value_of<T>(values[i], given.type), place});
+            }
         }
         put(best);
     }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "status.h"
 
@@ -140,7 +141,7 @@ Lane::Lane(Call &call) : call_(call) {
 
 Lane::~Lane() {
     std::lock_guard<std::mutex> lock(call_.mutex);
-    call_.timeline_.merge(timeline_);
+    call_.timeline_.merge(std::move(timeline_));
 }
 
 void Lane::add(int stage, double begin, double end, int64_t bytes, int64_t elements, int device, int slot) {

@@ -32,12 +32,12 @@ static uint64_t magnitude(int64_t stride) { return stride < 0 ? 0 - uint64_t(str
 
 static void check_operand(const pk_operand &operand, int64_t index, const int64_t *dims, int64_t dim_count,
                           bool stored) {
-    const std::string name = "operand " + std::to_string(index);
-    if (operand.address == 0) fail(PK_INVALID_ARGUMENT, name + " is a null pointer");
+    auto refuse = [index](const char *what) {
+        fail(PK_INVALID_ARGUMENT, "operand " + std::to_string(index) + what);
+    };
+    if (operand.address == 0) refuse(" is a null pointer");
     for (int64_t d = 0; d < dim_count; ++d) {
-        if (stored && dims[d] > 1 && operand.strides[d] == 0) {
-            fail(PK_INVALID_ARGUMENT, name + " is stored to and has a stride of 0");
-        }
+        if (stored && dims[d] > 1 && operand.strides[d] == 0) refuse(" is stored to and has a stride of 0");
     }
 }
 
@@ -49,6 +49,7 @@ static std::vector<int64_t> walking_order(const pk_operand *operands, int64_t op
     for (int64_t d = 0; d < dim_count; ++d) {
         if (dims[d] != 1) order.push_back(d);
     }
+    if (order.size() < 2) return order;
     std::vector<int64_t> priority(operand_count);
     std::iota(priority.begin(), priority.end(), 0);
     std::stable_partition(priority.begin(), priority.end(), [&](int64_t i) { return stored[i]; });
@@ -65,6 +66,7 @@ static std::vector<int64_t> walking_order(const pk_operand *operands, int64_t op
 Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t *dims, int64_t dim_count,
                const std::vector<bool> &stored)
     : size(checked_size(dims, dim_count)) {
+    views.reserve(size_t(operand_count));
     for (int64_t i = 0; i < operand_count; ++i) {
         const pk_operand &operand = operands[i];
         require((operand.flags & ~PK_BYTE_SWAPPED) == 0, "an operand has unknown flags");

@@ -31,6 +31,10 @@ struct Values {
     std::vector<int> types;
     std::vector<int64_t> last_use;
 
+    explicit Values(int64_t most) {
+        types.reserve(size_t(most));
+        last_use.reserve(size_t(most));
+    }
     void use(int64_t instruction, int32_t value, int type) {
         if (value < 0 || value >= int64_t(types.size()) || types[value] == NO_VALUE) {
             reject(instruction, "uses a value that is not defined before it");
@@ -85,7 +89,7 @@ Program::Program(const pk_instruction *instructions, int64_t instruction_count, 
             fail(PK_INVALID_ARGUMENT, "operand " + std::to_string(i) + " has an unknown type");
         }
     }
-    Values values;
+    Values values(instruction_count);
     for (int64_t i = 0; i < instruction_count; ++i) {
         const pk_instruction &in = instructions[i];
         if (in.type >= PK_TYPE_COUNT || in.to >= PK_TYPE_COUNT) reject(i, "has an unknown type");
@@ -117,14 +121,16 @@ Program::Program(const pk_instruction *instructions, int64_t instruction_count, 
         }
     }
 
-    std::vector<std::vector<int32_t>> dying;
-    dying.resize(size_t(instruction_count));
-    for (int64_t v = 0; v < instruction_count; ++v) {
-        if (values.types[v] != NO_VALUE) dying[values.last_use[v]].push_back(int32_t(v));
-    }
+    steps.reserve(size_t(instruction_count));
     Registers registers;
     std::vector<int32_t> home(size_t(instruction_count), NO_VALUE);
-    auto at = [&](int32_t value) { return home[value]; };
+    // A value's register is free after its last use, which may be by two arguments, or its definition.
+    auto use = [&](int64_t instruction, int32_t value) {
+        int64_t &last_use = values.last_use[value];
+        if (last_use == instruction && home[value] != NO_VALUE) registers.free.push_back(home[value]);
+        if (last_use == instruction) last_use = NO_VALUE;
+        return home[value];
+    };
     for (int64_t i = 0; i < instruction_count; ++i) {
         const pk_instruction &in = instructions[i];
         Step step{in.op, in.type, in.to, NO_VALUE, NO_VALUE, NO_VALUE, NO_VALUE, int32_t(i)};
@@ -133,17 +139,17 @@ Program::Program(const pk_instruction *instructions, int64_t instruction_count, 
             step.a = in.a;
             step.to = in.type;
         } else if (in.op == PK_STORE) {
-            step.a = at(in.a);
+            step.a = use(i, in.a);
             step.target = in.b;
             step.to = in.type;
         } else {
             const int arity = in.op == PK_CAST ? 1 : signatures[in.op - PK_FIRST_OPERATION].arity;
-            step.a = at(in.a);
-            step.b = arity >= 2 ? at(in.b) : NO_VALUE;
-            step.c = arity == 3 ? at(in.c) : NO_VALUE;
+            step.a = use(i, in.a);
+            if (arity >= 2) step.b = use(i, in.b);
+            if (arity == 3) step.c = use(i, in.c);
             step.to = uint8_t(values.types[i]);
         }
-        for (int32_t value : dying[i]) registers.free.push_back(home[value]);
+        use(i, int32_t(i));
         steps.push_back(step);
     }
     register_count = registers.count;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 
 #include "call.h"
@@ -17,7 +18,7 @@ namespace pk {
 template <class Make, class Run, class End>
 void share_out(Call &call, int64_t count, int64_t share, int64_t threads, Make make, Run run, End end) {
     std::atomic<int64_t> next{0};
-    run_on_threads(threads, call, [&] {
+    const auto work = [&] {
         int64_t first = next.fetch_add(share);
         if (first >= count) return;
         const DefaultFloatingPoint environment;
@@ -30,7 +31,8 @@ void share_out(Call &call, int64_t count, int64_t share, int64_t threads, Make m
         }
         const std::lock_guard<std::mutex> lock(call.mutex);
         end(worker);
-    });
+    };
+    run_on_threads(threads, call, std::ref(work));  // which costs no memory
     call.report.chunks += (count + share - 1) / share;
 }
 

@@ -3,8 +3,8 @@
 // memory.
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 
 #include "../pycudakit.h"
@@ -16,22 +16,28 @@ class Timeline {
     void mark(int stage, double begin, double end) {
         while (end >= width_ * (BITS - 1)) widen();
         const auto first = int64_t(begin / width_ + 0.5), last = int64_t(end / width_ + 0.5);
-        for (int64_t bit = first; bit < last; ++bit) rows_[stage][bit / 64] |= uint64_t(1) << bit % 64;
+        use((last + 63) / 64);
+        for (int64_t bit = first; bit < last;) {
+            const int64_t word = bit / 64, next = std::min(last, 64 * (word + 1));
+            words_[word][stage] |= ~uint64_t(0) << bit % 64 & ~uint64_t(0) >> (63 - (next - 1) % 64);
+            bit = next;
+        }
     }
 
-    void merge(Timeline other) {
+    void merge(Timeline &&other) {
         while (width_ < other.width_) widen();
         while (other.width_ < width_) other.widen();
-        for (int stage = 0; stage < PK_STAGES; ++stage) {
-            for (int word = 0; word < WORDS; ++word) rows_[stage][word] |= other.rows_[stage][word];
+        use(other.used_);
+        for (int64_t word = 0; word < other.used_; ++word) {
+            for (int stage = 0; stage < PK_STAGES; ++stage) words_[word][stage] |= other.words_[word][stage];
         }
     }
 
     void report(pk_report &report) const {
-        for (int word = 0; word < WORDS; ++word) {
+        for (int64_t word = 0; word < used_; ++word) {
             uint64_t once = 0, twice = 0;
             for (int stage = 0; stage < PK_STAGES; ++stage) {
-                const uint64_t bits = rows_[stage][word];
+                const uint64_t bits = words_[word][stage];
                 report.stage_seconds[stage] += width_ * __builtin_popcountll(bits);
                 twice |= once & bits;
                 once |= bits;
@@ -41,19 +47,23 @@ class Timeline {
     }
 
    private:
-    static constexpr int WORDS = 64, BITS = 64 * WORDS;
+    static constexpr int64_t WORDS = 64, BITS = 64 * WORDS;
+
+    // Short calls need few words, and so have no others cleared nor counted.
+    void use(int64_t words) {
+        for (; used_ < words; ++used_) words_[size_t(used_)].fill(0);
+    }
 
     // A bit for each two.
     void widen() {
-        for (auto &row : rows_) {
-            for (int word = 0; word < WORDS; ++word) {
-                uint64_t halves = 0;
-                for (int half = 0; half < 2 && 2 * word + half < WORDS; ++half) {
-                    halves |= every_second(row[2 * word + half]) << 32 * half;
-                }
-                row[word] = halves;
+        use((used_ + 1) / 2 * 2);
+        for (int64_t word = 0; word < used_ / 2; ++word) {
+            for (int stage = 0; stage < PK_STAGES; ++stage) {
+                words_[word][stage] =
+                    every_second(words_[2 * word][stage]) | every_second(words_[2 * word + 1][stage]) << 32;
             }
         }
+        used_ /= 2;
         width_ *= 2;
     }
 
@@ -66,8 +76,9 @@ class Timeline {
         return (bits | bits >> 16) & 0x00000000FFFFFFFFu;
     }
 
-    double width_ = 0.25e-6;
-    std::array<std::array<uint64_t, WORDS>, PK_STAGES> rows_{};
+    double width_ = 0.25e-6;  // seconds of a bit
+    int64_t used_ = 0;        // words of each stage
+    std::array<std::array<uint64_t, PK_STAGES>, WORDS> words_;
 };
 
 }  // namespace pk

@@ -39,6 +39,7 @@ Plan::Plan(const Program &program, const Layout &layout)
     : layout(layout),
       home_(size_t(program.register_count)),
       registers_(size_t(program.register_count), NO_REGISTER) {
+    steps.reserve(2 * program.steps.size());  // of float16 and scattered operands more than one
     int64_t widest = 1;
     for (size_t i = 0; i < program.steps.size(); ++i) {
         const Step &step = program.steps[i];
@@ -167,6 +168,7 @@ bool Plan::may_write_directly(int32_t operand, const BlockStep &producer) const 
 
 Machine::Machine(const Plan &plan, int64_t instruction_count)
     : plan_(plan), register_bytes_(plan.block * REGISTER_ITEM), exceptions_(size_t(instruction_count), 0) {
+    bases_.reserve(plan.layout.views.size());
     for (const View &view : plan.layout.views) bases_.push_back(view.base);
     constexpr int64_t LINE = 64;
     memory_.reset(new char[size_t(register_bytes_ * plan.register_count + LINE)]);

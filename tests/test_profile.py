@@ -58,6 +58,19 @@ def test_threads_are_counted_once(engine, name):
     assert 1 <= pk.last_call().threads <= _cost.threads()
 
 
+@pytest.mark.parametrize("size", [30_000, 300_000, 3_000_000])
+def test_stages_of_calls_of_any_length(size):
+    """A busy machine may halt a call between its stages: once is enough."""
+
+    def share():
+        pk.sin(LARGE[:size])
+        return pk.last_call().stages["compute"] / pk.last_call().seconds
+
+    with pk.engine("cpu"):
+        shares = [share() for _ in range(9)]
+    assert 0.7 < max(shares) < 1.01
+
+
 def test_numpys_calls_have_no_link():
     with pk.engine("numpy"):
         pk.add(LARGE, 1)

@@ -27,18 +27,15 @@ constexpr int COLUMNS = 16, THREADS = LANES * COLUMNS;
 // What a thread reads at once, so that it comes over the link together.
 constexpr int TOGETHER = 4;
 
-// Elements `step` apart, as bits.
-template <class Bits, int most>
-__device__ void read_bits(const char *values, int64_t first, int64_t step, int count,
-                          uint64_t (&bits)[most]) {
+// So many elements, of TOGETHER at most, `step` apart, as bits.
+template <class Bits>
+__device__ void read_bits(const char *values, int64_t first, int64_t step, int count, uint64_t *bits) {
 #pragma unroll
-    for (int i = 0; i < most; ++i) {
+    for (int i = 0; i < TOGETHER; ++i) {
         if (i < count) bits[i] = reinterpret_cast<const Bits *>(values)[first + i * step];
     }
 }
-template <int most>
-__device__ void read(const char *values, int type, int64_t first, int64_t step, int count,
-                     uint64_t (&bits)[most]) {
+__device__ void read(const char *values, int type, int64_t first, int64_t step, int count, uint64_t *bits) {
     switch (type) {
         case PK_BOOL:
         case PK_INT8:

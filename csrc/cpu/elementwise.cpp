@@ -14,7 +14,7 @@ static constexpr double WAKING = 45e-6, WORTH_A_THREAD = 8e-6;
 // How long a call would take one thread is told by its second block, as the first finds cold caches. Calls of
 // fewer blocks than FEW are too short for others. Those that take LONG, by A_BYTE, the least that a step
 // takes for a byte of the widest operand, are long enough: their second block may touch a huge page first.
-static constexpr int64_t FEW = 8;
+static constexpr int64_t FEW = 8, LARGEST = 4 << 10;  // blocks, and elements of one
 static constexpr double A_BYTE = 60e-12, LONG = 250e-6;
 
 // What a thread takes at once, in bytes of the widest operand: smaller shares have two threads wait for each
@@ -47,12 +47,13 @@ static void evaluate(const Evaluation &evaluation, Call &call, const Plan &plan,
     };
 
     int64_t threads = 1;
-    if (thread_count() > 1 && range.count >= FEW * plan.block) {
+    const int64_t block = std::min(plan.block, LARGEST);
+    if (thread_count() > 1 && range.count >= FEW * block) {
         const int64_t bytes = range.count * std::max<int64_t>(widest, 4) * int64_t(plan.steps.size());
         double seconds = double(bytes) * A_BYTE;
         if (seconds < LONG) {
-            compute(2 * plan.block, 1, plan.block);
-            seconds = last_share * double(range.count) / double(plan.block);
+            compute(2 * block, 1, block);
+            seconds = last_share * double(range.count) / double(block);
         }
         threads = threads_for(seconds);
     }

@@ -8,14 +8,13 @@
 namespace pk {
 
 // In seconds. Waking threads takes as long as WAKING, so none is woken where sharing would spare less, and
-// each for no less than WORTH_A_THREAD. (pycudakit/_cost.py has WAKING, too.)
-static constexpr double WAKING = 45e-6, WORTH_A_THREAD = 8e-6;
+// each for no less than WORTH_A_THREAD. (pycudakit/_cost.py has WAKING, too.) A step takes A_BYTE or longer
+// for a byte of the widest operand.
+static constexpr double WAKING = 45e-6, WORTH_A_THREAD = 8e-6, A_BYTE = 60e-12;
 
-// How long a call would take one thread is told by its second block, as the first finds cold caches. Calls of
-// fewer blocks than FEW are too short for others. Those that take LONG, by A_BYTE, the least that a step
-// takes for a byte of the widest operand, are long enough: their second block may touch a huge page first.
+// Where that is too short, the call's second block tells how much longer it takes, as the first finds cold
+// caches. Calls of fewer blocks than FEW are too short for other threads in any case.
 static constexpr int64_t FEW = 8, LARGEST = 4 << 10;  // blocks, and elements of one
-static constexpr double A_BYTE = 60e-12, LONG = 250e-6;
 
 // What a thread takes at once, in bytes of the widest operand: smaller shares have two threads wait for each
 // other in the first touch of one huge page.
@@ -46,16 +45,12 @@ static void evaluate(const Evaluation &evaluation, Call &call, const Plan &plan,
         range.count -= count;
     };
 
-    int64_t threads = 1;
+    const int64_t bytes = range.count * std::max<int64_t>(widest, 4) * int64_t(plan.steps.size());
     const int64_t block = std::min(plan.block, LARGEST);
-    if (thread_count() > 1 && range.count >= FEW * block) {
-        const int64_t bytes = range.count * std::max<int64_t>(widest, 4) * int64_t(plan.steps.size());
-        double seconds = double(bytes) * A_BYTE;
-        if (seconds < LONG) {
-            compute(2 * block, 1, block);
-            seconds = last_share * double(range.count) / double(block);
-        }
-        threads = threads_for(seconds);
+    int64_t threads = threads_for(double(bytes) * A_BYTE);
+    if (threads == 1 && thread_count() > 1 && range.count >= FEW * block) {
+        compute(2 * block, 1, block);
+        threads = threads_for(last_share * double(range.count) / double(block));
     }
     const int64_t fair = (range.count + threads - 1) / threads;
     const int64_t fitting = std::min(fair, SHARE_BYTES / widest);

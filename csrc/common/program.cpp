@@ -35,6 +35,7 @@ struct Values {
         types.reserve(size_t(most));
         last_use.reserve(size_t(most));
     }
+
     void use(int64_t instruction, int32_t value, int type) {
         if (value < 0 || value >= int64_t(types.size()) || types[value] == NO_VALUE) {
             reject(instruction, "uses a value that is not defined before it");

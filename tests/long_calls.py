@@ -36,7 +36,7 @@ def long_call(seconds):
 
     while True:
         a, text = np.linspace(0, 1, size), _expression(terms)
-        _seconds(call)  # the first wakes the engine up
+        call()  # the first wakes the engine up
         taken = _seconds(call)
         if taken < 0.1 * seconds:
             taken = min(_seconds(call) for _ in range(3))  # a machine may be busy for a moment

@@ -252,7 +252,7 @@ def test_a_sample_is_as_many_calls_of_one_as_of_another(fast, slow, least, most)
 
     def call(name, seconds):
         calls[name] += 1
-        time.sleep(seconds) if seconds else None
+        time.sleep(seconds)
 
     contenders = {"fast": lambda: call("fast", fast), "slow": lambda: call("slow", slow)}
     interleave(contenders, rounds=2, warm_up=1)

@@ -216,6 +216,14 @@ def test_topk_of_many(engine, k):
             assert_values(got.values, np.take_along_axis(values, wanted, -1))
 
 
+@pytest.mark.parametrize("k", [200, 1000])
+def test_topk_of_equals_takes_the_first_whichever_thread_is_the_first(engine, k):
+    array = np.zeros(300_000, np.int32)
+    array[:16_000] = np.arange(16_000, 0, -1)  # which takes the thread that has it longer than the zeros do
+    for _ in range(20):
+        assert np.array_equal(pk.topk(array, k, largest=False).indices, 16_000 + np.arange(k))
+
+
 def test_topk_errors(engine):
     before = np.arange(3.0)
     for k in (-1, 4):

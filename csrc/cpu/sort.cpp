@@ -252,10 +252,16 @@ class Best {
     explicit Best(int64_t kept) : kept_(size_t(kept)), room_(std::max<size_t>(2 * kept_, 256)) {
         items_.reserve(room_);
     }
-    void offer(Key key, int64_t index) {
-        if (is_full_ && key >= bound_) return;
-        items_.push_back({key, index});
-        if (items_.size() == room_) shrink();
+    // For ascending indices: of equal keys, one that comes later is not among the first.
+    void offer(const Item &item) {
+        if (!is_full_ || item.key < bound_.key) add(item);
+    }
+    // What another thread found, sorted, may lie before what is here.
+    void take(const std::vector<Item> &found) {
+        for (const Item &item : found) {
+            if (is_full_ && !is_less(item, bound_)) return;
+            add(item);
+        }
     }
     const std::vector<Item> &sorted() {
         shrink();
@@ -264,18 +270,22 @@ class Best {
     }
 
    private:
+    void add(const Item &item) {
+        items_.push_back(item);
+        if (items_.size() == room_) shrink();
+    }
     void shrink() {
         if (items_.size() < kept_) return;
         const auto last = items_.begin() + std::ptrdiff_t(kept_) - 1;
         std::nth_element(items_.begin(), last, items_.end(), is_less<Key, int64_t>);
-        bound_ = last->key;
+        bound_ = *last;
         is_full_ = true;
         items_.resize(kept_);
     }
 
     const size_t kept_, room_;
     std::vector<Item> items_;
-    Key bound_ = 0;
+    Item bound_{};
     bool is_full_ = false;
 };
 
@@ -285,7 +295,7 @@ void argsort_few(const Order &ordering, const Rows &rows, int64_t *order, int64_
     const auto *const in = static_cast<const Key *>(rows.in);
     const int64_t size = rows.columns;
     auto find = [&](int64_t row, int64_t begin, int64_t end, Best<Key> &best) {
-        for (int64_t i = begin; i < end; ++i) best.offer(ordering.key(in[row * size + i]), i);
+        for (int64_t i = begin; i < end; ++i) best.offer({ordering.key(in[row * size + i]), i});
         call.advance(end - begin);
     };
     auto put = [&](int64_t row, Best<Key> &best) {
@@ -308,9 +318,9 @@ void argsort_few(const Order &ordering, const Rows &rows, int64_t *order, int64_
         in_pieces(call, size, std::max(chunk_of(size), 2 * kept), [&](int64_t, int64_t begin, int64_t end) {
             Best<Key> best(kept);
             find(row, begin, end, best);
-            const auto &items = best.sorted();
+            const auto &found = best.sorted();
             const std::lock_guard<std::mutex> lock(mutex);
-            for (const auto &item : items) all.offer(item.key, item.index);
+            all.take(found);
         });
         put(row, all);
     }

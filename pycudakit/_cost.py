@@ -151,7 +151,7 @@ def cuda_seconds(up: int, down: int) -> float:
     return CUDA_CALL + max(_staging(up + down), LINK_TIMES * max(up / link.up, down / link.down))
 
 
-def choose(program: Program, size: int, up: int, down: int) -> tuple[str, str]:
+def choose(program: Program, size: int, up: int) -> tuple[str, str]:
     """Return the engine that will answer first, and why.
 
     Parameters
@@ -160,13 +160,14 @@ def choose(program: Program, size: int, up: int, down: int) -> tuple[str, str]:
         What is computed.
     size
         The number of elements.
-    up, down
-        The bytes read and written.
+    up
+        The bytes read.
     """
     known = program.estimate or estimate(program)
     small = size < known.numpy_below and program.numpy_agrees
     if not small and size < known.cuda_from:
         return ON_CPU
+    down = size * program.out_bytes
     seconds = size * known.numpy if small else cpu_seconds(program, size, up + down)
     worth_it = seconds > WORTH_WAKING or (not small and _machine.link_is_known())
     if worth_it and _engine.status("cuda"):

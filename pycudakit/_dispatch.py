@@ -140,7 +140,7 @@ def _choose(
     if plain and program.numpy_agrees and request.types not in function.numpy_below:
         known = _cost.estimate(program)
         function.numpy_below[request.types] = min(known.numpy_below, _cost.WORTH_WAKING / known.numpy)
-    return _cost.choose(program, size, up, size * program.out_bytes)
+    return _cost.choose(program, size, up)
 
 
 def call(

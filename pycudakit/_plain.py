@@ -82,14 +82,9 @@ def call(function: Function, inputs: Sequence[Any], out: Any) -> Any:
     if program is None:
         return None
     if automatic:
-        known = program.estimate
-        if known is not None and known.numpy_below <= size < known.cuda_from:  # mostly
-            engine, reason = _cost.ON_CPU
-        else:
-            arrays = sum(value.nbytes for value in inputs if type(value) is np.ndarray)
-            engine, reason = _cost.choose(program, size, arrays, size * program.out_bytes)
-            if engine not in _LIBRARIES:
-                return None
+        engine, reason = _cost.choose(program, size, size * program.in_bytes)
+        if engine not in _LIBRARIES:
+            return None
     empty = np.empty if size * program.out_bytes < _results.LEAST else _results.empty
     results = [empty(shape, dtype) for dtype in program.out_dtypes] if out is None else [out]
     work = _execute.take(function.name, program)

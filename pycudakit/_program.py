@@ -54,7 +54,9 @@ class Program:
         self.names = names  # the NumPy function that each instruction is part of, for its warnings
         self.operands = operands
         self.out_dtypes = out_dtypes
-        self.out_bytes = sum(dtype.itemsize for dtype in out_dtypes)  # of an element
+        # Of an element, where all arrays have as many.
+        self.in_bytes = sum(o.dtype.itemsize for o in operands if o.source == "input")
+        self.out_bytes = sum(dtype.itemsize for dtype in out_dtypes)
         self.may_refuse = may_refuse  # an element, when others are written already
         self.idle: list[Work] = []  # that is prepared for calls, and which none is at
         # For the cost model: each function with the type of its arguments; and what it made of them.

@@ -39,8 +39,7 @@ def program(name, dtype, functions=1):
 
 def chosen(name, dtype, size, functions=1):
     made = program(name, dtype, functions)
-    moved = np.dtype(dtype).itemsize * size
-    return _cost.choose(made, size, getattr(np, name).nin * moved, size * made.out_bytes)[0]
+    return _cost.choose(made, size, size * made.in_bytes)[0]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +105,7 @@ def test_the_gpu_is_not_asked_about_where_it_cannot_be_first(machine, name, dtyp
     machine(threads, gpu=True, measured=True, link=Link(1e15, 1e15))
     made = program(name, dtype, functions)
     known = _cost.estimate(made)
-    up, down = getattr(np, name).nin * np.dtype(dtype).itemsize, made.out_bytes
+    up, down = made.in_bytes, made.out_bytes
 
     def is_first(size):
         on_cpu = _cost.cpu_seconds(made, size, size * (up + down))

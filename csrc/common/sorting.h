@@ -54,18 +54,16 @@ extern const int HOST_STAGE;  // what the engine calls the host's own part of th
 template <class Work>
 void in_pieces(Call &call, int64_t count, int64_t piece, Work work) {
     const int64_t pieces = (count + piece - 1) / piece;
-    std::atomic<int64_t> next{0}, taking_part{0};
+    std::atomic<int64_t> next{0};
     run_on_threads(std::min(pieces, thread_count()), call, [&] {
         int64_t index = next++;
         if (index >= pieces) return;
-        ++taking_part;
+        const Lane counted(call);
         for (; index < pieces; index = next++) {
             call.look();
             work(index, index * piece, std::min(count, (index + 1) * piece));
         }
     });
-    const std::lock_guard<std::mutex> lock(call.mutex);
-    call.report.threads = std::max<int64_t>(call.report.threads, taking_part);
 }
 
 // While it lives, the host works, with as many threads as take part.

@@ -15,7 +15,7 @@ class Timeline {
    public:
     void mark(int stage, double begin, double end) {
         while (end >= width_ * (BITS - 1)) widen();
-        const auto first = int64_t(begin / width_ + 0.5), last = int64_t(end / width_ + 0.5);
+        const auto first = int64_t(std::max(begin, 0.0) / width_ + 0.5), last = int64_t(end / width_ + 0.5);
         use((last + 63) / 64);
         for (int64_t bit = first; bit < last;) {
             const int64_t word = bit / 64, next = std::min(last, 64 * (word + 1));

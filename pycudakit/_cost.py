@@ -83,7 +83,7 @@ def estimate(program: Program) -> Estimate:
         numpy, ours = (1e-9 * sum(pair[i] for pair in pairs) for i in (0, 1))
         if len(pairs) > 1:
             ours *= FUSED
-        moved = sum(program.operands[i].dtype.itemsize for i, _ in program.arrays)
+        moved = program.in_bytes + program.out_bytes
         moving = moved / ALONE_BANDWIDTH
         waits = moving > numpy
         spared = _on_threads(1, ours, moved, waits) * (1 - 1 / threads())

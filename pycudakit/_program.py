@@ -54,8 +54,8 @@ class Program:
         self.names = names  # the NumPy function that each instruction is part of, for its warnings
         self.operands = operands
         self.out_dtypes = out_dtypes
-        # Of an element, where all arrays have as many.
-        self.in_bytes = sum(o.dtype.itemsize for o in operands if o.source == "input")
+        # Read and written for an element, where all arrays have as many.
+        self.in_bytes = sum(o.dtype.itemsize for o in operands if o.source in ("input", "mask"))
         self.out_bytes = sum(dtype.itemsize for dtype in out_dtypes)
         self.may_refuse = may_refuse  # an element, when others are written already
         self.idle: list[Work] = []  # that is prepared for calls, and which none is at

@@ -105,7 +105,8 @@ def test_the_gpu_is_not_asked_about_where_it_cannot_be_first(machine, name, dtyp
     machine(threads, gpu=True, measured=True, link=Link(1e15, 1e15))
     made = program(name, dtype, functions)
     known = _cost.estimate(made)
-    up, down = made.in_bytes, made.out_bytes
+    up, down = getattr(np, name).nin * np.dtype(dtype).itemsize, made.out_bytes
+    assert made.in_bytes == up
 
     def is_first(size):
         on_cpu = _cost.cpu_seconds(made, size, size * (up + down))

@@ -8,12 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import pycudakit as pk
-from pycudakit._cli import bench
+from pycudakit._cli import bench, measure
 from pycudakit._cli.measure import interleave
 
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
@@ -245,16 +246,19 @@ def test_what_a_result_costs_to_give_back_is_not_measured():
 
 
 @pytest.mark.parametrize(
-    ("fast", "slow", "least", "most"), [(0, 1e-4, 2, 200), (0, 0.03, 1, 1), (1e-3, 2e-3, 1, 1)]
+    ("fast", "slow", "count"), [(3e-6, 1e-4, 66), (3e-6, 7e-4, 28), (3e-6, 0.03, 1), (1e-3, 2e-3, 1)]
 )
-def test_a_sample_is_as_many_calls_of_one_as_of_another(fast, slow, least, most):
-    calls = {"fast": 0, "slow": 0}
+def test_a_sample_is_as_many_calls_of_one_as_of_another(monkeypatch, fast, slow, count):
+    now, calls = 0.0, {"fast": 0, "slow": 0}
 
     def call(name, seconds):
+        nonlocal now
+        now += seconds
         calls[name] += 1
-        time.sleep(seconds)
 
+    monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: now))
     contenders = {"fast": lambda: call("fast", fast), "slow": lambda: call("slow", slow)}
-    interleave(contenders, rounds=2, warm_up=1)
-    assert calls["fast"] == calls["slow"]
-    assert least <= (calls["fast"] - 3) / 2 <= most
+    times = interleave(contenders, rounds=2, warm_up=1)
+    assert calls == dict.fromkeys(contenders, 3 + 2 * count)
+    assert times["fast"].median == pytest.approx(fast)
+    assert times["slow"].median == pytest.approx(slow)

@@ -71,13 +71,15 @@ def test_stages_of_calls_of_any_length(engine, size):
     with pk.profile() as p:
         pk.sin(LARGE[:size])
     (call,) = p.calls
+    # A stage has 4095 bits of at least 0.25 us, each twice as long when they are too few: a span's ends are
+    # rounded to half a bit, and to whole ones later.
     resolution = 1.25 * max(0.25e-6, call.spans["end"].max() / 2047)
     for stage, seconds in call.stages.items():
         spans = call.spans[call.spans["stage"] == _call.STAGES.index(stage)]
         if stage in ("compute", "kernel"):
             assert spans["elements"].sum() == size
         assert covered(spans, -resolution) <= seconds
-        if engine == "cpu":  # a GPU's begin when the one before ends, and their stages when they are queued
+        if engine == "cpu":  # a GPU's spans are told from where the one before ended, its stages are not
             assert seconds <= covered(spans, resolution)
 
 

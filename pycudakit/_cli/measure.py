@@ -59,9 +59,10 @@ def interleave(
 ) -> dict[str, Times]:
     """Time the contenders in turn, round after round, so that a busy moment hits them all.
 
-    Each round has another order, since what ran just before may leave its mark. A sample is as many calls of
-    one as of another: the first finds the caches as that left them, those that follow as it did itself. The
-    garbage collector is off meanwhile.
+    Each round has another order, since what ran just before may leave its mark, and begins with a call of the
+    quickest that is not counted: to be the first with new arrays is to wait for the system's memory. A sample
+    is as many calls of one as of another: the first finds the caches as that left them, those that follow as
+    it did itself. The garbage collector is off meanwhile.
 
     Parameters
     ----------
@@ -83,21 +84,26 @@ def interleave(
     >>> sorted(times), len(times["list"].rounds)
     (['list', 'tuple'], 7)
     """
+    if not contenders:
+        return {}
     names, shuffler = list(contenders), random.Random(0)  # noqa: S311 - nothing is secret
     collecting = gc.isenabled()
     gc.disable()
     try:
-        once = []
+        once = {}
         new_round()
         for name in names:
             before(name)
             for _ in range(warm_up):
                 contenders[name]()
-            once.append(min(_sample(contenders[name], 1) for _ in range(2)))
-        count = max(1, int(min(SHORTEST / min(once, default=1), LONGEST / max(once, default=1))))
+            once[name] = min(_sample(contenders[name], 1) for _ in range(2))
+        quickest = min(names, key=lambda name: once[name])
+        count = max(1, int(min(SHORTEST / once[quickest], LONGEST / max(once.values()))))
         taken: dict[str, list[float]] = {name: [] for name in names}
         for _ in range(rounds):
             new_round()
+            before(quickest)
+            contenders[quickest]()
             shuffler.shuffle(names)
             for name in names:
                 before(name)

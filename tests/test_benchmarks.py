@@ -245,19 +245,26 @@ def test_what_a_result_costs_to_give_back_is_not_measured():
     assert max(times["slow"].rounds) < 0.04
 
 
-def test_to_be_the_first_of_a_round_costs_nothing(monkeypatch):
-    now, new = 0.0, False
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still, and is set by its `now`."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    return clock
+
+
+def test_to_be_the_first_of_a_round_costs_nothing(clock):
+    new = False
 
     def call():
-        nonlocal now, new
-        now += 1.0 if new else 1e-3
+        nonlocal new
+        clock.now += 1.0 if new else 1e-3
         new = False
 
     def new_round():
         nonlocal new
         new = True
 
-    monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: now))
     times = interleave({"one": call, "other": call}, rounds=9, new_round=new_round)
     assert [*times["one"].rounds, *times["other"].rounds] == pytest.approx([1e-3] * 18)
 
@@ -269,15 +276,13 @@ def test_nobody_races():
 @pytest.mark.parametrize(
     ("fast", "slow", "count"), [(3e-6, 1e-4, 66), (3e-6, 7e-4, 28), (3e-6, 0.03, 1), (1e-3, 2e-3, 1)]
 )
-def test_a_sample_is_as_many_calls_of_one_as_of_another(monkeypatch, fast, slow, count):
-    now, calls = 0.0, {"fast": 0, "slow": 0}
+def test_a_sample_is_as_many_calls_of_one_as_of_another(clock, fast, slow, count):
+    calls = {"fast": 0, "slow": 0}
 
     def call(name, seconds):
-        nonlocal now
-        now += seconds
+        clock.now += seconds
         calls[name] += 1
 
-    monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: now))
     contenders = {"fast": lambda: call("fast", fast), "slow": lambda: call("slow", slow)}
     times = interleave(contenders, rounds=2, warm_up=1)
     assert calls == {"fast": 3 + 2 * (1 + count), "slow": 3 + 2 * count}  # each round begins with a fast one

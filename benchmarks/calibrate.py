@@ -1,4 +1,4 @@
-"""Measure what NumPy and the CPU engine take an element, and write pycudakit/_measured.py.
+"""Measure what NumPy and the CPU engine take an element, and write pycudakit/_programs/rates.py.
 
 Run it alone on a quiet machine whose NumPy is at its fastest (AVX-512), so that `auto` never leaves NumPy
 where NumPy would have answered first:
@@ -13,16 +13,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pycudakit._library import abi
+
 os.environ["PYCUDAKIT_THREADS"] = "1"
 
 import numpy as np
 
 import pycudakit as pk
-from pycudakit import _abi
 
 ELEMENTS = 16384
 REPEATS = 40
-TARGET = Path(__file__).parent.parent / "pycudakit" / "_measured.py"
+TARGET = Path(__file__).parent.parent / "pycudakit" / "_programs" / "rates.py"
 
 HEADER = '''"""Nanoseconds an element of NumPy / of the CPU engine, on one core, in cache, by type.
 
@@ -89,10 +90,10 @@ def cell(name: str, dtype: np.dtype[Any]) -> str:
 def main() -> None:
     """Measure, and write the file."""
     names = sorted(n for n in pk.__all__ if isinstance(getattr(np, n, None), np.ufunc))
-    names += [f"cast {dtype}" for dtype in _abi.TYPES]
+    names += [f"cast {dtype}" for dtype in abi.TYPES]
     rows = []
     for name in names:
-        cells = " ".join(cell(name, dtype) for dtype in _abi.TYPES)
+        cells = " ".join(cell(name, dtype) for dtype in abi.TYPES)
         rows.append(f'    "{name}": "{cells}",')
         print(rows[-1], flush=True)
     TARGET.write_text(HEADER + "\n".join(rows) + "\n}\n", encoding="utf-8")

@@ -3,22 +3,12 @@
 from typing import TYPE_CHECKING
 
 from pycudakit import _lazy, errors
-from pycudakit._call import Call, last_call
-from pycudakit._engine import EngineStatus, engine, engines, set_engine
-from pycudakit._machine import (
-    Device,
-    Link,
-    Memory,
-    build_info,
-    devices,
-    link_speed,
-    memory_info,
-    release,
-)
-from pycudakit._profile import Profile, profile
-from pycudakit._tuning import Tuning, tuned, tunings
-from pycudakit.compound import astype, clip, divmod, nan_to_num, round, where
-from pycudakit.elementwise import (
+from pycudakit._calls.asked import engine, set_engine
+from pycudakit._calls.invocation import last_call
+from pycudakit._calls.profile import Profile, profile
+from pycudakit._calls.record import Call
+from pycudakit._families.elementwise.compound import astype, clip, divmod, nan_to_num, round, where
+from pycudakit._families.elementwise.functions import (
     abs,
     absolute,
     add,
@@ -94,14 +84,79 @@ from pycudakit.elementwise import (
     true_divide,
     trunc,
 )
-from pycudakit.pinned import empty_pinned, pinned_copy
+from pycudakit._library.machine import (
+    Device,
+    Link,
+    Memory,
+    build_info,
+    devices,
+    link_speed,
+    memory_info,
+    release,
+)
+from pycudakit._library.pinned import empty_pinned, pinned_copy
+from pycudakit._library.present import EngineStatus, engines
+from pycudakit._library.tuning import Tuning, tuned, tunings
+from pycudakit._library.version import __version__
 
 if TYPE_CHECKING:
     from pycudakit import image, linalg, random
-    from pycudakit.expression import evaluate
-    from pycudakit.extremes import amax, amin, argmax, argmin, max, min, ptp
-    from pycudakit.histogram import bincount, digitize, histogram, histogram2d
-    from pycudakit.interp import interp
+    from pycudakit._families.elementwise.copies import (
+        ascontiguousarray,
+        flip,
+        roll,
+        swapaxes,
+        transpose,
+        tril,
+        triu,
+    )
+    from pycudakit._families.expression.evaluate import evaluate
+    from pycudakit._families.histogram.functions import bincount, digitize, histogram, histogram2d
+    from pycudakit._families.interp import interp
+    from pycudakit._families.matmul.matmul import matmul
+    from pycudakit._families.matmul.products import average, dot, vdot
+    from pycudakit._families.matmul.tensors import einsum, inner, kron, outer, tensordot, trace, vecdot
+    from pycudakit._families.reduce.extremes import amax, amin, argmax, argmin, max, min, ptp
+    from pycudakit._families.reduce.nan import (
+        nanargmax,
+        nanargmin,
+        nanmax,
+        nanmean,
+        nanmin,
+        nanprod,
+        nanstd,
+        nansum,
+        nanvar,
+    )
+    from pycudakit._families.reduce.sums import all, any, count_nonzero, mean, prod, std, sum, var
+    from pycudakit._families.scan import (
+        cummax,
+        cummin,
+        cumprod,
+        cumsum,
+        diff,
+        exclusive_scan,
+        nancumprod,
+        nancumsum,
+    )
+    from pycudakit._families.select.quantiles import (
+        median,
+        nanmedian,
+        nanpercentile,
+        nanquantile,
+        percentile,
+        quantile,
+    )
+    from pycudakit._families.sort.functions import (
+        argpartition,
+        argsort,
+        lexsort,
+        partition,
+        searchsorted,
+        sort,
+        topk,
+        unique,
+    )
     from pycudakit.kernels import (
         ElementwiseKernel,
         ExclusiveScanKernel,
@@ -114,69 +169,32 @@ if TYPE_CHECKING:
         SourceModule,
         grid_for,
     )
-    from pycudakit.matmul import matmul
-    from pycudakit.nanfunctions import (
-        nanargmax,
-        nanargmin,
-        nanmax,
-        nanmean,
-        nanmin,
-        nanprod,
-        nanstd,
-        nansum,
-        nanvar,
-    )
-    from pycudakit.products import average, dot, vdot
-    from pycudakit.rearranging import ascontiguousarray, flip, roll, swapaxes, transpose, tril, triu
-    from pycudakit.reductions import all, any, count_nonzero, mean, prod, std, sum, var
-    from pycudakit.scans import (
-        cummax,
-        cummin,
-        cumprod,
-        cumsum,
-        diff,
-        exclusive_scan,
-        nancumprod,
-        nancumsum,
-    )
-    from pycudakit.sorting import (
-        argpartition,
-        argsort,
-        lexsort,
-        partition,
-        searchsorted,
-        sort,
-        topk,
-        unique,
-    )
-    from pycudakit.statistics import median, nanmedian, nanpercentile, nanquantile, percentile, quantile
-    from pycudakit.tensors import einsum, inner, kron, outer, tensordot, trace, vecdot
 else:
-    _lazy.families(
+    _lazy.attach(
         __name__,
         {
-            "expression": "evaluate",
-            "histogram": "bincount digitize histogram histogram2d",
+            "_families.expression.evaluate": "evaluate",
+            "_families.histogram.functions": "bincount digitize histogram histogram2d",
             "image": "",
             "kernels": "ElementwiseKernel ExclusiveScanKernel In InOut InclusiveScanKernel Out Program "
             "ReductionKernel SourceModule grid_for",
             "linalg": "",
             "random": "",
-            "interp": "interp",
-            "matmul": "matmul",
-            "nanfunctions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
-            "products": "average dot vdot",
-            "rearranging": "ascontiguousarray flip roll swapaxes transpose tril triu",
-            "extremes": "amax amin argmax argmin max min ptp",
-            "reductions": "all any count_nonzero mean prod std sum var",
-            "scans": "cummax cummin cumprod cumsum diff exclusive_scan nancumprod nancumsum",
-            "sorting": "argpartition argsort lexsort partition searchsorted sort topk unique",
-            "tensors": "einsum inner kron outer tensordot trace vecdot",
-            "statistics": "median nanmedian nanpercentile nanquantile percentile quantile",
+            "_families.interp": "interp",
+            "_families.matmul.matmul": "matmul",
+            "_families.reduce.nan": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
+            "_families.matmul.products": "average dot vdot",
+            "_families.elementwise.copies": "ascontiguousarray flip roll swapaxes transpose tril triu",
+            "_families.reduce.extremes": "amax amin argmax argmin max min ptp",
+            "_families.reduce.sums": "all any count_nonzero mean prod std sum var",
+            "_families.scan": "cummax cummin cumprod cumsum diff exclusive_scan nancumprod nancumsum",
+            "_families.sort.functions": "argpartition argsort lexsort partition searchsorted sort topk "
+            "unique",
+            "_families.matmul.tensors": "einsum inner kron outer tensordot trace vecdot",
+            "_families.select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
         },
     )
 
-__version__ = "0.1.0"
 
 __all__ = [
     "Call",

@@ -10,12 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pycudakit import _family, _folds, elementwise, extremes, reductions
-from pycudakit._reduction import Reduction
-from pycudakit._values import FLOAT64
-from pycudakit.matmul import matmul
+from pycudakit._calls import invocation, operands
+from pycudakit._calls.invocation import one_call
+from pycudakit._families.elementwise import functions
+from pycudakit._families.matmul.matmul import matmul
+from pycudakit._families.reduce import extremes, kinds
+from pycudakit._families.reduce.call import Reduction
+from pycudakit._families.reduce.sums import sum
+from pycudakit._library.types import FLOAT64
+
+__all__ = ["matrix_power", "norm"]
 
 
+@one_call("norm")
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Return a norm of vectors, or of matrices.
 
@@ -48,9 +55,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     array([ 5., 10.])
     """
     numpy = functools.partial(np.linalg.norm, x, ord, axis, keepdims)
-    array = _family.as_array(x)
+    array = operands.as_array(x)
     if array is None:
-        return Reduction("norm", _folds.NORM, numpy, [x]).by_numpy()
+        return Reduction("norm", kinds.NORM, numpy, [x]).by_numpy()
     whole = axis is None and (ord is None or (ord == 2 and array.ndim == 1) or ord in ("f", "fro"))
     if ord in ("f", "fro") and axis is None and array.ndim != 2:
         return numpy()  # raises
@@ -59,7 +66,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     except (TypeError, ValueError):
         return numpy()  # raises, or takes the axis 0 of a number
     if whole or (len(axes) == 1 and ord in (None, 2)) or (len(axes) == 2 and ord in (None, "f", "fro")):
-        return _folded("norm", _folds.NORM, numpy, array, axes, keepdims)
+        return _folded("norm", kinds.NORM, numpy, array, axes, keepdims)
     if len(axes) == 1:
         return _of_vectors(numpy, array, ord, axes, keepdims)
     if len(axes) == 2 and ord in (1, -1, math.inf, -math.inf) and axes[0] != axes[1]:
@@ -67,9 +74,10 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if ord not in (2, -2, "nuc") or len(axes) != 2:
         return numpy()  # raises
     foreign = f"a norm of order {ord!r} of matrices"
-    return Reduction("norm", _folds.NORM, numpy, [array], foreign=foreign).by_numpy()
+    return Reduction("norm", kinds.NORM, numpy, [array], foreign=foreign).by_numpy()
 
 
+@one_call("matrix_power")
 def matrix_power(a: Any, n: int) -> Any:
     """Return a square matrix multiplied by itself n times, or a stack of them.
 
@@ -94,9 +102,9 @@ def matrix_power(a: Any, n: int) -> Any:
            [55, 34]])
     """
     numpy = functools.partial(np.linalg.matrix_power, a, n)
-    array = _family.as_array(a)
+    array = operands.as_array(a)
     if array is None:
-        return _family.numpys("matrix_power", numpy)
+        return invocation.numpys("matrix_power", numpy)
     try:
         power = operator.index(n)
     except TypeError:
@@ -128,24 +136,22 @@ def _of_vectors(numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> 
     if isinstance(ord, str):
         return numpy()  # raises
     if ord in (math.inf, -math.inf):
-        write = _folds.LARGEST_MAGNITUDE if ord > 0 else _folds.LEAST_MAGNITUDE
+        write = kinds.LARGEST_MAGNITUDE if ord > 0 else kinds.LEAST_MAGNITUDE
         return _folded("norm", write, numpy, array, axes, keepdims)
     if ord in (0, 1):
-        return _folded(
-            "norm", _folds.NONZEROS if ord == 0 else _folds.MAGNITUDES, numpy, array, axes, keepdims
-        )
-    if _family.as_array(ord) is None or np.ndim(ord) or not array.size:
+        return _folded("norm", kinds.NONZEROS if ord == 0 else kinds.MAGNITUDES, numpy, array, axes, keepdims)
+    if operands.as_array(ord) is None or np.ndim(ord) or not array.size:
         return numpy()  # raises
-    own = array if array.dtype.kind == "f" else elementwise.absolute(array, dtype=FLOAT64)
-    sizes = elementwise.absolute(own)
-    powers = elementwise.reciprocal(sizes) if ord == -1 else elementwise.power(sizes, ord)
-    total = reductions.sum(powers, axes, keepdims=keepdims)
-    return elementwise.power(total, np.asarray(total).dtype.type(1) / ord)
+    own = array if array.dtype.kind == "f" else functions.absolute(array, dtype=FLOAT64)
+    sizes = functions.absolute(own)
+    powers = functions.reciprocal(sizes) if ord == -1 else functions.power(sizes, ord)
+    total = sum(powers, axes, keepdims=keepdims)
+    return functions.power(total, np.asarray(total).dtype.type(1) / ord)
 
 
 def _of_matrices(numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> Any:
     rows, columns = axes if ord in (1, -1) else axes[::-1]
-    sums = _folded("norm", _folds.MAGNITUDES, numpy, array, (rows,), True)
+    sums = _folded("norm", kinds.MAGNITUDES, numpy, array, (rows,), True)
     fold = extremes.max if ord > 0 else extremes.min
     if not array.size:
         return numpy()

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import pycudakit as pk
-from pycudakit import _loader
+from pycudakit._library import loader
 
-sys.path.insert(0, str(Path(__file__).parent))  # for strategies.py; --import-mode=importlib leaves it out
+sys.path.insert(0, str(Path(__file__).parent))  # for helpers/; --import-mode=importlib leaves it out
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("quick", max_examples=20, derandomize=True, database=None, **_COMMON)
@@ -49,7 +49,7 @@ def _in_engine(request):
 @pytest.fixture(params=[name for name in ("cpu", "cuda") if pk.engines()[name].available])
 def raw(request):
     """A library whose functions check none of their arguments in Python."""
-    opened = ctypes.CDLL(str(_loader.find(request.param)))
+    opened = ctypes.CDLL(str(loader.find(request.param)))
     opened.pk_evaluate.argtypes = [*(ctypes.c_void_p, ctypes.c_int64) * 3, *[ctypes.c_void_p] * 3]
     return opened
 

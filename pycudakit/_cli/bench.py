@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import pycudakit as pk
-from pycudakit import _engine
+from pycudakit._calls import asked
 from pycudakit._cli import work
 from pycudakit._cli.compare import verdict
 from pycudakit._cli.measure import Times, in_words, interleave
@@ -98,7 +98,7 @@ def timed(
         arrays.update({name: contender.prepare(made) for name, contender in contenders.items()})
 
     calls = {name: lambda n=name, call=c.call: call(*arrays[n]) for name, c in contenders.items()}
-    outer = _engine.process
+    outer = asked.process
     try:
         return interleave(
             calls, rounds, warm_up, lambda name: pk.set_engine(contenders[name].engine), new_round
@@ -109,7 +109,7 @@ def timed(
 
 def _complaint(contender: Contender, arrays: Arrays, expected: Any, every: slice) -> str | None:
     """Return what is wrong with a contender, or None."""
-    outer = _engine.process
+    outer = asked.process
     pk.set_engine(contender.engine)
     try:
         result = contender.call(*contender.prepare(arrays))

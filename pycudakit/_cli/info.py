@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 import pycudakit as pk
-from pycudakit import _abi, _engine, _loader
+from pycudakit._calls import asked
+from pycudakit._library import abi, loader
 
 VARIABLES = {
     "PYCUDAKIT_ENGINE": "the engine to start with",
@@ -38,11 +39,11 @@ def _engines() -> Iterator[str]:
     yield "Engines"
     for name, status in pk.engines().items():
         yield from _row(name, f"{'available' if status else 'not available'}: {status.reason}")
-    asked = _engine.current()
-    if asked in _engine.NAMES:
-        yield from _row("in force", asked)
+    name = asked.current()
+    if name in asked.NAMES:
+        yield from _row("in force", name)
     else:
-        yield from _row("in force", f"none: PYCUDAKIT_ENGINE is {asked!r}; choose auto, cuda, cpu or numpy")
+        yield from _row("in force", f"none: PYCUDAKIT_ENGINE is {name!r}; choose auto, cuda, cpu or numpy")
 
 
 def _devices() -> Iterator[str]:
@@ -70,10 +71,10 @@ def _libraries() -> Iterator[str]:
             facts = built[name]
             yield from _row(name, facts["path"])
             yield from _row("", "; ".join(f"{k} {v}" for k, v in facts.items() if v and k != "path"))
-        elif _loader.find(name) is None:
+        elif loader.find(name) is None:
             yield from _row(name, "missing")
         else:
-            yield from _row(name, f"{_loader.find(name)}, which does not open: see Engines")
+            yield from _row(name, f"{loader.find(name)}, which does not open: see Engines")
     if not built:
         for line in NO_LIBRARIES:
             yield from _row("", line)
@@ -84,7 +85,7 @@ def _libraries() -> Iterator[str]:
 
 def lines() -> Iterator[str]:
     """Yield what `pycudakit info` prints."""
-    yield f"pycudakit {pk.__version__}, ABI {_abi.ABI_VERSION}"
+    yield f"pycudakit {pk.__version__}, ABI {abi.ABI_VERSION}"
     yield from _row("python", f"{platform.python_version()}, {platform.system()} {platform.machine()}")
     yield from _row("numpy", np.__version__)
     yield from _row("package", os.path.dirname(os.path.abspath(pk.__file__)))

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 import pycudakit as pk
-from pycudakit import _abi
 from pycudakit._cli import families, work
 from pycudakit._cli.compare import verdict
 from pycudakit._cli.progress import Progress, Say
+from pycudakit._library import abi
 
 COUNT = 30_003
 # fmt: off
@@ -71,7 +71,7 @@ def _cases(dtype: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:
         yield name, lambda kit, call=call: call(kit, x, y)  # type: ignore[misc]
     yield from families.cases(dtype, x, rng)
     small = np.where(np.isfinite(x), x, 1) % 100 if dtype.kind != "b" else x
-    for target in _abi.TYPES:
+    for target in abi.TYPES:
         yield f"astype {target}", lambda kit, t=target: kit.astype(small.astype(dtype), t)  # type: ignore[misc]
 
 
@@ -113,11 +113,11 @@ def run(say: Say) -> int:
     for engine in present:
         begin, count, found = time.perf_counter(), 0, len(failures)
         with (
-            closing(Progress(len(_abi.TYPES), say)) as progress,
+            closing(Progress(len(abi.TYPES), say)) as progress,
             pk.engine(engine),
             np.errstate(all="ignore"),
         ):
-            for dtype in _abi.TYPES:
+            for dtype in abi.TYPES:
                 progress.step(f"{engine}: {dtype}")
                 rng = np.random.default_rng(0)
                 cases = [*_cases(dtype, rng), *([_expression(dtype, rng)] if dtype.kind == "f" else [])]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pycudakit.image.geometry import crop, flip, resize, rotate90
     from pycudakit.image.intensity import equalize_histogram, normalize, threshold, threshold_otsu
 else:
-    _lazy.families(
+    _lazy.attach(
         __name__,
         {
             "colour": "gray_to_rgb rgb_to_gray",

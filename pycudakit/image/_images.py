@@ -7,9 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pycudakit import _abi, _cost, errors
-from pycudakit._family import Cost, Plan, as_array, describe, plan
-from pycudakit._values import FLOAT32, UINT8, Array
+from pycudakit import errors
+from pycudakit._calls import cost
+from pycudakit._calls.operands import as_array, describe
+from pycudakit._calls.plan import Cost, Plan
+from pycudakit._calls.plan import plan_call as plan
+from pycudakit._library import abi
+from pycudakit._library.types import FLOAT32, UINT8, Array
 
 UINT16 = np.dtype(np.uint16)
 TYPES = (UINT8, UINT16, FLOAT32)
@@ -30,7 +34,7 @@ def as_image(function: str, image: Any, types: Sequence[np.dtype[Any]] = TYPES) 
 
 def operands_of(source: Array, result: Array) -> Array:
     """Return the table of a source and a result."""
-    operands = np.zeros(2, _abi.OPERAND)
+    operands = np.zeros(2, abi.OPERAND)
     describe(operands[0], source, source.strides)
     describe(operands[1], result, result.strides)
     return operands
@@ -52,6 +56,6 @@ def planned(
 
 def _cost_of(nanoseconds: float, up: int, down: int, numpy: float | None, gpu: float) -> Cost:
     work = 1e-9 * nanoseconds
-    workers = _cost.threads() if work > _cost.SHARED_WORK else 1
-    moving = (up + down) / min(workers * _cost.THREAD_BANDWIDTH, _cost.HOST_BANDWIDTH)
-    return Cost(numpy, _cost.CALL + max(work / workers, moving), up, down, gpu)
+    workers = cost.threads() if work > cost.SHARED_WORK else 1
+    moving = (up + down) / min(workers * cost.THREAD_BANDWIDTH, cost.HOST_BANDWIDTH)
+    return Cost(numpy, cost.CALL + max(work / workers, moving), up, down, gpu)

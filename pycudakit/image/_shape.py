@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pycudakit._values import Array
+from pycudakit._library.types import Array
 
 
 def has_channels(array: Array, channel_axis: Any = "auto") -> bool:

@@ -11,22 +11,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pycudakit import _abi, _call, _cost, _results, errors
-from pycudakit._family import Cost, as_array, describe, plan, run
-from pycudakit._values import FLOAT32, Array, DType
+from pycudakit import errors
+from pycudakit._calls import invocation
+from pycudakit._calls.cost import CALL, threads
+from pycudakit._calls.invocation import run
+from pycudakit._calls.operands import as_array, describe
+from pycudakit._calls.plan import Cost
+from pycudakit._calls.plan import plan_call as plan
+from pycudakit._library import abi, result_memory
+from pycudakit._library.types import FLOAT32, Array, DType
 from pycudakit.image._images import TYPES
 from pycudakit.image._shape import has_channels, split
 
 MOST_SIZE = 63
 _MODES = {
-    "reflect": _abi.REFLECT,
-    "grid-mirror": _abi.REFLECT,
-    "nearest": _abi.NEAREST,
-    "mirror": _abi.MIRROR,
-    "wrap": _abi.WRAP,
-    "grid-wrap": _abi.WRAP,
-    "constant": _abi.CONSTANT,
-    "grid-constant": _abi.CONSTANT,
+    "reflect": abi.REFLECT,
+    "grid-mirror": abi.REFLECT,
+    "nearest": abi.NEAREST,
+    "mirror": abi.MIRROR,
+    "wrap": abi.WRAP,
+    "grid-wrap": abi.WRAP,
+    "constant": abi.CONSTANT,
+    "grid-constant": abi.CONSTANT,
 }
 
 # Nanoseconds an element on one thread: of any filter, for each byte; of a weight; and, for each byte, of a
@@ -44,12 +50,12 @@ class Border(NamedTuple):
 
     def code(self, dtype: DType) -> int:
         if self.shrink:
-            return _abi.SHRINK
+            return abi.SHRINK
         if self.mode not in _MODES:
             raise RuntimeError(
                 f"boundary mode not supported: {self.mode!r}; it is one of {', '.join(_MODES)}"
             )
-        if dtype.kind == "u" and _MODES[self.mode] == _abi.CONSTANT and self.cval != self._as(dtype):
+        if dtype.kind == "u" and _MODES[self.mode] == abi.CONSTANT and self.cval != self._as(dtype):
             raise ValueError(f"cval is {self.cval}, which is no {dtype}; convert the image to float32")
         return _MODES[self.mode]
 
@@ -58,7 +64,7 @@ class Border(NamedTuple):
         return round(self.cval) if 0 <= self.cval <= limit else None
 
     def outside(self) -> float:
-        return float(self.cval) if not self.shrink and _MODES[self.mode] == _abi.CONSTANT else 0.0
+        return float(self.cval) if not self.shrink and _MODES[self.mode] == abi.CONSTANT else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +103,14 @@ def in_plane(array: Array, channel_axis: Any, rows: Any, columns: Any, other: An
 def _seconds(window: Window, array: Array) -> float:
     rows, columns = window.size
     item = array.itemsize
-    if window.kind == _abi.MEDIAN:
+    if window.kind == abi.MEDIAN:
         each = 0.0 if window.size == (3, 3) else _BIT * rows * columns * 8 * item * item
-    elif window.kind in (_abi.MINIMUM, _abi.MAXIMUM):
+    elif window.kind in (abi.MINIMUM, abi.MAXIMUM):
         each = _EXTREME * (rows + columns) * item
     else:
-        each = _WEIGHT * (rows * columns if window.kind == _abi.CORRELATE else rows + columns)
-    threads = _cost.threads() if array.size * rows * columns > _WORTH_A_THREAD else 1
-    return _cost.CALL + (_ANY * item + each) * 1e-9 * array.size / threads
+        each = _WEIGHT * (rows * columns if window.kind == abi.CORRELATE else rows + columns)
+    workers = threads() if array.size * rows * columns > _WORTH_A_THREAD else 1
+    return CALL + (_ANY * item + each) * 1e-9 * array.size / workers
 
 
 def filtered(
@@ -139,7 +145,7 @@ def filtered(
     if array is not None and taken:
         split(array, channel_axis)
         result = _result_type(name, array.dtype.newbyteorder("="), dtype)
-        cost = Cost(None, _cost.CALL, 0, 0)
+        cost = Cost(None, CALL, 0, 0)
         if array.size:
             made = window()
             cost = Cost(None, _seconds(made, array), array.nbytes, array.size * result.itemsize)
@@ -148,16 +154,16 @@ def filtered(
         return _by_scipy(name, planned.reason, image, dtype, scipys)
     made = made or window()
     code = border.code(array.dtype)
-    out = _results.empty(array.shape, result)
+    out = result_memory.empty(array.shape, result)
     if array.size == 0:
         return out
     dense = np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
     shape = np.array(split(array, channel_axis), np.int64)
-    operands = np.zeros(2, _abi.OPERAND)
+    operands = np.zeros(2, abi.OPERAND)
     for row, one in zip(operands, (dense, out), strict=True):
         strides = [one.itemsize * math.prod(shape[d + 1 :].tolist()) for d in range(4)]
         describe(row, one, strides)
-    asked = np.zeros(1, _abi.WINDOW)
+    asked = np.zeros(1, abi.WINDOW)
     asked[0] = (made.kind, code, *made.size, *made.before, border.outside())
     weights = np.array(made.weights, np.float64)
     run(planned, "pk_filter", asked, weights, weights.size, operands, shape, size=array.size)
@@ -182,4 +188,4 @@ def _by_scipy(name: str, reason: str, image: Any, dtype: Any, compute: Any) -> A
     array = np.asarray(image)
     if dtype is not None:
         array = array.astype(dtype)
-    return _call.by_numpy(name, reason, lambda: compute(ndimage, array))
+    return invocation.by_numpy(name, reason, lambda: compute(ndimage, array))

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit import _abi, elementwise
-from pycudakit._values import Array
-from pycudakit.expression import evaluate
+from pycudakit._calls.invocation import one_call
+from pycudakit._families.elementwise import functions
+from pycudakit._families.expression.evaluate import evaluate
+from pycudakit._library import abi
+from pycudakit._library.types import Array
 from pycudakit.image._window import MOST_SIZE, Border, Window, centred, checked_size, filtered, in_plane
 
 _ROUNDING = 2.0**-50  # of products of weights that were rounded to float64
@@ -67,7 +69,7 @@ def box_blur(
     return filtered(
         "box_blur",
         image,
-        lambda: centred(_abi.BOX, checked_size("box_blur", size)),
+        lambda: centred(abi.BOX, checked_size("box_blur", size)),
         Border(mode, cval, edge == "shrink"),
         channel_axis,
         by_scipy if edge is None else None,
@@ -113,7 +115,7 @@ def gaussian_blur(
     def window() -> Window:
         radii = (None, None) if radius is None else _pair(radius)
         halves = [_gaussian(s, truncate, r) for s, r in zip(_pair(sigma), radii, strict=True)]
-        return centred(_abi.SEPARABLE, (halves[0].size, halves[1].size), np.concatenate(halves).tolist())
+        return centred(abi.SEPARABLE, (halves[0].size, halves[1].size), np.concatenate(halves).tolist())
 
     def by_scipy(ndimage: Any, array: Array) -> Any:
         sigmas = in_plane(array, channel_axis, *_pair(sigma), 0)
@@ -253,8 +255,8 @@ def _weighted(name: str, given: Any) -> Window:
         raise ValueError(f"{name}: a weight is not finite")
     halves = _halves(weights) if min(rows, columns) > 1 else None
     if halves is None:
-        return centred(_abi.CORRELATE, (rows, columns), weights.ravel().tolist())
-    return centred(_abi.SEPARABLE, (rows, columns), np.concatenate(halves).tolist())
+        return centred(abi.CORRELATE, (rows, columns), weights.ravel().tolist())
+    return centred(abi.SEPARABLE, (rows, columns), np.concatenate(halves).tolist())
 
 
 def _halves(weights: Array) -> tuple[Array, Array] | None:
@@ -274,6 +276,7 @@ def _halves(weights: Array) -> tuple[Array, Array] | None:
     return column, row
 
 
+@one_call("sobel")
 def sobel(
     image: Any,
     axis: int | None = -1,
@@ -320,7 +323,7 @@ def sobel(
     return filtered(
         "sobel",
         image,
-        lambda: centred(_abi.SEPARABLE, (3, 3), down + across),
+        lambda: centred(abi.SEPARABLE, (3, 3), down + across),
         Border(mode, cval),
         channel_axis,
         by_scipy,
@@ -336,14 +339,15 @@ def _steepness(image: Any, mode: str, cval: float, dtype: Any, channel_axis: Any
         sobel(image, axis, mode=mode, cval=cval, dtype=wide, channel_axis=channel_axis) for axis in (1, 0)
     )
     if image.dtype.name == "uint16":  # whose squares float32 does not hold
-        x, y = elementwise.multiply(x, 1.0, dtype=np.float64), elementwise.multiply(y, 1.0, dtype=np.float64)
+        x, y = functions.multiply(x, 1.0, dtype=np.float64), functions.multiply(y, 1.0, dtype=np.float64)
     length = evaluate("sqrt(x * x + y * y)", {"x": x, "y": y})
     result = image.dtype.newbyteorder("=") if dtype is None else np.dtype(dtype)
     if result.kind != "u":
         return length.astype(result, copy=False)
-    return elementwise.rint(elementwise.minimum(length, np.iinfo(result).max)).astype(result)
+    return functions.rint(functions.minimum(length, np.iinfo(result).max)).astype(result)
 
 
+@one_call("laplace")
 def laplace(
     image: Any,
     *,
@@ -419,7 +423,7 @@ def median_filter(
            [4, 6, 6],
            [7, 8, 9]], dtype=uint8)
     """
-    return _ordered("median_filter", _abi.MEDIAN, image, size, Border(mode, cval), channel_axis)
+    return _ordered("median_filter", abi.MEDIAN, image, size, Border(mode, cval), channel_axis)
 
 
 def minimum_filter(
@@ -441,7 +445,7 @@ def minimum_filter(
     >>> pk.image.minimum_filter(np.array([[5, 3, 9, 7]], np.uint8), 3)
     array([[3, 3, 3, 7]], dtype=uint8)
     """
-    return _ordered("minimum_filter", _abi.MINIMUM, image, size, Border(mode, cval), channel_axis)
+    return _ordered("minimum_filter", abi.MINIMUM, image, size, Border(mode, cval), channel_axis)
 
 
 def maximum_filter(
@@ -463,4 +467,4 @@ def maximum_filter(
     >>> pk.image.maximum_filter(np.array([[5, 3, 9, 7]], np.uint8), 3)
     array([[5, 9, 9, 9]], dtype=uint8)
     """
-    return _ordered("maximum_filter", _abi.MAXIMUM, image, size, Border(mode, cval), channel_axis)
+    return _ordered("maximum_filter", abi.MAXIMUM, image, size, Border(mode, cval), channel_axis)

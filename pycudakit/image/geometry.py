@@ -8,15 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pycudakit import _abi, _results
-from pycudakit._family import run
-from pycudakit._function import Function
-from pycudakit._values import Array
+from pycudakit._calls.invocation import run
+from pycudakit._families.elementwise.copies import copied, copying
+from pycudakit._library import abi, result_memory
+from pycudakit._library.types import Array
+from pycudakit._programs.function import Function
 from pycudakit.image._images import ChannelAxis, as_image, operands_of, planned, shape_of
 from pycudakit.image._shape import has_channels, split
-from pycudakit.rearranging import copied, copying
 
-_METHODS = {"nearest": _abi.RESIZE_NEAREST, "bilinear": _abi.RESIZE_BILINEAR, "area": _abi.RESIZE_AREA}
+_METHODS = {"nearest": abi.RESIZE_NEAREST, "bilinear": abi.RESIZE_BILINEAR, "area": abi.RESIZE_AREA}
 # Nanoseconds an element that is read, and one that is written, on one thread.
 _NANOSECONDS = {"nearest": (0.0, 0.7), "bilinear": (0.0, 2.5), "area": (0.6, 1.3)}
 # Seconds on the GPU: to begin with, and for a byte of the upload, which nothing else overlaps.
@@ -74,7 +74,7 @@ def resize(
     _, *old, channels = split(array, channel_axis)
     source = array if has_channels(array, channel_axis) else array[..., np.newaxis]
     new_shape = (*source.shape[:-3], height, width, channels)
-    out = _results.empty(new_shape, array.dtype.newbyteorder("="))
+    out = result_memory.empty(new_shape, array.dtype.newbyteorder("="))
     if out.size and not array.size:
         raise ValueError(f"an image of {old[0]} x {old[1]} has no pixels to resize")
     read, written = _NANOSECONDS[method]

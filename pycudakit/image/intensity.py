@@ -7,11 +7,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pycudakit import _bins, _call, _results, extremes
-from pycudakit._family import run
-from pycudakit._values import FLOAT32, FLOAT64, UINT8, Array, DType
-from pycudakit.expression import evaluate
-from pycudakit.histogram import histogram
+from pycudakit._calls import invocation
+from pycudakit._calls.invocation import one_call, run
+from pycudakit._families.expression.evaluate import evaluate
+from pycudakit._families.histogram import binning
+from pycudakit._families.histogram.functions import histogram
+from pycudakit._families.reduce import extremes
+from pycudakit._library import result_memory
+from pycudakit._library.types import FLOAT32, FLOAT64, UINT8, Array, DType
 from pycudakit.image._images import UINT16, ChannelAxis, as_image, operands_of, planned, shape_of
 from pycudakit.image._shape import has_channels
 
@@ -29,11 +32,11 @@ def _counts(function: str, values: Array) -> Array:
     numpy, ours = (1e-9 * each * values.size for each in _COUNTED)
     chosen = planned(function, 1e9 * ours, values.nbytes, 0, numpy)
     if chosen.engine == "numpy":
-        counts = _call.by_numpy(
+        counts = invocation.by_numpy(
             function, chosen.reason, lambda: np.bincount(values.ravel(), minlength=levels)
         )
     else:
-        counts = _bins.count(chosen, [values], [_bins.by_value(levels)])[:levels]
+        counts = binning.count(chosen, [values], [binning.by_value(levels)])[:levels]
     found: Array = counts
     return found
 
@@ -43,7 +46,7 @@ def _look_up(function: str, values: Array, table: Array, out: Array) -> None:
     numpy, ours = (1e-9 * each * values.size for each in _LOOKED_UP)
     chosen = planned(function, 1e9 * ours, values.nbytes, out.nbytes, numpy)
     if chosen.engine == "numpy":
-        _call.by_numpy(function, chosen.reason, lambda: np.copyto(out, table[values], casting="unsafe"))
+        invocation.by_numpy(function, chosen.reason, lambda: np.copyto(out, table[values], casting="unsafe"))
         return
     given = operands_of(values, out), shape_of(values), values.ndim, table, len(table)
     run(chosen, "pk_lookup", *given, size=values.size)
@@ -54,6 +57,7 @@ def _image_axes(array: Array, channel_axis: ChannelAxis) -> tuple[int, ...]:
     return tuple(range(-3 if has_channels(array, channel_axis) else -2, 0))
 
 
+@one_call("threshold_otsu")
 def threshold_otsu(image: Any, nbins: int = 256, *, channel_axis: ChannelAxis = "auto") -> np.generic | Array:
     """Return the threshold that parts the pixels into two classes of the largest variance between them.
 
@@ -112,6 +116,7 @@ def _otsu(image: Array, nbins: int) -> Any:
     return centres[np.argmax(between)] if len(between) else centres[0]
 
 
+@one_call("threshold")
 def threshold(
     image: Any,
     value: float | Literal["otsu"] = "otsu",
@@ -159,11 +164,12 @@ def threshold(
         limit = float(value)
         limit = math.floor(limit) if math.isfinite(limit) else limit  # the same integers are above it
     two = {"x": array, "limit": limit, "high": dtype.type(high), "low": dtype.type(0)}
-    out = _results.empty(array.shape, dtype)
+    out = result_memory.empty(array.shape, dtype)
     evaluate("where(x > limit, high, low)", two, out=out)
     return out
 
 
+@one_call("equalize_histogram")
 def equalize_histogram(image: Any, *, channel_axis: ChannelAxis = "auto") -> Array:
     """Return the image with every intensity about as frequent as any other.
 
@@ -193,7 +199,7 @@ def equalize_histogram(image: Any, *, channel_axis: ChannelAxis = "auto") -> Arr
     """
     array = as_image("equalize_histogram", image, (UINT8, UINT16))
     axes = _image_axes(array, channel_axis)
-    out = _results.empty(array.shape, array.dtype.newbyteorder("="))
+    out = result_memory.empty(array.shape, array.dtype.newbyteorder("="))
     planes = (array[..., np.newaxis], out[..., np.newaxis]) if len(axes) == 2 else (array, out)
     sources, results = (np.moveaxis(plane, -1, 0) for plane in planes)
     if not array.size:
@@ -216,6 +222,7 @@ def _equalizing(counts: Array) -> Array:
     return table
 
 
+@one_call("normalize")
 def normalize(
     image: Any,
     low: float = 0.0,
@@ -258,7 +265,7 @@ def normalize(
     """
     array = as_image("normalize", image)
     axes = _image_axes(array, channel_axis)
-    out = _results.empty(array.shape, FLOAT32)
+    out = result_memory.empty(array.shape, FLOAT32)
     given: dict[str, Any]
     if mean is None and std is None:
         if not array.size:

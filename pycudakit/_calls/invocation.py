@@ -1,0 +1,357 @@
+"""The one way to make a call: what it is asked, what it tells, and who is told."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import threading
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._calls import asked
+from pycudakit._calls.floating import level_of_caller
+from pycudakit._calls.plan import NOTHING, Plan, plan_call
+from pycudakit._calls.progress import CallProgress
+from pycudakit._calls.record import Call, Told, described, joined
+from pycudakit._calls.watch import Watcher
+from pycudakit._library import abi, loader, present
+from pycudakit._library.types import Array
+
+_SPANS = 1 << 16  # that are kept of a call, in a profile
+LOST = (errors.NoDevice, errors.OutOfMemory, errors.DeviceError)  # after these, another engine may go on
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+# ---- Who is told ------------------------------------------------------------------------------------
+
+
+class _Joined(NamedTuple):
+    """A call that was made of others."""
+
+    function: str
+    parts: list[Any]
+
+
+Record = Call | Told | _Joined
+
+
+class _Local(threading.local):
+    call: Record | None = None  # the last one
+    parts: list[Record] | None = None  # of the call that is being made of several
+
+
+_local = _Local()
+_here = asked.here
+
+
+def last_call() -> Call | None:
+    """Return what the calling thread's last call did: its engine, why, bytes moved, and time by stage.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> with pk.engine("cpu"):
+    ...     _ = pk.sqrt([1.0, 4.0])
+    >>> pk.last_call().function, pk.last_call().engine
+    ('sqrt', 'cpu')
+    """
+    call = _local.call
+    if call is not None and not isinstance(call, Call):
+        call = _local.call = _described(call)
+    return call
+
+
+def _described(call: Record) -> Call:
+    if isinstance(call, Call):
+        return call
+    if isinstance(call, _Joined):
+        return joined(call.function, [_described(part) for part in call.parts])
+    return described(*call)
+
+
+def done(call: Record) -> None:
+    """Record a call: it is the thread's last, and profiles have it, unless it is a part of another."""
+    _local.call = call
+    if _local.parts is not None:
+        _local.parts.append(call)
+    elif profiles := _here.get().profiles:
+        _local.call = _described(call)
+        for calls in profiles:
+            calls.append(_local.call)
+
+
+def saying(call: Call) -> Callable[[], object]:
+    """Return what records a call that is always the same, where nobody watches: it takes no time."""
+    return functools.partial(setattr, _local, "call", call)
+
+
+def by_numpy(function: str, reason: str, compute: Callable[[], T]) -> T:
+    """Compute with NumPy, and record that."""
+    if not _here.get().profiles:
+        result = compute()
+        done(Call(function, "numpy", reason))
+        return result
+    began = time.perf_counter()
+    result = compute()
+    done(Call(function, "numpy", reason, time.perf_counter() - began, began=began))
+    return result
+
+
+class apart:  # noqa: N801  (a context manager)
+    """Keep the calls of a block to oneself: the list that it gives has them at the end."""
+
+    def __enter__(self) -> list[Record]:
+        """Begin."""
+        self._outer = _local.call, _local.parts
+        self._calls: list[Record] = []
+        _local.call, _local.parts = None, self._calls
+        return self._calls
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Leave no trace."""
+        if not self._calls and _local.call is not None:  # what `saying` said
+            self._calls.append(_local.call)
+        _local.call, _local.parts = self._outer
+
+
+def one_call(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Make one call, of this name, of those that a function makes."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def made_of_others(*args: P.args, **kwargs: P.kwargs) -> T:
+            with apart() as parts:
+                result = function(*args, **kwargs)
+            done(_Joined(name, parts) if parts else Call(name, "numpy", "there was nothing to compute"))
+            return result
+
+        return made_of_others
+
+    return decorate
+
+
+def numpys(function: str, compute: Callable[[], T], foreign: str | None = None) -> T:
+    """Have NumPy compute what it alone takes, if the engine in force allows it.
+
+    That is for an argument of which `as_array` made None, or because the call is `foreign`.
+    """
+    chosen = plan_call(function, [None] if foreign is None else [], NOTHING, foreign)
+    return by_numpy(function, chosen.reason, compute)
+
+
+@contextlib.contextmanager
+def going_on() -> Iterator[None]:
+    """Make what is called in a block a part of the call before it."""
+    before = _local.call
+    with apart() as parts:
+        yield
+    if before is not None and parts:
+        _amend(before, _Joined(before[0] if isinstance(before, tuple) else before.function, [before, *parts]))
+
+
+def say_more(text: str) -> None:
+    """Add to the reason of the thread's last call."""
+    call = _local.call
+    if call is not None:
+        known = _described(call)
+        _amend(call, replace(known, reason=f"{known.reason}; {text}"))
+
+
+def _amend(before: Record, after: Record) -> None:
+    """Put something else in the place of the last call."""
+    _local.call = after
+    if _local.parts:
+        _local.parts[-1] = after
+    elif profiles := _here.get().profiles:
+        _local.call = _described(after)
+        for calls in profiles:
+            if calls and calls[-1] is before:
+                calls[-1] = _local.call
+
+
+# ---- Calls of a library -----------------------------------------------------------------------------
+
+
+class Pool(Generic[T]):
+    """What calls use, each one at a time, and leave to the next."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._idle: list[T] = []
+
+    def take(self) -> T:
+        """Return one that nobody uses."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._make()
+
+    def give_back(self, used: T) -> None:
+        """Leave one to the next call."""
+        self._idle.append(used)
+
+
+class Invocation(ABC):
+    """An entry of the ABI with what it takes, of either library: prepared once, and called one by one."""
+
+    goes_on = True  # under `auto`, on the CPU engine where the CUDA engine fails
+    takes_rest = False  # and there with what is left alone
+    most_devices: int | None = None
+
+    def __init__(self) -> None:
+        self.options = np.zeros(1, abi.OPTIONS)
+        self.report = np.empty(1, abi.REPORT)
+        self._exceptions: Array = self.report["exceptions"]
+        self._entries: dict[ctypes.CDLL, Callable[[], int]] = {}
+        self._has_options = False
+        self._watch()
+
+    @abstractmethod
+    def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
+        """Return the entry of a library with its arguments, our `options` and `report` among them."""
+
+    def run(self, plan: Plan, size: int) -> int:
+        """Call a library for so many elements, record the call, and return the exceptions that it met."""
+        wanted = _here.get()
+        if wanted.fast == asked.WATCHED or (self.goes_on and plan.automatic and plan.engine == "cuda"):
+            return self._run_watched(plan, size, wanted)
+        if self._has_options:
+            self._set_options(None, None, None)
+        return self._run(plan, (0,) if plan.engine == "cuda" else ())
+
+    def _run_watched(self, plan: Plan, size: int, wanted: asked.Asked) -> int:
+        if wanted.progress is None:
+            return self._run_or_take_over(plan, wanted)
+        with CallProgress(wanted.progress, plan.function, size) as report:
+            self._watcher.progress = report
+            try:
+                return self._run_or_take_over(plan, wanted)
+            finally:
+                self._watcher.progress = None
+
+    def _run_or_take_over(self, plan: Plan, wanted: asked.Asked) -> int:
+        if not (self.goes_on and plan.automatic and plan.engine == "cuda"):
+            return self._run_with_options(plan, wanted)
+        rest = np.zeros(1, abi.REST) if self.takes_rest else None
+        try:
+            return self._run_with_options(plan, wanted, rest)
+        except LOST as error:
+            warn_of_takeover(error)
+            return self.take_over(plan, wanted, rest)
+
+    def take_over(self, plan: Plan, wanted: asked.Asked, rest: Array | None) -> int:  # noqa: ARG002
+        """Do on the CPU engine what the CUDA engine could not."""
+        return self._run_with_options(failed_over(plan), wanted)
+
+    def _run_with_options(self, plan: Plan, wanted: asked.Asked, rest: Array | None = None) -> int:
+        devices = asked.devices_asked()[: self.most_devices] if plan.engine == "cuda" else ()
+        indices = None if devices in ((), (0,)) else np.array(devices, np.int64)  # (0,) is the usual
+        spans = np.empty(_SPANS, abi.SPAN) if wanted.profiles else None
+        self._set_options(indices, spans, rest)
+        return self._run(plan, devices, spans)
+
+    def _set_options(self, devices: Array | None, spans: Array | None, rest: Array | None) -> None:
+        for name, array in (("devices", devices), ("spans", spans), ("rest", rest)):
+            self.options[name] = 0 if array is None else array.ctypes.data
+        self.options["device_count"] = 0 if devices is None else len(devices)
+        self.options["span_capacity"] = 0 if spans is None else len(spans)
+        self._has_options = not (devices is spans is rest is None)
+
+    def _run(self, plan: Plan, devices: tuple[int, ...], spans: Array | None = None) -> int:
+        library = loader.library(plan.engine)
+        entry = self._entries.get(library)
+        if entry is None:
+            entry = self._entries[library] = self.bind(library)
+        began = 0.0 if spans is None else time.perf_counter()
+        try:
+            entry()
+        except errors.Interrupted:
+            if not self._watcher.stopped:
+                raise
+        except (errors.DeviceError, errors.NoDevice):
+            present.status.cache_clear()  # the device may be lost for good
+            raise
+        if self._watcher.stopped:
+            self._stop()
+        told = plan.function, plan.engine, plan.reason, devices, self.report.tobytes()
+        if spans is not None:
+            done(described(*told, began, spans))
+        else:
+            _local.call = told
+            if _local.parts is not None:
+                _local.parts.append(told)
+        met: int = self._exceptions.item()
+        return met
+
+    def _watch(self) -> None:
+        self._watcher = Watcher()
+        self.options["watch"] = self._watcher.address
+
+    def _stop(self) -> None:
+        """Raise what stopped the call."""
+        watcher = self._watcher
+        self._watch()
+        watcher.raise_error()
+
+
+def warn_of_takeover(error: errors.Error) -> None:
+    """Warn that the CPU engine does what the CUDA engine could not."""
+    warnings.warn(
+        f"the CUDA engine failed, and the CPU engine took over: {error}",
+        RuntimeWarning,
+        stacklevel=level_of_caller(),
+    )
+
+
+def failed_over(plan: Plan, what: str = "") -> Plan:
+    """Return where a call goes on that the CUDA engine could not end."""
+    return Plan(plan.function, "cpu", f"auto: the CUDA engine failed{what}")
+
+
+class _Once(Invocation):
+    """An entry whose arguments are others the next time."""
+
+    def __init__(self, entry: str) -> None:
+        super().__init__()
+        self._entry = entry
+        self._last = abi.Lasting(self.options), abi.Lasting(self.report)
+        self.arguments: tuple[Any, ...] = ()
+
+    def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
+        """Return the entry with whatever its arguments are then."""
+        entry = getattr(library, self._entry)
+        return lambda: entry(*self.arguments, *self._last)
+
+
+@functools.cache
+def _pool(entry: str) -> Pool[_Once]:
+    return Pool(functools.partial(_Once, entry))
+
+
+def run(plan: Plan, entry: str, *arguments: Any, size: int) -> int:
+    """Call an entry of the plan's library with these arguments, pk_options and pk_report; record the call.
+
+    Returns the report's `exceptions`. What the entry writes must be nothing that it reads: under `auto`, the
+    CPU engine does the whole of a call that failed on the CUDA engine.
+    """
+    pool = _pool(entry)
+    call = pool.take()
+    call.arguments = arguments
+    try:
+        return call.run(plan, size)
+    finally:
+        call.arguments = ()
+        pool.give_back(call)

@@ -1,0 +1,63 @@
+"""Pycudakit/_calls/operands.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit._calls.arguments import as_argument
+from pycudakit._library import abi, result_memory
+from pycudakit._library.types import CODES, Array, DType, code_of
+
+
+def as_array(value: Any) -> Array | None:
+    """Return an ordinary array that the engines can compute with, or None for what is NumPy's alone."""
+    if type(value) is np.ndarray and value.dtype in CODES:
+        return value
+    array = as_argument(value)
+    return array if array is None or isinstance(array, np.ndarray) else np.asarray(array)
+
+
+def describe(row: Any, array: Array, strides: Sequence[int]) -> None:
+    """Fill a row of an operand table."""
+    row["address"] = abi.address_of(array)
+    code = CODES.get(array.dtype)
+    row["type"] = code_for(array.dtype) if code is None else code
+    row["flags"] = 0 if array.dtype.isnative else abi.BYTE_SWAPPED
+    row["strides"][: len(strides)] = strides
+
+
+def code_for(dtype: DType) -> int:
+    """Return the pk_type of a dtype, or what the libraries refuse."""
+    code = code_of(dtype)
+    return -1 if code is None else code
+
+
+def allocate(dtype: np.dtype[Any], shape: tuple[int, ...], arrays: Sequence[Array]) -> Array:
+    """Return a new array laid out as NumPy lays out a ufunc's output for these inputs."""
+    if all(a.flags.c_contiguous for a in arrays):
+        return result_memory.empty(shape, dtype)
+    nditer: Any = np.nditer
+    layout = result_memory.made(
+        math.prod(shape) * dtype.itemsize,
+        lambda: nditer(
+            [*arrays, None],
+            flags=["zerosize_ok", "multi_index"],
+            op_flags=[["readonly"]] * len(arrays) + [["writeonly", "allocate"]],
+            op_dtypes=[None] * len(arrays) + [dtype],
+            order="K",
+            itershape=shape,
+        ),
+    )
+    out: Array = layout.operands[-1]
+    return out
+
+
+def strides_of(array: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the array's strides when broadcast to a shape."""
+    missing = len(shape) - array.ndim
+    own = (0 if size == 1 else stride for size, stride in zip(array.shape, array.strides, strict=True))
+    return (0,) * missing + tuple(own)

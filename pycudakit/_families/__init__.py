@@ -1,0 +1,1 @@
+"""pycudakit's own functions, each named as the csrc/<family>.cu that computes it."""

@@ -1,0 +1,362 @@
+"""NumPy's elementwise functions that take several operations, or a signature of their own."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import operator
+from typing import Any
+
+import numpy as np
+
+from pycudakit._calls.arguments import as_argument
+from pycudakit._families.elementwise.fast import call
+from pycudakit._families.elementwise.functions import positive
+from pycudakit._library import result_memory
+from pycudakit._library.types import BOOL, FLOAT64, code_of
+from pycudakit._programs.builder import Builder
+from pycudakit._programs.function import Function, checked_output
+from pycudakit._programs.ufuncs import write_ufunc
+from pycudakit._programs.values import Scalar, Value
+
+_DIVMOD = Function("divmod", np.divmod, outputs=2)
+
+
+def divmod(
+    x1: Any,
+    x2: Any,
+    out1: Any = None,
+    out2: Any = None,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: str = "same_kind",
+    dtype: Any = None,
+) -> tuple[Any, Any]:
+    """Return the quotient rounded down, and the remainder that goes with it.
+
+    Parameters
+    ----------
+    x1, x2 : array_like
+        The arguments, broadcast together.
+    out1, out2, out : ndarrays, or a tuple of two ndarrays or None, optional
+        Where to put the results.
+    where, casting, dtype
+        As for `add`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.divmod([7, -7], 4)
+    (array([ 1, -2]), array([3, 1]))
+    """
+    if out1 is not None or out2 is not None:
+        if out is not None:
+            raise TypeError("cannot specify 'out' as both a positional and keyword argument")
+        out = (out1, out2)
+    quotient, remainder = call(_DIVMOD, (x1, x2), out, where, dtype, casting)
+    return quotient, remainder
+
+
+def _promoted(arguments: tuple[Value | Scalar, ...]) -> np.dtype[Any]:
+    return np.result_type(*(a.type(1) if isinstance(a, Scalar) else a.dtype for a in arguments))
+
+
+def write_where(builder: Builder, condition: Any, *branches: Any, **_: Any) -> tuple[Value, ...]:
+    """Add `where` to a program."""
+    dtype = _promoted(branches)
+    yes, no = (builder.cast(branch, dtype) for branch in branches)
+    return (builder.select(builder.cast(condition, BOOL), yes, no),)
+
+
+_WHERE = Function("where", np.where, write_where)
+
+
+def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+    """Choose elements from `x` where the condition holds, and from `y` elsewhere.
+
+    Parameters
+    ----------
+    condition : array_like
+        What to choose by: nonzero chooses `x`.
+    x, y : array_like, optional
+        What to choose from; all three are broadcast together. Without them, the indices where the
+        condition holds, as `numpy.nonzero` has them (from NumPy, on every engine).
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.where([True, False, True], [1, 2, 3], 0)
+    array([1, 0, 3])
+    """
+    if x is None and y is None:
+        return np.nonzero(np.asarray(condition))
+    if x is None or y is None:
+        raise ValueError("either both or neither of x and y should be given")
+    if _WHERE.is_small(condition, x, y):
+        return np.where(condition, x, y)
+    result = call(_WHERE, (condition, x, y))
+    return np.asarray(result)
+
+
+def write_clip(
+    bounds: tuple[str, ...], builder: Builder, *arguments: Any, out: Any, dtype: Any, casting: str
+) -> tuple[Value, ...]:
+    """Add `clip` to a program; `bounds` names the functions that apply each limit."""
+    if dtype is not None and not dtype.isnative:
+        raise TypeError(
+            "The `dtype` and `signature` arguments to ufuncs only select the general DType and not details "
+            "such as the byte order"
+        )
+    common = dtype or _promoted(arguments)
+    for argument in arguments:
+        if isinstance(argument, Value) and not np.can_cast(argument.dtype, common, casting=casting):  # type: ignore[arg-type]
+            raise TypeError(
+                f"Cannot cast ufunc 'clip' input from {argument.dtype!r} to {common!r} "
+                f"with casting rule '{casting}'"
+            )
+    value, *limits = (builder.cast(argument, common) for argument in arguments)
+    for bound, limit in zip(bounds, limits, strict=True):
+        (value,) = write_ufunc(builder, bound, value, limit)
+    return checked_output("clip", value, out, casting)
+
+
+def _clip_function(*bounds: str) -> Function:
+    def write(builder: Builder, *arguments: Any, **keywords: Any) -> tuple[Value, ...]:
+        return write_clip(bounds, builder, *arguments, **keywords)
+
+    return Function("clip", np.clip, write)
+
+
+_CLIP = {
+    (True, True): _clip_function("maximum", "minimum"),
+    (True, False): _clip_function("maximum"),
+    (False, True): _clip_function("minimum"),
+}
+
+
+class _NotGiven:
+    def __repr__(self) -> str:
+        return "<no value>"
+
+
+_NOT_GIVEN: Any = _NotGiven()
+
+
+def clip(
+    a: Any,
+    a_min: Any = _NOT_GIVEN,
+    a_max: Any = _NOT_GIVEN,
+    out: Any = None,
+    *,
+    min: Any = _NOT_GIVEN,
+    max: Any = _NOT_GIVEN,
+    where: Any = True,
+    casting: str = "same_kind",
+    dtype: Any = None,
+) -> Any:
+    """Limit values to the range from `a_min` to `a_max`.
+
+    Parameters
+    ----------
+    a : array_like
+        The values.
+    a_min, a_max : array_like or None
+        The limits; None for no limit. `min` and `max` are other names for them.
+    out, where, casting, dtype
+        As for `add`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.clip([1, 5, 9], 2, 6)
+    array([2, 5, 6])
+    """
+    if (a_min is _NOT_GIVEN) != (a_max is _NOT_GIVEN):
+        missing = "a_min" if a_min is _NOT_GIVEN else "a_max"
+        raise TypeError(f"clip() missing 1 required positional argument: '{missing}'")
+    if a_min is not _NOT_GIVEN and not (min is _NOT_GIVEN and max is _NOT_GIVEN):
+        raise ValueError(
+            "Passing `min` or `max` keyword argument when `a_min` and `a_max` are provided is forbidden."
+        )
+    low = next((v for v in (a_min, min) if v is not _NOT_GIVEN), None)
+    high = next((v for v in (a_max, max) if v is not _NOT_GIVEN), None)
+    if type(low) is int or type(high) is int:  # limits beyond those of an integer type limit nothing
+        own = (a if isinstance(a, np.ndarray) else np.asarray(a)).dtype
+        if own.kind in "iu":
+            low = None if type(low) is int and low <= np.iinfo(own).min else low
+            high = None if type(high) is int and high >= np.iinfo(own).max else high
+    if low is None and high is None:
+        return positive(a, out=out, where=where, casting=casting, dtype=dtype)
+    limits = [limit for limit in (low, high) if limit is not None]
+    keywords: dict[str, Any] = {"where": where, "casting": casting, "dtype": dtype, "out": out}
+
+    def by_numpy(*arguments: Any) -> Any:
+        bounds = iter(arguments[1:])
+        least, most = (None if limit is None else next(bounds) for limit in (low, high))
+        return np.clip(arguments[0], least, most, **keywords)
+
+    function = _CLIP[low is not None, high is not None]
+    plain = out is None and where is True and dtype is None and casting == "same_kind"
+    if plain and function.is_small(a, *limits):
+        return np.clip(a, low, high)
+    return call(function, (a, *limits), out, where, dtype, casting, numpy_call=by_numpy)
+
+
+def write_nan_to_num(builder: Builder, x: Value, *replacements: Scalar, **_: Any) -> tuple[Value, ...]:
+    """Add `nan_to_num` to a program."""
+    if x.dtype.kind != "f":
+        return (x,)
+    nan, highest, lowest = (builder.cast(replacement, x.dtype) for replacement in replacements)
+    negative = builder.apply("signbit", x)
+    (infinite,) = write_ufunc(builder, "isinf", x)
+    finite = builder.select(infinite, builder.select(negative, lowest, highest), x)
+    (is_nan,) = write_ufunc(builder, "isnan", x)
+    return (builder.select(is_nan, nan, finite),)
+
+
+_NAN_TO_NUM = Function("nan_to_num", np.nan_to_num, write_nan_to_num)
+
+
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    """Replace NaN and infinities by numbers.
+
+    Parameters
+    ----------
+    x : array_like
+        The values.
+    copy : bool
+        False replaces in `x` itself, which then must be an array.
+    nan, posinf, neginf : float
+        The replacements; by default 0, and the largest and least numbers of the type.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.nan_to_num([1.5, float("nan")])
+    array([1.5, 0. ])
+    """
+    if copy and _NAN_TO_NUM.is_small(x, 0.0, 0.0, 0.0):
+        return np.nan_to_num(x, copy, nan, posinf, neginf)
+    array = as_argument(x if isinstance(x, np.ndarray) else np.asarray(x))
+    floating = isinstance(array, np.ndarray) and array.dtype.kind == "f"
+    limits = np.finfo(array.dtype) if floating else np.finfo(FLOAT64)
+    numbers = (nan, limits.max if posinf is None else posinf, limits.min if neginf is None else neginf)
+
+    def by_numpy(*_: Any) -> Any:
+        return np.nan_to_num(x, copy=copy, nan=nan, posinf=posinf, neginf=neginf)
+
+    if any(np.ndim(number) for number in numbers):
+        array = None  # arrays of replacements are NumPy's alone
+    out = None
+    if isinstance(x, np.ndarray) and (not copy or not x.dtype.isnative):
+        out = np.empty_like(x) if copy else x  # NumPy's copy keeps the byte order
+    result = call(
+        _NAN_TO_NUM,
+        (x if array is None else array, *(float(n) if np.ndim(n) == 0 else n for n in numbers)),
+        out=out,
+        numpy_call=by_numpy,
+    )
+    return result[()] if isinstance(result, np.ndarray) and result.ndim == 0 else result
+
+
+@functools.lru_cache(1024)
+def round_function(decimals: int) -> Function:
+    """Return `round` to a number of decimals; its second argument is the power of ten."""
+
+    def write(
+        builder: Builder, x: Value, power: Value | Scalar, out: Any, casting: str, **_: Any
+    ) -> tuple[Value, ...]:
+        if decimals == 0 and x.dtype.kind in "fb":
+            return write_ufunc(builder, "rint", x, out=out, casting=casting)
+        if decimals >= 0 and x.dtype.kind in "iu":
+            return checked_output("round", x, out, casting)
+        before, after = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+        if x.dtype == BOOL:
+            write_ufunc(builder, before, x, power, out=(BOOL,))  # which NumPy refuses
+        work = builder.cast(x, FLOAT64) if x.dtype.kind in "iub" else x
+        (scaled,) = write_ufunc(builder, before, work, power)
+        (whole,) = write_ufunc(builder, "rint", scaled)
+        (result,) = write_ufunc(builder, after, whole, power)
+        return checked_output(
+            "round", result if x.dtype.kind == "f" else builder.cast(result, x.dtype), out, casting
+        )
+
+    return Function("round", np.round, write)
+
+
+def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    """Round to a number of decimals, ties to even.
+
+    Parameters
+    ----------
+    a : array_like
+        The values.
+    decimals : int
+        How many decimals to keep; negative counts to the left of the point.
+    out : ndarray, optional
+        Where to put the result.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.round([0.125, 2.5, 17.625], 2)
+    array([ 0.12,  2.5 , 17.62])
+    """
+    decimals = operator.index(decimals)
+    function = round_function(decimals)
+    power = 10.0 ** builtins.abs(decimals)
+    if out is None and function.is_small(a, power):
+        return np.round(a, decimals)
+    swapped = isinstance(a, np.ndarray) and a.ndim > 0 and not a.dtype.isnative
+    if out is None and swapped and (decimals or a.dtype.kind in "iu"):
+        out = np.empty_like(a)  # NumPy keeps the byte order here
+    return call(function, (a, power), out, numpy_call=lambda *_: np.round(a, decimals, out=out))
+
+
+@functools.cache
+def _astype_function(wanted: np.dtype[Any]) -> Function:
+    def write(builder: Builder, x: Value, **_: Any) -> tuple[Value, ...]:
+        return (builder.cast(x, wanted.newbyteorder("=")),)
+
+    return Function("astype", np.astype, write)
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+    """Convert to a type.
+
+    Floats become integers by truncation; out of range they become the nearest integer that the type has,
+    and NaN becomes 0, on every engine but ``"numpy"``.
+
+    Parameters
+    ----------
+    x : array_like
+        The values.
+    dtype : dtype
+        The type.
+    copy : bool
+        False returns `x` itself if it has that type already.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> with np.errstate(invalid="ignore"):
+    ...     pk.astype(np.array([1.7, -1.7, 300.0]), np.int8)
+    array([  1,  -1, 127], dtype=int8)
+    """
+    wanted = np.dtype(dtype)
+    array = x if isinstance(x, np.ndarray) else np.asarray(x)
+    if not copy and array.dtype == wanted:
+        return array
+    if code_of(wanted) is None:
+        function = Function("astype", np.astype)
+        return call(function, (array,), dtype=wanted, numpy_call=lambda _: array.astype(wanted))
+    function = _astype_function(wanted)
+    if function.is_small(x):
+        return array.astype(wanted)
+    out = None if wanted.isnative else result_memory.empty(array.shape, wanted)
+    own = x if isinstance(x, np.generic) else array  # whose astype keeps scalars and subclasses what they are
+    result = call(function, (array,), out, numpy_call=lambda _: own.astype(wanted))
+    return result if isinstance(x, np.generic) or isinstance(result, np.ndarray) else np.asarray(result)

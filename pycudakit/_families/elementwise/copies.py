@@ -1,0 +1,300 @@
+"""NumPy's `flip`, `roll`, `transpose` and their like, whose results are new arrays in C order."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pycudakit._calls import invocation, operands
+from pycudakit._calls.invocation import one_call
+from pycudakit._families.elementwise.fast import call
+from pycudakit._library import result_memory
+from pycudakit._library.types import Array
+from pycudakit._programs.builder import Builder
+from pycudakit._programs.function import Function
+
+
+def _write_copy(_: Any, x: Any, **__: Any) -> tuple[Any, ...]:
+    return (x,)
+
+
+def copying(name: str, numpy: Callable[..., Any]) -> Function:
+    """Return a function that copies, by NumPy's of that name."""
+    return Function(name, numpy, _write_copy)
+
+
+_FLIP, _ROLL, _TRANSPOSE, _SWAPAXES, _CONTIGUOUS = (
+    copying(name, getattr(np, name))
+    for name in ("flip", "roll", "transpose", "swapaxes", "ascontiguousarray")
+)
+
+
+def _write_triangle(
+    lower: bool, builder: Builder, x: Any, row: Any, column: Any, **_: Any
+) -> tuple[Any, ...]:
+    """Keep what is in a column up to the row's number, or from there on."""
+    kept = builder.apply("less_equal", *((column, row) if lower else (row, column)))
+    return (builder.select(kept, x, builder.constant(0, x.dtype)),)
+
+
+_TRIL, _TRIU = (
+    Function(name, getattr(np, name), functools.partial(_write_triangle, name == "tril"))
+    for name in ("tril", "triu")
+)
+
+
+def _copy(function: Function, source: Array, out: Array) -> None:
+    """Copy on the engine, in the name of a function."""
+    call(function, (source,), out, numpy_call=lambda values: np.copyto(out, values))
+
+
+def _dense(function: Function, view: Array) -> Array:
+    out = result_memory.empty(view.shape, view.dtype)
+    _copy(function, view, out)
+    return out
+
+
+def flip(m: Any, axis: Any = None) -> Any:
+    """Return a C-contiguous copy with the elements along some axes in reverse.
+
+    Parameters
+    ----------
+    m : array_like
+        What to reverse.
+    axis : int or tuple of ints, optional
+        The axes; all of them if None.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.flip([[1, 2], [3, 4]], axis=1)
+    array([[2, 1],
+           [4, 3]])
+    """
+    array = operands.as_array(m)
+    if array is None:
+        return invocation.numpys("flip", lambda: np.array(np.flip(m, axis), order="C", copy=True, subok=True))
+    out = _dense(_FLIP, np.asarray(np.flip(array, axis)))
+    return out if out.ndim else out[()]  # as NumPy does
+
+
+@one_call("roll")
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """Return a C-contiguous copy whose elements are moved along some axes, from the end to the beginning.
+
+    Parameters
+    ----------
+    a : array_like
+        What to roll.
+    shift : int or tuple of ints
+        By how many places; for several axes, one for each or one for all.
+    axis : int or tuple of ints, optional
+        The axes; the flattened array is rolled if None.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.roll([1, 2, 3, 4, 5], 2)
+    array([4, 5, 1, 2, 3])
+    """
+    array = operands.as_array(a)
+    if array is None:
+        return invocation.numpys(
+            "roll", lambda: np.array(np.roll(a, shift, axis), order="C", copy=True, subok=True)
+        )
+    out = result_memory.empty(array.shape, array.dtype)
+    source, target = array, out
+    if axis is None:
+        source, target, axis = array.ravel(), out.reshape(-1), 0
+    axes = normalize_axis_tuple(axis, source.ndim, allow_duplicate=True)
+    shifts = dict.fromkeys(range(source.ndim), 0)
+    for by, along in np.broadcast(shift, axes):
+        shifts[int(along)] += int(by)
+    blocks = []  # along each axis, where elements go and where they come from
+    for along, by in shifts.items():
+        size = source.shape[along]
+        first = by % size if size else 0  # the place of what was the first
+        parts = [(slice(first, None), slice(0, size - first)), (slice(0, first), slice(size - first, None))]
+        blocks.append(parts if first else parts[:1])
+    for block in itertools.product(*blocks):
+        to: Any = (..., *(part[0] for part in block))
+        come: Any = (..., *(part[1] for part in block))
+        _copy(_ROLL, source[come], target[to])
+    return out
+
+
+def copied(function: Function, a: Any, view_of: Callable[[Any], Any]) -> Any:
+    """Return a C-contiguous copy of a view of an array."""
+    array = operands.as_array(a)
+    if array is None:
+        return invocation.numpys(
+            function.name, lambda: np.array(view_of(a), order="C", copy=True, subok=True)
+        )
+    return _dense(function, np.asarray(view_of(array)))
+
+
+def contiguous(array: Array) -> Array:
+    """Return an array, or a copy in C order if it is in no order that a product takes."""
+    turned = array.swapaxes(-1, -2) if array.ndim > 1 else array
+    if array.flags.c_contiguous or turned.flags.c_contiguous:
+        return array
+    return _dense(_CONTIGUOUS, array)
+
+
+def transpose(a: Any, axes: Any = None) -> Any:
+    """Return a C-contiguous copy with the axes in another order.
+
+    NumPy gives a view; here it is a new array, which the next call reads in order.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axes : tuple of ints, optional
+        The axes in their new order; reversed if None.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.transpose([[1, 2, 3], [4, 5, 6]])
+    array([[1, 4],
+           [2, 5],
+           [3, 6]])
+    """
+    return copied(_TRANSPOSE, a, lambda array: np.transpose(array, axes))
+
+
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    """Return a C-contiguous copy with two axes interchanged.
+
+    NumPy gives a view; here it is a new array, which the next call reads in order.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis1, axis2 : int
+        The axes.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.swapaxes([[1, 2, 3]], 0, 1)
+    array([[1],
+           [2],
+           [3]])
+    """
+    return copied(_SWAPAXES, a, lambda array: np.swapaxes(array, axis1, axis2))
+
+
+def ascontiguousarray(a: Any, dtype: Any = None) -> Any:
+    """Return a C-contiguous copy, of one dimension at least.
+
+    NumPy gives the array itself if it is contiguous; here it is always a new one.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    dtype : dtype, optional
+        The type of the result.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.ascontiguousarray([[1, 2], [3, 4]])[:, ::-1].flags.c_contiguous
+    False
+    """
+    if dtype is not None and np.dtype(dtype) != getattr(a, "dtype", None):
+        a = np.asarray(a, dtype)
+    return copied(_CONTIGUOUS, a, np.atleast_1d)
+
+
+def tril(m: Any, k: int = 0) -> Any:
+    """Return a copy with zeros above a diagonal.
+
+    Parameters
+    ----------
+    m : array_like
+        A matrix, or a stack of them.
+    k : int, optional
+        The diagonal, counted upwards from the main one.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.tril([[1, 2], [3, 4]])
+    array([[1, 0],
+           [3, 4]])
+    """
+    return _triangle(_TRIL, m, k)
+
+
+def triu(m: Any, k: int = 0) -> Any:
+    """Return a copy with zeros below a diagonal.
+
+    Parameters
+    ----------
+    m, k
+        As for `tril`.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.triu([[1, 2], [3, 4]])
+    array([[1, 2],
+           [0, 4]])
+    """
+    return _triangle(_TRIU, m, k)
+
+
+def _triangle(function: Function, m: Any, k: Any) -> Any:
+    array = operands.as_array(m)
+    if array is None:
+        return invocation.numpys(function.name, lambda: function.numpy(m, k))
+    try:
+        by = operator.index(k)
+    except TypeError:
+        return function.numpy(m, k)
+    if array.ndim < 2:
+        if array.ndim == 0:
+            return function.numpy(m, k)  # raises
+        array = np.broadcast_to(array, (array.size, array.size))
+    rows, columns = array.shape[-2:]
+    by = max(-rows - 1, min(by, columns + 1))
+    # A row keeps columns up to, or from, its own number and k.
+    row = (np.arange(rows) + by)[:, None]
+    out = result_memory.empty(array.shape, array.dtype.newbyteorder("="))
+    call(
+        function,
+        (array, row, np.arange(columns)),
+        out,
+        numpy_call=lambda values, _, __: np.copyto(out, function.numpy(values, k)),
+    )
+    return out

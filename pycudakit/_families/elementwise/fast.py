@@ -1,0 +1,220 @@
+"""The fast way of an elementwise call: what it takes is prepared once for a function and its types.
+
+Plain are arrays of native types, of one shape, and Python numbers beside them. All else goes the full way.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from pycudakit._calls import asked, invocation
+from pycudakit._calls.operands import allocate
+from pycudakit._calls.plan import asked_for
+from pycudakit._families.elementwise import full
+from pycudakit._library import abi, present, result_memory
+from pycudakit._library.types import CODES
+from pycudakit._programs.function import Function, compile_function
+from pycudakit._programs.program import Program
+from pycudakit._programs.work import works_of
+
+_here = asked.here
+
+
+class Unary(Protocol):
+    """A function of one array."""
+
+    def __call__(
+        self, x: Any, /, out: Any = None, *, where: Any = True, casting: str = "same_kind", dtype: Any = None
+    ) -> Any:
+        """Compute element by element."""
+        ...
+
+
+class Binary(Protocol):
+    """A function of two arrays."""
+
+    def __call__(
+        self,
+        x1: Any,
+        x2: Any,
+        /,
+        out: Any = None,
+        *,
+        where: Any = True,
+        casting: str = "same_kind",
+        dtype: Any = None,
+    ) -> Any:
+        """Compute element by element."""
+        ...
+
+
+# Small calls go straight to NumPy: the two closures below are all that pycudakit adds to them.
+
+
+def unary(function: Function, ufunc: Any) -> Unary:
+    """Return a function of one array, of which small ones go to NumPy at once."""
+    below, say_small = function.numpy_below, function.say_small
+
+    def call_unary(
+        x: Any, /, out: Any = None, *, where: Any = True, casting: str = "same_kind", dtype: Any = None
+    ) -> Any:
+        if (
+            (_here.get().fast or asked.process) == "auto"
+            and type(x) is np.ndarray
+            and x.size < below.get((x.dtype,), 0)
+            and out is None
+            and where is True
+            and dtype is None
+        ):
+            say_small()
+            return ufunc(x, casting=casting)
+        return call(function, (x,), out, where, dtype, casting)
+
+    return call_unary
+
+
+def binary(function: Function, ufunc: Any) -> Binary:
+    """Return a function of two arrays, of which small ones go to NumPy at once."""
+    below, say_small = function.numpy_below, function.say_small
+
+    def call_binary(
+        x1: Any,
+        x2: Any,
+        /,
+        out: Any = None,
+        *,
+        where: Any = True,
+        casting: str = "same_kind",
+        dtype: Any = None,
+    ) -> Any:
+        if (
+            (_here.get().fast or asked.process) == "auto"
+            and type(x1) is np.ndarray
+            and x1.size
+            < below.get(
+                (x1.dtype, x2.dtype if type(x2) is np.ndarray and x2.shape == x1.shape else type(x2)), 0
+            )
+            and out is None
+            and where is True
+            and dtype is None
+        ):
+            say_small()
+            return ufunc(x1, x2, casting=casting)
+        return call(function, (x1, x2), out, where, dtype, casting)
+
+    return call_binary
+
+
+@functools.lru_cache(512)
+def _program(function: Function, types: tuple[Any, ...], out: int | None) -> Program | None:
+    """Return the program for arguments of these types, codes of pk_type or `int` and `float`."""
+    program = compile_function(
+        function,
+        tuple(abi.TYPES[t] if type(t) is int else t for t in types),
+        (None if out is None else abi.TYPES[out],) * function.outputs,
+        False,
+        None,
+        "same_kind",
+    )
+    return None if program.may_refuse else program
+
+
+def _takes(function: Function, out: Any, shape: tuple[int, ...], inputs: Sequence[Any]) -> bool:
+    """Tell whether a result can be put at once into what is given for it."""
+    return (
+        function.outputs == 1
+        and type(out) is np.ndarray
+        and out.shape == shape
+        and out.dtype in CODES
+        and out.flags.c_contiguous
+        and out.flags.writeable
+        and not any(
+            type(value) is np.ndarray and value is not out and np.may_share_memory(value, out)
+            for value in inputs
+        )
+    )
+
+
+def call(
+    function: Function,
+    inputs: Sequence[Any],
+    out: Any = None,
+    where: Any = True,
+    dtype: Any = None,
+    casting: str = "same_kind",
+    numpy_call: Callable[..., Any] | None = None,
+) -> Any:
+    """Compute a function on the engine that is asked for, or on the one that will answer first.
+
+    `numpy_call` takes the place of the function's own `numpy` where that needs other arguments.
+    """
+    engine = _here.get().fast or asked.process
+    # With `out=`, a call under `auto` is mostly NumPy's, which is decided on the full way.
+    automatic = engine == "auto" and out is None and present.status("cpu").available
+    is_plain = (
+        (automatic or engine in ("cpu", "cuda"))
+        and where is True
+        and dtype is None
+        and casting == "same_kind"
+    )
+    shape, size, is_dense = None, 0, True
+    types: list[Any] = []
+    for value in inputs if is_plain else ():
+        kind = type(value)
+        if kind is np.ndarray:
+            code = CODES.get(value.dtype)
+            if shape is None:
+                shape, size = value.shape, value.size
+            elif value.shape != shape:
+                code = None
+            if code is None:
+                is_plain = False
+                break
+            is_dense &= value.flags.c_contiguous
+            types.append(code)
+        elif kind is int or kind is float:
+            types.append(kind)
+        else:
+            is_plain = False
+            break
+    if not is_plain or shape is None or (out is not None and not _takes(function, out, shape, inputs)):
+        return full.call(function, inputs, out, where, dtype, casting, numpy_call)
+
+    plan = None if automatic else asked_for(function.name, engine)  # or NoDevice, before all else
+    program = _program(function, tuple(types), None if out is None else CODES[out.dtype])
+    if program is None:
+        return full.call(function, inputs, out, where, dtype, casting, numpy_call)
+    if plan is None:
+        plan = full.choose(function, program, inputs, size, size * program.in_bytes)
+        if plan.engine == "numpy":
+            compute = functools.partial(numpy_call or function.numpy, *inputs)
+            return invocation.by_numpy(function.name, plan.reason, compute)
+    if out is not None:
+        results = [out]
+    elif is_dense:
+        empty = np.empty if size * program.out_bytes < result_memory.LEAST else result_memory.empty
+        results = [empty(shape, dtype) for dtype in program.out_dtypes]
+    else:
+        arrays = [value for value in inputs if type(value) is np.ndarray]
+        results = [allocate(dtype, shape, arrays) for dtype in program.out_dtypes]
+    works = works_of(program)
+    work = works.take()
+    try:
+        work.aim(size, *results, None, *inputs)
+    except OverflowError:  # an integer that its company's type cannot hold
+        works.give_back(work)
+        return full.call(function, inputs, out, where, dtype, casting, numpy_call)
+    try:
+        if not is_dense:
+            work.spread(shape, *results, None, *inputs)
+        if work.run(plan, size):
+            work.report_met()
+    finally:
+        works.give_back(work)
+    if out is None and not shape:
+        results = [result[()] for result in results]
+    return results[0] if function.outputs == 1 else tuple(results)

@@ -1,0 +1,209 @@
+"""The full way of an elementwise call: masks, types, outputs, broadcasting, and whatever else NumPy takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._calls import asked, invocation, operands
+from pycudakit._calls.arguments import as_argument, as_mask, as_outs, broadcast, needs_copy
+from pycudakit._calls.cost import WORTH_WAKING
+from pycudakit._calls.plan import Plan, asked_for
+from pycudakit._library import present
+from pycudakit._library.types import Array, code_of
+from pycudakit._programs import estimate
+from pycudakit._programs.function import Function, as_numpy_takes_numbers, compile_function
+from pycudakit._programs.program import Program
+from pycudakit._programs.work import works_of
+
+
+def _refuse(name: str, engine: str, value: Any, label: str = "") -> errors.Unsupported:
+    what = f"an array of {value.dtype}" if type(value) is np.ndarray else f"a {type(value).__name__}"
+    what += f" as {label}" * bool(label)
+    return errors.Unsupported(
+        f"{name}: the {engine} engine takes bool, integers and floats of up to 64 bits, and got {what}; "
+        "convert it, or use the engine 'auto'"
+    )
+
+
+def _check_exponents(program: Program, inputs: Sequence[Any], mask: Array | None) -> None:
+    if program.out_dtypes[0].kind not in "iu":
+        return
+    exponent = np.asarray(inputs[1])
+    negative = exponent < 0 if mask is None else (exponent < 0) & mask
+    if exponent.dtype.kind == "i" and negative.any():
+        raise ValueError("Integers to negative integer powers are not allowed.")
+
+
+def _type_of(argument: Any) -> Any:
+    return argument.dtype.newbyteorder("=") if isinstance(argument, np.ndarray) else type(argument)
+
+
+@dataclass
+class _Request:
+    """A call's arguments as they will be computed with, or the first that NumPy alone takes."""
+
+    arguments: list[Any]
+    outs: list[Array | None]
+    mask: Array | None
+    dtype: np.dtype[Any] | None
+    foreign: tuple[Any, str] | None = None  # the value, and what errors call it
+
+    @functools.cached_property
+    def types(self) -> tuple[Any, ...]:
+        """The arguments' types: dtypes, or `int` and `float`."""
+        return tuple(_type_of(argument) for argument in self.arguments)
+
+    @functools.cached_property
+    def read(self) -> list[Array]:
+        """The arrays that are read."""
+        arrays = [np.asarray(a) for a in self.arguments]
+        return arrays if self.mask is None else [*arrays, self.mask]
+
+
+def _read(function: Function, inputs: Sequence[Any], out: Any, where: Any, dtype: Any) -> _Request:
+    if function.types_numbers:
+        inputs = as_numpy_takes_numbers(function.name, inputs)
+    request = _Request(
+        arguments=[as_argument(value) for value in inputs],
+        outs=as_outs(out, function.outputs),
+        mask=as_mask(where),
+        dtype=None if dtype is None else np.dtype(dtype),
+    )
+    named = zip(inputs, request.arguments, [*function.labels, *[""] * len(inputs)], strict=False)
+    foreign = [(value, label) for value, argument, label in named if argument is None]
+    foreign += [(o, "out") for o in request.outs if o is not None and as_argument(o) is None]
+    if request.dtype is not None and code_of(request.dtype) is None:
+        foreign.append((np.empty(0, request.dtype), "dtype"))
+    request.foreign = foreign[0] if foreign else None
+    return request
+
+
+def _compile(function: Function, request: _Request, casting: str) -> Program:
+    outs = [None if o is None else o.dtype for o in request.outs]
+    if casting == "no" and hasattr(function.numpy, "resolve_dtypes"):  # "no" counts the byte order
+        exact = (a.dtype if isinstance(a, np.ndarray) else type(a) for a in request.arguments)
+        function.numpy.resolve_dtypes((*exact, *outs), casting=casting)
+    return compile_function(
+        function,
+        request.types,
+        tuple(None if o is None else o.newbyteorder("=") for o in outs),
+        request.mask is not None,
+        request.dtype,
+        casting,
+    )
+
+
+def _outputs(program: Program, request: _Request, shape: tuple[int, ...]) -> tuple[list[Array], list[Array]]:
+    """Return the outputs, and what to compute into: copies of those that overlap what is read."""
+    arrays = [a for a in (*request.arguments, request.mask) if isinstance(a, np.ndarray)]
+    finals: list[Array] = []
+    targets: list[Array] = []
+    for out, dtype in zip(request.outs, program.out_dtypes, strict=True):
+        if out is None:
+            target = final = operands.allocate(dtype, shape, arrays)
+        else:
+            target = final = out
+            overlaps = needs_copy(out, [*arrays, *finals]) or any(np.may_share_memory(out, f) for f in finals)
+            if overlaps or program.may_refuse:
+                target = out.copy()
+        finals.append(final)
+        targets.append(target)
+    return finals, targets
+
+
+def choose(function: Function, program: Program, arguments: Sequence[Any], size: int, up: int) -> Plan:
+    """Return where a plain call runs under `auto`; note for which sizes it will be NumPy next time."""
+    plan = estimate.choose(function.name, program, size, up)
+    if plan.engine == "numpy":
+        known = estimate.estimate(program)
+        below = min(known.numpy_below, WORTH_WAKING / known.numpy)
+        function.numpy_below[tuple(map(_type_of, arguments))] = below
+    return plan
+
+
+def _is_read(out: Array | None, read: Sequence[Array]) -> bool:
+    return out is not None and any(np.may_share_memory(out, array) for array in read)
+
+
+def call(
+    function: Function,
+    inputs: Sequence[Any],
+    out: Any,
+    where: Any,
+    dtype: Any,
+    casting: str,
+    numpy_call: Callable[..., Any] | None,
+) -> Any:
+    """Compute a function of whatever NumPy takes: see `fast.call`."""
+
+    def by_numpy(reason: str) -> Any:
+        if numpy_call is not None:
+            return invocation.by_numpy(function.name, reason, functools.partial(numpy_call, *inputs))
+        given = {"out": out, "dtype": dtype, "where": where, "casting": casting}
+        usual = {"out": None, "dtype": None, "where": True, "casting": "same_kind"}
+        keywords = {k: v for k, v in given.items() if v is not usual[k]}
+        compute = functools.partial(function.numpy, *inputs, **keywords)
+        return invocation.by_numpy(function.name, reason, compute)
+
+    engine = asked.current()
+    plan = None if engine == "auto" else asked_for(function.name, engine)  # or NoDevice, before all else
+    if plan is not None and engine == "numpy":
+        return by_numpy(plan.reason)
+    if plan is None and not (present.status("cpu").available or present.status("cuda").available):
+        return by_numpy(f"auto: {present.status('cpu').reason}")
+
+    request = _read(function, inputs, out, where, dtype)
+    if request.foreign is not None:
+        if plan is None:
+            return by_numpy("auto: only NumPy takes these types")
+        raise _refuse(function.name, engine, *request.foreign)
+    program = _compile(function, request, casting)
+    shape = broadcast(request.read, request.outs)
+    if function.name == "power" and 0 not in shape:
+        _check_exponents(program, request.arguments, request.mask)
+    if plan is None:
+        plan = _choose(function, program, request, shape)
+        if plan.engine == "numpy":
+            return by_numpy(plan.reason)
+        if any(_is_read(out, request.read) for out in request.outs):  # no other engine could go on
+            plan = dataclasses.replace(plan, automatic=False)
+    results, targets = _outputs(program, request, shape)
+    _run(plan, program, shape, (*targets, request.mask, *request.arguments))
+    for result, target in zip(results, targets, strict=True):
+        if result is not target:
+            result[...] = target
+    finished = tuple(
+        result[()] if o is None and result.ndim == 0 else result
+        for result, o in zip(results, request.outs, strict=True)
+    )
+    return finished if function.outputs > 1 else finished[0]
+
+
+def _choose(function: Function, program: Program, request: _Request, shape: tuple[int, ...]) -> Plan:
+    """Return where a call runs under `auto`."""
+    size = math.prod(shape)
+    up = sum(array.nbytes for array in request.read)
+    if request.mask is None and request.dtype is None and not any(o is not None for o in request.outs):
+        return choose(function, program, request.arguments, size, up)
+    return estimate.choose(function.name, program, size, up)
+
+
+def _run(plan: Plan, program: Program, shape: tuple[int, ...], values: Sequence[Any]) -> None:
+    works = works_of(program)
+    work = works.take()
+    size = values[0].size
+    try:
+        work.aim(size, *values)
+        work.spread(shape, *values)
+        if work.run(plan, size):
+            work.report_met()
+    finally:
+        works.give_back(work)

@@ -1,0 +1,1 @@
+"""Expressions of several functions, in one pass."""

@@ -1,0 +1,340 @@
+"""Whole expressions as one program: `evaluate`.
+
+A string goes through three stages, each remembered: `_language.parse` makes steps of it; `_plan` leaves to
+Python what is arithmetic of Python numbers alone, as it is in a script; the rest is one `Function`, which
+`_dispatch.call` specialises for its operands' types and runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit._calls.arguments import broadcast, broadcast_shapes
+from pycudakit._families.elementwise import compound
+from pycudakit._families.elementwise.fast import call
+from pycudakit._families.expression.language import (
+    ARITIES,
+    CONSTANTS,
+    ERRORS,
+    NUMBER,
+    NUMBERS,
+    OPERAND,
+    Parsed,
+    Step,
+    by_numpy,
+    by_python,
+    parse,
+    suggestion,
+)
+from pycudakit._families.expression.reduced import reduce_program
+from pycudakit._programs.builder import Builder
+from pycudakit._programs.function import Function, checked_output
+from pycudakit._programs.ufuncs import write_ufunc
+from pycudakit._programs.values import Scalar, Value
+
+# ---- Steps as a program ------------------------------------------------------------------------------
+
+
+class _Plan:
+    """Who computes which step of an expression: Python, or a `Function` and what is given to it."""
+
+    def __init__(self, parsed: Parsed, are_numbers: tuple[bool, ...], baked: dict[int, Any]) -> None:
+        self.parsed = parsed
+        self.steps = [
+            Step(NUMBER, (), baked[index], False, step.span) if index in baked else step
+            for index, step in enumerate(parsed.steps)
+        ]
+        literals: set[int] = set()
+        numbers: set[int] = set()  # Python's, literals among them
+        self.by_python: list[int] = []
+        self.by_function: list[int] = []
+        for index, step in enumerate(self.steps):
+            if step.function == NUMBER:
+                literals.add(index)
+                if type(step.value) in NUMBERS:
+                    numbers.add(index)
+            elif step.function == OPERAND:
+                if are_numbers[step.value]:
+                    numbers.add(index)
+            elif step.is_operator and numbers.issuperset(step.arguments):
+                numbers.add(index)
+                self.by_python.append(index)
+            else:
+                self.by_function.append(index)
+        used = {parsed.result}.union(*(self.steps[index].arguments for index in self.by_function))
+        self.inputs = sorted(used.difference(self.by_function, literals))
+        self.operands = [self.steps[index].value for index in self.inputs]  # if none is by_python
+        self.literals = sorted(used & literals)
+        # Numbers whose value, not only the type, a program depends on.
+        self.exponents = [
+            self.inputs.index(step.arguments[1])
+            for step in (self.steps[index] for index in self.by_function)
+            if step.function == "power" and step.arguments[1] in numbers.intersection(self.inputs)
+        ]
+        last = {a: index for index in self.by_function for a in self.steps[index].arguments}
+        self.finished: dict[int, list[int]] = {index: [] for index in self.by_function}
+        for argument, index in last.items():
+            self.finished[index].append(argument)
+        labels = tuple(repr(parsed.source.segment(self.steps[index].span)) for index in self.inputs)
+        self.function = Function("evaluate", self.cast, self.write, labels=labels, types_numbers=False)
+
+    def bind(self, operands: Sequence[Any]) -> list[Any]:
+        """Compute what is Python's, and return the function's inputs."""
+        if not self.by_python:
+            return [operands[index] for index in self.operands]
+        values: dict[int, Any] = {}
+        for index, step in enumerate(self.steps):
+            if step.function == OPERAND:
+                values[index] = operands[step.value]
+            elif step.function == NUMBER:
+                values[index] = step.value
+        for index in self.by_python:
+            step = self.steps[index]
+            try:
+                values[index] = by_python(step.function, [values[a] for a in step.arguments])
+            except ERRORS as error:
+                raise self.parsed.source.again(error, step.span) from None
+        return [values[index] for index in self.inputs]
+
+    def cast(self, *inputs: Any, out: Any = None) -> Any:
+        """Compute the function with NumPy; named for what storing to another type may warn of."""
+        values = dict(zip(self.inputs, inputs, strict=True))
+        values |= {index: self.steps[index].value for index in self.literals}
+        for index in self.by_function:
+            step = self.steps[index]
+            try:
+                values[index] = by_numpy(step, [values[a] for a in step.arguments])
+            except ERRORS as error:
+                raise self.parsed.source.again(error, step.span) from None
+            for argument in self.finished[index]:  # so that the next result may have its memory
+                del values[argument]
+        result = values[self.parsed.result]
+        if out is None:
+            if not isinstance(result, np.ndarray):
+                return result if self.by_function else np.asarray(result)[()]
+            result = result.astype(result.dtype.newbyteorder("="), copy=not self.by_function)
+            return result[()] if result.ndim == 0 else result
+        broadcast([np.asarray(result)], [out])
+        np.copyto(out, result, casting="same_kind")
+        return out
+
+    def write(
+        self, builder: Builder, *arguments: Any, out: tuple[Any, ...], casting: str, **_: Any
+    ) -> tuple[Value]:
+        """Add the function to a program."""
+        values: dict[int, Any] = dict(zip(self.inputs, arguments, strict=True))
+        for index in self.literals:
+            number = self.steps[index].value
+            if isinstance(number, (bool, np.generic)):
+                values[index] = builder.constant(number, np.asarray(number).dtype)
+            else:
+                values[index] = Scalar(type(number), None, number)
+        for index in self.by_function:
+            step = self.steps[index]
+            try:
+                values[index] = _write_step(builder, step, [values[a] for a in step.arguments])
+            except ERRORS as error:
+                raise self.parsed.source.again(error, step.span) from None
+        result = _with_dtype(builder, values[self.parsed.result])
+        checked_output("evaluate", result, out, casting)
+        return (builder.cast(result, out[0] or result.dtype),)
+
+
+def _with_dtype(builder: Builder, value: Value | Scalar) -> Value:
+    return builder.cast(value, np.dtype(value.type)) if isinstance(value, Scalar) else value
+
+
+_KEYWORDS: dict[str, Any] = {"out": (None,), "dtype": None, "casting": "same_kind"}
+
+
+def _write_clip(builder: Builder, x: Value | Scalar, *limits: Value | Scalar) -> Value:
+    """Limit to a range; integers beyond those of an integer type limit nothing."""
+    kept = dict(zip(("maximum", "minimum"), limits, strict=True))
+    if isinstance(x, Value) and x.dtype.kind in "iu":
+        info = np.iinfo(x.dtype)
+        for bound, limit in tuple(kept.items()):
+            number = limit.value if isinstance(limit, Scalar) else None
+            if type(number) is int and (number <= info.min if bound == "maximum" else number >= info.max):
+                del kept[bound]
+    return compound.write_clip(tuple(kept), builder, x, *kept.values(), **_KEYWORDS)[0]
+
+
+def _write_step(builder: Builder, step: Step, values: list[Any]) -> Value:
+    name = step.function
+    if name == "where":
+        return compound.write_where(builder, *values)[0]
+    if name == "clip":
+        return _write_clip(builder, *values)
+    if name == "astype":
+        return builder.cast(_with_dtype(builder, values[0]), step.value)
+    if name == "round":
+        power = Scalar(float, None, 10.0 ** abs(step.value))
+        write = compound.round_function(step.value).write
+        return write(builder, _with_dtype(builder, values[0]), power, **_KEYWORDS)[0]
+    if name == "nan_to_num":
+        x = _with_dtype(builder, values[0])
+        limits = np.finfo(x.dtype if x.dtype.kind == "f" else np.float64)
+        numbers = (0.0, float(limits.max), float(limits.min))
+        return compound.write_nan_to_num(builder, x, *(Scalar(float, None, n) for n in numbers))[0]
+    if name == "power" and step.is_operator:
+        base, exponent = values
+        literal = exponent.value if isinstance(exponent, Scalar) else None
+        if isinstance(base, Value) and literal is not None:
+            if type(literal) is int and literal == 2:
+                return write_ufunc(builder, "square", base)[0]
+            if base.dtype.kind == "f" and literal in (0.5, -1):
+                return write_ufunc(builder, "sqrt" if literal == 0.5 else "reciprocal", base)[0]
+    return write_ufunc(builder, name, *values)[0]
+
+
+@functools.lru_cache(1024)
+def _plan(
+    parsed: Parsed, are_numbers: tuple[bool, ...], baked: tuple[tuple[int, type, Any], ...] = ()
+) -> _Plan:
+    return _Plan(parsed, are_numbers, {index: value for index, _, value in baked})
+
+
+# ---- The public function -----------------------------------------------------------------------------
+
+
+def _find(parsed: Parsed, name: str, written: str, scopes: Sequence[Mapping[str, Any]]) -> Any:
+    for scope in scopes:
+        if name in scope:
+            return scope[name]
+        if written in scope:
+            return scope[written]
+    if name in CONSTANTS:
+        return CONSTANTS[name]
+    span = next(s.span for s in parsed.steps if s.function == OPERAND and parsed.names[s.value][0] == name)
+    if name in ARITIES:
+        message = f"{name!r} is a function, and no operand has that name"
+    else:
+        known = [key for scope in scopes for key in scope]
+        message = f"name {written!r} is not defined{suggestion(written, known)}"
+    raise NameError(parsed.source.pointed(message, span))
+
+
+def _as_value(value: Any) -> Any:
+    kind = type(value)
+    if kind is np.ndarray or kind in NUMBERS or hasattr(kind, "__array_ufunc__"):
+        return value
+    return np.asarray(value)
+
+
+def _is_small(exponent: Any) -> bool:
+    """Tell whether NumPy or the compiler computes ``x**exponent`` otherwise than by a power."""
+    return type(exponent) in (int, float) and (exponent in (-1, 0.5) or exponent in range(1, 65))
+
+
+def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: Any = None) -> Any:
+    """Compute an expression of arrays in one pass.
+
+    The result is what NumPy gives for the same expression, by its rules for types and shapes: float32 stays
+    float32, and Python numbers adapt to the arrays they meet.
+
+    Parameters
+    ----------
+    expression : str
+        Python's operators ``+ - * / // % ** & | ^ ~ << >>``, comparisons, numbers, ``True``, ``False``,
+        and calls of the elementwise functions by NumPy's names, with as many arguments as they need;
+        ``round(x, 2)`` takes its decimals and ``astype(x, float32)`` its type. ``and``, ``or`` and ``not``
+        are `logical_and`, `logical_or` and `logical_not`; ``0 < x < 1`` is ``(0 < x) and (x < 1)``; and
+        ``x if c else y`` is ``where(c, x, y)``. The outermost call may reduce what is computed, in the same
+        pass: sum, prod, mean, var, std, min, max, ptp, any, all, count_nonzero, argmin and argmax, with
+        ``axis=`` and ``keepdims=``, and ``ddof=``, as ``"sum(a*b, axis=0)"``.
+    operands : mapping of str to array_like, optional
+        What the names in the expression stand for, 64 at most. By default the caller's local and global
+        variables. A name found nowhere may be ``pi``, ``e``, ``inf`` or ``nan``.
+    out : ndarray, optional
+        Where to put the result. It may be one of the operands.
+
+    Returns
+    -------
+    ndarray or scalar
+        `out` if that is given.
+
+    Raises
+    ------
+    SyntaxError, NameError, TypeError, ValueError
+        For an expression outside the language, each pointing at the column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> a, b = np.array([0.0, 3.0]), np.array([1.0, 4.0])
+    >>> pk.evaluate("sqrt(a*a + b*b) / 2")
+    array([0.5, 2.5])
+    >>> float(pk.evaluate("sum(a*b)"))
+    12.0
+    >>> pk.evaluate("x if x > 0 else -x", {"x": np.array([-1, 2], np.int8)})
+    array([1, 2], dtype=int8)
+    >>> pk.evaluate("sin(a) + c", {"a": a})
+    Traceback (most recent call last):
+        ...
+    NameError: name 'c' is not defined (at column 10)
+        sin(a) + c
+                 ^
+    """
+    if not isinstance(expression, str):
+        raise TypeError(f"the expression is a str, not a {type(expression).__name__}")
+    if out is not None and not isinstance(out, np.ndarray):
+        raise TypeError(f"out is an ndarray, not a {type(out).__name__}")
+    parsed = parse(expression)
+    if operands is None:
+        caller = sys._getframe(1)  # noqa: SLF001
+        scopes: tuple[Mapping[str, Any], ...] = (caller.f_locals, caller.f_globals)
+    elif isinstance(operands, Mapping):
+        scopes = (operands,)
+    else:
+        raise TypeError(f"operands is a mapping of names, not a {type(operands).__name__}")
+    values = [_as_value(_find(parsed, name, written, scopes)) for name, written in parsed.names]
+
+    are_numbers = tuple([type(value) in NUMBERS for value in values])
+    plan = _plan(parsed, are_numbers)
+    inputs = plan.bind(values)
+    exponents = [i for i in plan.exponents if _is_small(inputs[i])]
+    if exponents:
+        plan = _baked(plan, are_numbers, inputs, exponents)
+        inputs = plan.bind(values)
+    compute = functools.partial(_compute, parsed.reduction)
+    try:
+        if parsed.reduction is None and out is None and inputs and plan.function.is_small(*inputs):
+            return plan.function.numpy(*inputs)
+        return compute(plan, inputs, out)
+    except OverflowError:
+        # An integer variable that its company's type cannot hold may still be compared, as a literal may.
+        integers = [i for i, value in enumerate(inputs) if type(value) is int]
+        if not integers:
+            raise
+        plan = _baked(plan, are_numbers, inputs, integers)
+        return compute(plan, plan.bind(values), out)
+    except ValueError:
+        try:
+            broadcast_shapes(*(np.shape(value) for value in values))
+        except ValueError:
+            shapes = ", ".join(f"{w} {np.shape(v)}" for (_, w), v in zip(parsed.names, values, strict=True))
+            raise ValueError(f"operands could not be broadcast together: {shapes}") from None
+        raise
+
+
+def _compute(
+    reduction: tuple[str, dict[str, Any]] | None, plan: _Plan, inputs: Sequence[Any], out: Any
+) -> Any:
+    if reduction is None:
+        return call(plan.function, inputs, out)
+    name, keywords = reduction
+    return reduce_program(name, plan.function, inputs, out, **keywords)
+
+
+def _baked(plan: _Plan, are_numbers: tuple[bool, ...], inputs: Sequence[Any], which: Sequence[int]) -> _Plan:
+    """Return the plan with some of the inputs as if they were literals."""
+    before = [(i, type(s.value), s.value) for i, s in enumerate(plan.steps) if s.function == NUMBER]
+    known = {i for i, step in enumerate(plan.parsed.steps) if step.function == NUMBER}
+    added = [(plan.inputs[i], type(inputs[i]), inputs[i]) for i in which]
+    return _plan(plan.parsed, are_numbers, tuple([b for b in before if b[0] not in known] + added))

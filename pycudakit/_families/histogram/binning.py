@@ -1,0 +1,237 @@
+"""Bins as the libraries take them, and the calls that count with them."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._calls import invocation
+from pycudakit._calls.invocation import last_call, run
+from pycudakit._calls.operands import code_for, describe
+from pycudakit._calls.plan import Plan
+from pycudakit._library import abi, result_memory
+from pycudakit._library.types import FLOAT32, FLOAT64, INT64, UINT64, Array, DType
+
+MOST = 2**31 - 256
+
+
+class Bins:
+    """Bins along one axis: a row for the library, and the edges that it points to."""
+
+    def __init__(self, row: Array, edges: Array | None) -> None:
+        self.row = row
+        self.edges = edges
+
+    @property
+    def count(self) -> int:
+        return int(self.row["count"][0])
+
+
+def _bins(how: int, count: int, edges: Array | None = None, **fields: Any) -> Bins:
+    row = np.zeros(1, abi.BINS)
+    row["how"], row["count"] = how, count
+    if edges is not None:
+        row["edges"] = edges.ctypes.data
+        row["type"] = code_for(edges.dtype)
+    for name, value in fields.items():
+        row[name] = value
+    return Bins(row, edges)
+
+
+def by_value(count: int) -> Bins:
+    """Return a bin for each integer from 0."""
+    return _bins(abi.BY_VALUE, count)
+
+
+def by_edges(edges: Array, values: DType) -> Bins:
+    """Return the bins between edges, which values of a dtype are compared with as NumPy does."""
+    common = np.promote_types(values, edges.dtype)
+    if common.kind in "biu":
+        type_ = INT64 if common.kind == "i" else UINT64
+    else:
+        type_ = FLOAT64 if common.itemsize == 8 else FLOAT32
+    with np.errstate(over="ignore"):
+        return _bins(abi.BY_EDGES, len(edges) - 1, np.ascontiguousarray(edges.astype(common), type_))
+
+
+def by_width(edges: Array, first: Any, last: Any, values: DType) -> Bins | None:
+    """Return the bins that `np.histogram` makes between two numbers, or None for what is NumPy's alone."""
+    count = len(edges) - 1
+    if edges.dtype not in (np.float16, FLOAT32, FLOAT64):
+        return None
+    with np.errstate(all="ignore"):
+        width = _difference(last, first)
+        # NumPy's own types: those of the same expression of no elements.
+        quotient = (np.empty(0, edges.dtype) / width * count).dtype
+        if not (np.isfinite(width) and np.isfinite(edges).all()):
+            return None
+        low, high = _limit(values, first, greatest=False), _limit(values, last, greatest=True)
+    if low is None or high is None:
+        low, high = values.type(1), values.type(0)  # none is kept
+    stored = np.require(edges, FLOAT32 if edges.dtype == np.float16 else edges.dtype, ["C", "A"])
+    return _bins(
+        *(abi.BY_WIDTH, count, stored),
+        type=code_for(edges.dtype),
+        quotient=code_for(quotient),
+        low=_bits(low),
+        high=_bits(high),
+        first=np.asarray(first).astype(edges.dtype),
+        width=np.asarray(width).astype(quotient),
+    )
+
+
+def _difference(last: Any, first: Any) -> Any:
+    """Return what `np.histogram` divides by: of signed integers it is unsigned."""
+    common = np.result_type(last, first)
+    if common.kind != "i":
+        return np.subtract(last, first, dtype=common)
+    unsigned = np.dtype(f"u{common.itemsize}")
+    return np.subtract(np.asarray(last, common), np.asarray(first, common), casting="unsafe", dtype=unsigned)
+
+
+def _limit(dtype: Any, edge: Any, greatest: bool) -> Any:
+    """Return the least element that NumPy finds not below an edge, or the greatest not above it, or None."""
+    compare = np.less_equal if greatest else np.greater_equal
+
+    def keeps(value: Any) -> bool:
+        return bool(compare(np.array([value], dtype), edge)[0])
+
+    if dtype.kind == "f":
+        nearest = np.asarray(edge).astype(dtype)[()]
+        return (
+            nearest if keeps(nearest) else np.nextafter(nearest, dtype.type(-np.inf if greatest else np.inf))
+        )
+    least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    whole: Any = (
+        operator.index if isinstance(edge, (int, np.integer)) else math.floor if greatest else math.ceil
+    )
+    inside: int = min(max(whole(edge), least), most)
+    if not keeps(inside):
+        return None
+    if abs(inside) > 2**53 and not isinstance(edge, (int, np.integer)):
+        # As floats, others are not beyond the edge, either.
+        outside = most if greatest else least
+        if keeps(outside):
+            return dtype.type(outside)
+        while abs(outside - inside) > 1:
+            middle = (inside + outside) // 2
+            inside, outside = (middle, outside) if keeps(middle) else (inside, middle)
+    return dtype.type(inside)
+
+
+def _bits(element: Any) -> int:
+    return int.from_bytes(np.asarray(element).tobytes().ljust(8, b"\0"), "little")
+
+
+def table(arrays: Sequence[Array]) -> Array:
+    """Return operands of one shape as the libraries take them."""
+    rows = np.zeros(len(arrays), abi.OPERAND)
+    for row, array in zip(rows, arrays, strict=True):
+        describe(row, array, array.strides)
+    return rows
+
+
+def _shape(array: Array) -> tuple[Array, int]:
+    return np.array(array.shape or (1,), np.int64), array.ndim
+
+
+def extent(chosen: Plan, values: Array) -> Array:
+    """Return the least and the greatest element, or NaN for both if any is NaN."""
+    bits = np.zeros(2, np.uint64)
+    run(chosen, "pk_extent", table([values]), *_shape(values), bits, size=values.size)
+    return _elements(bits, values)
+
+
+def _elements(bits: Array, values: Array) -> Array:
+    found: Array = bits.view(values.dtype.newbyteorder("="))[:: 8 // values.itemsize]
+    return found
+
+
+_FIND = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_uint64), ctypes.c_void_p)
+
+
+def count_of_extent(chosen: Plan, values: Array, count: int, find: Callable[[Array], Bins]) -> Array:
+    """Return what `count` does, of as many bins as `find` makes of the least and the greatest element."""
+    raised: list[BaseException] = []
+    kept: list[Bins] = []
+
+    def found(extent: Any, row: int) -> int:
+        try:
+            bins = find(_elements(np.array(extent[:2], np.uint64), values))
+            kept.append(bins)
+            ctypes.memmove(row, bins.row.ctypes.data, bins.row.nbytes)
+        except BaseException as error:  # noqa: BLE001
+            raised.append(error)
+            return 1
+        return 0
+
+    callback = _FIND(found)
+    address = ctypes.cast(callback, ctypes.c_void_p).value
+    counts = np.empty(count + 2, np.int64)
+    arguments = (table([values]), *_shape(values), address, count, counts)
+    try:
+        run(chosen, "pk_histogram_of_extent", *arguments, size=values.size)
+    except errors.Interrupted:
+        if raised:
+            raise raised[0] from None
+        raise
+    _tell_of_the_host(chosen, values.size)
+    return counts
+
+
+def _arguments(values: Sequence[Array], bins: Sequence[Bins], weights: Sequence[Array]) -> tuple[Any, ...]:
+    operands, rows = [*values, *weights], np.concatenate([axis.row for axis in bins])
+    return (table(operands), len(operands), *_shape(values[0]), rows, len(bins))
+
+
+def _total(bins: Sequence[Bins]) -> int:
+    return math.prod(axis.count for axis in bins)
+
+
+def count(chosen: Plan, values: Sequence[Array], bins: Sequence[Bins]) -> Array:
+    """Return the counts of all bins, and `pk_histogram`'s two more."""
+    counts = np.empty(_total(bins) + 2, np.int64)
+    size = values[0].size
+    run(chosen, "pk_histogram", *_arguments(values, bins, ()), counts, size=size)
+    _tell_of_the_host(chosen, size)
+    return counts
+
+
+def _tell_of_the_host(chosen: Plan, size: int) -> None:
+    """Let `last_call` say that the GPU had no room for a table of all bins, if so."""
+    call = last_call() if chosen.engine == "cuda" and size else None
+    if call is not None and call.engine == "cuda" and call.bytes_up == 0:
+        invocation.say_more("counted on the host, as the GPU's budget has no room for all bins")
+
+
+def weigh(
+    chosen: Plan, values: Sequence[Array], bins: Sequence[Bins], weights: Array, as_integers: bool = False
+) -> tuple[Array, bool]:
+    """Return the weight in each bin, as float64 or integers, and whether an element was lost."""
+    on_the_host = f"{chosen.reason}; weights are added on the host"
+    chosen = dataclasses.replace(chosen, reason=on_the_host) if chosen.engine == "cuda" else chosen
+    arguments = _arguments(values, bins, (weights,))
+    total, size = _total(bins), values[0].size
+    if as_integers:
+        counts = np.empty(total + 2, np.int64)
+        run(chosen, "pk_histogram", *arguments, counts, size=size)
+        return counts[:total], bool(counts[-1])
+    sums, outside = np.empty(total), np.empty(2, np.int64)
+    run(chosen, "pk_weighted_histogram", *arguments, sums, outside, size=size)
+    return sums, bool(outside[1])
+
+
+def passed(chosen: Plan, values: Array, edges: Array, right: bool, decreasing: bool) -> Array:
+    """Return how many edges come before each element."""
+    result = result_memory.empty(values.shape, np.int64)
+    bins = by_edges(edges, values.dtype)
+    operands = table([values, result])
+    run(chosen, "pk_digitize", operands, *_shape(values), bins.row, right, decreasing, size=values.size)
+    return result

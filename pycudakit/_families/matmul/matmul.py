@@ -1,0 +1,345 @@
+"""NumPy's `matmul`, and the products of matrices that other functions are made of."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pycudakit._calls import asked, cost, floating, invocation, operands
+from pycudakit._calls.arguments import broadcast_shapes, needs_copy
+from pycudakit._calls.plan import Cost, Plan, plan_call
+from pycudakit._calls.record import Call
+from pycudakit._library import abi, loader, result_memory
+from pycudakit._library.types import BOOL, FLOAT16, FLOAT32, FLOAT64, Array, DType
+
+PRECISIONS = ("highest", "exact", "tf32", "bf16")
+
+# Products of elements in a second: of a BLAS, for each thread; of the CPU's loops; and on a GPU, with cuBLAS
+# or without.
+_BLAS = {FLOAT32: 40e9, FLOAT64: 20e9}
+_LOOPS, _NUMPYS_LOOPS = 4e9, 0.7e9
+_GPU = {FLOAT32: 10e12, FLOAT64: 5e12, FLOAT16: 20e12}
+_GPU_LOOPS = 1e12
+# Of a product that takes longer, NumPy's BLAS computes some rows at once: a signal waits for these alone.
+_PATIENCE = 0.05
+
+_METHODS = {
+    abi.BY_LOOPS: "the CPU library's loops",
+    abi.BY_KERNEL: "the kit's own kernel",
+    abi.BY_CUBLAS: "cuBLAS",
+    abi.BY_CUBLAS_SPLIT: "cuBLAS, each float32 as two of TF32",
+}
+
+
+def matmul(
+    x1: Any,
+    x2: Any,
+    /,
+    out: Any = None,
+    *,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: bool = True,
+    axes: Any = None,
+    precision: str = "highest",
+) -> Any:
+    """Return the product of two matrices, of stacks of them, or of vectors.
+
+    Floats meet a bound on their error, which docs/matmul.md states; integers wrap around, and their bits are
+    the same on every engine. On the engine ``"cpu"``, products of float32 and float64 are computed by NumPy's
+    BLAS.
+
+    Parameters
+    ----------
+    x1, x2 : array_like
+        Stacks of matrices, by their last two axes, that broadcast together; or vectors.
+    out : ndarray, optional
+        Where to put the result.
+    casting, order, dtype, subok, axes
+        As for `numpy.matmul`. Calls with `axes`, or with an `order` of the result, are NumPy's alone.
+    precision : {"highest", "exact", "tf32", "bf16"}, optional
+        How float32 is multiplied: with no more error than float32 has; in float64; or, where a GPU has that,
+        with factors rounded to TF32 or bfloat16, for speed.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.matmul([[1, 2], [3, 4]], [[1, 0], [1, 1]])
+    array([[3, 2],
+           [7, 4]])
+    """
+    usual = {"casting": "same_kind", "order": "K", "dtype": None, "subok": True, "axes": None}
+    asked = {"casting": casting, "order": order, "dtype": dtype, "subok": subok, "axes": axes}
+    given: dict[str, Any] = {k: v for k, v in asked.items() if v is not usual[k] and v != usual[k]}
+    if out is None and precision == "highest" and not given and _is_small(x1, x2):
+        _say_small()
+        return np.matmul(x1, x2)
+    numpy = functools.partial(np.matmul, x1, x2, out, **given)
+    foreign = next((f"the argument {name}" for name in ("order", "axes") if name in given), None)
+    return product(
+        "matmul", numpy, x1, x2, out, dtype=dtype, casting=casting, precision=precision, foreign=foreign
+    )
+
+
+_say_small = invocation.saying(Call("matmul", "numpy", cost.SMALL))
+
+
+def _is_small(x1: Any, x2: Any) -> bool:
+    """Tell whether `auto` runs, and NumPy will multiply these first: what is decided quickly."""
+    if (asked.here.get().fast or asked.process) != "auto":
+        return False
+    if type(x1) is not np.ndarray or type(x2) is not np.ndarray or x1.dtype != x2.dtype:
+        return False
+    return x1.dtype in (FLOAT32, FLOAT64) and 0 < x1.ndim < 3 > x2.ndim > 0 and max(x1.size, x2.size) < 10_000
+
+
+def product(
+    name: str,
+    numpy: Callable[[], Any],
+    x1: Any,
+    x2: Any,
+    out: Any = None,
+    *,
+    dtype: Any = None,
+    casting: Any = "same_kind",
+    precision: str = "highest",
+    foreign: str | None = None,
+    warns: str | None = "matmul",
+) -> Any:
+    """Return `matmul` of two arguments, in the name of a function that `numpy` computes.
+
+    Warnings are said to be encountered in `warns`; without it, there are none.
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, not {precision!r}")
+    if isinstance(out, tuple) and len(out) == 1:
+        out = out[0]
+    a, b = operands.as_array(x1), operands.as_array(x2)
+    if out is not None and operands.as_array(out) is None:
+        foreign = foreign or "such an out"
+    shape = types = None
+    if a is not None and b is not None and foreign is None:
+        shape, types = _shape_of(a, b), _types_of(a, b, out, dtype, casting)
+        if types is not None and not all(operands.code_for(t) >= 0 for t in types):
+            foreign = f"a product in {types[0]}"
+    if foreign is None and a is not None and b is not None:
+        fits = out is None or (type(out) is np.ndarray and out.shape == shape and out.flags.writeable)
+        if shape is None or types is None or not fits:
+            plan_call(name, [a, b], Cost(0, 0, 0, 0))
+            return numpy()  # raises
+        sizes = _sizes(a, b, shape)
+        plan = plan_call(name, [a, b], _cost_of(sizes, a, b, types))
+    else:
+        plan = plan_call(name, [a, b], Cost(0, 0, 0, 0), foreign)
+    if plan.engine == "numpy" or a is None or b is None or shape is None or types is None:
+        return invocation.by_numpy(name, plan.reason, numpy)
+
+    common, result_type = types
+    target = out
+    if (
+        out is None
+        or out.dtype != common
+        or not (out.flags.c_contiguous and out.flags.aligned)
+        or needs_copy(out, [a, b])
+    ):
+        target = result_memory.empty(shape, common)
+    x, y = a.astype(common, copy=False), b.astype(common, copy=False)
+    if plan.engine == "cpu" and common in _BLAS:
+        target = _by_blas(plan, x, y, target, precision, warns)
+    else:
+        met = _by_library(plan, x, y, target, sizes, precision)
+        if met and warns is not None:
+            _warn(warns, x, y, target)
+    if out is None:
+        return target.astype(result_type, copy=False) if target.ndim else target[()].astype(result_type)
+    if target is not out:
+        np.copyto(out, target, casting="unsafe")
+    return out
+
+
+def _shape_of(a: Array, b: Array) -> tuple[int, ...] | None:
+    """Return the result's shape, or None where there is none."""
+    if not (a.ndim and b.ndim):
+        return None
+    if a.shape[-1] != (b.shape[-2] if b.ndim > 1 else b.shape[0]):
+        return None
+    try:
+        stack = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        return None
+    shape = (*stack, *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ()))
+    return shape if len(shape) <= abi.MAX_DIMS else None
+
+
+def _types_of(a: Array, b: Array, out: Any, dtype: Any, casting: Any) -> tuple[DType, DType] | None:
+    """Return the type computed in, and the result's; None where NumPy refuses."""
+    given = out.dtype if isinstance(out, np.ndarray) else None
+    asked: dict[str, Any] = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
+    try:
+        resolved = np.matmul.resolve_dtypes((a.dtype, b.dtype, given), casting=casting, **asked)
+        if given is not None and not np.can_cast(resolved[2], given, casting=casting):
+            return None
+    except (TypeError, ValueError):
+        return None
+    common = np.dtype(resolved[0]).newbyteorder("=")
+    return common, common if given is None else given
+
+
+def _sizes(a: Array, b: Array, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """Return m, n, k, and how many products there are."""
+    m = a.shape[-2] if a.ndim > 1 else 1
+    n = b.shape[-1] if b.ndim > 1 else 1
+    stack = shape[: len(shape) - (a.ndim > 1) - (b.ndim > 1)]
+    return m, n, a.shape[-1], math.prod(stack)
+
+
+def _cost_of(sizes: tuple[int, int, int, int], a: Array, b: Array, types: tuple[DType, DType]) -> Cost:
+    common = types[0]
+    m, n, k, batch = sizes
+    products = float(m) * n * k * batch
+    down = m * n * batch * common.itemsize
+    on_gpu = products / _GPU.get(common, _GPU_LOOPS)
+    up = (a.size + b.size) * common.itemsize
+    if common in _BLAS:
+        # Ours is NumPy's own; where there is more to it, a GPU may be quicker.
+        alone = products / (_BLAS[common] * cost.threads())
+        return Cost(0.0 if alone < cost.WORTH_WAKING else None, alone, up, down, on_gpu)
+    alone = products / _LOOPS
+    if alone > cost.SHARED_WORK:
+        alone /= cost.threads()
+    return Cost(2e-6 + products / _NUMPYS_LOOPS, cost.CALL + alone, up, down, on_gpu)
+
+
+# ---- On the CPU, by NumPy -----------------------------------------------------------------------------
+
+
+def _by_blas(plan: Plan, x: Array, y: Array, target: Array, precision: str, warns: str | None) -> Array:
+    """Compute into the target, some rows at once."""
+    began = time.perf_counter()
+    result = target
+    if precision == "exact" and x.dtype == FLOAT32:
+        wide = np.matmul(x.astype(FLOAT64), y.astype(FLOAT64))
+        with np.errstate(over="ignore"):
+            result[...] = wide
+    else:
+        # One and the same BLAS, but for what its warnings say.
+        multiply: Any = np.dot if warns == "dot" and x.ndim == y.ndim == 2 else np.matmul
+        with np.errstate() if warns else np.errstate(all="ignore"):
+            for rows in _in_rows(x, y, result):
+                multiply(*rows)
+    reason = f"{plan.reason}; by NumPy's BLAS"
+    invocation.done(Call(plan.function, "cpu", reason, time.perf_counter() - began, began=began))
+    return result
+
+
+def _in_rows(x: Array, y: Array, target: Array) -> list[tuple[Array, ...]]:
+    """Return operands and targets of NumPy's, each of which takes a moment."""
+    products = float(target.size) * x.shape[-1]
+    parts = products / (_BLAS[x.dtype] * cost.threads() * _PATIENCE)
+    if parts < 2 or x.ndim < 2:
+        return [(x, y, target)]
+    if target.ndim > 2:
+        stack = target.shape[:-2] if y.ndim > 1 else target.shape[:-1]
+        xs = np.broadcast_to(x, (*stack, *x.shape[-2:]))
+        ys = np.broadcast_to(y, (*stack, *y.shape[-2:])) if y.ndim > 1 else y
+        found = []
+        for i in range(stack[0]):
+            found += _in_rows(xs[i], ys[i] if y.ndim > 1 else y, target[i])
+        return found
+    step = max(64, math.ceil(x.shape[-2] / parts))
+    starts = range(0, x.shape[-2], step)
+    return [(x[i : i + step], y, target[i : i + step]) for i in starts]
+
+
+# ---- By a library ---------------------------------------------------------------------------------------
+
+
+@functools.cache
+def cublas() -> bool:
+    """Have the CUDA library open cuBLAS, once; tell whether it has."""
+    path = b""
+    if importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.pathfinder"):
+        try:
+            pathfinder: Any = importlib.import_module("cuda.pathfinder")
+            path = (pathfinder.load_nvidia_dynamic_lib("cublas").abs_path or "").encode()
+        except (ImportError, RuntimeError, OSError):  # it is not installed; the system may have one
+            path = b""
+    found = ctypes.c_int64()
+    text = np.frombuffer(path, np.uint8)
+    loader.library("cuda").pk_open_cublas(text, text.size, ctypes.byref(found))
+    return bool(found.value)
+
+
+def _stored(array: Array, stored: DType) -> tuple[Array, bool]:
+    """Return dense matrices as the ABI takes them, and whether they are stored as their transposes."""
+    if array.ndim > 1 and not array.flags.c_contiguous:
+        turned = array.swapaxes(-1, -2)
+        if turned.flags.c_contiguous and turned.flags.aligned:
+            return turned.view(stored), True
+    return np.require(array, None, ["C", "A"]).view(stored), False
+
+
+def _places(x: Array, y: Array, shape: tuple[int, ...], batch: int) -> Array:
+    """Return which of the matrices of each operand a product takes."""
+    stack = shape[: len(shape) - (x.ndim > 1) - (y.ndim > 1)]
+    places = np.zeros((batch, 2), np.int64)
+    for column, array in enumerate((x, y)):
+        own = array.shape[:-2]
+        numbers = np.arange(math.prod(own)).reshape(own)
+        places[:, column] = np.broadcast_to(numbers, stack).reshape(-1)
+    return places
+
+
+def _by_library(
+    plan: Plan, x: Array, y: Array, target: Array, sizes: tuple[int, int, int, int], precision: str
+) -> int:
+    m, n, k, batch = sizes
+    dtype = x.dtype
+    if plan.engine == "cuda":
+        cublas()
+    name = "bool" if dtype == BOOL else f"{dtype.kind}{8 * dtype.itemsize}"
+    stored = abi.MULTIPLIED[name]
+    a, a_turned = _stored(x, stored)
+    b, b_turned = _stored(y, stored)
+    places = _places(x, y, target.shape, batch)
+    if not b_turned and y.ndim < 3 and batch > 1 and not a_turned and x.ndim > 2:
+        m, batch, places = m * batch, 1, np.zeros((1, 2), np.int64)  # one taller matrix
+    flags = abi.TRANSPOSED_A * a_turned | abi.TRANSPOSED_B * b_turned
+    method = ctypes.c_int64()
+    met = invocation.run(
+        *(plan, f"pk_matmul_{name}", a, b, target.view(stored)),
+        *(m, n, k, places, batch, flags, PRECISIONS.index(precision), ctypes.byref(method)),
+        size=target.size,
+    )
+    invocation.say_more(f"by {_METHODS[method.value]}")
+    return met
+
+
+def _warn(name: str, x: Array, y: Array, result: Array) -> None:
+    """Warn of NaN and infinities that neither operand had in a result's row or column."""
+
+    def in_either(found_in_x: Array, found_in_y: Array) -> Array:
+        of_x: Any = found_in_x.any(-1)
+        of_y: Any = found_in_y.any(-2 if y.ndim > 1 else -1)
+        if x.ndim > 1 and y.ndim > 1:
+            of_x, of_y = of_x[..., None], of_y[..., None, :]
+        return np.asarray(of_x | of_y)
+
+    if result.dtype.kind != "f":
+        return
+    if (np.isnan(result) & ~in_either(np.isnan(x), np.isnan(y))).any():
+        floating.report("invalid", name)
+    if (np.isinf(result) & ~in_either(~np.isfinite(x), ~np.isfinite(y))).any():
+        floating.report("over", name)

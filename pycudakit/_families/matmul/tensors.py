@@ -1,0 +1,403 @@
+"""NumPy's products of arrays of any dimensions: `inner outer vecdot tensordot einsum kron`, and `trace`."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pycudakit._calls import invocation
+from pycudakit._calls.arguments import broadcast_shapes
+from pycudakit._calls.invocation import one_call
+from pycudakit._calls.operands import as_array
+from pycudakit._calls.plan import Cost, plan_call
+from pycudakit._families.elementwise.copies import ascontiguousarray, contiguous
+from pycudakit._families.elementwise.functions import multiply
+from pycudakit._families.matmul.matmul import product
+from pycudakit._families.matmul.products import contract, dot, dots
+from pycudakit._families.reduce import sums
+from pycudakit._library import result_memory
+from pycudakit._library.types import Array
+
+
+@one_call("inner")
+def inner(a: Any, b: Any, /) -> Any:
+    """Return the sum of products along the last axes.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Arrays whose last axes are of one length; or one of them a number.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.inner([[1, 2], [3, 4]], [10, 1])
+    array([12, 34])
+    """
+    x, y = np.asarray(a), np.asarray(b)
+    if x.ndim == 0 or y.ndim == 0:
+        return multiply(a, b)
+    numpy = functools.partial(np.inner, a, b)
+    if x.shape[-1] != y.shape[-1]:
+        return numpy()  # raises
+    if x.ndim == y.ndim == 1:
+        return dot(a, b)
+    return contract("inner", numpy, a, b, y.ndim - 1)
+
+
+@one_call("outer")
+def outer(a: Any, b: Any, out: Any = None) -> Any:
+    """Return the products of each element of one with each of another.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Vectors, or what is flattened to them.
+    out : ndarray, optional
+        Where to put the result.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.outer([1, 2], [3, 4, 5])
+    array([[ 3,  4,  5],
+           [ 6,  8, 10]])
+    """
+    if as_array(a) is None or as_array(b) is None:
+        return invocation.numpys("outer", functools.partial(np.outer, a, b, out))
+    return multiply(np.asarray(a).ravel()[:, None], np.asarray(b).ravel()[None, :], out=out)
+
+
+@one_call("vecdot")
+def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Any:
+    """Return the sums of products of vectors, which lie along one axis.
+
+    Products and sums of floats are in float64, with an account of what is rounded away, in one order on every
+    engine.
+
+    Parameters
+    ----------
+    x1, x2 : array_like
+        Stacks of vectors, which broadcast together.
+    out : ndarray, optional
+        Where to put the result.
+    axis : int, optional
+        The axis of each, before they are broadcast.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.vecdot([[1, 2], [3, 4]], [10, 1])
+    array([12, 34])
+    """
+    numpy = functools.partial(np.vecdot, x1, x2, out, **({} if axis == -1 else {"axis": axis}))
+    x, y = as_array(x1), as_array(x2)
+    if x is None or y is None:
+        return invocation.numpys("vecdot", numpy)
+    try:
+        x = np.moveaxis(x, normalize_axis_index(axis, x.ndim), -1)
+        y = np.moveaxis(y, normalize_axis_index(axis, y.ndim), -1)
+        broadcast_shapes(x.shape[:-1], y.shape[:-1])
+    except (TypeError, ValueError):
+        return numpy()  # raises
+    if x.shape[-1] != y.shape[-1] or (out is not None and not isinstance(out, np.ndarray)):
+        return numpy()  # raises
+    return dots("vecdot", numpy, x, y, -1, out, casting="same_kind")
+
+
+@one_call("tensordot")
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    """Return the sums of products along pairs of axes.
+
+    Parameters
+    ----------
+    a, b : array_like
+        The arguments.
+    axes : int, or a pair of ints or of lists of them, optional
+        How many of the last axes of `a` and the first of `b`; or which of each.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.tensordot([[1, 2], [3, 4]], [[1, 2], [3, 4]], axes=([0], [1]))
+    array([[ 7, 15],
+           [10, 22]])
+    """
+    numpy = functools.partial(np.tensordot, a, b, axes)
+    x, y = as_array(a), as_array(b)
+    if x is None or y is None:
+        return invocation.numpys("tensordot", numpy)
+    try:
+        pairs = _pairs(axes)
+        of_x = [normalize_axis_index(d, x.ndim) for d in pairs[0]]
+        of_y = [normalize_axis_index(d, y.ndim) for d in pairs[1]]
+    except (TypeError, ValueError):
+        return numpy()  # raises, or takes what is not among the axes
+    fits = len(of_x) == len(of_y) and all(x.shape[i] == y.shape[j] for i, j in zip(of_x, of_y, strict=True))
+    if not fits or len({*of_x}) < len(of_x) or len({*of_y}) < len(of_y):
+        return numpy()  # raises
+    of_x_alone = [d for d in range(x.ndim) if d not in of_x]
+    of_y_alone = [d for d in range(y.ndim) if d not in of_y]
+    depth = math.prod(x.shape[d] for d in of_x)
+    shape = (*(x.shape[d] for d in of_x_alone), *(y.shape[d] for d in of_y_alone))
+    left = _as_matrix(x, [*of_x_alone, *of_x], math.prod(x.shape[d] for d in of_x_alone), depth)
+    right = _as_matrix(y, [*of_y, *of_y_alone], depth, math.prod(y.shape[d] for d in of_y_alone))
+    flat = left.shape[0], right.shape[1]
+    result = product("tensordot", lambda: numpy().reshape(flat), left, right, warns="dot")
+    return result.reshape(shape)
+
+
+def _pairs(axes: Any) -> tuple[list[int], list[int]]:
+    try:
+        iter(axes)
+    except TypeError:
+        count = operator.index(axes)
+        return list(range(-count, 0)), list(range(count))
+    first, second = axes
+    return ([*first] if np.iterable(first) else [first], [*second] if np.iterable(second) else [second])
+
+
+def _as_matrix(array: Array, order: list[int], *shape: int) -> Array:
+    """Return axes in an order as those of a matrix, or of a stack of them: a view, if there is one."""
+    matrix: Array = contiguous(array.transpose(order)).reshape(shape)
+    return matrix
+
+
+@one_call("kron")
+def kron(a: Any, b: Any) -> Any:
+    """Return the Kronecker product: copies of `b`, each multiplied by an element of `a`.
+
+    Parameters
+    ----------
+    a, b : array_like
+        The arguments.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.kron([1, 10], [[1, 2]])
+    array([[ 1,  2, 10, 20]])
+    """
+    x, y = as_array(a), as_array(b)
+    if x is None or y is None:
+        return invocation.numpys("kron", functools.partial(np.kron, a, b))
+    if x.ndim == 0 or y.ndim == 0:
+        return multiply(a, b)
+    count = max(x.ndim, y.ndim)
+    x = x.reshape((1,) * (count - x.ndim) + x.shape)
+    y = y.reshape((1,) * (count - y.ndim) + y.shape)
+    pairs = list(zip(x.shape, y.shape, strict=True))
+    of_x = tuple(size for n, _ in pairs for size in (n, 1))
+    of_y = tuple(size for _, n in pairs for size in (1, n))
+    out = result_memory.empty(tuple(size for pair in pairs for size in pair), np.result_type(x, y))
+    multiply(x.reshape(of_x), y.reshape(of_y), out=out)
+    return out.reshape([n * m for n, m in pairs])
+
+
+@one_call("trace")
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
+    """Return the sum along the diagonal, which is that of `sum`.
+
+    Parameters
+    ----------
+    a : array_like
+        A matrix, or more dimensions.
+    offset : int, optional
+        How far above the main diagonal.
+    axis1, axis2 : int, optional
+        The axes that the matrices have.
+    dtype, out
+        As for `numpy.trace`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> int(pk.trace([[1, 2], [3, 4]]))
+    5
+    """
+    array = as_array(a)
+    numpy = functools.partial(np.trace, a, offset, axis1, axis2, dtype, out)
+    if array is None:
+        return invocation.numpys("trace", numpy)
+    try:
+        diagonal = np.diagonal(array, offset, axis1, axis2)
+    except (TypeError, ValueError):
+        return numpy()  # raises
+    return sums.sum(diagonal, -1, dtype, out)
+
+
+# ---- einsum ------------------------------------------------------------------------------------------
+
+
+@one_call("einsum")
+def einsum(subscripts: Any, /, *operands: Any, out: Any = None, **keywords: Any) -> Any:
+    """Return the sum of products that Einstein's notation describes.
+
+    Of one operand: sums, diagonals and other orders of axes; of two: what is a product of matrices, of
+    vectors or of elements, and sums of those. What is more is NumPy's alone, and so are ellipses, lists of
+    axes and keywords.
+
+    Parameters
+    ----------
+    subscripts : str
+        As for `numpy.einsum`.
+    *operands : array_like
+        The arguments.
+    out : ndarray, optional
+        Where to put the result.
+    **keywords
+        As for `numpy.einsum`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.einsum("ij,jk->ik", [[1, 2], [3, 4]], [[1, 0], [1, 1]])
+    array([[3, 2],
+           [7, 4]])
+    """
+    given = keywords if out is None else {**keywords, "out": out}
+    numpy = functools.partial(np.einsum, subscripts, *operands, **given)
+    arrays = [as_array(value) for value in operands]
+    terms = None if keywords else _terms(subscripts, arrays)
+    known = [array for array in arrays if array is not None]
+    if terms is None or len(known) != len(arrays):
+        if isinstance(subscripts, str) and not operands:
+            return numpy()  # raises
+        return invocation.numpys("einsum", numpy, "einsum of this form or these types")
+    sizes: dict[str, int] = {}
+    for labels, array in zip(terms[:-1], known, strict=True):
+        for label, size in zip(labels, array.shape, strict=True):
+            if sizes.setdefault(label, size) != size:
+                if 1 in (size, sizes[label]):  # NumPy broadcasts them
+                    return invocation.numpys("einsum", numpy, "einsum of axes that broadcast")
+                return numpy()  # raises
+    plan = plan_call("einsum", arrays, Cost(0.0 if _is_small(sizes) else None, 0.0, 0, 0))
+    if plan.engine == "numpy":
+        return invocation.by_numpy("einsum", plan.reason, numpy)
+    dtype = np.result_type(*known).newbyteorder("=")
+    whole = out is None and len(terms[-1]) == 0
+    result = np.asarray(_summed(terms, known, dtype, sizes))
+    if out is None:
+        return result[()] if whole else result
+    if not isinstance(out, np.ndarray) or out.shape != result.shape:
+        return numpy()  # raises
+    if not np.can_cast(dtype, out.dtype, "safe"):
+        return numpy()  # raises
+    np.copyto(out, result)
+    return out
+
+
+def _is_small(sizes: dict[str, int]) -> bool:
+    return math.prod(sizes.values()) < 100_000
+
+
+def _terms(subscripts: Any, arrays: list[Array | None]) -> list[str] | None:
+    """Return the labels of each operand and of the result, or None for what NumPy alone takes."""
+    if not isinstance(subscripts, str) or len(arrays) not in (1, 2):
+        return None
+    before, arrow, after = subscripts.replace(" ", "").partition("->")
+    labels = before.split(",")
+    joined = "".join(labels)
+    if not all(c.isascii() and c.isalpha() for c in joined + after) or len(labels) != len(arrays):
+        return None
+    if not arrow:
+        after = "".join(sorted(c for c in {*joined} if joined.count(c) == 1))
+    fits = all(a is not None and a.ndim == len(own) for own, a in zip(labels, arrays, strict=True))
+    if not fits or len({*after}) < len(after) or not {*after} <= {*joined}:
+        return None
+    return [*labels, after]
+
+
+def _summed(terms: list[str], arrays: list[Array], dtype: Any, sizes: dict[str, int]) -> Any:
+    *labels, result = terms
+    views = []
+    for number, (own, array) in enumerate(zip(labels, arrays, strict=True)):
+        distinct = "".join(dict.fromkeys(own))
+        view = array
+        if len(distinct) < len(own):  # a diagonal, which NumPy gives as a view
+            view = np.einsum(f"{own}->{distinct}", array)
+        others = {*result}.union(*(other for i, other in enumerate(labels) if i != number))
+        alone = tuple(i for i, label in enumerate(distinct) if label not in others)
+        if alone and (len(arrays) > 1 or len(alone) <= len(distinct)):
+            view = _sum(view, alone, dtype)
+            distinct = "".join(label for label in distinct if label in others)
+        moved_only = len(arrays) == 1 and not alone  # NumPy keeps even the byte order
+        views.append((distinct, np.asarray(view, None if moved_only else dtype)))
+    if len(views) == 1:
+        distinct, view = views[0]
+        return ascontiguousarray(view.transpose([distinct.index(c) for c in result])).reshape(
+            [sizes[c] for c in result]
+        )
+    return _of_two(views[0], views[1], result, sizes)
+
+
+def _sum(view: Array, axes: tuple[int, ...], dtype: Any) -> Any:
+    if dtype.kind == "b":
+        return sums.any(view, axes)
+    return sums.sum(view, axes, dtype=dtype)
+
+
+def _of_two(first: tuple[str, Array], second: tuple[str, Array], result: str, sizes: dict[str, int]) -> Any:
+    (left, x), (right, y) = first, second
+    both = [c for c in left if c in right]
+    depth, stack = [c for c in both if c not in result], [c for c in result if c in both]
+    rows, columns = [c for c in result if c not in right], [c for c in result if c not in left]
+
+    def arranged(labels: str, array: Array, *groups: list[str]) -> Array:
+        order = [labels.index(c) for group in groups for c in group]
+        shape = [math.prod(sizes[c] for c in group) for group in groups]
+        return _as_matrix(array, order, *shape)
+
+    def of_elements(labels: str, array: Array) -> Array:
+        order = [labels.index(c) for c in result if c in labels]
+        shape = [sizes[c] if c in labels else 1 for c in result]
+        return np.asarray(array.transpose(order)).reshape(shape)
+
+    shape = [sizes[c] for c in (*stack, *rows, *columns)]
+    if not depth:
+        with np.errstate(all="ignore"):
+            out = result_memory.empty([sizes[c] for c in result], x.dtype)
+            return multiply(of_elements(left, x), of_elements(right, y), out=out)
+    if not rows and not columns:
+        a, b = arranged(left, x, stack, depth), arranged(right, y, stack, depth)
+        found = dots("einsum", lambda: np.vecdot(a, b), a, b, -1, warns=False)
+    else:
+        a, b = arranged(left, x, stack, rows, depth), arranged(right, y, stack, depth, columns)
+        if not stack:
+            a, b = a[0], b[0]
+        found = product("einsum", lambda: np.matmul(a, b), a, b, warns=None)
+    order = [(*stack, *rows, *columns).index(c) for c in result]
+    return contiguous(np.asarray(found).reshape(shape).transpose(order))

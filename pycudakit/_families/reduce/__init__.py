@@ -1,0 +1,1 @@
+"""Functions that make one of many elements."""

@@ -1,0 +1,290 @@
+"""One call of a reduction: its operands, its engine, its result."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit._calls import asked, floating, invocation, operands
+from pycudakit._calls.arguments import as_mask, broadcast_shapes
+from pycudakit._calls.invocation import going_on
+from pycudakit._calls.plan import NOTHING, asked_for, on_cpu, plan_call
+from pycudakit._families.reduce.kinds import INFINITIES, NANS, NUMBERS, ONES
+from pycudakit._families.reduce.recipe import (
+    Recipe,
+    Write,
+    axes_of,
+    cost_of,
+    recipe_for,
+    reduce,
+    shape_without,
+)
+from pycudakit._library import present
+from pycudakit._library.types import CODES, Array, DType
+
+NONE: Any = np._NoValue  # noqa: SLF001
+
+
+class Reduction:
+    """One call of a function: its operands, and what it is asked to do with them.
+
+    Parameters
+    ----------
+    name, write
+        NumPy's name, and how its programs are written.
+    numpy
+        Computes the call with NumPy.
+    values
+        The arguments.
+    axis, keepdims, where
+        As for NumPy.
+    dtype, out
+        As for NumPy; without a `dtype`, an `out` that `decides` takes part in choosing the result's type.
+    foreign
+        Why the call is NumPy's alone, if it is.
+    within
+        Makes of what is written for the values of a program that computes them what is for the arguments.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        write: Write,
+        numpy: Callable[[], Any],
+        values: Sequence[Any],
+        axis: Any = None,
+        *,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: Any = False,
+        where: Any = True,
+        decides: bool = True,
+        foreign: str | None = None,
+        within: Callable[[Write], Write] | None = None,
+    ) -> None:
+        self.name, self.numpy, self._within = name, numpy, within
+        self.keepdims = bool(keepdims)
+        self.out = _checked_out(out)
+        arrays = [operands.as_array(value) for value in values]
+        mask = as_mask(where)
+        known = [array for array in arrays if array is not None]
+        self.arrays = known if mask is None else [*known, mask]
+        self.is_masked = mask is not None
+        self._values = values_of(values, self.arrays) if within is not None else self.arrays
+        result, why = _result_asked(dtype, self.out, arrays if decides else [])
+        foreign = foreign or why
+        self.shape: tuple[int, ...] = ()
+        self.axes: tuple[int, ...] = ()
+        self.recipe: Recipe | None = None
+        self.is_empty = False
+        cost = NOTHING
+        if foreign is None and len(known) == len(arrays):
+            self.recipe = self._recipe_of(write, result)
+            self._lay_out(axis, known)
+            cost = cost_of(self.recipe, math.prod(self.shape), sum(a.nbytes for a in self.arrays), 0)
+        self.plan = plan_call(name, arrays, cost, foreign)
+
+    def _lay_out(self, axis: Any, unmasked: Sequence[Array]) -> None:
+        """Find the shape and the axes, and whether there is anything to compute."""
+        self.shape = broadcast_shapes(*(a.shape for a in self.arrays))
+        if self.shape or axis is None:
+            self.axes = axes_of(axis, len(self.shape))
+        # NumPy takes the axis 0 of a number, too; and it refuses a mask of more than the elements.
+        is_numbers_axis = not self.shape and axis is not None
+        has_larger_mask = self.is_masked and self.shape != broadcast_shapes(*(a.shape for a in unmasked))
+        self.is_empty = 0 in self.shape or is_numbers_axis or has_larger_mask
+
+    @property
+    def is_numpys(self) -> bool:
+        """Whether NumPy computes it; also where there is nothing to compute."""
+        return self.plan.engine == "numpy" or self.is_empty or self.recipe is None
+
+    def by_numpy(self, why: str = "there are no elements to compute with") -> Any:
+        """Compute with NumPy."""
+        reason = self.plan.reason if self.plan.engine == "numpy" else why
+        return invocation.by_numpy(self.name, reason, self.numpy)
+
+    @property
+    def length(self) -> int:
+        """How many elements become one."""
+        return math.prod(self.shape[d] for d in self.axes) if self.recipe is not None else 0
+
+    @property
+    def result_type(self) -> DType:
+        """The type of the result."""
+        return self._known().folded.result
+
+    def _known(self) -> Recipe:
+        if self.recipe is None:
+            raise TypeError(f"{self.name} is NumPy's here")
+        return self.recipe
+
+    def reduce(self, write: Write | None = None, **numbers: Any) -> Array:
+        """Return the result, without the axes; of another function of the same operands if that is given."""
+        recipe = self._known() if write is None else self._recipe_of(write, None)
+        return reduce(recipe, self.plan, self._values, self.shape, self.axes, **numbers)
+
+    def _recipe_of(self, write: Write, dtype: DType | None) -> Recipe:
+        values = self._values[:-1] if self.is_masked else self._values
+        types = tuple(v.dtype.newbyteorder("=") if isinstance(v, np.ndarray) else type(v) for v in values)
+        write = write if self._within is None else self._within(write)
+        return recipe_for(self.name, write, types, self.is_masked, dtype)
+
+    def count_of(self, write: Write) -> Array:
+        """Return another function's result, as a part of this call."""
+        with going_on():
+            return self.reduce(write)
+
+    def finish(self, result: Array, casting: Any = "unsafe") -> Any:
+        """Return a result as NumPy would, or put it into `out`."""
+        shape = shape_without(self.shape, self.axes, self.keepdims)
+        result = result.reshape(shape)
+        if self.out is None:
+            return result[()] if result.ndim == 0 else result
+        if self.out.shape != shape:
+            raise ValueError(
+                f"output parameter for reduction operation {self.name} has the wrong shape: it is "
+                f"{self.out.shape}, and the result {shape}"
+            )
+        np.copyto(self.out, result, casting=casting)
+        return self.out
+
+    def warn(
+        self, result: Array, of: str = "reduce", known: Array | None = None, over: str | None = None
+    ) -> None:
+        """Warn as NumPy does where numbers became infinite, or they and infinities NaN, unless known."""
+        if result.dtype.kind != "f" or np.isfinite(result).all() or not self.has_floats:
+            return
+        is_nan, is_infinite = np.isnan(result), np.isinf(result)
+        if known is not None:
+            is_nan, is_infinite = is_nan & ~known, is_infinite & ~known
+        if is_nan.any() and (self.skips_nan or (is_nan & (self.count_of(NANS) == 0)).any()):
+            floating.report("invalid", of)
+        if is_infinite.any() and (is_infinite & (self.count_of(INFINITIES) == 0)).any():
+            floating.report("over", over or of)
+
+    @property
+    def has_floats(self) -> bool:
+        """Whether an operand may hold infinities and NaN."""
+        return any(array.dtype.kind == "f" for array in self.arrays)
+
+    @property
+    def skips_nan(self) -> bool:
+        """Whether there may be NaN, and the function leaves it out."""
+        return self.name.startswith("nan") and self.has_floats
+
+    def warn_of_nothing(self, result: Array, text: str) -> None:
+        """Let the least or largest of NaN alone be NaN, and warn."""
+        if result.dtype.kind == "f" and np.isinf(result).any():
+            nothing = np.isinf(result) & (self.count_of(NUMBERS) == 0)
+            if nothing.any():
+                result[nothing] = np.nan
+                warnings.warn(text, RuntimeWarning, stacklevel=floating.level_of_caller())
+
+    def warn_of_few(self, result: Array, ddof: float) -> Array | None:
+        """Warn where nothing, or too little for the degrees of freedom, was left; return where."""
+        if np.isfinite(result).all():
+            return None
+        count = self.count_of(NUMBERS if self.skips_nan else ONES)
+        few: Array = count <= ddof
+        if few.any():
+            text = "Degrees of freedom <= 0 for slice"
+            text += "." * self.skips_nan
+            text = "Mean of empty slice" if self.name.endswith("mean") else text
+            warnings.warn(text, RuntimeWarning, stacklevel=floating.level_of_caller())
+            if self.skips_nan:
+                result[few] = np.nan
+            else:
+                self._warn_of_division(result, few, count)
+        return few
+
+    def _warn_of_division(self, result: Array, few: Array, count: Array) -> None:
+        if not self.name.endswith("mean") and (count == 0).any():  # for the mean that it is about
+            floating.report("invalid", "divide" if self.shape else "scalar divide")
+        is_scalar = result.ndim == 0 and self.out is None and not (self.keepdims and self.shape)
+        of = "scalar divide" if is_scalar else "divide"
+        if (few & np.isnan(result)).any():
+            floating.report("invalid", of)
+        if (few & np.isinf(result)).any():
+            floating.report("divide", of)
+
+    def refuse_nothing(self, result: Array) -> None:
+        """Raise where all elements that an index was asked of are NaN."""
+        (array,) = self.arrays
+        if len(self.axes) == array.ndim:
+            found = array[np.unravel_index(result, array.shape)]
+        else:
+            found = np.take_along_axis(array, np.expand_dims(result, self.axes), self.axes[0])
+        if np.isnan(found).any() and (self.count_of(NUMBERS) == 0).any():
+            raise ValueError("All-NaN slice encountered")
+
+
+def _checked_out(out: Any) -> Array | None:
+    if isinstance(out, tuple) and len(out) == 1:
+        out = out[0]
+    if out is not None and not isinstance(out, np.ndarray):
+        raise TypeError("return arrays must be of ArrayType")
+    return out
+
+
+def _result_asked(
+    dtype: Any, out: Array | None, arrays: Sequence[Array | None]
+) -> tuple[DType | None, str | None]:
+    """Return the type that is asked of a result, if any is, and why that is NumPy's alone, if it is."""
+    asked: Any = None if dtype is None else np.dtype(dtype)
+    if asked is None and out is not None and arrays:
+        first = arrays[0]
+        asked = out.dtype if first is None else np.result_type(out.dtype, first.dtype)
+    if asked is not None:
+        asked = asked.newbyteorder("=")
+        if asked not in CODES:
+            return asked, f"a result of {asked}"
+    return asked, "such an out" if out is not None and operands.as_array(out) is None else None
+
+
+def values_of(values: Sequence[Any], arrays: Sequence[Array]) -> list[Any]:
+    """Return the arrays, but Python numbers as they are: they have the type of their company."""
+    return [v if type(v) in (int, float) else a for v, a in zip(values, arrays, strict=False)]
+
+
+def or_usual(value: Any, usual: Any) -> Any:
+    """Return an argument, or what it is if it was not given."""
+    return usual if value is NONE else value
+
+
+def keywords(**given: Any) -> dict[str, Any]:
+    """Return the keywords that were given, for NumPy."""
+    return {name: value for name, value in given.items() if value is not NONE}
+
+
+_WORTH_CHOOSING = 1 << 20  # bytes: the CPU engine takes smaller arrays at once
+
+
+def fast(name: str, write: Write, a: Any) -> Any:
+    """Reduce the whole of an ordinary array, or return None where that takes longer."""
+    if type(a) is not np.ndarray or a.dtype not in CODES or not a.size or not a.flags.c_contiguous:
+        return None
+    engine = asked.here.get().fast or asked.process
+    if engine == "auto" and a.nbytes <= _WORTH_CHOOSING and present.status("cpu").available:
+        plan = on_cpu(name)
+    elif engine in ("cpu", "cuda"):
+        plan = asked_for(name, engine)
+    else:
+        return None
+    recipe = recipe_for(name, write, (a.dtype,), False, None)
+    result = np.empty((), recipe.folded.result)
+    work = recipe.works.take()
+    try:
+        work.aim(result, a)
+        if work.run(plan, a.size):
+            work.report_met()
+    finally:
+        recipe.works.give_back(work)
+    number: Any = result[()]
+    if isinstance(number, np.floating) and not math.isfinite(number):
+        return None  # there may be something to warn of
+    return number

@@ -1,0 +1,187 @@
+"""NumPy's extremes, and where they stand: NumPy's names, signatures, types and errors."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from pycudakit._calls import operands
+from pycudakit._families.reduce import kinds, recipe
+from pycudakit._families.reduce.call import NONE, Reduction, fast, keywords, or_usual
+from pycudakit._families.reduce.sums import sum_like
+
+
+def min(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Return the least element along axes; NaN if there is one.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims, initial, where
+        As for `numpy.min`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.min([[1, 2], [4, 3]], axis=1)
+    array([1, 3])
+    """
+    return sum_like("min", kinds.MIN, a, axis, out, keepdims, initial, where)
+
+
+def max(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Return the largest element along axes; NaN if there is one.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims, initial, where
+        As for `numpy.max`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.max([[1, 2], [4, 3]], axis=0)
+    array([4, 3])
+    """
+    return sum_like("max", kinds.MAX, a, axis, out, keepdims, initial, where)
+
+
+amin, amax = min, max
+
+
+def place_like(name: str, write: recipe.Write, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+    """Compute where an extreme stands."""
+    if axis is None and out is None and keepdims is NONE and not name.startswith("nan"):
+        result = fast(name, write, a)
+        if result is not None:
+            return result
+    given = keywords(keepdims=keepdims)
+    numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **given)
+    if isinstance(axis, tuple) or (out is not None and not np.can_cast(np.asarray(out), np.intp)):
+        return numpy()  # raises
+    keeps = or_usual(keepdims, False)
+    call = Reduction(name, write, numpy, [a], axis, out=out, keepdims=keeps, decides=False)
+    if call.is_numpys:
+        return call.by_numpy()
+    result = call.reduce()
+    if name.startswith("nan") and call.arrays[0].dtype.kind == "f":
+        call.refuse_nothing(result)
+    return call.finish(result)
+
+
+def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
+    """Return the index of the least element along an axis, the first of several.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument; the first NaN, if there is one, counts.
+    axis : int, optional
+        Along which axis; by default, an index into the flattened array is returned.
+    out, keepdims
+        As for `numpy.argmin`.
+
+    Returns
+    -------
+    ndarray or int
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.argmin([[3, 1, 1], [5, 6, 4]], axis=1)
+    array([1, 2])
+    """
+    return place_like("argmin", kinds.ARGMIN, a, axis, out, keepdims)
+
+
+def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
+    """Return the index of the largest element along an axis, the first of several.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument; the first NaN, if there is one, counts.
+    axis : int, optional
+        Along which axis; by default, an index into the flattened array is returned.
+    out, keepdims
+        As for `numpy.argmax`.
+
+    Returns
+    -------
+    ndarray or int
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.argmax([[3, 7, 7], [5, 6, 4]], axis=1)
+    array([1, 1])
+    """
+    return place_like("argmax", kinds.ARGMAX, a, axis, out, keepdims)
+
+
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
+    """Return the largest element less the least, along axes.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims
+        As for `numpy.ptp`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.ptp([[4, 9], [2, 3]], axis=1)
+    array([5, 1])
+    """
+    given = keywords(keepdims=keepdims)
+    numpy = functools.partial(np.ptp, a, axis=axis, out=out, **given)
+    array = operands.as_array(a)
+    if array is not None and array.dtype == bool:
+        return numpy()  # raises
+
+    keeps = or_usual(keepdims, False)
+    call = Reduction("ptp", kinds.SPREAD, numpy, [a], axis, out=out, keepdims=keeps, decides=False)
+    if call.is_numpys:
+        return call.by_numpy()
+    result = call.reduce()
+    call.warn(result, "subtract")
+    return call.finish(result)

@@ -1,0 +1,304 @@
+"""NumPy's reductions that skip NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pycudakit._families.reduce import kinds
+from pycudakit._families.reduce.call import NONE
+from pycudakit._families.reduce.extremes import place_like
+from pycudakit._families.reduce.sums import mean_like, one_of, sum_like
+
+
+def nansum(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Add up the elements along axes, NaN as 0.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    dtype, out, keepdims, initial, where
+        As for `numpy.nansum`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nansum([[1, nan], [3, 4]], axis=0)
+    array([4., 4.])
+    """
+    return sum_like("nansum", kinds.NANSUM, a, axis, out, keepdims, initial, where, dtype)
+
+
+def nanprod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Multiply the elements along axes, NaN as 1.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    dtype, out, keepdims, initial, where
+        As for `numpy.nanprod`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nanprod([[1, nan], [3, 4]], axis=0)
+    array([3., 4.])
+    """
+    return sum_like("nanprod", kinds.NANPROD, a, axis, out, keepdims, initial, where, dtype)
+
+
+def nanmin(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Return the least element along axes, but for NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims, initial, where
+        As for `numpy.nanmin`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nanmin([[1, nan], [3, 4]], axis=0)
+    array([1., 4.])
+    """
+    return sum_like("nanmin", kinds.NANMIN, a, axis, out, keepdims, initial, where)
+
+
+def nanmax(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Return the largest element along axes, but for NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims, initial, where
+        As for `numpy.nanmax`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nanmax([[1, nan], [3, 4]], axis=1)
+    array([1., 4.])
+    """
+    return sum_like("nanmax", kinds.NANMAX, a, axis, out, keepdims, initial, where)
+
+
+def nanmean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE
+) -> Any:
+    """Return the mean along axes of what is no NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    dtype, out, keepdims, where
+        As for `numpy.nanmean`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nanmean([[1, nan], [3, 4]], axis=1)
+    array([1. , 3.5])
+    """
+    return mean_like("nanmean", kinds.NANMEAN, a, axis, dtype, out, keepdims, where)
+
+
+def nanvar(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: Any = NONE,
+    *,
+    where: Any = NONE,
+    mean: Any = NONE,
+    correction: Any = NONE,
+) -> Any:
+    """Return the variance along axes of what is no NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    ddof, correction : float, optional
+        What is subtracted from the number of elements before dividing by it; the two are the same.
+    dtype, out, keepdims, where, mean
+        As for `numpy.nanvar`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nanvar([[1, nan], [3, 5]], axis=1)
+    array([0., 1.])
+    """
+    freedom = one_of(ddof, correction)
+    return mean_like("nanvar", kinds.NANVAR, a, axis, dtype, out, keepdims, where, freedom, mean)
+
+
+def nanstd(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: Any = NONE,
+    *,
+    where: Any = NONE,
+    mean: Any = NONE,
+    correction: Any = NONE,
+) -> Any:
+    """Return the standard deviation along axes of what is no NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    ddof, correction : float, optional
+        What is subtracted from the number of elements before dividing by it; the two are the same.
+    dtype, out, keepdims, where, mean
+        As for `numpy.nanstd`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nanstd([[1, nan], [3, 5]], axis=1)
+    array([0., 1.])
+    """
+    freedom = one_of(ddof, correction)
+    return mean_like("nanstd", kinds.NANSTD, a, axis, dtype, out, keepdims, where, freedom, mean)
+
+
+def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
+    """Return the index of the least element along an axis, but for NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument; NaN alone raises `ValueError`.
+    axis : int, optional
+        Along which axis; by default, an index into the flattened array is returned.
+    out, keepdims
+        As for `numpy.nanargmin`.
+
+    Returns
+    -------
+    ndarray or int
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nanargmin([[nan, 1], [5, 4]], axis=1)
+    array([1, 1])
+    """
+    return place_like("nanargmin", kinds.NANARGMIN, a, axis, out, keepdims)
+
+
+def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
+    """Return the index of the largest element along an axis, but for NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument; NaN alone raises `ValueError`.
+    axis : int, optional
+        Along which axis; by default, an index into the flattened array is returned.
+    out, keepdims
+        As for `numpy.nanargmax`.
+
+    Returns
+    -------
+    ndarray or int
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nanargmax([[nan, 1], [5, 4]], axis=1)
+    array([1, 0])
+    """
+    return place_like("nanargmax", kinds.NANARGMAX, a, axis, out, keepdims)

@@ -1,0 +1,211 @@
+"""Reductions: a program whose values are folded along axes, on the engine that is asked for."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pycudakit._calls import cost, operands
+from pycudakit._calls.invocation import Invocation, Pool
+from pycudakit._calls.plan import Cost, Plan
+from pycudakit._library import abi, result_memory
+from pycudakit._library.abi import address_of
+from pycudakit._library.types import BOOL, CODES, Array, DType
+from pycudakit._programs import estimate
+from pycudakit._programs.builder import Builder
+from pycudakit._programs.program import Program
+from pycudakit._programs.values import Scalar, Value
+from pycudakit._programs.work import report_of
+
+
+class Folded(NamedTuple):
+    """What a program's values become: a kind and a finish of the ABI, and the result's type."""
+
+    kind: int
+    finish: int
+    values: tuple[Value, ...]
+    result: DType
+
+
+# Adds a function to a program: called with the builder, the arguments, the mask and the `dtype` asked for.
+Write = Callable[[Builder, tuple[Any, ...], Value | None, DType | None], Folded]
+
+
+class Recipe:
+    """A function for arguments of some types: its program, and how its values are folded."""
+
+    def __init__(self, name: str, program: Program, folded: Folded) -> None:
+        self.name = name
+        self.program = program
+        self.folded = folded
+        self.works: Pool[Work] = Pool(functools.partial(Work, program, folded))
+
+
+@functools.lru_cache(1024)
+def recipe_for(name: str, write: Write, types: tuple[Any, ...], masked: bool, dtype: DType | None) -> Recipe:
+    """Return the recipe of a function for arguments of these types: dtypes, or `int` and `float`."""
+    builder = Builder()
+    arguments = tuple(
+        Scalar(t, i) if isinstance(t, type) else builder.load("input", i, t) for i, t in enumerate(types)
+    )
+    mask = builder.load("input", len(types), BOOL) if masked else None
+    with builder.naming(name):
+        folded = write(builder, arguments, mask, dtype)
+    for i, value in enumerate(folded.values):
+        builder.store(value, i)
+    return Recipe(name, builder.finish(), folded)
+
+
+class Work(Invocation):
+    """What `pk_reduce` takes for a program and how its values are folded."""
+
+    def __init__(self, program: Program, folded: Folded) -> None:
+        super().__init__()
+        self.program = program
+        self.table = np.zeros(len(program.table) + 1, abi.OPERAND)
+        self.table[:-1] = program.table
+        self.table["type"][-1] = CODES[folded.result]
+        self.inputs = [(i, o.position) for i, o in enumerate(program.operands) if o.source == "input"]
+        self.numbers: list[tuple[Array, int]] = []
+        for i, operand in enumerate(program.operands):
+            if operand.source == "scalar":
+                number = np.empty((), operand.dtype)
+                self.table["address"][i] = address_of(number)
+                self.numbers.append((number, operand.position))
+        self.reduction = np.zeros(1, abi.REDUCTION)
+        self.reduction["kind"], self.reduction["finish"] = folded.kind, folded.finish
+        self.reduction["values"], self.reduction["reduced"] = len(folded.values), 1
+        self._addresses = self.table["address"]
+        self._strides, self._flags = self.table["strides"], self.table["flags"]
+        self._dense = self._strides.copy()
+        self._shape = np.empty(abi.MAX_DIMS, np.int64)
+        self._dimensions = ctypes.c_int64(1)
+        self._met = np.empty(len(program.instructions), np.uint8)
+
+    def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
+        """Return `pk_reduce` with its arguments."""
+        instructions = self.program.instructions
+        return abi.bound(
+            *(library, "pk_reduce", self.reduction),
+            *(instructions, ctypes.c_int64(len(instructions))),
+            *(self.table, ctypes.c_int64(len(self.table))),
+            *(self._shape, self._dimensions),
+            *(self._met, self.options, self.report),
+        )
+
+    def aim(self, result: Array, *arrays: Array) -> None:
+        """Reduce the whole of dense arrays of one size to one element."""
+        for index, position in self.inputs:
+            self._addresses[index] = address_of(arrays[position])
+        self._addresses[-1] = address_of(result)
+        self._shape[0] = arrays[0].size
+
+    def spread(self, shape: tuple[int, ...], axes: Sequence[int], result: Array, *values: Any) -> None:
+        """Reduce arrays, broadcast to a shape, along axes; the result has the other dimensions."""
+        for number, position in self.numbers:
+            number[()] = values[position]
+        strides = {p: operands.strides_of(values[p], shape) for _, p in self.inputs}
+        first = max(strides.values(), key=lambda each: sum(map(bool, each)), default=(0,) * len(shape))
+        order, outer = _order(shape, axes, first)
+        kept = dict(zip((d for d in range(len(shape)) if d not in axes), result.strides, strict=True))
+        self._dimensions.value = len(order)
+        self._shape[: len(order)] = [shape[d] for d in order]
+        for index, position in self.inputs:
+            array = values[position]
+            self._addresses[index] = array.ctypes.data
+            self._strides[index, : len(order)] = [strides[position][d] for d in order]
+            self._flags[index] = 0 if array.dtype.isnative else abi.BYTE_SWAPPED
+        self._addresses[-1] = result.ctypes.data
+        self._strides[-1, : len(order)] = [kept.get(d, 0) for d in order]
+        self.reduction["outer"], self.reduction["reduced"] = outer, len(axes)
+
+    def restore(self) -> None:
+        """Make it what it was before a call along axes."""
+        self._dimensions.value = 1
+        self._strides[...], self._flags[...] = self._dense, 0
+        self.reduction["outer"], self.reduction["reduced"] = 0, 1
+        self.reduction["has_initial"] = self.reduction["ddof"] = 0
+
+    def report_met(self) -> None:
+        """Raise or warn as NumPy would for what the program met."""
+        report_of(self.program, self._met)
+
+
+def _order(shape: tuple[int, ...], axes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], int]:
+    """Return the dimensions with those that stay outside, then those reduced, then those that stay inside.
+
+    Inside are those that are faster in memory than any that is reduced.
+    """
+    reach = min((abs(strides[d]) for d in axes if shape[d] != 1), default=0)
+    kept = sorted((d for d in range(len(shape)) if d not in axes), key=lambda d: -abs(strides[d]))
+    inner = [d for d in kept if shape[d] != 1 and 0 < abs(strides[d]) < reach]
+    outer = [d for d in kept if d not in inner]
+    return [*outer, *axes, *inner], len(outer)
+
+
+_SECONDS_A_BYTE = 1 / 12e9  # of one thread's reading
+
+
+def cost_of(recipe: Recipe, size: int, up: int, down: int) -> Cost:
+    """Return what a call is guessed to take; it never goes to NumPy, whose bits are others."""
+    work = size * estimate.estimate(recipe.program).ours
+    threads = cost.threads() if work + up * _SECONDS_A_BYTE > cost.SHARED_WORK else 1
+    bandwidth = min(threads / _SECONDS_A_BYTE, cost.HOST_BANDWIDTH)
+    cpu = cost.CALL + max(work / threads, up / bandwidth)
+    return Cost(None, cpu, up, down)
+
+
+def axes_of(axis: Any, dimensions: int) -> tuple[int, ...]:
+    """Return the axes that are reduced, in order, with NumPy's errors."""
+    if axis is None:
+        return tuple(range(dimensions))
+    return tuple(sorted(normalize_axis_tuple(axis, dimensions)))
+
+
+def shape_without(shape: tuple[int, ...], axes: Sequence[int], keepdims: bool) -> tuple[int, ...]:
+    """Return the shape of a result."""
+    if keepdims:
+        return tuple(1 if d in axes else n for d, n in enumerate(shape))
+    return tuple(n for d, n in enumerate(shape) if d not in axes)
+
+
+def reduce(
+    recipe: Recipe,
+    plan: Plan,
+    values: Sequence[Any],
+    shape: tuple[int, ...],
+    axes: Sequence[int],
+    *,
+    initial: Any = None,
+    ddof: float = 0,
+) -> Array:
+    """Return the reduction of arrays, broadcast to a shape, as a new array without the axes."""
+    result = result_memory.empty(shape_without(shape, axes, False), recipe.folded.result)
+    work = recipe.works.take()
+    try:
+        work.spread(shape, axes, result, *values)
+        set_numbers(work.reduction, initial, ddof)
+        if work.run(plan, math.prod(shape)):
+            work.report_met()
+    finally:
+        work.restore()
+        recipe.works.give_back(work)
+    return result
+
+
+def set_numbers(reduction: Array, initial: Any, ddof: float) -> None:
+    """Give a reduction its numbers."""
+    reduction["has_initial"], reduction["ddof"] = initial is not None, ddof
+    if initial is not None:
+        number = np.asarray(initial)
+        exact = number.dtype.kind in "biu"
+        reduction["initial"] = float(number)
+        reduction["initial_integer"] = np.asarray(int(number) & (2**64 - 1) if exact else 0, np.uint64).view(
+            np.int64
+        )

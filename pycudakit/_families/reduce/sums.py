@@ -1,0 +1,424 @@
+"""NumPy's reductions: NumPy's names, signatures, types, errors and warnings, and one order of computing.
+
+Floats add up in float64, in an order that their number alone decides: the bits of a result don't depend on
+the engine, on threads, chunks, GPUs or the memory's layout.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from pycudakit._calls import operands
+from pycudakit._families.reduce import kinds, recipe
+from pycudakit._families.reduce.call import NONE, Reduction, fast, keywords, or_usual
+from pycudakit._library.types import Array
+
+
+def sum_like(
+    name: str,
+    write: recipe.Write,
+    a: Any,
+    axis: Any,
+    out: Any,
+    keepdims: Any,
+    initial: Any,
+    where: Any,
+    dtype: Any = None,
+) -> Any:
+    """Compute one of those that NumPy has as a ufunc's `reduce`."""
+    extreme = "min" in name or "max" in name
+    if axis is None and dtype is None and out is None and keepdims is initial is where is NONE:
+        result = fast(name, write, a)
+        if result is not None:
+            return result
+    given = keywords(keepdims=keepdims, initial=initial, where=where)
+    if dtype is not None:
+        given["dtype"] = dtype
+    foreign = None
+    if initial is not NONE and (initial is None or operands.as_array(initial) is None or np.ndim(initial)):
+        foreign = f"an initial of {type(initial).__name__}"
+    numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **given)
+    if extreme and where is not NONE and where is not True and initial is NONE:
+        return numpy()  # raises
+    call = Reduction(
+        name,
+        write,
+        numpy,
+        [a],
+        axis,
+        dtype=dtype,
+        out=out,
+        keepdims=or_usual(keepdims, False),
+        where=or_usual(where, True),
+        decides=not extreme,
+        foreign=foreign,
+    )
+    if call.is_numpys:
+        return call.by_numpy()
+    result = call.reduce(initial=or_usual(initial, None))
+    if not extreme:
+        call.warn(result, known=None if initial is NONE else _known_from(initial, result))
+    elif name.startswith("nan") and initial is NONE:
+        call.warn_of_nothing(result, f"All-NaN {'slice' if type(a) is np.ndarray else 'axis'} encountered")
+    return call.finish(result)
+
+
+def _known_from(initial: Any, result: Array) -> Array:
+    """Tell which results are no numbers since the initial value is none."""
+    known: Array = np.isnan(initial) | (np.isinf(initial) & np.isinf(result))
+    return known
+
+
+def sum(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Add up the elements along axes.
+
+    Floats add up in float64, with an account of what is rounded away; integers wrap around, as NumPy's do.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    dtype, out, keepdims, initial, where
+        As for `numpy.sum`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.sum([[1, 2], [3, 4]], axis=0)
+    array([4, 6])
+    >>> float(pk.sum([1e16, 1.0, -1e16]))
+    1.0
+    """
+    return sum_like("sum", kinds.SUM, a, axis, out, keepdims, initial, where, dtype)
+
+
+def prod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Multiply the elements along axes.
+
+    Floats multiply in float64 with an exponent of its own, so that only the result can overflow.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    dtype, out, keepdims, initial, where
+        As for `numpy.prod`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.prod([[1, 2], [3, 4]], axis=1)
+    array([ 2, 12])
+    """
+    return sum_like("prod", kinds.PROD, a, axis, out, keepdims, initial, where, dtype)
+
+
+def mean_like(
+    name: str,
+    write: recipe.Write,
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    out: Any,
+    keepdims: Any,
+    where: Any,
+    ddof: float = 0,
+    mean: Any = NONE,
+) -> Any:
+    """Compute a mean, a variance or a standard deviation."""
+    if axis is None and dtype is None and out is None and keepdims is where is mean is NONE and not ddof:
+        result = fast(name, write, a)
+        if result is not None:
+            return result
+    given = keywords(keepdims=keepdims, where=where, mean=mean)
+    if not name.endswith("mean"):
+        given["ddof"] = ddof
+    foreign = None
+    if dtype is not None and np.dtype(dtype).kind != "f":
+        foreign = f"a dtype of {np.dtype(dtype)} for a mean"
+    call = Reduction(
+        name,
+        write,
+        functools.partial(getattr(np, name), a, axis=axis, dtype=dtype, out=out, **given),
+        [a],
+        axis,
+        dtype=dtype,
+        out=out,
+        keepdims=or_usual(keepdims, False),
+        where=or_usual(where, True),
+        decides=False,
+        foreign=foreign,
+    )
+    if not call.is_numpys and not call.skips_nan and where is NONE and ddof >= call.length > 0:
+        return call.by_numpy("there are no degrees of freedom")  # which NumPy has its own words for
+    if call.is_numpys:
+        return call.by_numpy()
+    if mean is not NONE:
+        result = _about(call, a, mean, or_usual(where, True), ddof, name)
+    else:
+        result = call.reduce(ddof=ddof)
+    if mean is NONE or call.skips_nan:
+        few = name.startswith("nan") or where is not NONE
+        known = call.warn_of_few(result, ddof) if few else None
+        call.warn(result, "reduce" if name.endswith("mean") else "subtract", known, over="reduce")
+    return call.finish(result, casting="same_kind" if name.endswith("std") else "unsafe")
+
+
+def _about(call: Reduction, a: Any, mean: Any, where: Any, ddof: float, name: str) -> Array:
+    """Return a variance, or its root, about what is given as the mean."""
+    about = Reduction(
+        *(name, kinds.NANDEVIATIONS if call.skips_nan else kinds.DEVIATIONS, call.numpy, [a, mean]),
+        call.axes,
+        where=where,
+    )
+    if about.is_numpys:
+        return np.asarray(about.by_numpy())
+    count: Any = call.count_of(kinds.NUMBERS if call.skips_nan else kinds.ONES)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = about.reduce() / np.maximum(count - ddof, 0)
+    root: Array = variance if name.endswith("var") else np.sqrt(variance)
+    return root.astype(call.result_type)
+
+
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE
+) -> Any:
+    """Return the arithmetic mean along axes.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    dtype, out, keepdims, where
+        As for `numpy.mean`; `dtype` is the result's, and the sum is in float64.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.mean([[1, 2], [3, 4]], axis=1)
+    array([1.5, 3.5])
+    """
+    return mean_like("mean", kinds.MEAN, a, axis, dtype, out, keepdims, where)
+
+
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: Any = NONE,
+    *,
+    where: Any = NONE,
+    mean: Any = NONE,
+    correction: Any = NONE,
+) -> Any:
+    """Return the variance along axes, in one pass.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    ddof, correction : float, optional
+        What is subtracted from the number of elements before dividing by it; the two are the same.
+    dtype, out, keepdims, where, mean
+        As for `numpy.var`; `dtype` is the result's.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.var([[1, 2], [3, 5]], axis=1)
+    array([0.25, 1.  ])
+    """
+    freedom = one_of(ddof, correction)
+    return mean_like("var", kinds.VAR, a, axis, dtype, out, keepdims, where, freedom, mean)
+
+
+def std(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: Any = NONE,
+    *,
+    where: Any = NONE,
+    mean: Any = NONE,
+    correction: Any = NONE,
+) -> Any:
+    """Return the standard deviation along axes, in one pass.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    ddof, correction : float, optional
+        What is subtracted from the number of elements before dividing by it; the two are the same.
+    dtype, out, keepdims, where, mean
+        As for `numpy.std`; `dtype` is the result's.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.std([[1, 2], [3, 5]], axis=1)
+    array([0.5, 1. ])
+    """
+    freedom = one_of(ddof, correction)
+    return mean_like("std", kinds.STD, a, axis, dtype, out, keepdims, where, freedom, mean)
+
+
+def one_of(ddof: Any, correction: Any) -> Any:
+    """Return the one that was given."""
+    if correction is NONE:
+        return ddof
+    if ddof != 0:
+        raise ValueError("ddof and correction can't be provided simultaneously.")
+    return correction
+
+
+def _truth(name: str, write: recipe.Write, a: Any, axis: Any, out: Any, keepdims: Any, where: Any) -> Any:
+    if axis is None and out is None and keepdims is where is NONE:
+        result = fast(name, write, a)
+        if result is not None:
+            return result
+    given = keywords(keepdims=keepdims, where=where)
+    call = Reduction(
+        name,
+        write,
+        functools.partial(getattr(np, name), a, axis=axis, out=out, **given),
+        [a],
+        axis,
+        out=out,
+        keepdims=or_usual(keepdims, False),
+        where=or_usual(where, True),
+        decides=False,
+    )
+    if call.is_numpys:
+        return call.by_numpy()
+    return call.finish(call.reduce())
+
+
+def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
+    """Tell whether any element is true, along axes.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument; what is not zero is true, NaN included.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims, where
+        As for `numpy.any`.
+
+    Returns
+    -------
+    ndarray or bool
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.any([[0, 0], [0, 4]], axis=1)
+    array([False,  True])
+    """
+    return _truth("any", kinds.ANY, a, axis, out, keepdims, where)
+
+
+def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
+    """Tell whether all elements are true, along axes.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument; what is not zero is true, NaN included.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims, where
+        As for `numpy.all`.
+
+    Returns
+    -------
+    ndarray or bool
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.all([[1, 0], [3, 4]], axis=1)
+    array([False,  True])
+    """
+    return _truth("all", kinds.ALL, a, axis, out, keepdims, where)
+
+
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Count the elements that are not zero, along axes.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    keepdims : bool, optional
+        Whether the axes stay, of length 1.
+
+    Returns
+    -------
+    ndarray or int
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.count_nonzero([[0, 1, 7], [3, 0, 0]], axis=1)
+    array([2, 1])
+    """
+    numpy = functools.partial(np.count_nonzero, a, axis, keepdims=keepdims)
+    call = Reduction("count_nonzero", kinds.COUNT, numpy, [a], axis, keepdims=keepdims)
+    return call.by_numpy() if call.is_numpys else call.finish(call.reduce())

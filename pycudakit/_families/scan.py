@@ -1,0 +1,366 @@
+"""NumPy's running sums, products, maxima and minima, and differences."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._calls import cost, floating, invocation
+from pycudakit._calls.arguments import needs_copy
+from pycudakit._calls.invocation import one_call, run
+from pycudakit._calls.operands import allocate, as_array, describe
+from pycudakit._calls.plan import Cost, Plan
+from pycudakit._calls.plan import plan_call as plan
+from pycudakit._families.elementwise.functions import not_equal, subtract
+from pycudakit._library import abi, result_memory
+from pycudakit._library.types import BOOL, FLOAT64, Array, DType, code_of
+
+# Nanoseconds an element: NumPy's, the CPU engine's on one thread, and its for sums and products of float64.
+_NUMPY, _OURS, _OURS_LONG = 2.5, 1.5, 4.0
+# Bytes that no cache holds; seconds an element for what one thread does after the others.
+_BEYOND_CACHES, _IN_ORDER = 64e6, 80e-12
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    name: str
+    ufunc: Any
+    operation: int
+    numpy: Callable[..., Any] | None
+    flags: int = 0
+
+
+def _accumulate(ufunc: Any, a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    return ufunc.accumulate(np.atleast_1d(a), axis, dtype, out)
+
+
+_CUMSUM = _Scan("cumsum", np.add, abi.SCAN_SUM, np.cumsum)
+_CUMPROD = _Scan("cumprod", np.multiply, abi.SCAN_PRODUCT, np.cumprod)
+_NANCUMSUM = _Scan("nancumsum", np.add, abi.SCAN_SUM, np.nancumsum, abi.SKIP_NAN)
+_NANCUMPROD = _Scan("nancumprod", np.multiply, abi.SCAN_PRODUCT, np.nancumprod, abi.SKIP_NAN)
+_EXCLUSIVE_SCAN = _Scan("exclusive_scan", np.add, abi.SCAN_SUM, None, abi.EXCLUSIVE)
+_CUMMAX = _Scan("cummax", np.maximum, abi.SCAN_MAXIMUM, functools.partial(_accumulate, np.maximum))
+_CUMMIN = _Scan("cummin", np.minimum, abi.SCAN_MINIMUM, functools.partial(_accumulate, np.minimum))
+
+
+@functools.cache
+def _result_type(ufunc: Any, given: DType, dtype: DType | None, out: DType | None) -> DType:
+    """Return the type that NumPy computes a scan in."""
+    computed: Any = dtype
+    if dtype is None and out is None:
+        computed = ufunc.accumulate(np.empty(0, given)).dtype
+    elif dtype is None:
+        computed = ufunc.resolve_dtypes((out, given, None))[0]
+    result: DType = np.dtype(computed).newbyteorder("=")
+    return result
+
+
+def _checked_axis(axis: Any, dimensions: int) -> int:
+    if isinstance(axis, bool | np.bool_):
+        raise TypeError("an integer is required for the axis")
+    return int(np.lib.array_utils.normalize_axis_index(operator.index(axis), dimensions))
+
+
+def _checked_out(out: Any, shape: tuple[int, ...]) -> None:
+    if not isinstance(out, np.ndarray):
+        raise TypeError("output must be an array")
+    if out.shape != shape:
+        raise ValueError(f"the output array has shape {out.shape}, and the result {shape}")
+    if not out.flags.writeable:
+        raise ValueError("output array is read-only")
+
+
+def _layout(array: Array, axis: int) -> tuple[int, ...]:
+    """Return the order of the axes: those whose elements lie farther apart than the axis's come before it."""
+    distance = [(-abs(stride), d) for d, stride in enumerate(array.strides)]
+    before = sorted(at for at in distance if at < distance[axis])
+    behind = sorted(at for at in distance if at > distance[axis])
+    return (*(d for _, d in before), axis, *(d for _, d in behind))
+
+
+def _allocate(dtype: DType, array: Array, flat: bool) -> Array:
+    if flat:
+        return result_memory.empty(array.size, dtype)
+    return allocate(dtype, array.shape, [array])
+
+
+def _dense_strides(shape: tuple[int, ...], stride: int) -> tuple[int, ...]:
+    """Return the strides of a flat array that is walked in a shape."""
+    strides = []
+    for size in reversed(shape):
+        strides.append(stride)
+        stride *= size
+    return tuple(reversed(strides))
+
+
+def _compute(scan: _Scan, planned: Plan, array: Array, axis: int | None, target: Array) -> int:
+    """Run an engine; return what it met."""
+    operands = np.zeros(2, abi.OPERAND)
+    if axis is None:
+        shape, outer, rows = array.shape, 0, array.ndim
+        describe(operands[0], array, array.strides)
+        describe(operands[1], target, _dense_strides(shape, target.strides[0]))
+    else:
+        if target.ndim > 1:
+            order = _layout(target, axis)
+            array, target, axis = array.transpose(order), target.transpose(order), order.index(axis)
+        shape, outer, rows = array.shape, axis, 1
+        describe(operands[0], array, array.strides)
+        describe(operands[1], target, target.strides)
+    return run(
+        *(planned, "pk_scan", scan.operation, scan.flags),
+        *(operands, np.array(shape, np.int64), len(shape), outer, rows),
+        size=array.size,
+    )
+
+
+def _cost_of(scan: _Scan, array: Array, result: DType) -> Cost:
+    size = array.size
+    is_float = result.kind == "f" and scan.operation in (abi.SCAN_SUM, abi.SCAN_PRODUCT)
+    each = _OURS_LONG if is_float and FLOAT64 in (array.dtype, result) else _OURS
+    work = each * 1e-9 * size
+    workers = cost.threads() if work > cost.SHARED_WORK else 1
+    cpu = work / workers
+    # The array is read twice; and, by one thread, what its blocks come to.
+    moved = 2 * array.nbytes + size * result.itemsize
+    if moved > _BEYOND_CACHES:
+        cpu = max(cpu, moved / min(workers * cost.THREAD_BANDWIDTH, cost.HOST_BANDWIDTH)) + size * _IN_ORDER
+    # NumPy rounds the sums and products of floats otherwise, and has no exclusive scan.
+    numpy = None if is_float or scan.numpy is None else 2e-6 + _NUMPY * 1e-9 * size
+    return Cost(numpy, cost.CALL + cpu, array.nbytes, size * result.itemsize)
+
+
+def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
+    def by_numpy(reason: str) -> Any:
+        if scan.numpy is None:
+            raise errors.Unsupported(f"{scan.name}: NumPy has none; {reason}")
+        return invocation.by_numpy(scan.name, reason, functools.partial(scan.numpy, a, axis, dtype, out))
+
+    array = as_array(a)
+    wanted = None if dtype is None else np.dtype(dtype)
+    foreign = array is None or (wanted is not None and code_of(wanted) is None)
+    foreign = foreign or (isinstance(out, np.ndarray) and as_array(out) is None)
+    if array is None or foreign:
+        planned = plan(scan.name, [None], Cost(0, 0, 0, 0))
+        return by_numpy(planned.reason)
+
+    if array.ndim == 0:
+        array = array.reshape(1)
+    flat, along = axis is None, axis
+    if flat and (array.ndim == 1 or array.flags.c_contiguous):
+        array, along = array.reshape(-1), 0
+    result = _result_type(scan.ufunc, array.dtype, wanted, out.dtype if isinstance(out, np.ndarray) else None)
+    planned = plan(scan.name, [array], _cost_of(scan, array, result))
+    if planned.engine == "numpy":
+        return by_numpy(planned.reason)
+
+    if along is not None:
+        along = _checked_axis(along, array.ndim)
+    shape = (array.size,) if flat else array.shape
+    if out is not None:
+        _checked_out(out, shape)
+    target = out
+    if (
+        out is None
+        or out.dtype.newbyteorder("=") != result
+        or needs_copy(out, [array])
+        # The CPU engine can take over only what was not overwritten.
+        or (planned.automatic and planned.engine == "cuda" and np.may_share_memory(out, array))
+    ):
+        target = _allocate(result, array, flat)
+    met = _compute(scan, planned, array, along, target) if array.size else 0
+    if met:
+        is_cast = array.dtype.kind == "f" and result.kind != "f"
+        floating.report_met({"cast" if is_cast else "accumulate": met})
+    if out is not None and target is not out:
+        np.copyto(out, target, casting="unsafe")
+    return target if out is None else out
+
+
+def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the running sum.
+
+    Parameters
+    ----------
+    a : array_like
+        What to sum.
+    axis : int, optional
+        The axis to run along; without it, along all elements in C order.
+    dtype : dtype, optional
+        The result's type: floats are summed in float64 and more, whatever it is. Elements are cast to an
+        integer's first. Integers and bools shorter than int64 give int64 or uint64, as in NumPy.
+    out : ndarray, optional
+        Where to put the result.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.cumsum([1, 2, 3])
+    array([1, 3, 6])
+    """
+    return _scan(_CUMSUM, a, axis, dtype, out)
+
+
+def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the running product.
+
+    Parameters
+    ----------
+    a, axis, dtype, out
+        As for `cumsum`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.cumprod([1, 2, 3, 4])
+    array([ 1,  2,  6, 24])
+    """
+    return _scan(_CUMPROD, a, axis, dtype, out)
+
+
+def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the running sum, in which NaN counts as 0.
+
+    Parameters
+    ----------
+    a, axis, dtype, out
+        As for `cumsum`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.nancumsum([1.0, float("nan"), 3.0])
+    array([1., 1., 4.])
+    """
+    return _scan(_NANCUMSUM, a, axis, dtype, out)
+
+
+def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the running product, in which NaN counts as 1.
+
+    Parameters
+    ----------
+    a, axis, dtype, out
+        As for `cumsum`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.nancumprod([2.0, float("nan"), 3.0])
+    array([2., 2., 6.])
+    """
+    return _scan(_NANCUMPROD, a, axis, dtype, out)
+
+
+def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the running maximum, as `numpy.maximum.accumulate`; NaN from the first NaN on.
+
+    Parameters
+    ----------
+    a, axis, out
+        As for `cumsum`.
+    dtype : dtype, optional
+        The result's type, to which elements are cast first.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.cummax([1, 3, 2, 5])
+    array([1, 3, 3, 5])
+    """
+    return _scan(_CUMMAX, a, axis, dtype, out)
+
+
+def cummin(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the running minimum, as `numpy.minimum.accumulate`; NaN from the first NaN on.
+
+    Parameters
+    ----------
+    a, axis, dtype, out
+        As for `cummax`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.cummin([4, 5, 2, 3])
+    array([4, 4, 2, 2])
+    """
+    return _scan(_CUMMIN, a, axis, dtype, out)
+
+
+def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the running sum of what is before each element: 0, x0, x0 + x1, ...
+
+    NumPy has none, so the engine ``"numpy"`` raises `Unsupported`.
+
+    Parameters
+    ----------
+    a, axis, dtype, out
+        As for `cumsum`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.exclusive_scan([1, 2, 3])
+    array([0, 1, 3])
+    """
+    return _scan(_EXCLUSIVE_SCAN, a, axis, dtype, out)
+
+
+_NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
+
+
+@one_call("diff")
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: Any = _NOT_GIVEN) -> Any:
+    """Return the differences of neighbours; of bools, where they differ.
+
+    Parameters
+    ----------
+    a : array_like
+        What to take the differences of.
+    n : int, optional
+        How many times.
+    axis : int, optional
+        The axis along which elements are neighbours.
+    prepend, append : array_like, optional
+        What to put before and after `a` along the axis first; a number stands for one element everywhere.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.diff([1, 4, 9, 16])
+    array([3, 5, 7])
+    >>> pk.diff([1, 4, 9, 16], n=2)
+    array([2, 2])
+    """
+    if n == 0:
+        return a
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n!r}")
+    a = np.asanyarray(a)
+    if a.ndim == 0:
+        raise ValueError("diff requires input that is at least one dimensional")
+    axis = int(np.lib.array_utils.normalize_axis_index(axis, a.ndim))
+    parts = [a]
+    for place, given in ((0, prepend), (2, append)):
+        if given is _NOT_GIVEN:
+            continue
+        part = np.asanyarray(given)
+        if part.ndim == 0:
+            part = np.broadcast_to(part, (*a.shape[:axis], 1, *a.shape[axis + 1 :]))
+        parts.insert(place, part)
+    if len(parts) > 1:
+        a = np.concatenate(parts, axis)
+    late, early = ((slice(None),) * axis + (s,) for s in (slice(1, None), slice(None, -1)))
+    differ = not_equal if a.dtype == BOOL else subtract
+    for _ in range(n):
+        a = differ(a[late], a[early])
+    return a

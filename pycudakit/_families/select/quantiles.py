@@ -1,0 +1,332 @@
+"""NumPy's order statistics: medians, quantiles and percentiles, with and without NaN.
+
+The engines find the elements that sorting would put in the middle, and the like; NumPy's own arithmetic makes
+the results of these, so that every bit is NumPy's.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from pycudakit._calls import floating
+from pycudakit._calls.invocation import one_call
+from pycudakit._families.select.points import Points, are_valid
+from pycudakit._families.select.rows import Request, Selector, by_numpy, planned
+from pycudakit._library.types import Array
+
+_MASKED_BELOW = 600  # NumPy takes shorter rows by way of a masked array, which adds in their own type
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=floating.level_of_caller())
+
+
+@one_call("median")
+def median(
+    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
+) -> Any:
+    """Return the middle element in order, or the mean of the two in the middle.
+
+    Parameters
+    ----------
+    a : array_like
+        The values. A NaN among them makes the median NaN.
+    axis : int, tuple of int or None, optional
+        Along what; None is all elements.
+    out : ndarray, optional
+        Where to put the result.
+    overwrite_input : bool, optional
+        Whether `a` may be changed. The engines leave it as it is.
+    keepdims : bool, optional
+        Keep the axes that go, as axes of length 1.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> pk.median(np.array([[10, 7, 4], [3, 2, 1]]), axis=1)
+    array([7., 2.])
+    """
+    plan, request = planned("median", a, 0.5, (axis, out, keepdims))
+    if plan.engine == "numpy" or request is None or request.a.size == 0:
+        return by_numpy(plan, lambda: np.median(a, axis, out, overwrite_input, keepdims))
+    n = request.columns
+    found, nans = Selector(plan, request).select(np.unique([(n - 1) // 2, n // 2]))
+    result: Any = np.mean(found.reshape(-1, *request.rest), axis=0, out=request.view)
+    return request.finish(_with_nans(result, nans, request))
+
+
+def _with_nans(result: Any, nans: Array, request: Request) -> Any:
+    """Make the results of rows that have a NaN NaN, as NumPy does."""
+    if not nans.any():
+        return result
+    nan = request.a.dtype.newbyteorder("=").type(np.nan)
+    if np.ndim(result) == 0 and request.out is None:
+        return nan
+    np.copyto(result, nan, where=nans.reshape(request.rest) != 0)
+    return result
+
+
+@one_call("nanmedian")
+def nanmedian(
+    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
+) -> Any:
+    """Return the median of what is not NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        The values. Where all are NaN the median is NaN, with a RuntimeWarning.
+    axis, out, overwrite_input, keepdims
+        As for `median`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.nanmedian([[1.0, float("nan"), 3.0], [4.0, 5.0, 9.0]], axis=1)
+    array([2., 5.])
+    """
+    plan, request = planned("nanmedian", a, 0.5, (axis, out, keepdims))
+    if plan.engine == "numpy" or request is None or request.a.size == 0:
+        return by_numpy(plan, lambda: np.nanmedian(a, axis, out, overwrite_input, keepdims=keepdims))
+    selector = Selector(plan, request)
+    valid = selector.valid_counts()
+    last = np.maximum(valid - 1, 0)
+    pairs, _ = selector.select(np.stack([last // 2, np.minimum(valid // 2, last)], axis=1))
+    if not valid.all():
+        _warn("All-NaN slice encountered")
+    if request.floating and request.rest and request.columns < _MASKED_BELOW:
+        result: Any = np.add.reduce(pairs, axis=0)
+        np.true_divide(result, 2.0, out=result, casting="unsafe")
+    else:
+        result = np.mean(pairs[:1], axis=0)
+        even = valid % 2 == 0
+        if even.any():
+            result[even] = np.mean(pairs[:, even], axis=0)
+    result = result.reshape(request.rest)[()]
+    if not request.rest and not valid.all():
+        result = request.a.dtype.type(np.nan)
+    if out is not None:
+        request.view[...] = result
+    return request.finish(result)
+
+
+@one_call("quantile")
+def quantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+) -> Any:
+    """Return what a share of the values is below.
+
+    Parameters
+    ----------
+    a : array_like
+        The values. A NaN among them makes the quantiles NaN.
+    q : array_like of float
+        The shares, from 0 to 1: a number, or an array of one dimension or two.
+    axis, out, overwrite_input, keepdims
+        As for `median`. The first dimensions of the result are those of `q`.
+    method : str, optional
+        What is taken between two values: any of `numpy.quantile`'s methods.
+    weights : array_like, optional
+        A weight for each value, with the method ``"inverted_cdf"``. Weights are NumPy's alone.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.quantile([10.0, 20.0, 30.0, 40.0], [0.25, 0.5])
+    array([17.5, 25. ])
+    >>> pk.quantile([10, 20, 30, 40], 0.4, method="lower")
+    np.int64(20)
+    """
+    return _quantiles("quantile", a, q, (axis, out, overwrite_input, method, keepdims), weights)
+
+
+@one_call("percentile")
+def percentile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+) -> Any:
+    """Return what a percentage of the values is below.
+
+    Parameters
+    ----------
+    q : array_like of float
+        The percentages, from 0 to 100.
+    a, axis, out, overwrite_input, method, keepdims, weights
+        As for `quantile`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.percentile([10.0, 20.0, 30.0, 40.0], 25)
+    np.float64(17.5)
+    """
+    return _quantiles("percentile", a, q, (axis, out, overwrite_input, method, keepdims), weights)
+
+
+@one_call("nanquantile")
+def nanquantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+) -> Any:
+    """Return the quantiles of what is not NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        The values. Where all are NaN the quantiles are NaN, with a RuntimeWarning.
+    q, axis, out, overwrite_input, method, keepdims, weights
+        As for `quantile`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.nanquantile([10.0, float("nan"), 30.0], 0.25)
+    np.float64(15.0)
+    """
+    return _quantiles("nanquantile", a, q, (axis, out, overwrite_input, method, keepdims), weights)
+
+
+@one_call("nanpercentile")
+def nanpercentile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+) -> Any:
+    """Return the percentiles of what is not NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        The values. Where all are NaN the percentiles are NaN, with a RuntimeWarning.
+    q : array_like of float
+        The percentages, from 0 to 100.
+    axis, out, overwrite_input, method, keepdims, weights
+        As for `quantile`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.nanpercentile([10.0, float("nan"), 30.0], 25)
+    np.float64(15.0)
+    """
+    return _quantiles("nanpercentile", a, q, (axis, out, overwrite_input, method, keepdims), weights)
+
+
+def _quantiles(name: str, a: Any, q: Any, keywords: tuple[Any, Any, bool, str, bool], weights: Any) -> Any:
+    axis, out, _, method, keepdims = keywords
+    foreign = None if weights is None else "weights are NumPy's alone"
+    plan, request = planned(name, a, q, (axis, out, keepdims), foreign)
+    if plan.engine == "numpy" or request is None:
+        return by_numpy(plan, lambda: getattr(np, name)(a, q, *keywords, weights=weights))
+    shares = np.asarray(q)
+    if name.endswith("percentile"):
+        shares = np.asarray(np.true_divide(shares, 100))
+    if not are_valid(shares):
+        limits = "Percentiles must be in the range [0, 100]", "Quantiles must be in the range [0, 1]"
+        raise ValueError(limits[name.endswith("quantile")])
+    if request.a.size == 0:
+        return by_numpy(plan, lambda: getattr(np, name)(a, q, *keywords))
+    if shares.ndim > 2:
+        raise ValueError("q must be a scalar or 1d")
+    weak = type(q) in (int, float)
+    if name.startswith("nan"):
+        result = _nan_quantiles(Selector(plan, request), shares, method, weak)
+        if out is not None:
+            request.view[...] = result
+        return request.finish(result)
+    points = Points(request.columns, shares, method, request.floating)
+    found, nans = Selector(plan, request).select(points.ranks)
+    result = points.between(found.reshape(-1, *request.rest), weak, request.view)
+    return request.finish(_with_nans(result, nans, request))
+
+
+def _nan_quantiles(selector: Selector, shares: Array, method: str, weak: bool) -> Any:
+    """Return the quantiles of each row's own number of elements."""
+    request = selector.request
+    dtype = request.a.dtype
+    valid = selector.valid_counts()
+    if not valid.all():
+        _warn("All-NaN slice encountered")
+    counts, group_of = np.unique(valid, return_inverse=True)
+    points = {
+        group: Points(int(n), shares, method, request.floating) for group, n in enumerate(counts) if n > 0
+    }
+    most = max((len(p.ranks) for p in points.values()), default=0)
+    of_group = np.zeros((len(counts), most), np.int64)
+    for group, own in points.items():
+        if most:
+            of_group[group] = np.resize(own.ranks, most)
+            of_group[group, len(own.ranks) :] = own.ranks[-1]
+    found, _ = selector.select(of_group if len(counts) == 1 else of_group[group_of])
+    if not request.rest:
+        if not valid[0]:
+            return np.full(shares.shape, np.nan, dtype)[()]
+        return points[0].between(found[:, 0], weak)
+    result: Any = None
+    for group in np.unique(group_of, return_index=True)[1].argsort():
+        rows = np.flatnonzero(group_of == group)
+        if group in points:
+            own_result = points[group].between(found[:, rows], weak)
+        else:
+            own_result = np.full((*shares.shape, len(rows)), np.nan, dtype)
+        if result is None:  # the first row's type is that of all
+            kind = own_result.dtype if shares.ndim else own_result.dtype.newbyteorder("=")
+            result = np.empty((*shares.shape, len(valid)), kind)
+        result[..., rows] = own_result
+    return result.reshape(shares.shape + request.rest)

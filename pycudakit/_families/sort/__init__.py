@@ -1,0 +1,1 @@
+"""Sorting, searching and what needs it."""

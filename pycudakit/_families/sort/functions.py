@@ -1,0 +1,415 @@
+"""NumPy's functions for sorting and order: its names, signatures, types, shapes and errors.
+
+NaN comes last, -0.0 and 0.0 are equal, and every order is the stable one.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pycudakit import errors
+from pycudakit._calls import asked, invocation, operands
+from pycudakit._calls.invocation import one_call
+from pycudakit._calls.plan import Cost, plan_call
+from pycudakit._families.sort.keys import (
+    FEW,
+    NUMPY_SORTS,
+    NUMPY_SORTS_ORDER,
+    SMALL_ARGSORT,
+    SMALL_SORT,
+    SMALL_UNIQUE,
+    SORTS,
+    SORTS_ORDER,
+    as_keys,
+    check_kind,
+    columns_of,
+    cost_of,
+    order_along,
+    plan_along,
+    plan_parting,
+    plan_search,
+    plan_topk,
+    plan_unique,
+    sorted_along,
+)
+from pycudakit._library import abi
+from pycudakit._library.types import Array
+
+# Small calls go straight to NumPy: what `sort`, `argsort` and `unique` begin with is all that they cost more.
+_here = asked.here
+_FEW_SORTED, _FEW_ORDERED, _FEW_UNIQUE = SMALL_SORT.most, SMALL_ARGSORT.most, SMALL_UNIQUE.most
+
+
+def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    """Return a sorted copy.
+
+    Parameters
+    ----------
+    a : array_like
+        What to sort.
+    axis : int or None
+        The axis to sort along; None sorts all elements as one list.
+    kind, stable
+        As NumPy takes them. The engines sort stably, whatever they are.
+    order
+        NumPy's alone: for arrays with fields.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.sort([[3, 1, 2], [9, 7, 8]])
+    array([[1, 2, 3],
+           [7, 8, 9]])
+    """
+    if (
+        type(a) is np.ndarray
+        and a.size <= _FEW_SORTED.get(a.dtype, 0)
+        and (_here.get().fast or asked.process) == "auto"
+    ):
+        SMALL_SORT.say()
+        return np.sort(a, axis, kind, order, stable=stable)
+    SMALL_SORT.learn(a)
+    array = operands.as_array(a)
+    plan = plan_along("sort", array, axis, NUMPY_SORTS, SORTS)
+    if plan.engine == "numpy" or array is None:
+        return invocation.by_numpy("sort", plan.reason, lambda: np.sort(a, axis, kind, order, stable=stable))
+    check_kind(np.sort, array, kind, order, stable)
+    return sorted_along(plan, array, axis)
+
+
+def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    """Return the indices that would sort an array: those of NumPy's ``kind="stable"``, whatever `kind` is.
+
+    Parameters
+    ----------
+    a : array_like
+        What to sort.
+    axis : int or None
+        The axis to sort along; None sorts all elements as one list.
+    kind, stable
+        As NumPy takes them.
+    order
+        NumPy's alone: for arrays with fields.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.argsort([3.0, 1.0, float("nan"), 1.0])
+    array([1, 3, 0, 2])
+    """
+    if (
+        type(a) is np.ndarray
+        and a.size <= _FEW_ORDERED.get(a.dtype, 0)
+        and (_here.get().fast or asked.process) == "auto"
+        and kind is None
+        and order is None
+        and stable is None
+    ):
+        SMALL_ARGSORT.say()
+        return np.argsort(a, axis, "stable")
+    SMALL_ARGSORT.learn(a)
+    array = operands.as_array(a)
+    plan = plan_along("argsort", array, axis, NUMPY_SORTS_ORDER, SORTS_ORDER, 8)
+    if array is None or asked.current() == "numpy":
+        return invocation.by_numpy(
+            "argsort", plan.reason, lambda: np.argsort(a, axis, kind, order, stable=stable)
+        )
+    check_kind(np.argsort, array, kind, order, stable)
+    if plan.engine == "numpy":
+        return invocation.by_numpy("argsort", plan.reason, lambda: np.argsort(array, axis, "stable"))
+    return order_along(plan, np.atleast_1d(array), axis)
+
+
+@one_call("lexsort")
+def lexsort(keys: Any, axis: Any = -1) -> Any:
+    """Return the indices that sort by several keys, the last one first.
+
+    Parameters
+    ----------
+    keys : array_like or sequence of array_like
+        The keys, all of one shape.
+    axis : int
+        The axis to sort along.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.lexsort(([1, 0, 1, 0], [7, 7, 3, 3]))
+    array([3, 2, 1, 0])
+    """
+    try:
+        arrays = [operands.as_array(key) for key in keys]
+    except TypeError:  # it is no sequence
+        return np.lexsort(keys, axis)
+    known = [array for array in arrays if array is not None]
+    if not known or len({array.shape for array in known}) > 1 or known[0].ndim == 0:
+        plan_call("lexsort", arrays, Cost(0.0, 0.0, 0, 0))
+        return invocation.by_numpy("lexsort", "there is nothing to sort", lambda: np.lexsort(keys, axis))
+    cost = cost_of(
+        known[0],
+        NUMPY_SORTS_ORDER * math.log2(columns_of(known[0], axis) + 1) * len(known),
+        sum(SORTS_ORDER * array.itemsize for array in known),
+        8,
+    )
+    plan = plan_call("lexsort", arrays, cost)
+    if plan.engine == "numpy":
+        return invocation.by_numpy("lexsort", plan.reason, lambda: np.lexsort(keys, axis))
+    order = order_along(plan, known[0], axis)
+    for key in known[1:]:
+        # Each order is stable, so that what came before decides among equals.
+        next_order = order_along(plan, np.take_along_axis(key, order, axis), axis)
+        order = np.take_along_axis(order, next_order, axis)
+    return order
+
+
+def _is_kth(kth: Any, array: Array, axis: Any) -> bool:
+    """Tell whether NumPy takes this for places along an axis; if not, it is for NumPy to say why."""
+    columns = columns_of(array, axis)
+    try:
+        places = np.asarray(kth)
+    except (TypeError, ValueError):
+        return False
+    within = places.ndim < 2 and places.size > 0 and places.dtype.kind in "iu"
+    return within and bool(((places >= -columns) & (places < columns)).all())
+
+
+def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Any:
+    """Return a copy in which the `kth` element is where sorting would put it, the smaller ones before it.
+
+    The engines return the array sorted, which is a partition by every `kth`.
+
+    Parameters
+    ----------
+    a : array_like
+        What to partition.
+    kth : int or sequence of ints
+        Places in the sorted array.
+    axis : int or None
+        The axis to partition along; None takes all elements as one list.
+    kind, order
+        As NumPy takes them.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> int(pk.partition([9, 1, 8, 2, 7], 2)[2])
+    7
+    """
+    array = operands.as_array(a)
+    plan = plan_parting("partition", array)
+    asked = kind == "introselect" and order is None and array is not None and _is_kth(kth, array, axis)
+    if plan.engine == "numpy" or array is None or not asked:
+        return invocation.by_numpy("partition", plan.reason, lambda: np.partition(a, kth, axis, kind, order))
+    return sorted_along(plan, array, axis)
+
+
+def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Any:
+    """Return the indices that would partition an array as `partition` does.
+
+    The engines return the stable order.
+
+    Parameters
+    ----------
+    a : array_like
+        What to partition.
+    kth : int or sequence of ints
+        Places in the sorted array.
+    axis : int or None
+        The axis to partition along; None takes all elements as one list.
+    kind, order
+        As NumPy takes them.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> int(pk.argpartition([9, 1, 8, 2, 7], 2)[2])
+    4
+    """
+    array = operands.as_array(a)
+    plan = plan_parting("argpartition", array, 8)
+    asked = kind == "introselect" and order is None and array is not None and _is_kth(kth, array, axis)
+    if plan.engine == "numpy" or array is None or not asked:
+        return invocation.by_numpy(
+            "argpartition", plan.reason, lambda: np.argpartition(a, kth, axis, kind, order)
+        )
+    return order_along(plan, np.atleast_1d(array), axis)
+
+
+def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
+    """Return where values would have to be inserted to keep an array sorted.
+
+    Parameters
+    ----------
+    a : array_like
+        One dimension, sorted; or `sorter` sorts it.
+    v : array_like
+        The values.
+    side : {"left", "right"}
+        Before or after equal elements.
+    sorter : array_like of ints, optional
+        The indices that sort `a`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.searchsorted([1, 2, 2, 5], [0, 2, 9])
+    array([0, 1, 4])
+    """
+    array, values = operands.as_array(a), operands.as_array(v)
+    if array is None or values is None:
+        plan = plan_call("searchsorted", [array, values], Cost(0.0, 0.0, 0, 0))
+    else:
+        plan = plan_search(array, values)
+    if plan.engine == "numpy" or array is None or values is None:
+        return invocation.by_numpy("searchsorted", plan.reason, lambda: np.searchsorted(a, v, side, sorter))
+    np.searchsorted(array, values.ravel()[:0], side, sorter)  # which checks them
+    if sorter is not None:
+        sorter = np.asarray(sorter)
+        if values.size and sorter.size and not (sorter.min() >= 0 and sorter.max() < array.size):
+            raise ValueError("Sorter index out of range.")
+        array = array[sorter]
+    dtype = np.result_type(array.dtype, values.dtype)
+    name, keys = as_keys(array.astype(dtype, copy=False))
+    _, sought = as_keys(values.astype(dtype, copy=False))
+    places = np.empty(sought.shape, np.int64)
+    arguments = keys, keys.size, sought, places, sought.size, int(side == "right")
+    invocation.run(plan, f"pk_searchsorted_{name}", *arguments, size=sought.size)
+    found = places.astype(np.intp, copy=False)
+    return found[()] if found.ndim == 0 else found
+
+
+def unique(
+    ar: Any,
+    return_index: Any = False,
+    return_inverse: Any = False,
+    return_counts: Any = False,
+    axis: Any = None,
+    *,
+    equal_nan: Any = True,
+    sorted: Any = True,
+) -> Any:
+    """Return the distinct elements in order.
+
+    Parameters
+    ----------
+    ar : array_like
+        The elements.
+    return_index, return_inverse, return_counts : bool
+        Whether to return, too: where each first is in the flattened array; which of the distinct ones each
+        element is; how many there are of each.
+    axis : int, optional
+        With more than one dimension, NumPy's alone: to compare what lies along an axis.
+    equal_nan : bool
+        Whether all NaN are one.
+    sorted : bool
+        The engines return them in order, whatever it is.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.unique([3, 1, 3, 2], return_counts=True)
+    (array([1, 2, 3]), array([1, 1, 2]))
+    """
+    if (
+        type(ar) is np.ndarray
+        and ar.size <= _FEW_UNIQUE.get(ar.dtype, 0)
+        and (_here.get().fast or asked.process) == "auto"
+        and (ar.size <= FEW or not (return_index or return_inverse or return_counts))
+        and sorted
+    ):
+        SMALL_UNIQUE.say()
+        return np.unique(ar, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
+    SMALL_UNIQUE.learn(ar)
+    keywords = {"equal_nan": equal_nan} if sorted else {"equal_nan": equal_nan, "sorted": sorted}
+
+    def by_numpy() -> Any:
+        return np.unique(ar, return_index, return_inverse, return_counts, axis, **keywords)
+
+    array = operands.as_array(ar)
+    wanted = abi.UNIQUE_INDEX * bool(return_index) + abi.UNIQUE_INVERSE * bool(return_inverse)
+    plan = plan_unique(array, axis, bool(wanted), bool(return_counts))
+    if plan.engine == "numpy" or array is None:
+        return invocation.by_numpy("unique", plan.reason, by_numpy)
+    if axis is not None:
+        normalize_axis_index(axis, array.ndim)
+    wanted += abi.UNIQUE_COUNTS * bool(return_counts) + abi.UNIQUE_EQUAL_NAN * bool(equal_nan)
+    name, keys = as_keys(array.ravel())
+    values, found = np.empty_like(keys), np.empty(1, np.int64)
+    flags = abi.UNIQUE_INDEX, abi.UNIQUE_INVERSE, abi.UNIQUE_COUNTS
+    index, inverse, counts = (np.empty(keys.size if wanted & flag else 0, np.int64) for flag in flags)
+    invocation.run(
+        plan,
+        f"pk_unique_{name}",
+        keys,
+        keys.size,
+        wanted,
+        values,
+        index,
+        inverse,
+        counts,
+        found,
+        size=keys.size,
+    )
+    for result in (values, index, counts):
+        result.resize(min(result.size, int(found[0])), refcheck=False)
+    results = [values.view(array.dtype.newbyteorder("=")).astype(array.dtype, copy=False)]
+    if return_index:
+        results.append(index.astype(np.intp, copy=False))
+    if return_inverse:
+        results.append(inverse.astype(np.intp, copy=False).reshape(array.shape))
+    if return_counts:
+        results.append(counts.astype(np.intp, copy=False))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+class TopK(NamedTuple):
+    """The best elements, and where they are."""
+
+    values: Any
+    indices: Any
+
+
+def topk(a: Any, k: Any, axis: Any = -1, largest: Any = True) -> TopK:
+    """Return the `k` largest or smallest elements along an axis, the best first, and their indices.
+
+    Equal elements come in order of their indices. NaN comes last, be it the largest or the smallest that are
+    wanted. NumPy has no such function, and so the engine ``"numpy"`` has not.
+
+    Parameters
+    ----------
+    a : array_like
+        The elements.
+    k : int
+        How many, from 0 to the length of the axis.
+    axis : int or None
+        The axis to choose along; None takes all elements as one list.
+    largest : bool
+        False for the smallest.
+
+    Returns
+    -------
+    (values, indices)
+        A named tuple.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> values, indices = pk.topk([5, 9, float("nan"), 9, 1], 3)
+    >>> values, indices
+    (array([9., 9., 5.]), array([1, 3, 0]))
+    """
+    array = operands.as_array(a)
+    k = operator.index(k)
+    plan = plan_topk(array, axis, k)
+    if plan.engine == "numpy" or array is None:
+        raise errors.Unsupported("topk: NumPy has no such function; use another engine, and real numbers")
+    flat, axis = (array.ravel(), 0) if axis is None else (array, normalize_axis_index(axis, array.ndim))
+    if not 0 <= k <= flat.shape[axis]:
+        raise ValueError(f"k={k} is not from 0 to {flat.shape[axis]}, the length of the axis")
+    indices = order_along(plan, flat, axis, k, bool(largest))
+    return TopK(np.take_along_axis(flat, indices, axis), indices)

@@ -1,0 +1,212 @@
+"""What the functions of sorting share: costs, and arrays as rows of keys."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pycudakit._calls import asked, invocation, operands
+from pycudakit._calls.cost import CALL, SHARED_WORK, SMALL, threads
+from pycudakit._calls.plan import Cost, Plan, plan_call
+from pycudakit._calls.record import Call
+from pycudakit._library import abi, present, result_memory
+from pycudakit._library.types import Array
+
+# Nanoseconds: NumPy's for an element and each doubling of its row, and ours on one thread for a byte.
+NUMPY_SORTS, NUMPY_SORTS_ORDER = 0.65, 2.5
+SORTS, SORTS_ORDER = 3.5, 6.0
+# For an element: NumPy's partition and its hashing, our pass that keeps a few, and a step of either's search.
+NUMPY_PARTS, NUMPY_HASHES, SELECTS, SEARCHES = 6.0, 12.0, 1.5, 2.0
+
+
+def columns_of(array: Array, axis: Any) -> int:
+    """Return the length of an axis; where there is no such axis, what follows will say so."""
+    if axis is None or array.ndim == 0:
+        return array.size
+    try:
+        return int(array.shape[operator.index(axis)])
+    except (IndexError, TypeError):
+        return array.size
+
+
+def cost_of(array: Array, numpy: float | None, ours: float, down: int) -> Cost:
+    """Return what a call costs: `numpy` and `ours` nanoseconds an element, and `down` bytes of its result."""
+    size, item = array.size, array.itemsize
+    work = ours * 1e-9 * size
+    on_cpu = CALL + work / (threads() if work > SHARED_WORK else 1)
+    if array.dtype.kind == "f" and item == 2:
+        numpy = None  # NumPy 2.4 puts large arrays of float16 in a wrong order on some processors
+    # What is sorted goes up before anything comes down.
+    on_gpu = 0.05e-9 * item * size
+    return Cost(None if numpy is None else numpy * 1e-9 * size, on_cpu, size * (item + down), 0, on_gpu)
+
+
+def plan_along(
+    name: str, array: Array | None, axis: Any, numpy: float, ours: float, down: int | None = None
+) -> Plan:
+    """Choose the engine for sorting along an axis.
+
+    `numpy` is nanoseconds for an element and each doubling of its row, `ours` for a byte, and `down` the
+    bytes of a result for each element, if that is not an element itself.
+    """
+    if array is None:
+        return plan_call(name, [None], Cost(0.0, 0.0, 0, 0))
+    return plan_call(name, [array], _cost_along(array, axis, numpy, ours, down))
+
+
+def _cost_along(array: Array, axis: Any, numpy: float, ours: float, down: int | None = None) -> Cost:
+    doublings = math.log2(columns_of(array, axis) + 1)
+    if array.itemsize == 8 and ours == SORTS:
+        numpy *= 2  # of half as many in a vector
+    return cost_of(array, numpy * doublings, ours * array.itemsize, array.itemsize if down is None else down)
+
+
+def as_keys(array: Array) -> tuple[str, Array]:
+    """Return the name of a type in the ABI, and the array as that takes it."""
+    native = array.dtype.newbyteorder("=")
+    dense = np.require(array, native, ["C", "A"]).reshape(array.shape)
+    if native.kind == "b":
+        return "u8", dense.view(np.uint8)
+    name = f"{native.kind}{8 * native.itemsize}"
+    return name, dense.view(abi.SORTED[name])
+
+
+def _in_rows(array: Array, axis: int) -> tuple[str, Array, int, int]:
+    """Return the array's name and keys with an axis last, and how many rows of how many columns that is."""
+    name, keys = as_keys(np.moveaxis(array, axis, -1))
+    columns = keys.shape[-1]
+    return name, keys, keys.size // columns if columns else 0, columns
+
+
+def _flattened(array: Array, axis: Any) -> tuple[Array, int]:
+    """Return what NumPy would sort, and along which axis."""
+    if axis is None:
+        return array.ravel(), 0
+    return array, normalize_axis_index(axis, array.ndim)
+
+
+def check_kind(function: Any, array: Array, kind: Any, order: Any, stable: Any) -> None:
+    """Have NumPy check what it knows best."""
+    if not (kind is None and order is None and stable is None):
+        function(np.empty(0, array.dtype), kind=kind, order=order, stable=stable)
+
+
+def sorted_along(plan: Plan, array: Array, axis: Any) -> Array:
+    """Return the array sorted along an axis, laid out as its copy would be."""
+    array, axis = _flattened(array, axis)
+    name, keys, rows, columns = _in_rows(array, axis)
+    out = result_memory.empty(keys.shape, keys.dtype)
+    invocation.run(plan, f"pk_sort_{name}", keys, out, rows, columns, size=keys.size)
+    result: Array = np.moveaxis(out.view(array.dtype.newbyteorder("=")), -1, axis)
+    if array.dtype.isnative and (array.strides == result.strides or array.ndim == 1):
+        return result
+    copy = np.empty_like(array)
+    copy[...] = result
+    return copy
+
+
+def order_along(
+    plan: Plan, array: Array, axis: Any, kept: int | None = None, descending: bool = False
+) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """Return the first `kept` indices of the stable order along an axis, C-contiguous."""
+    array, axis = _flattened(array, axis)
+    name, keys, rows, columns = _in_rows(array, axis)
+    kept = columns if kept is None else kept
+    order = result_memory.empty((*keys.shape[:-1], kept), np.int64)
+    arguments = keys, order, rows, columns, kept, int(descending)
+    invocation.run(plan, f"pk_argsort_{name}", *arguments, size=keys.size)
+    return np.ascontiguousarray(np.moveaxis(order, -1, axis)).astype(np.intp, copy=False)
+
+
+def plan_parting(name: str, array: Array | None, down: int | None = None) -> Plan:
+    """Choose the engine of a partition, for which NumPy need not sort."""
+    if array is None:
+        return plan_call(name, [None], Cost(0.0, 0.0, 0, 0))
+    ours = SORTS if down is None else SORTS_ORDER
+    cost = cost_of(array, NUMPY_PARTS, ours * array.itemsize, down or array.itemsize)
+    return plan_call(name, [array], cost)
+
+
+def plan_search(array: Array, values: Array) -> Plan:
+    """Choose the engine of a search."""
+    steps = SEARCHES * math.log2(array.size + 2)
+    cost = cost_of(values, steps, steps, 8)
+    return plan_call("searchsorted", [array, values], cost._replace(up=cost.up + array.nbytes))
+
+
+def plan_unique(array: Array | None, axis: Any, ordered: bool, counted: bool) -> Plan:
+    """Choose the engine of `unique`."""
+    if array is None:
+        return plan_call("unique", [None], Cost(0.0, 0.0, 0, 0))
+    foreign = None if axis is None or array.ndim == 1 else "the engines take axis=None"
+    return plan_call("unique", [array], _cost_of_unique(array, ordered, counted), foreign)
+
+
+def _cost_of_unique(array: Array, ordered: bool, counted: bool) -> Cost:
+    doublings = math.log2(array.size + 1)
+    if ordered:
+        numpy, ours = NUMPY_SORTS_ORDER * doublings, SORTS_ORDER
+    else:
+        numpy, ours = (NUMPY_SORTS * doublings if counted else NUMPY_HASHES), SORTS
+    return cost_of(array, numpy, ours * array.itemsize + 1, 8 if ordered else array.itemsize)
+
+
+def plan_topk(array: Array | None, axis: Any, k: int) -> Plan:
+    """Choose the engine of `topk`."""
+    if array is None:
+        return plan_call("topk", [None], Cost(None, 0.0, 0, 0))
+    few = k < columns_of(array, axis) // 8
+    ours = SELECTS if few else SORTS_ORDER * array.itemsize
+    return plan_call("topk", [array], cost_of(array, None, ours, 0 if few else 8))
+
+
+# ---- Small calls ------------------------------------------------------------------------------------
+
+# With so few elements, NumPy is asked at once, whatever is wanted of them; and at most.
+FEW, _MOST = 2048, 1 << 22
+
+# What a plain call of one dimension costs.
+_PLAIN: dict[str, Callable[[Array], Cost]] = {
+    "sort": lambda array: _cost_along(array, 0, NUMPY_SORTS, SORTS),
+    "argsort": lambda array: _cost_along(array, 0, NUMPY_SORTS_ORDER, SORTS_ORDER, 8),
+    "unique": lambda array: _cost_of_unique(array, False, False),
+}
+
+
+class Small:
+    """Up to how many elements NumPy answers a plain call first, by type.
+
+    Parameters
+    ----------
+    name
+        The function.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.say = invocation.saying(Call(name, "numpy", SMALL))
+        self.most: dict[np.dtype[Any], int] = {}  # once known
+        self._cost = _PLAIN[name]
+
+    def learn(self, array: Any) -> None:
+        """Find the number for an array's type, for the calls to come."""
+        if type(array) is not np.ndarray or array.dtype in self.most or asked.current() != "auto":
+            return
+        if operands.as_array(array) is None:
+            return
+        one, size = np.zeros((), array.dtype), FEW
+        if present.status("cpu"):
+            while size < _MOST and self._is_numpys(np.broadcast_to(one, size * 9 // 8)):
+                size = size * 9 // 8
+        self.most[array.dtype] = size
+
+    def _is_numpys(self, array: Array) -> bool:
+        cost = self._cost(array)
+        return cost.numpy is not None and cost.numpy <= cost.cpu
+
+
+SMALL_SORT, SMALL_ARGSORT, SMALL_UNIQUE = Small("sort"), Small("argsort"), Small("unique")

@@ -1,1 +1,0 @@
-"""What pycudakit.kernels is made of."""

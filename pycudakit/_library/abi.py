@@ -1,0 +1,489 @@
+"""csrc/pycudakit.h as one table of signatures, applied to either library."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from ctypes import addressof
+from typing import Any
+
+import numpy as np
+from numpy.ctypeslib import ndpointer
+
+from pycudakit import errors
+
+ABI_VERSION = 3
+MAX_DIMS = 64
+MAX_OPERANDS = 1024
+MAX_INSTRUCTIONS = 16384
+MAX_RANGES = 256
+NAME_SIZE = 256
+MAX_PARAMETERS = 256
+
+LOAD, STORE, CAST, FIRST_OPERATION = range(4)
+BYTE_SWAPPED = 1
+STAGE, UPLOAD, KERNEL, DOWNLOAD, UNSTAGE, COMPUTE, STAGES = range(7)
+DIVIDE, OVERFLOW, INVALID, NEGATIVE_POWER = 1, 2, 4, 8
+BY_VALUE, BY_EDGES, BY_WIDTH = range(3)
+SCAN_SUM, SCAN_PRODUCT, SCAN_MAXIMUM, SCAN_MINIMUM = range(4)
+EXCLUSIVE, SKIP_NAN = 1, 2
+RESIZE_NEAREST, RESIZE_BILINEAR, RESIZE_AREA = range(3)
+TRANSPOSED_A, TRANSPOSED_B = 1, 2
+HIGHEST, EXACT, TF32, BF16 = range(4)
+BY_LOOPS, BY_KERNEL, BY_CUBLAS, BY_CUBLAS_SPLIT = range(4)
+UNIQUE_INDEX, UNIQUE_INVERSE, UNIQUE_COUNTS, UNIQUE_EQUAL_NAN = 1, 2, 4, 8
+
+# In the order of pk_type.
+TYPES = tuple(
+    np.dtype(name)
+    for name in (
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "float32",
+        "float64",
+    )
+)
+
+DEVICE = np.dtype(
+    [
+        ("name", f"S{NAME_SIZE}"),
+        ("pci_bus_id", "S32"),
+        ("memory", np.int64),
+        ("compute_major", np.int32),
+        ("compute_minor", np.int32),
+        ("multiprocessors", np.int32),
+        ("reserved", np.int32),
+    ]
+)
+LINK = np.dtype([("up", np.float64), ("down", np.float64)])
+MEMORY = np.dtype(
+    [
+        ("device_bytes", np.int64),
+        ("device_budget", np.int64),
+        ("pinned_bytes", np.int64),
+        ("pinned_budget", np.int64),
+        ("arrays_bytes", np.int64),
+        ("arrays_kept", np.int64),
+        ("results_kept", np.int64),
+        ("results_budget", np.int64),
+    ]
+)
+TUNING = np.dtype(
+    [
+        ("name", "S32"),
+        ("text", f"S{NAME_SIZE}"),
+        ("value", np.int64),
+        ("usual", np.int64),
+        ("least", np.int64),
+        ("most", np.int64),
+    ]
+)
+PROGRESS = np.dtype([("done", np.int64), ("all", np.int64)])
+RANGE = np.dtype([("start", np.int64), ("count", np.int64)])
+REST = np.dtype([("count", np.int64), ("ranges", RANGE, (MAX_RANGES,))])
+SPAN = np.dtype(
+    [
+        ("begin", np.float64),
+        ("end", np.float64),
+        ("bytes", np.int64),
+        ("elements", np.int64),
+        ("stage", np.int32),
+        ("device", np.int32),
+        ("lane", np.int32),
+        ("reserved", np.int32),
+    ]
+)
+OPTIONS = np.dtype(
+    [
+        ("watch", np.uint64),
+        ("devices", np.uint64),
+        ("device_count", np.int64),
+        ("rest", np.uint64),
+        ("spans", np.uint64),
+        ("span_capacity", np.int64),
+    ]
+)
+OPERATION = np.dtype(
+    [
+        ("name", "S32"),
+        ("arity", np.int32),
+        ("types", np.uint32),
+        ("returns_bool", np.int32),
+        ("quiet", np.int32),
+    ]
+)
+INSTRUCTION = np.dtype(
+    [
+        ("op", np.uint16),
+        ("type", np.uint8),
+        ("to", np.uint8),
+        ("a", np.int32),
+        ("b", np.int32),
+        ("c", np.int32),
+    ]
+)
+OPERAND = np.dtype(
+    [
+        ("address", np.uint64),
+        ("type", np.int32),
+        ("flags", np.int32),
+        ("strides", np.int64, (MAX_DIMS,)),
+    ]
+)
+BINS = np.dtype(
+    [
+        ("how", np.int32),
+        ("type", np.int32),
+        ("quotient", np.int32),
+        ("reserved", np.int32),
+        ("count", np.int64),
+        ("edges", np.uint64),
+        ("low", np.uint64),
+        ("high", np.uint64),
+        ("first", np.float64),
+        ("width", np.float64),
+    ]
+)
+WINDOW = np.dtype(
+    [
+        ("kind", np.int32),
+        ("border", np.int32),
+        ("height", np.int64),
+        ("width", np.int64),
+        ("above", np.int64),
+        ("left", np.int64),
+        ("outside", np.float64),
+    ]
+)
+CORRELATE, SEPARABLE, BOX, MINIMUM, MAXIMUM, MEDIAN = range(6)
+REFLECT, NEAREST, MIRROR, WRAP, CONSTANT, SHRINK = range(6)
+REPORT = np.dtype(
+    [
+        ("bytes_up", np.int64),
+        ("bytes_down", np.int64),
+        ("chunks", np.int64),
+        ("threads", np.int64),
+        ("exceptions", np.int64),
+        ("spans", np.int64),
+        ("seconds", np.float64),
+        ("overlap_seconds", np.float64),
+        ("stage_seconds", np.float64, (STAGES,)),
+    ]
+)
+
+REDUCTION = np.dtype(
+    [
+        ("kind", np.int32),
+        ("finish", np.int32),
+        ("outer", np.int32),
+        ("reduced", np.int32),
+        ("values", np.int32),
+        ("has_initial", np.int32),
+        ("initial", np.float64),
+        ("initial_integer", np.int64),
+        ("ddof", np.float64),
+    ]
+)
+DRAWS = np.dtype(
+    [
+        ("key", np.uint64, (2,)),
+        ("counter", np.uint64, (4,)),
+        ("what", np.int32),
+        ("word", np.int32),
+        ("has_half", np.int32),
+        ("half", np.uint32),
+    ]
+)
+RANDOM_BITS, RANDOM_UNIFORM, RANDOM_NORMAL, RANDOM_EXPONENTIAL = range(4)
+RANDOM_INTEGERS, RANDOM_POISSON, RANDOM_BINOMIAL, RANDOMS = range(4, 8)
+
+IMAGE = np.dtype([("address", np.uint64), ("bytes", np.int64), ("key", np.uint64, (2,))])
+USER_KERNEL = np.dtype(
+    [
+        ("image", np.int64),
+        ("symbol", np.uint64),
+        ("symbol_bytes", np.int64),
+        ("label", f"S{NAME_SIZE}"),
+    ]
+)
+BUFFER = np.dtype(
+    [
+        ("address", np.uint64),
+        ("bytes", np.int64),
+        ("flags", np.int32),
+        ("item", np.int32),
+        ("label", "S64"),
+    ]
+)
+BUFFER_UP, BUFFER_DOWN, BUFFER_POISON, BUFFER_CONSTANT = 1, 2, 4, 8
+POISON = 165  # 0xA5
+SYMBOL = np.dtype([(name, np.int64) for name in ("image", "name", "name_bytes", "address", "bytes")])
+ARGUMENT = np.dtype([(name, np.int64) for name in ("buffer", "offset", "bytes")])
+VALUE_ARGUMENT, NULL_ARGUMENT = -1, -2
+STEP = np.dtype(
+    [
+        *((name, np.int64) for name in ("kernel", "count", "length")),
+        *((name, np.int64) for name in ("first_argument", "argument_count", "shared")),
+        ("grid", np.int64, (3,)),
+        ("block", np.int64, (3,)),
+    ]
+)
+REPEAT = -1
+RUN = np.dtype(
+    [
+        (name, np.int64)
+        for array, count in (
+            ("images", "image_count"),
+            ("kernels", "kernel_count"),
+            ("buffers", "buffer_count"),
+            ("symbols", "symbol_count"),
+            ("steps", "step_count"),
+            ("arguments", "argument_count"),
+            ("values", "value_bytes"),
+        )
+        for name in (array, count)
+    ]
+    + [("block_limit", np.int64)]
+)
+LIMITS = np.dtype(
+    [
+        ("threads", np.int64),
+        ("block", np.int64, (3,)),
+        ("grid", np.int64, (3,)),
+        *(
+            (name, np.int64)
+            for name in ("shared", "static_shared", "registers", "suggested_block", "parameters")
+        ),
+        ("parameter_bytes", np.int64, (MAX_PARAMETERS,)),
+    ]
+)
+
+SUM, PRODUCT, LEAST, LARGEST, WHERE_LEAST, WHERE_LARGEST, SPREAD, DOT, SQUARES, REDUCTIONS = range(10)
+AS_IT_IS, MEAN, ROOT, VARIANCE, DEVIATION = range(5)
+
+
+_at: Any = ctypes.c_char.from_buffer
+
+
+def address_of(array: np.ndarray[Any, Any]) -> int:
+    """Return `array.ctypes.data`, which takes three times as long."""
+    try:
+        return addressof(_at(array))
+    except (TypeError, ValueError):  # it is read-only, not contiguous, or empty
+        address: int = array.ctypes.data
+        return address
+
+
+class Lasting(ctypes.c_void_p):
+    """The address of an array that was checked, for many calls."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        super().__init__(array.ctypes.data)
+
+
+def _pointer(dtype: Any, flags: Any) -> Any:
+    """Return an `ndpointer` type as strict as NumPy's own, which takes its time over each argument."""
+    checked: Any = ndpointer(dtype, flags=flags)
+    expected = np.dtype(dtype)
+    writeable = "WRITEABLE" in flags
+
+    class Pointer(checked):  # type: ignore[misc]
+        @classmethod
+        def from_param(cls, obj: Any) -> Any:
+            if type(obj) is Lasting:
+                return obj
+            if (
+                type(obj) is np.ndarray
+                and obj.dtype == expected
+                and obj.flags.c_contiguous
+                and (obj.flags.writeable or not writeable)
+            ):
+                return ctypes.c_void_p(address_of(obj))
+            return checked.from_param(obj)  # which says what is wrong
+
+    return Pointer
+
+
+def _in(dtype: Any) -> Any:
+    return _pointer(dtype, ("C_CONTIGUOUS",))
+
+
+def _out(dtype: Any) -> Any:
+    return _pointer(dtype, ("C_CONTIGUOUS", "WRITEABLE"))
+
+
+_STATUS = ctypes.c_int32
+_SIZE = ctypes.c_int64
+_SIZE_OUT = ctypes.POINTER(ctypes.c_int64)
+_ADDRESS = ctypes.c_uint64
+_ADDRESS_OUT = ctypes.POINTER(ctypes.c_uint64)
+_TEXT_OUT = ctypes.POINTER(ctypes.c_char_p)
+
+# The types that are sorted: by name, what their arrays are in the ABI.
+SORTED = {
+    **{f"{kind}{8 * size}": np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)},
+    "f16": np.dtype("uint16"),
+    "f32": np.dtype("float32"),
+    "f64": np.dtype("float64"),
+}
+_CALL = (_in(OPTIONS), _out(REPORT))
+# The types that matrices have, likewise.
+MULTIPLIED = {"bool": np.dtype("uint8"), **SORTED}
+_SORTING: dict[str, Callable[[Any], tuple[Any, ...]]] = {
+    "pk_sort": lambda t: (_in(t), _out(t), _SIZE, _SIZE, *_CALL),
+    "pk_argsort": lambda t: (_in(t), _out(np.int64), *[_SIZE] * 4, *_CALL),
+    "pk_searchsorted": lambda t: (_in(t), _SIZE, _in(t), _out(np.int64), _SIZE, _SIZE, *_CALL),
+    "pk_unique": lambda t: (_in(t), _SIZE, _SIZE, _out(t), *[_out(np.int64)] * 4, *_CALL),
+}
+
+SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "pk_abi_version": (_SIZE_OUT,),
+    "pk_last_error": (_TEXT_OUT,),
+    "pk_build_info": (_TEXT_OUT,),
+    "pk_fail": (_STATUS,),
+    "pk_thread_count": (_SIZE_OUT,),
+    "pk_instruction_set": (_TEXT_OUT,),
+    "pk_shutdown": (),
+    "pk_device_count": (_SIZE_OUT,),
+    "pk_device_info": (_SIZE, _out(DEVICE)),
+    "pk_link_speed": (_SIZE, _out(LINK)),
+    "pk_memory_info": (_out(MEMORY),),
+    "pk_release": (),
+    "pk_result_allocator": (_ADDRESS_OUT,),
+    "pk_pinned_take": (_SIZE, _ADDRESS_OUT),
+    "pk_pinned_return": (_ADDRESS,),
+    "pk_tuning_count": (_SIZE_OUT,),
+    "pk_tuning_info": (_SIZE, _out(TUNING)),
+    "pk_tune": (_SIZE, _SIZE),
+    "pk_operation_count": (_SIZE_OUT,),
+    "pk_operation_info": (_SIZE, _out(OPERATION)),
+    "pk_reduce": (
+        _in(REDUCTION),
+        *(_in(INSTRUCTION), _SIZE),
+        *(_in(OPERAND), _SIZE),
+        *(_in(np.int64), _SIZE),
+        _out(np.uint8),
+        _in(OPTIONS),
+        _out(REPORT),
+    ),
+    "pk_evaluate": (
+        *(_in(INSTRUCTION), _SIZE),
+        *(_in(OPERAND), _SIZE),
+        *(_in(np.int64), _SIZE),
+        _in(OPTIONS),
+        _out(np.uint8),
+        _out(REPORT),
+    ),
+    **{
+        f"pk_select_{dtype.kind}{8 * dtype.itemsize}": (
+            _in(stored),
+            *(_SIZE, _SIZE),
+            _in(np.int64),
+            *(_SIZE, _SIZE),
+            _out(stored),
+            _out(np.int64),
+            _in(OPTIONS),
+            _out(REPORT),
+        )
+        for dtype in TYPES
+        if dtype.kind != "b"
+        for stored in [np.dtype(np.uint16) if dtype == np.float16 else dtype]
+    },
+    "pk_extent": (_in(OPERAND), _in(np.int64), _SIZE, _out(np.uint64), _in(OPTIONS), _out(REPORT)),
+    "pk_histogram": (
+        *(_in(OPERAND), _SIZE, _in(np.int64), _SIZE, _in(BINS), _SIZE),
+        *(_out(np.int64), _in(OPTIONS), _out(REPORT)),
+    ),
+    "pk_histogram_of_extent": (
+        *(_in(OPERAND), _in(np.int64), _SIZE, _ADDRESS, _SIZE, _out(np.int64)),
+        *(_in(OPTIONS), _out(REPORT)),
+    ),
+    "pk_weighted_histogram": (
+        *(_in(OPERAND), _SIZE, _in(np.int64), _SIZE, _in(BINS), _SIZE),
+        *(_out(np.float64), _out(np.int64), _in(OPTIONS), _out(REPORT)),
+    ),
+    "pk_digitize": (
+        *(_in(OPERAND), _in(np.int64), _SIZE, _in(BINS), _STATUS, _STATUS),
+        *(_in(OPTIONS), _out(REPORT)),
+    ),
+    "pk_random": (_in(DRAWS), _in(OPERAND), _SIZE, _in(np.int64), _SIZE, _in(OPTIONS), _out(REPORT)),
+    "pk_scan": (
+        *(_SIZE, _SIZE),
+        *(_in(OPERAND), _in(np.int64)),
+        *(_SIZE, _SIZE, _SIZE),
+        _in(OPTIONS),
+        _out(REPORT),
+    ),
+    "pk_gray": (_in(OPERAND), _in(np.int64), _SIZE, _in(np.int64), _SIZE, _SIZE, *_CALL),
+    "pk_lookup": (_in(OPERAND), _in(np.int64), _SIZE, _in(np.uint16), _SIZE, *_CALL),
+    "pk_resize": (_in(OPERAND), _in(np.int64), *[_SIZE] * 4, *_CALL),
+    "pk_filter": (_in(WINDOW), _in(np.float64), _SIZE, _in(OPERAND), _in(np.int64), *_CALL),
+    **{f"{name}_{t}": make(dtype) for name, make in _SORTING.items() for t, dtype in SORTED.items()},
+    **{
+        f"pk_matmul_{t}": (
+            *(_in(dtype), _in(dtype), _out(dtype)),
+            *(_SIZE, _SIZE, _SIZE, _in(np.int64), _SIZE, _SIZE, _SIZE, _SIZE_OUT),
+            *_CALL,
+        )
+        for t, dtype in MULTIPLIED.items()
+    },
+    "pk_interp": (
+        *(_in(np.float64), _in(np.float64), _SIZE, ctypes.c_double, ctypes.c_double),
+        *(_in(np.float64), _out(np.float64), _SIZE, *_CALL),
+    ),
+    "pk_open_cublas": (_in(np.uint8), _SIZE, _SIZE_OUT),
+    "pk_run_kernels": (_in(RUN), _out(np.uint8), _SIZE, _SIZE_OUT, *_CALL),
+    "pk_kernel_info": (_in(IMAGE), _in(np.uint8), _SIZE, _SIZE, _out(LIMITS)),
+}
+
+
+def _error_check(library: ctypes.CDLL) -> Callable[..., int]:
+    def check(status: int, _function: Any, _arguments: Any) -> int:
+        if status:
+            message = ctypes.c_char_p()
+            library.pk_last_error(ctypes.byref(message))
+            text = (message.value or b"").decode("utf-8", "replace")
+            raise errors.BY_STATUS.get(status, errors.Error)(text)
+        return status
+
+    return check
+
+
+def declare(library: ctypes.CDLL) -> None:
+    """Give every entry of the library its types, and have every status checked."""
+    check = _error_check(library)
+    for name, arguments in SIGNATURES.items():
+        function = getattr(library, name)
+        function.argtypes = arguments
+        function.restype = _STATUS
+        if name != "pk_last_error":
+            function.errcheck = check
+
+
+@functools.cache
+def _unchecked(library: Any, name: str) -> Any:
+    function = library[name]  # another one than the attribute
+    function.restype = _STATUS
+    function.errcheck = _error_check(library)
+    return function
+
+
+def bound(library: Any, name: str, *arguments: Any) -> Callable[[], int]:
+    """Return an entry with its arguments, for many calls: they are checked now, and not again.
+
+    The arguments are arrays, which must live as long, and numbers of ctypes. What is in them may change.
+    """
+    given = (
+        kind.from_param(argument) if isinstance(argument, np.ndarray) else argument
+        for kind, argument in zip(SIGNATURES[name], arguments, strict=True)
+    )
+    return functools.partial(_unchecked(library, name), *given)

@@ -1,0 +1,76 @@
+"""Which engines there are."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import operator
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._library import loader
+
+
+class EngineStatus(NamedTuple):
+    """Whether an engine can run calls here, and if not, the reason."""
+
+    available: bool
+    reason: str
+
+    def __bool__(self) -> bool:
+        """Tell whether the engine is available."""
+        return self.available
+
+
+@functools.cache
+def status(name: str) -> EngineStatus:
+    """Return whether one engine is available; the answer is found once, and again after a device failed."""
+    if name in ("numpy", "auto"):
+        return EngineStatus(True, f"NumPy {np.__version__}" if name == "numpy" else "always")
+    try:
+        if name == "cuda":
+            devices = device_count()
+            return EngineStatus(True, f"{devices} device" + "s" * (devices != 1))
+        library = loader.library(name)
+        count, text = ctypes.c_int64(), ctypes.c_char_p()
+        library.pk_instruction_set(ctypes.byref(text))
+        library.pk_thread_count(ctypes.byref(count))
+    except errors.Error as error:
+        return EngineStatus(False, str(error))
+    threads = f"{count.value} thread" + "s" * (count.value != 1)
+    return EngineStatus(True, f"{threads}, {(text.value or b'').decode()}")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=status.cache_clear)  # CUDA does not survive a fork
+
+
+def engines() -> dict[str, EngineStatus]:
+    """Return each engine with whether it can run calls here, or the one plain reason why not.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.engines()["numpy"].available
+    True
+    >>> sorted(pk.engines())
+    ['cpu', 'cuda', 'numpy']
+    """
+    return {name: status(name) for name in ("cuda", "cpu", "numpy")}
+
+
+def device_count() -> int:
+    """Return the number of GPUs; `NoDevice`, with the reason, where there is none."""
+    count = ctypes.c_int64()
+    loader.library("cuda").pk_device_count(ctypes.byref(count))
+    return count.value
+
+
+def index_of_device(device: Any) -> int:
+    """Return what is given as the index of a GPU, or raise `TypeError`."""
+    if isinstance(device, (bool, np.bool_)):
+        raise TypeError("a bool is no index of a GPU")
+    return operator.index(device)

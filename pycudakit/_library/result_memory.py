@@ -1,0 +1,75 @@
+"""New arrays for large results, in memory that results left which are no more."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit._library import loader, present
+
+LEAST = 32 << 20  # bytes; less is kept by malloc itself, in pages that are in use all along
+
+# Of NumPy's table of C functions, at these places since NumPy 1.22.
+_SET_HANDLER, _GET_HANDLER, _DEFAULT_HANDLER = 304, 305, 306
+
+
+def library() -> ctypes.CDLL | None:
+    """Return the library whose memory results have, if there is one."""
+    return next((loader.library(name) for name in ("cpu", "cuda") if present.status(name)), None)
+
+
+class _Handlers:
+    """NumPy's own way to have arrays' memory from elsewhere (NEP 49), which leaves them ordinary."""
+
+    def __init__(self, owner: ctypes.CDLL) -> None:
+        python = ctypes.pythonapi
+        exported = vars(importlib.import_module("numpy._core._multiarray_umath"))["_ARRAY_API"]
+        pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+            ("PyCapsule_GetPointer", python)
+        )
+        name_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(("PyCapsule_GetName", python))
+        capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
+            ("PyCapsule_New", python)
+        )
+        table = ctypes.cast(pointer_of(exported, None), ctypes.POINTER(ctypes.c_void_p))
+        self.set = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[_SET_HANDLER])
+        self.get = ctypes.PYFUNCTYPE(ctypes.py_object)(table[_GET_HANDLER])
+        self.usual = ctypes.cast(table[_DEFAULT_HANDLER], ctypes.POINTER(ctypes.py_object))[0]
+        allocator = ctypes.c_uint64()
+        owner.pk_result_allocator(ctypes.byref(allocator))
+        # NumPy's own name, which outlives every array as ours would not.
+        self.ours = capsule(allocator.value, name_of(self.usual), None)
+
+
+@functools.cache
+def _handlers() -> _Handlers | None:
+    owner = library() if hasattr(ctypes, "pythonapi") else None
+    return None if owner is None else _Handlers(owner)
+
+
+def made(size: int, make: Callable[[], Any]) -> Any:
+    """Make an array in such memory, if so many bytes are worth it, and the user has set no other."""
+    handlers = _handlers() if size >= LEAST else None
+    if handlers is None or handlers.get() is not handlers.usual:
+        return make()
+    handlers.set(handlers.ours)
+    try:
+        return make()
+    finally:
+        handlers.set(handlers.usual)
+
+
+def empty(shape: int | Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
+    """Return a new array, C-contiguous, whose elements mean nothing yet."""
+    size = shape if isinstance(shape, int) else math.prod(shape)
+    bytes_ = size * np.dtype(dtype).itemsize
+    if bytes_ < LEAST:
+        return np.empty(shape, dtype)
+    array: np.ndarray[Any, Any] = made(bytes_, lambda: np.empty(shape, dtype))
+    return array

@@ -1,0 +1,31 @@
+"""Pycudakit/_library/types.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pycudakit._library import abi
+
+DType = np.dtype[Any]
+
+
+Array = np.ndarray[Any, Any]
+
+
+CODES = {dtype: code for code, dtype in enumerate(abi.TYPES)}
+
+
+BOOL, INT64, UINT8, UINT64 = (np.dtype(name) for name in ("bool", "int64", "uint8", "uint64"))
+
+
+FLOAT16, FLOAT32, FLOAT64 = (np.dtype(name) for name in ("float16", "float32", "float64"))
+
+
+def code_of(dtype: DType) -> int | None:
+    """Return the pk_type of a dtype in either byte order, or None where there is none."""
+    code = CODES.get(dtype)
+    if code is None and dtype.kind in "biuf" and dtype.itemsize <= 8:
+        code = CODES.get(np.dtype(f"{dtype.kind}{dtype.itemsize}"))  # long long, or the other byte order
+    return code

@@ -1,0 +1,1 @@
+"""NumPy's ufuncs as instructions, and what runs them."""

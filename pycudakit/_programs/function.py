@@ -1,0 +1,138 @@
+"""NumPy's functions, and the programs that compute them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit._calls import asked, invocation
+from pycudakit._calls.cost import SMALL
+from pycudakit._calls.record import Call
+from pycudakit._library.types import BOOL
+from pycudakit._programs.builder import Builder
+from pycudakit._programs.program import Program
+from pycudakit._programs.ufuncs import write_ufunc
+from pycudakit._programs.values import OF_ANY_INTEGER, Scalar, Value, beyond_all
+
+Results = tuple[Value, ...]
+
+
+class Function:
+    """A NumPy function that a program can compute.
+
+    Parameters
+    ----------
+    name
+        NumPy's name, which is also the public one.
+    numpy
+        NumPy's own function.
+    write
+        Adds the function to a program: called with the builder, the arguments, and the keywords
+        `out`, `dtype` and `casting` of `Builder.call`.
+    labels
+        What errors call the inputs, if those have names.
+    types_numbers
+        Whether Python numbers alone get a type, as from a ufunc.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        numpy: Callable[..., Any],
+        write: Callable[..., Results] | None = None,
+        outputs: int = 1,
+        labels: tuple[str, ...] = (),
+        types_numbers: bool = True,
+    ) -> None:
+        self.name = name
+        self.numpy = numpy
+        self.write = write or functools.partial(_write_ufunc, name)
+        self.outputs = outputs
+        self.labels = labels
+        self.types_numbers = types_numbers
+        self.numpy_below: dict[tuple[Any, ...], float] = {}  # elements, by the arguments' types, once known
+        self.say_small = invocation.saying(Call(name, "numpy", SMALL))
+
+    def is_small(self, first: Any, *others: Any) -> bool:
+        """Tell whether NumPy will answer a plain call first, and if so, record that it did."""
+        if type(first) is not np.ndarray or (asked.here.get().fast or asked.process) != "auto":
+            return False
+        types = [first.dtype]
+        for other in others:
+            if type(other) is not np.ndarray:
+                types.append(type(other))
+            elif other.shape == first.shape:
+                types.append(other.dtype)
+            else:
+                return False
+        small = first.size < self.numpy_below.get(tuple(types), 0)
+        if small:
+            self.say_small()
+        return small
+
+
+def _write_ufunc(name: str, builder: Builder, *arguments: Value | Scalar, **keywords: Any) -> Results:
+    return write_ufunc(builder, name, *arguments, **keywords)
+
+
+# Where a mask is off, arguments are replaced by one that no function objects to.
+_HARMLESS = {"arctanh": 0}
+
+
+@functools.lru_cache(1024)
+def compile_function(
+    function: Function,
+    types: tuple[Any, ...],
+    outs: tuple[Any, ...],
+    masked: bool,
+    dtype: Any,
+    casting: str,
+) -> Program:
+    """Return the program of a function for arguments of these types: dtypes, or `int` and `float`."""
+    builder = Builder()
+    arguments: list[Value | Scalar] = [
+        Scalar(t, i) if isinstance(t, type) else builder.load("input", i, t) for i, t in enumerate(types)
+    ]
+    mask = builder.load("mask", 0, BOOL) if masked else None
+    if mask is not None:
+        builder.mask, builder.harmless = mask, _HARMLESS.get(function.name, 1)
+        arguments = [a if isinstance(a, Scalar) else builder.masked(a) for a in arguments]
+    results = function.write(builder, *arguments, out=outs, dtype=dtype, casting=casting)
+    with builder.naming(function.numpy.__name__):
+        results = tuple(builder.convert(r, o or r.dtype) for r, o in zip(results, outs, strict=True))
+    if mask is not None:
+        olds = [
+            builder.load("out", i, r.dtype) if outs[i] is not None else builder.constant(0, r.dtype)
+            for i, r in enumerate(results)
+        ]
+        results = tuple(builder.select(mask, r, old) for r, old in zip(results, olds, strict=True))
+    for i, result in enumerate(results):
+        builder.store(result, i)
+    return builder.finish()
+
+
+def as_numpy_takes_numbers(name: str, inputs: Sequence[Any]) -> Sequence[Any]:
+    """Give a type to Python numbers alone, and replace those out of range where that does no harm."""
+    if all(type(value) in (int, float) for value in inputs):
+        return [np.asarray(value) for value in inputs]
+    if name not in OF_ANY_INTEGER or not any(type(value) is int for value in inputs):
+        return inputs
+    dtype = next(np.asarray(value).dtype for value in inputs if type(value) is not int)
+    if dtype.kind not in "iu":
+        return inputs
+    limits = np.iinfo(dtype)
+    beyond = [type(value) is int and not limits.min <= value <= limits.max for value in inputs]
+    return [beyond_all(v) if b else v for v, b in zip(inputs, beyond, strict=True)]
+
+
+def checked_output(name: str, result: Value, out: tuple[Any, ...], casting: str) -> tuple[Value]:
+    """Refuse an output that NumPy would refuse, with its words."""
+    if out[0] is not None and not np.can_cast(result.dtype, out[0], casting=casting):  # type: ignore[arg-type]
+        raise TypeError(
+            f"Cannot cast ufunc '{name}' output from {result.dtype!r} to {out[0]!r} "
+            f"with casting rule '{casting}'"
+        )
+    return (result,)

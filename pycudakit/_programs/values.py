@@ -1,0 +1,65 @@
+"""What programs are written in: types, values and operations."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pycudakit._library import abi, loader
+from pycudakit._library.types import DType
+
+# Functions that need not hold a Python integer in the type of its company: only how it compares.
+OF_ANY_INTEGER = frozenset(
+    "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor".split()  # noqa: SIM905
+)
+
+
+def beyond_all(number: int) -> float:
+    """Return the infinity that compares as an integer beyond a type does; it may be beyond float64, too."""
+    return math.inf if number > 0 else -math.inf
+
+
+@functools.cache
+def _listed() -> list[tuple[str, bool]]:
+    """Return each operation of ops.def, as a library lists them, and whether its result is a bool."""
+    library = loader.library("cpu" if loader.find("cpu") else "cuda")
+    count = ctypes.c_int64()
+    library.pk_operation_count(ctypes.byref(count))
+    info = np.zeros(count.value, abi.OPERATION)
+    for index in range(count.value):
+        library.pk_operation_info(index, info[index : index + 1])
+    return [(row["name"].decode(), bool(row["returns_bool"])) for row in info]
+
+
+@functools.cache
+def operations() -> dict[str, int]:
+    """Return the opcode of every operation."""
+    return {name: abi.FIRST_OPERATION + index for index, (name, _) in enumerate(_listed())}
+
+
+@functools.cache
+def truths() -> frozenset[str]:
+    """Return the operations whose result is a bool."""
+    return frozenset(name for name, is_truth in _listed() if is_truth)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What an instruction defines."""
+
+    index: int
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A Python number: it takes the type of its company, as NumPy has it, and then becomes an operand."""
+
+    type: type
+    position: int | None  # among the inputs of a call, or None for a literal
+    value: Any = None

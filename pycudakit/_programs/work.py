@@ -1,0 +1,116 @@
+"""Programs as a library runs them: `pk_evaluate`, prepared once for calls one by one."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pycudakit._calls import asked
+from pycudakit._calls.floating import report_met
+from pycudakit._calls.invocation import Invocation, Pool, failed_over
+from pycudakit._calls.operands import strides_of
+from pycudakit._calls.plan import Plan
+from pycudakit._library import abi
+from pycudakit._library.abi import address_of
+from pycudakit._library.types import Array
+from pycudakit._programs.program import Program
+
+
+class Work(Invocation):
+    """A program, with what `pk_evaluate` takes for it."""
+
+    takes_rest = True
+
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self.program = program
+        self._table = program.table.copy()
+        self._addresses = self._table["address"]
+        self._strides = self._table["strides"]
+        self._flags = self._table["flags"]
+        self._arrays = program.arrays
+        self._numbers: list[tuple[Array, int]] = []
+        for index, position, dtype in program.numbers:
+            number = np.empty((), dtype)
+            self._addresses[index] = address_of(number)
+            self._numbers.append((number, position))
+        self._shape = np.empty(abi.MAX_DIMS, np.int64)
+        self._dimensions = ctypes.c_int64(1)
+        self._is_spread = False
+        self._met: Array = np.empty(len(program.instructions), np.uint8)
+
+    def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
+        """Return `pk_evaluate` with its arguments."""
+        instructions = self.program.instructions
+        return abi.bound(
+            *(library, "pk_evaluate"),
+            *(instructions, ctypes.c_int64(len(instructions))),
+            *(self._table, ctypes.c_int64(len(self._table))),
+            *(self._shape, self._dimensions),
+            *(self.options, self._met, self.report),
+        )
+
+    def aim(self, size: int, *values: Any) -> None:
+        """Say what a call reads and writes: its outputs, its mask and its inputs, which must live as long."""
+        if self._is_spread:
+            self._gather()
+        for number, position in self._numbers:
+            number[()] = values[position]
+        for index, position in self._arrays:
+            self._addresses[index] = address_of(values[position])
+        self._shape[0] = size
+
+    def spread(self, shape: tuple[int, ...], *values: Any) -> None:
+        """Let them be of any layout, broadcast to a shape; else they are dense, and all of one shape."""
+        arrays = [(index, values[position]) for index, position in self._arrays]
+        if all(a.shape == shape and a.flags.c_contiguous and a.dtype.isnative for _, a in arrays):
+            return
+        self._is_spread = True
+        self._shape[: len(shape)] = shape
+        self._dimensions.value = len(shape)
+        for index, array in arrays:
+            self._strides[index, : len(shape)] = strides_of(array, shape)
+            if not array.dtype.isnative:
+                self._flags[index] = abi.BYTE_SWAPPED
+
+    def _gather(self) -> None:
+        self._dimensions.value = 1
+        self._strides[...] = self.program.table["strides"]
+        self._flags[...] = 0
+        self._is_spread = False
+
+    def take_over(self, plan: Plan, wanted: asked.Asked, rest: Array | None) -> int:
+        """Do on the CPU engine what the CUDA engine has left."""
+        if rest is None:
+            return super().take_over(plan, wanted, rest)
+        ranges = rest["ranges"][0, : rest["count"][0]]
+        left, size = int(ranges["count"].sum()), int(np.prod(self._shape[: self._dimensions.value]))
+        delivered = self._met.copy() if left else np.zeros_like(self._met)
+        what = f", with {left:,} of {size:,} elements left" if left else ""
+        met = self._run_with_options(failed_over(plan, what), wanted, rest)
+        self._met |= delivered
+        return met | int(delivered.max())
+
+    def report_met(self) -> None:
+        """Raise or warn as NumPy would for what the calls met."""
+        report_of(self.program, self._met)
+
+
+@functools.lru_cache(4096)
+def works_of(program: Program) -> Pool[Work]:
+    """Return what is prepared for a program's calls."""
+    return Pool(functools.partial(Work, program))
+
+
+def report_of(program: Program, met: Array) -> None:
+    """Raise, warn, print or stay silent for what each instruction met, function by function."""
+    by_function: dict[str, int] = {}
+    for name, flags in zip(program.names, met.tolist(), strict=True):
+        by_function[name] = by_function.get(name, 0) | flags
+    if any(flags & abi.NEGATIVE_POWER for flags in by_function.values()):
+        raise ValueError("Integers to negative integer powers are not allowed.")
+    report_met(by_function)

@@ -1,0 +1,1 @@
+"""From a source to what a library can load."""

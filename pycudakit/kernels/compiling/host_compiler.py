@@ -1,0 +1,221 @@
+"""Compile kernels for the CPU engine, by the machine's C++ compiler and a header of CUDA's dialect."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pycudakit import errors
+from pycudakit.kernels.compiling import dialect, wrapping
+from pycudakit.kernels.compiling.source import Compiled, Source
+from pycudakit.kernels.compiling.wrapping import directives, line_directive, preprocessing, wrapped
+
+_HEADERS = Path(__file__).parent / "include"
+_FLAGS = [
+    *("-std=c++17", "-fPIC", "-O3", "-pipe", "-fstack-clash-protection"),
+    *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-exceptions"),
+    *("-fno-semantic-interposition", "-fwrapv", "-fno-strict-aliasing"),
+    "-fvisibility=hidden",  # else what templates hold is one for all kernels of a name in a process
+    *("-fsanitize=integer-divide-by-zero", "-fsanitize-recover=integer-divide-by-zero"),
+    *("-Wno-unknown-pragmas", "-Wno-attributes", "-Wno-unused-command-line-argument"),
+]
+# What C's library has and CUDA's headers have not: a source may give such a name to what is its own. Those of
+# Bessel's functions, which kernels can call, only to a kernel.
+_TAKEN = re.compile(
+    r"abort|atexit|ato[fil]|clearerr|l?l?div|drem|exit|ffs|[fp]?[gp]et?[cs]|fput[cs]|gamma|(?:get|put)(?:c|env|w)"
+    r"|index|[jy](?:0|1|n)|link|mktemp|perror|pipe|qsort|raise|s?rand|s?random|read|remove|rename|rewind|rindex"
+    r"|scalb|select|setstate|signal|significand|swab|sync|system|tmpfile|ungetc|write"
+)
+_BESSEL = ("j0", "j1", "jn", "y0", "y1", "yn")
+# What the compiler does before each access: it calls a function, and no memory shadows other memory.
+_CHECKS = {
+    "gcc": [
+        "-fsanitize=kernel-address",
+        *(f"--param=asan-{what}=0" for what in ("instrumentation-with-call-threshold", "stack", "globals")),
+    ],
+    "clang": [
+        "-fsanitize=kernel-address",
+        *(
+            word
+            for what in ("instrumentation-with-call-threshold", "stack", "globals")
+            for word in ("-mllvm", f"-asan-{what}=0")
+        ),
+    ],
+}
+_MISSING = (
+    "kernels for the CPU engine are compiled by the machine's C++ compiler, and {0} is missing: install g++ "
+    "or clang++ (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install;"
+    " conda: conda install cxx-compiler), or set CXX to one"
+)
+
+
+def compile(source: Source) -> Compiled:
+    """Compile a source to a shared library.
+
+    Raises
+    ------
+    CompileError
+        There is no compiler, or it refuses the source: the message has what it said, with the user's lines.
+    """
+    compiler = _compiler()
+    with tempfile.TemporaryDirectory(prefix="pycudakit-") as directory:
+        text, compiled, made = (str(Path(directory) / f"kernels.{end}") for end in ("cpp", "o", "so"))
+        Path(text).write_text(translated(source), encoding="utf-8")
+        command = [*compiler, *_FLAGS, *_tuning()]
+        places = [place for option, place in preprocessing(source.options)[0] if option == "-I"]
+        command += [f"-I{os.path.abspath(place)}" for place in (*places, *source.include_dirs)]
+        if source.debug:
+            command += ["-O1", "-DPK_CHECKED", *_checks(tuple(compiler))]
+        log = _run([*command, f"-I{_HEADERS}", "-c", text, "-o", compiled], source.name, directory)
+        # In a step of its own, since what the checks call is in our headers and not in libraries of theirs.
+        _run([*compiler, "-shared", *_linking(), compiled, "-o", made], source.name, directory)
+        return Compiled(Path(made).read_bytes(), {kernel.name: kernel.name for kernel in source.kernels}, log)
+
+
+def fingerprint() -> str:
+    """Return what beside a source decides what comes out: the compiler, our headers, the processor."""
+    return _fingerprint(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
+
+
+@functools.lru_cache(maxsize=8)
+def _fingerprint(_cxx: str, _path: str) -> str:
+    told = hashlib.sha256()
+    for word in _compiler():
+        found = shutil.which(word)
+        told.update(word.encode())
+        if found is not None:
+            real = os.path.realpath(found)
+            about = os.stat(real)
+            told.update(f"{real} {about.st_size} {about.st_mtime_ns}".encode())
+    for file in sorted(path for path in _HEADERS.rglob("*") if path.is_file()):
+        told.update(file.read_bytes())
+    own = (Path(__file__), Path(dialect.__file__), Path(wrapping.__file__))
+    told.update(b"".join(file.read_bytes() for file in own))
+    told.update(f"{platform.machine()} {_processor()}".encode())
+    return told.hexdigest()
+
+
+def translated(source: Source) -> str:
+    """Return the C++ that a source becomes: its dialect, the source, and a table of its kernels."""
+    text = dialect.translated(source.text, checked=source.debug)
+    body = line_directive(1, source.name) + text if source.no_extern_c else wrapped(text, source.name)
+    waits = dialect.waiting(source)
+    entries = [
+        f"    pk_entry<(&{kernel.name})>::pk_{'waits' if kernel.name in waits else 'loops'}"
+        f"({json.dumps(kernel.name)}),"
+        for kernel in source.kernels
+    ]
+    symbols = [
+        f"    {{{json.dumps(name)}, (void *)&{name}, sizeof({name})}},"
+        for name in dialect.variables(source.text)
+    ]
+    lines = [
+        *_prologue(source),
+        body,
+        line_directive(1, "the table of kernels").rstrip(),
+        "namespace {",
+        "const pk_image_kernel pk_kernels[] = {",
+        *entries,
+        "    {}};",
+        "const pk_image_symbol pk_symbols[] = {",
+        *symbols,
+        "    {}};",
+        "const pk_image_table pk_table = {PK_IMAGE_VERSION,",
+        f"    {int(source.debug)}, {len(entries)}, pk_kernels, {len(symbols)}, pk_symbols}};",
+        "}",
+        'extern "C" __attribute__((visibility("default"))) const pk_image_table *pk_image(void) {',
+        "    return &pk_table;",
+        "}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _compiler() -> list[str]:
+    chosen = shlex.split(os.environ.get("CXX", "")) or ["c++"]
+    if shutil.which(chosen[0]) is None:
+        raise errors.CompileError(_MISSING.format(f"CXX={chosen[0]}" if os.environ.get("CXX") else "c++"))
+    return chosen
+
+
+@functools.cache
+def _checks(compiler: tuple[str, ...]) -> list[str]:
+    """Return the options by which accesses are checked. No compiler for macOS has them."""
+    if sys.platform == "darwin":
+        return []
+    try:
+        told = _output([*compiler, "--version"], None).stdout
+    except OSError:
+        told = ""
+    return _CHECKS["clang" if "clang" in told else "gcc"]
+
+
+def _output(command: Sequence[str], directory: str | None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "LC_ALL": "C"}
+    environment.pop("LD_PRELOAD", None)  # what this process was started under is not for the compiler
+    return subprocess.run(  # noqa: S603  (the user's compiler)
+        command,
+        check=False,
+        capture_output=True,
+        cwd=directory,
+        encoding="utf-8",
+        env=environment,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def _run(command: list[str], name: str, directory: str) -> str:
+    try:
+        done = _output(command, directory)
+    except OSError as error:
+        raise errors.CompileError(f"{command[0]} does not run: {error}") from None
+    log = done.stderr.strip()
+    if done.returncode != 0:
+        raise errors.CompileError(f"{name} does not compile with {command[0]}:\n{log}")
+    return log
+
+
+def _prologue(source: Source) -> Iterator[str]:
+    """Yield what comes before a source: our headers, then the user's macros, which must not change them."""
+    yield '#include "pycudakit_cuda.h"'
+    for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', source.text, re.MULTILINE):
+        if (_HEADERS / name).is_file():
+            yield f"#include <{name}>"
+    yield from directives(preprocessing(source.options)[0])
+    names = set(re.findall(r"\b[A-Za-z_]\w*", source.text)) - set(_BESSEL)
+    names -= set(re.findall(r"(?:\.|->|::)\s*(\w+)", source.text))  # members, which are in nobody's way
+    for name in sorted(names | {kernel.name for kernel in source.kernels}):
+        if _TAKEN.fullmatch(name):
+            yield f"#define {name} pk_own_{name}"
+
+
+def _tuning() -> list[str]:
+    return ["-march=native"] if platform.machine() in ("x86_64", "AMD64") and sys.platform == "linux" else []
+
+
+def _linking() -> list[str]:
+    return [] if sys.platform == "darwin" else ["-Wl,-Bsymbolic"]
+
+
+def _processor() -> str:
+    """Return what the processor can do, which is what `-march=native` looks at."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            first = itertools.takewhile(str.strip, file)  # of many processors
+            lines = {line for line in first if line.startswith(("flags", "Features", "model", "cpu family"))}
+    except OSError:
+        return platform.processor()
+    return " ".join(sorted(lines))

@@ -1,0 +1,367 @@
+"""Compile kernels for a GPU, by NVRTC."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import importlib
+import importlib.util
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pycudakit import errors
+from pycudakit.kernels.compiling.source import Compiled, Source
+from pycudakit.kernels.compiling.wrapping import directives, line_directive, preprocessing, wrapped
+
+_OWN = Path(__file__).parent / "device_include"
+_NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
+_MISSING = 'kernels for a GPU are compiled by NVRTC, which is not installed: pip install "pycudakit[cuda13]"'
+
+# Headers of the host's whose contents are in our prelude, or in the compiler.
+_ASSERT = """#undef assert
+#ifdef NDEBUG
+#define assert(condition) ((void)0)
+#else
+#define assert(condition) \
+    ((condition) ? (void)0 : __assertfail(#condition, __FILE__, __LINE__, __func__, sizeof(char)))
+#endif
+"""
+# CUB's header of everything refuses NVRTC; its parts for blocks and warps do not.
+_CUB = "#if !__has_include(<cub/block/block_reduce.cuh>)\n#error CUB is not installed\n#endif\n" + "".join(
+    f"#if __has_include(<cub/{part}.cuh>)\n#include <cub/{part}.cuh>\n#endif\n"
+    for part in (
+        *(f"block/block_{what}" for what in ("adjacent_difference", "discontinuity", "exchange")),
+        *(f"block/block_{what}" for what in ("histogram", "load", "merge_sort", "radix_sort", "reduce")),
+        *(f"block/block_{what}" for what in ("run_length_decode", "scan", "shuffle", "store")),
+        *(f"warp/warp_{what}" for what in ("exchange", "load", "merge_sort", "reduce", "scan", "store")),
+    )
+)
+_EMPTY = ("stdio", "math", "stdint", "stdlib", "string", "limits", "float", "stddef", "stdbool", "inttypes")
+_STAND_INS = {
+    **{f"{name}.h": "" for name in _EMPTY},
+    **{f"c{name}": "" for name in _EMPTY},
+    "assert.h": _ASSERT,
+    "cassert": _ASSERT,
+    "cub/cub.cuh": _CUB,
+}
+
+# CUDA's headers of which NVRTC has the contents itself, for where they are not installed.
+_BUILT_IN = (
+    *("cuda_runtime.h", "cuda_runtime_api.h", "cuda.h", "device_launch_parameters.h", "device_functions.h"),
+    *("vector_types.h", "vector_functions.h", "sm_20_intrinsics.h", "sm_30_intrinsics.h"),
+)
+
+_POINTER, _TEXT, _INT = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+_TEXTS, _SIZE_OUT = ctypes.POINTER(ctypes.c_char_p), ctypes.POINTER(ctypes.c_size_t)
+_SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "nvrtcVersion": (ctypes.POINTER(_INT), ctypes.POINTER(_INT)),
+    "nvrtcGetNumSupportedArchs": (ctypes.POINTER(_INT),),
+    "nvrtcGetSupportedArchs": (ctypes.POINTER(_INT),),
+    "nvrtcCreateProgram": (ctypes.POINTER(_POINTER), _TEXT, _TEXT, _INT, _TEXTS, _TEXTS),
+    "nvrtcDestroyProgram": (ctypes.POINTER(_POINTER),),
+    "nvrtcAddNameExpression": (_POINTER, _TEXT),
+    "nvrtcCompileProgram": (_POINTER, _INT, _TEXTS),
+    "nvrtcGetLoweredName": (_POINTER, _TEXT, ctypes.POINTER(_TEXT)),
+    **{
+        name: arguments
+        for what in ("CUBIN", "PTX", "ProgramLog")
+        for name, arguments in (
+            (f"nvrtcGet{what}Size", (_POINTER, _SIZE_OUT)),
+            (f"nvrtcGet{what}", (_POINTER, _TEXT)),
+        )
+    },
+}
+_COMPILATION = 6  # NVRTC_ERROR_COMPILATION
+
+
+# Where headers of CUDA's come from, by the beginnings of their names.
+_WHEELS = {
+    "curand": "nvidia-curand",
+    "cub/": "nvidia-cuda-cccl",
+    "cuda/": "nvidia-cuda-cccl",
+    "thrust/": "nvidia-cuda-cccl",
+    "nv/": "nvidia-cuda-cccl",
+    "crt/": "nvidia-cuda-crt",
+    "cuda_": "nvidia-cuda-runtime",
+    "cooperative_groups": "nvidia-cuda-runtime",
+    "mma": "nvidia-cuda-runtime",
+}
+
+
+def _has_pathfinder() -> bool:
+    try:
+        return importlib.util.find_spec("cuda.pathfinder") is not None
+    except ImportError:  # there is no cuda, or another one
+        return False
+
+
+@functools.cache
+def _opened() -> tuple[ctypes.CDLL, str]:
+    """Open NVRTC, once; return it and its path, if that is known."""
+    for path in _candidates():
+        try:
+            library = ctypes.CDLL(path)
+        except OSError:
+            continue
+        for name, arguments in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.argtypes, function.restype = arguments, _INT
+        library.nvrtcGetErrorString.argtypes = (_INT,)
+        library.nvrtcGetErrorString.restype = _TEXT
+        return library, path
+    raise errors.CompileError(_MISSING)
+
+
+def _candidates() -> Iterator[str]:
+    if _has_pathfinder():
+        try:
+            pathfinder: Any = importlib.import_module("cuda.pathfinder")
+            yield pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path or _NAMES[0]
+        except (ImportError, RuntimeError, OSError):  # it is not installed; the system may have one
+            pass
+    yield from _NAMES
+
+
+def _check(status: int, call: str) -> None:
+    if status:
+        reason = _opened()[0].nvrtcGetErrorString(status).decode()
+        raise errors.CompileError(f"{call} failed with {reason}")
+
+
+def _call(name: str, *arguments: Any) -> None:
+    _check(getattr(_opened()[0], name)(*arguments), name)
+
+
+@functools.cache
+def version() -> tuple[int, int]:
+    """Return NVRTC's version."""
+    major, minor = _INT(), _INT()
+    _call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+    return major.value, minor.value
+
+
+@functools.cache
+def architectures() -> tuple[int, ...]:
+    """Return the architectures that it compiles for, ascending: 90 is ``"sm_90"``."""
+    count = _INT()
+    _call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
+    found = (_INT * count.value)()
+    _call("nvrtcGetSupportedArchs", found)
+    return tuple(sorted(found))
+
+
+@functools.cache
+def _prelude() -> str:
+    return (_OWN / "prelude.h").read_text()
+
+
+@functools.cache
+def include_dirs() -> tuple[str, ...]:
+    """Return where CUDA's headers are: the first of the places that have them, each of the parts."""
+    found: dict[str, None] = {}
+    for header in ("cuda_fp16.h", "curand_kernel.h", "cub/cub.cuh"):
+        directory = next((place for place in _places() if (place / header).is_file()), None)
+        if directory is not None:
+            found[str(directory)] = None
+    return tuple(found)
+
+
+def _places() -> Iterator[Path]:
+    """Every directory that CUDA's headers may be in."""
+    if _has_pathfinder():
+        pathfinder: Any = importlib.import_module("cuda.pathfinder")
+        for name in ("cudart", "curand", "cccl"):
+            try:
+                found = pathfinder.find_nvidia_header_directory(name)
+            except (AttributeError, LookupError, RuntimeError, ValueError, OSError):  # it is an old one
+                continue
+            if found:
+                yield Path(found)
+    roots = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
+    path = Path(_opened()[1])
+    roots += [str(path.parents[1])] if path.is_absolute() else []
+    roots += ["/usr/local/cuda"]
+    for root in roots:
+        if root:
+            include = Path(root) / "include"
+            yield from (include, include / "cccl")
+
+
+@functools.cache
+def fingerprint() -> str:
+    """Return what a compilation depends on beside its source: compiler and headers."""
+    own = hashlib.sha256(repr((_prelude(), _STAND_INS)).encode()).hexdigest()[:16]
+    return " ".join(["nvrtc", ".".join(map(str, version())), own, *include_dirs()])
+
+
+def target(arch: str) -> tuple[str, bool]:
+    """Return the architecture to compile for, and whether the result is PTX.
+
+    A GPU that is newer than NVRTC has PTX of the newest before it, which its driver compiles.
+    """
+    found = re.fullmatch(r"(sm|compute)_(\d+)([af]?)", arch)
+    if found is None:
+        raise errors.CompileError(f"arch is {arch!r}: it is one such as 'sm_90'")
+    known = architectures()
+    number = int(found[2])
+    if number in known:
+        return arch, found[1] == "compute"
+    if number < known[-1]:
+        supported = ", ".join(f"sm_{one}" for one in known)
+        raise errors.CompileError(
+            f"NVRTC {version()[0]}.{version()[1]} does not compile for {arch}: it knows {supported}"
+        )
+    return f"compute_{known[-1]}", True
+
+
+# nvcc's options that mean nothing to NVRTC: alone, or with a value behind them, after = or apart.
+_ALONE = re.compile(
+    r"-O[0-3s]?|-g|-m64|-c|--?(cubin|ptx|fatbin|keep|compile|shared|debug|verbose)"
+    r"|--?((expt-)?extended-lambda|expt-relaxed-constexpr)|--?std=(c|gnu)\+\+(98|03|0x|11)"
+)
+_WITH_VALUE = re.compile(
+    r"(-Xcompiler|--compiler-options|-Xlinker|--linker-options|-ccbin|--compiler-bindir|-o|--output-file|-O"
+    r"|--optimize|-m|--machine|--?keep-dir|-gencode|--generate-code|--?default-stream|-code|--gpu-code)(=|$)"
+)
+_OTHERWISE = {
+    "--resource-usage": "--ptxas-options=-v",
+    "-res-usage": "--ptxas-options=-v",
+}
+
+
+def split_options(options: tuple[str, ...]) -> tuple[list[str], str | None, list[str]]:
+    """Return the options for NVRTC, the architecture among them, and those that mean nothing to it.
+
+    Examples
+    --------
+    >>> split_options(("-O3", "-arch=sm_90", "-DN=3", "-Xcompiler", "-Wall"))
+    (['-DN=3'], 'sm_90', ['-O3', '-Xcompiler', '-Wall'])
+    """
+    kept: list[str] = []
+    dropped: list[str] = []
+    arch = None
+    rest = iter(options)
+    for option in rest:
+        name, is_joined, value = option.partition("=")
+        if name in ("-arch", "--gpu-architecture"):
+            arch = value or next(rest, "")
+        elif name in ("-std", "--std") and not is_joined:
+            kept.append(f"-std={next(rest, '')}")
+        elif _WITH_VALUE.match(option):
+            dropped += [option] if is_joined else [option, next(rest, "")]
+        elif _ALONE.fullmatch(option):
+            dropped.append(option)
+        else:
+            kept.append(_OTHERWISE.get(option, option))
+    return kept, arch, dropped
+
+
+_OWN_OPTIONS = {
+    # What an option of the user's says, by any of its names, and what is said without it. Without contraction
+    # the arithmetic has the bits of the CPU engine's.
+    r"-std|--std": "-std=c++17",
+    r"-fmad|--fmad|--?use_fast_math": "-fmad=false",
+    r"-default-device|--device-as-default-execution-space": "-default-device",
+}
+
+
+def _all_options(source: Source) -> tuple[list[str], list[tuple[str, str]], bool, str]:
+    """Return NVRTC's options, those for macros, whether they make PTX, and what the log says of them."""
+    kept, arch, dropped = split_options(source.options)
+    architecture, is_ptx = target(arch or source.arch)
+    asked, kept = preprocessing(kept)
+    options = [f"--gpu-architecture={architecture}", *kept]
+    options += [f"-I{place}" for option, place in asked if option == "-I"]
+    for names, usual in _OWN_OPTIONS.items():
+        if not any(re.match(rf"({names})(=|$)", option) for option in kept):
+            options.append(usual)
+    if source.debug and "-lineinfo" not in kept:
+        options.append("-lineinfo")
+    # Without any directory NVRTC would have other words for a header that is missing.
+    options += [f"-I{directory}" for directory in (*source.include_dirs, *include_dirs(), _OWN)]
+    note = f"without effect on a GPU's code: {' '.join(dropped)}\n" if dropped else ""
+    return options, asked, is_ptx, note
+
+
+def _missing(source: Source) -> dict[str, str]:
+    """Return the headers that NVRTC does without, of those that no directory has."""
+    directories = [Path(directory) for directory in (*source.include_dirs, *include_dirs())]
+    return {
+        name: ""
+        for name in _BUILT_IN
+        if name in source.text and not any((directory / name).is_file() for directory in directories)
+    }
+
+
+def _text_of(source: Source, macros: list[tuple[str, str]]) -> str:
+    if source.no_extern_c:
+        text = line_directive(1, source.name) + source.text
+    else:
+        text = wrapped(source.text, source.name)
+    defined = "\n".join(directives(macros))
+    return f"{line_directive(1, 'pycudakit/prelude.h')}{_prelude()}\n{defined}\n{text}\n"
+
+
+def compile(source: Source) -> Compiled:
+    """Compile a source for a GPU: to a cubin, or to PTX where NVRTC does not know the GPU.
+
+    Raises
+    ------
+    CompileError
+        With the compiler's log.
+    """
+    options, macros, is_ptx, note = _all_options(source)
+    program, text = _POINTER(), _text_of(source, macros).encode()
+    stand_ins = {**_STAND_INS, **_missing(source)}
+    headers = [text.encode() for text in stand_ins.values()]
+    names = [name.encode() for name in stand_ins]
+    _call(
+        *("nvrtcCreateProgram", ctypes.byref(program), text, source.name.encode()),
+        *(len(headers), (_TEXT * len(headers))(*headers), (_TEXT * len(names))(*names)),
+    )
+    try:
+        return _compiled(program, source, options, is_ptx, note)
+    finally:
+        _opened()[0].nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _compiled(program: Any, source: Source, options: list[str], is_ptx: bool, note: str) -> Compiled:
+    # A name in C++ is what the compiler makes of it; in extern "C" it is itself.
+    mangled = [kernel.name for kernel in source.kernels if source.no_extern_c]
+    for name in mangled:
+        _call("nvrtcAddNameExpression", program, name.encode())
+    given = [option.encode() for option in options]
+    status = _opened()[0].nvrtcCompileProgram(program, len(given), (_TEXT * len(given))(*given))
+    log = note + _read(program, "ProgramLog").rstrip(b"\0").decode("utf-8", "replace")
+    if status == _COMPILATION or (status and log):
+        raise errors.CompileError(f"{source.name} does not compile:\n{log}{_remedy(log)}")
+    _check(status, "nvrtcCompileProgram")
+    symbols = {kernel.name: kernel.name for kernel in source.kernels}
+    for name in mangled:
+        lowered = _TEXT()
+        _call("nvrtcGetLoweredName", program, name.encode(), ctypes.byref(lowered))
+        symbols[name] = (lowered.value or b"").decode()
+    return Compiled(_read(program, "PTX" if is_ptx else "CUBIN"), symbols, log)
+
+
+def _remedy(log: str) -> str:
+    """Return what to install where a header of CUDA's is missing."""
+    missing = re.search(r'cannot open source file "([^"]+)"', log)
+    if missing is None:
+        return "\nCUB is in: pip install nvidia-cuda-cccl\n" if "CUB is not installed" in log else ""
+    wheel = next((wheel for start, wheel in _WHEELS.items() if missing[1].startswith(start)), None)
+    places = ", ".join(include_dirs()) or "nowhere"
+    remedy = f"pip install {wheel}, or " if wheel else ""
+    return f"\nCUDA's headers are in: {places}; {remedy}name its directory in include_dirs\n"
+
+
+def _read(program: Any, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    _call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+    data = ctypes.create_string_buffer(size.value)
+    _call(f"nvrtcGet{what}", program, data)
+    return data.raw

@@ -1,0 +1,370 @@
+"""A kernel that is called like a function."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._calls import asked
+from pycudakit._calls.plan import Plan
+from pycudakit._library import abi, loader, present
+from pycudakit._library.types import Array
+from pycudakit.kernels.compiling import cache
+from pycudakit.kernels.compiling.source import Parameter, Signature
+from pycudakit.kernels.running import arguments
+from pycudakit.kernels.running.arguments import Bound, dimensions
+from pycudakit.kernels.running.request import Kernel, Launch, Request
+from pycudakit.kernels.running.run import block_limit, choose, isolates, run_request, taken_over
+from pycudakit.kernels.running.tables import Tables
+
+
+class Module(Protocol):
+    """What a kernel needs of the source that it is in: a `SourceModule`."""
+
+    name: str
+    source: str
+    debug: bool
+
+    @property
+    def variables(self) -> dict[str, Parameter]:
+        """Its variables, by name."""
+        ...
+
+    def image(self, signature: Signature, engine: str, device: int) -> cache.Loaded:
+        """Return what a kernel was compiled to."""
+        ...
+
+    def _function(self, name: str) -> Function: ...
+
+
+_ONE = (1, 1, 1)
+_Size = tuple[int, int, int]
+_Shape = tuple[int, int, _Size, _Size]  # elements, bytes of shared memory, grid and block
+
+
+def grid_for(shape: int | Sequence[int], block: int | Sequence[int]) -> tuple[int, int, int]:
+    """Return the grid whose blocks cover an array: a thread at least for each element.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        The array's, or a number of elements. Its last axis is along x, the one before it along y.
+    block : int or tuple of int
+        The threads of a block along x, y and z.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.grid_for(1000, 256)
+    (4, 1, 1)
+    >>> height, width = 480, 640
+    >>> pk.grid_for((height, width), (16, 8, 1))
+    (40, 60, 1)
+    """
+    try:
+        sizes = [operator.index(shape)]  # type: ignore[arg-type]
+    except TypeError:
+        sizes = [operator.index(size) for size in shape][::-1]  # type: ignore[union-attr]
+    if len(sizes) > 3 or min(sizes, default=0) < 0:
+        raise ValueError(
+            f"shape is {shape!r}; give up to three sizes, from 0: reshape the array, or pass its size"
+        )
+    x, y, z = (
+        max(1, -(-size // threads))
+        for size, threads in zip([*sizes, 1, 1, 1], dimensions("block", block), strict=False)
+    )
+    return x, y, z
+
+
+class _Ready:
+    """A kernel of an image, with what calls of it need again and again."""
+
+    def __init__(self, function: Function, engine: str, device: int) -> None:
+        signature, module = function.signature, function.module
+        loaded = module.image(signature, engine, device)
+        symbol = loaded.symbols[signature.name]
+        self.engine = engine
+        self.names = loaded.symbols
+        self.kernel = Kernel(loaded.image, symbol, signature.name)
+        self.limits = _limits(self.kernel, engine, device)
+        count = int(self.limits["parameters"])
+        if count >= 0 and count != len(signature.parameters):
+            raise errors.CompileError(
+                f"{module.name}:{signature.line}: {signature.name} has {count} parameters for the compiler, "
+                f"and {len(signature.parameters)} as its source was read: declare them without macros"
+            )
+        sizes = self.limits["parameter_bytes"][: max(count, 0)].tolist()
+        self.slots = arguments.slots_of(signature, sizes)
+        # A checked kernel's limit, and values of structs of an unknown size, differ from call to call.
+        self.is_plain = not module.debug and count >= 0
+        self._is_checked = module.debug and engine == "cpu"
+        self._idle: list[Tables] = []
+
+    def is_gone(self) -> bool:
+        """Tell whether somebody removed the file that the image is in."""
+        return self.engine == "cpu" and not os.path.exists(self.kernel.image.data)
+
+    def run(self, plan: Plan, bound: Bound, shape: _Shape) -> float:
+        """Run a launch with a buffer for each pointer, by tables that are kept; return its seconds."""
+        try:
+            tables = self._idle.pop()
+        except IndexError:
+            tables = Tables(self.request(plan, bound, shape), plan.engine)
+        for index, (address, size, flags, item, _, _) in enumerate(bound.buffers):
+            tables.aim(index, address, size, flags, item)
+        if bound.values:
+            tables.set_values(b"".join(bound.values))
+        tables.shape(*shape)
+        tables.run_and_say(plan)
+        self._idle.append(tables)
+        return tables.seconds
+
+    def request(self, plan: Plan, bound: Bound, shape: _Shape) -> Request:
+        """Return the request of a launch."""
+        elements, shared, grid, block = shape
+        launch = Launch(self.kernel, bound.request_arguments(), grid, block, shared, elements)
+        limit = block_limit() if self._is_checked else 0
+        return Request(plan.function, bound.request_buffers(), (launch,), block_limit=limit)
+
+
+def _limits(kernel: Kernel, engine: str, device: int) -> Any:
+    image = np.zeros(1, abi.IMAGE)
+    data, key = np.frombuffer(kernel.image.data, np.uint8), np.frombuffer(kernel.image.key, np.uint64)
+    image["address"], image["bytes"], image["key"] = data.ctypes.data, len(data), key
+    symbol = np.frombuffer(kernel.symbol.encode(), np.uint8)
+    limits = np.zeros(1, abi.LIMITS)
+    loader.library(engine).pk_kernel_info(image, symbol, len(symbol), device, limits)
+    return limits[0]
+
+
+class Function:
+    """A kernel, by `SourceModule.get_function`; called, it runs on NumPy arrays.
+
+    Attributes
+    ----------
+    module : SourceModule
+        Where it is from.
+    name : str
+        As it was asked for.
+    signature
+        Its name, parameters and line in the source.
+    """
+
+    def __init__(self, module: Module, signature: Signature) -> None:
+        self.module = module
+        self.name = signature.name
+        self.signature = signature
+        self._ready: dict[tuple[str, int], _Ready] = {}
+        self._plans: dict[str, tuple[Plan, present.EngineStatus | None]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the module and the name: the other side compiles."""
+        return _function, (self.module, self.name)
+
+    def __repr__(self) -> str:
+        """Return how it is declared."""
+        listed = ", ".join(f"{p.type} {p.name}".strip() for p in self.signature.parameters)
+        return f"<Function {self.name}({listed})>"
+
+    # ---- Calls -------------------------------------------------------------------------------------
+
+    def __call__(
+        self,
+        *args: Any,
+        block: Any = None,
+        grid: Any = (1, 1),
+        stream: None = None,
+        shared: int = 0,
+        symbols: Mapping[str, Any] | None = None,
+        out_args: bool = False,
+        time_kernel: bool = False,
+        isolate: bool | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Launch the kernel, and wait until it has ended and its outputs are home.
+
+        Parameters
+        ----------
+        *args
+            For each parameter: for a pointer `In`, `Out` or `InOut` of an array, a bare array (`In` where the
+            parameter is const, else `InOut`), or None, a null pointer; for a value a NumPy scalar of its
+            type, a Python number that fits, or a structured scalar of a struct's layout.
+        block, grid : tuple of int
+            The threads of a block, and the blocks, along x, y and z.
+        stream : None
+            As in PyCUDA, but there is none: a call returns when the work is done.
+        shared : int
+            Bytes of dynamic shared memory.
+        symbols : mapping of str to array_like, optional
+            Values of ``__constant__`` and ``__device__`` variables, for this call.
+        out_args : bool
+            Return the arrays that are written, as a tuple.
+        time_kernel : bool
+            Return the kernel's own milliseconds; with `out_args`, both: a tuple of the arrays, and the time.
+        isolate : bool, optional
+            Run in a helper process, so that a crash does no harm here; without it as PYCUDAKIT_ISOLATE says.
+        timeout : float, optional
+            Seconds, after which the kernel is stopped, which `isolate` is needed for and implied.
+
+        Raises
+        ------
+        TypeError, ValueError
+            An argument does not suit its parameter, which is named; nothing ran.
+        """
+        if stream is not None:
+            raise ValueError(f"{self.name}: there are no streams: leave stream out, or give None")
+        if block is None:
+            raise ValueError(f"{self.name}: give block, the threads of a block, such as block=(256, 1, 1)")
+        shape = 0, _bytes(shared), dimensions("grid", grid), dimensions("block", block)
+        return self._run(args, shape, symbols, isolate, timeout, out_args, time_kernel)
+
+    def launch(
+        self,
+        n: int,
+        *args: Any,
+        shared: int = 0,
+        symbols: Mapping[str, Any] | None = None,
+        out_args: bool = False,
+        time_kernel: bool = False,
+        isolate: bool | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Launch at least `n` threads in one dimension; the occupancy calculator picks the block.
+
+        Parameters
+        ----------
+        n : int
+            How many elements there are, a thread each; with none, nothing is launched.
+        *args, shared, symbols, out_args, time_kernel, isolate, timeout
+            As for a call.
+        """
+        elements = operator.index(n)
+        if not 0 <= elements < 1 << 62:
+            raise ValueError(f"{self.name}: n is {n}; give a number of elements, from 0")
+        shape = elements, _bytes(shared), _ONE, _ONE
+        return self._run(args, shape, symbols, isolate, timeout, out_args, time_kernel, runs=elements > 0)
+
+    def _run(
+        self,
+        args: Sequence[Any],
+        shape: _Shape,
+        symbols: Mapping[str, Any] | None,
+        isolate: bool | None,
+        timeout: float | None,
+        out_args: bool,
+        time_kernel: bool,
+        runs: bool = True,
+    ) -> Any:
+        plan = self._plan()
+        is_isolated = isolates(isolate, timeout)
+        while True:
+            device = asked.devices_asked()[0] if plan.engine == "cuda" else 0
+            ready = self.ready(plan.engine, device)
+            bound = arguments.bind(self.signature, ready.slots, args)
+            try:
+                if bound.is_plain and ready.is_plain and not (is_isolated or symbols) and runs:
+                    seconds = ready.run(plan, bound, shape)
+                else:
+                    request = ready.request(plan, bound, shape)
+                    request.steps = request.steps if runs else ()
+                    request.symbols = self._symbols(ready, symbols)
+                    seconds = run_request(request, plan, isolate=is_isolated, timeout=timeout).seconds
+                break
+            except (errors.NoDevice, errors.OutOfMemory) as error:
+                plan = taken_over(error, plan, bound.has_inouts)
+            except errors.Error:
+                if not ready.is_gone():
+                    raise
+                self._ready.clear()
+        bound.unpack()
+        if not (out_args or time_kernel):
+            return None
+        outputs, milliseconds = tuple(bound.outputs), seconds * 1e3
+        return (outputs, milliseconds) if out_args and time_kernel else outputs if out_args else milliseconds
+
+    def _symbols(self, ready: _Ready, symbols: Mapping[str, Any] | None) -> Mapping[Any, Mapping[str, Array]]:
+        if not symbols:
+            return {}
+        known = self.module.variables
+        values = {
+            ready.names.get(name, name): arguments.symbol(self.name, known.get(name), name, value)
+            for name, value in symbols.items()
+        }
+        return {ready.kernel.image: values}
+
+    def _plan(self) -> Plan:
+        """Return where a call runs: what was chosen last, unless a GPU came or went."""
+        engine = asked.current()
+        status = present.status("cuda") if engine == "auto" else None
+        known = self._plans.get(engine)
+        if known is not None and known[1] is status:
+            return known[0]
+        plan = choose(self.name, cache.why_not_cuda)
+        self._plans[engine] = plan, status
+        return plan
+
+    def ready(self, engine: str, device: int = 0) -> _Ready:
+        """Return it as an engine's library takes it; it is compiled if it was not."""
+        key = engine, device
+        found = self._ready.get(key)
+        if found is None:
+            found = self._ready.setdefault(key, _Ready(self, engine, device))
+        return found
+
+    # ---- PyCUDA's prepared calls -------------------------------------------------------------------
+
+    def prepare(self, arg_types: Any = None, texrefs: Sequence[Any] = ()) -> Function:  # noqa: ARG002
+        """Return the function itself, as PyCUDA does; the types are read from the source."""
+        if texrefs:
+            raise errors.Unsupported(f"{self.name}: there are no texture references")
+        return self
+
+    def prepared_call(self, grid: Any, block: Any, *args: Any, shared_size: int = 0) -> None:
+        """Call it, with its arguments in PyCUDA's order."""
+        self(*args, grid=grid, block=block, shared=shared_size)
+
+    # ---- What it is --------------------------------------------------------------------------------
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What it takes, as its source declares it."""
+        return self.signature.parameters
+
+    @property
+    def num_regs(self) -> int:
+        """The registers of a thread; 0 on the CPU engine."""
+        return self._limit("registers")
+
+    @property
+    def shared_size_bytes(self) -> int:
+        """The bytes of shared memory that it declares."""
+        return self._limit("static_shared")
+
+    @property
+    def max_threads_per_block(self) -> int:
+        """The most threads that a block of it may have."""
+        return self._limit("threads")
+
+    def _limit(self, name: str) -> int:
+        plan = self._plan()
+        device = asked.devices_asked()[0] if plan.engine == "cuda" else 0
+        return int(self.ready(plan.engine, device).limits[name])
+
+
+def _function(module: Module, name: str) -> Function:
+    return module._function(name)  # noqa: SLF001
+
+
+def _bytes(shared: Any) -> int:
+    try:
+        size = operator.index(shared)
+    except TypeError:
+        raise TypeError(f"shared is {shared!r}; give a number of bytes") from None
+    if not 0 <= size < 1 << 31:
+        raise ValueError(f"shared is {size}; give a number of bytes, from 0 to what the device allows")
+    return size

@@ -1,0 +1,214 @@
+"""A source of kernels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from pycudakit import errors
+from pycudakit._calls import asked
+from pycudakit.kernels.compiling import cache
+from pycudakit.kernels.compiling.source import Parameter, Signature, Source
+from pycudakit.kernels.function import Function
+from pycudakit.kernels.reading import signatures
+from pycudakit.kernels.running import run
+
+
+class SourceModule:
+    """Kernels of your own, in CUDA C, from a string; compiled for a GPU or, without one, for the CPU.
+
+    It is compiled at once for the engine in force, and for another when a call first runs there. What was
+    compiled is kept on disk, in ``PYCUDAKIT_CACHE_DIR`` or ``~/.cache/pycudakit``.
+
+    Parameters
+    ----------
+    source : str
+        The text. It is put inside ``extern "C"``, except its includes.
+    options : sequence of str
+        For the compiler: ``["-DN=3"]``.
+    include_dirs : sequence of path-like
+        Where ``#include`` looks first.
+    no_extern_c : bool
+        Leave the text as it is; templates need that.
+    arch : str, optional
+        What to compile for, ``"sm_90"``, instead of the GPU that is there.
+    name : str
+        The file's name in messages.
+    debug : bool
+        Check accesses, barriers and time on the CPU engine, and name the place of what is wrong.
+    nvcc, keep, code, cache_dir
+        PyCUDA's. The first two change nothing; `code` stands for `arch`; `cache_dir` is where on disk what
+        was compiled is kept, and False for nowhere.
+
+    Raises
+    ------
+    CompileError
+        With the compiler's log, which counts lines as the source has them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> module = pk.SourceModule('''
+    ... __global__ void twice(float *x, int n) {
+    ...     int i = threadIdx.x + blockIdx.x * blockDim.x;
+    ...     if (i < n) x[i] *= 2;
+    ... }
+    ... ''')
+    >>> twice = module.get_function("twice")
+    >>> x = np.arange(4, dtype=np.float32)
+    >>> twice(pk.InOut(x), np.int32(4), block=(256, 1, 1), grid=(1, 1))
+    >>> x
+    array([0., 2., 4., 6.], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        source: str,
+        options: Iterable[str] | None = (),
+        include_dirs: Iterable[str | os.PathLike[str]] | None = (),
+        no_extern_c: bool = False,
+        arch: str | None = None,
+        name: str = "kernel.cu",
+        debug: bool = False,
+        *,
+        nvcc: str | None = None,  # noqa: ARG002
+        keep: bool = False,  # noqa: ARG002
+        code: str | None = None,
+        cache_dir: cache.CacheDir = None,
+    ) -> None:
+        self.__setstate__(
+            {
+                "source": _text("source", source),
+                "options": _texts("options", options),
+                "include_dirs": _texts("include_dirs", include_dirs),
+                "no_extern_c": bool(no_extern_c),
+                "arch": arch or code,
+                "name": _text("name", name),
+                "debug": bool(debug),
+                "cache_dir": cache_dir,
+            }
+        )
+        plan = run.choose("SourceModule", cache.why_not_cuda)
+        if self._declared.plain or not self.functions:  # templates alone wait for their arguments
+            self._compile(self._declared.plain, plan.engine, _device(plan.engine))
+
+    # ---- As data -----------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what it is made of: it is pickled without what was compiled."""
+        return dict(self._state)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what `__getstate__` returned; the next call compiles."""
+        self._state = state
+        self.source: str = state["source"]
+        self.name: str = state["name"]
+        self.debug: bool = state["debug"]
+        folders = cache.folders_of(state["include_dirs"], state["options"])
+        self._declared = signatures.parse(
+            *(self.source, self.name, state["options"]),
+            lambda name: cache.find_included(name, folders),
+        )
+        self._functions: dict[str, Function] = {}
+
+    def __repr__(self) -> str:
+        """Return its name and its kernels."""
+        return f"<SourceModule {self.name!r}: {', '.join(self.functions) or 'no kernels'}>"
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The kernels' names; those of templates with their parameters: ``"scale<T>"``."""
+        return self._declared.kernels
+
+    @property
+    def variables(self) -> dict[str, Parameter]:
+        """The ``__constant__`` and ``__device__`` variables, which `symbols=` of a call may set."""
+        return self._declared.variables
+
+    # ---- Kernels -----------------------------------------------------------------------------------
+
+    def get_function(self, name: str) -> Function:
+        """Return a kernel.
+
+        Parameters
+        ----------
+        name : str
+            As the source has it; of a template with arguments, ``"scale<float>"``, which is compiled now.
+
+        Raises
+        ------
+        InvalidArgument
+            There is none; the message lists those that there are.
+        """
+        function = self._function(name)
+        if "<" in function.name:
+            plan = run.choose(function.name, cache.why_not_cuda)
+            self.image(function.signature, plan.engine, _device(plan.engine))
+        return function
+
+    def _function(self, name: str) -> Function:
+        known = self._functions.get(name)
+        if known is not None:
+            return known
+        there = ", ".join(map(repr, self.functions)) or "none"
+        try:
+            signature = self._declared.signature(_text("name", name))
+        except KeyError:
+            raise errors.InvalidArgument(
+                f"{self.name} has no kernel {name!r}; there is {there}"
+                + (": give a template its arguments" if self._declared.is_template(name) else "")
+            ) from None
+        return self._functions.setdefault(name, Function(self, signature))
+
+    def get_global(self, name: str) -> NoReturn:
+        """PyCUDA's, which returns an address; here a call sets a variable, by `symbols`."""
+        raise errors.Unsupported(
+            f"get_global({name!r}): Python has no addresses of the device; give the value with each call, "
+            f"symbols={{{name!r}: array}}, or pass a buffer as an argument"
+        )
+
+    # ---- Compiling ---------------------------------------------------------------------------------
+
+    def image(self, signature: Signature, engine: str, device: int) -> cache.Loaded:
+        """Return the image that a kernel is in; a template's instance has one of its own."""
+        kernels = (signature,) if "<" in signature.name else self._declared.plain
+        return self._compile(kernels, engine, device)
+
+    def _compile(self, kernels: tuple[Signature, ...], engine: str, device: int) -> cache.Loaded:
+        state = self._state
+        arch = (state["arch"] or cache.arch(device)) if engine == "cuda" else ""
+        source = Source(
+            text=self.source,
+            name=self.name,
+            options=state["options"],
+            include_dirs=state["include_dirs"],
+            no_extern_c=state["no_extern_c"],
+            debug=self.debug,
+            arch=arch,
+            kernels=kernels,
+        )
+        return cache.get(source, engine, state["cache_dir"])
+
+
+def _device(engine: str) -> int:
+    return asked.devices_asked()[0] if engine == "cuda" else 0
+
+
+def _text(what: str, given: Any) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"{what} must be a string, and is a {type(given).__name__}")
+    if "\0" in given:
+        raise ValueError(f"{what} has a null character in it")
+    try:
+        given.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} is no text that UTF-8 has: {error}") from None
+    return given
+
+
+def _texts(what: str, given: Any) -> tuple[str, ...]:
+    if isinstance(given, (str, bytes)):
+        raise TypeError(f"{what} is {given!r}; give a list of strings: [{given!r}]")
+    return tuple(_text(f"each of {what}", os.fspath(value)) for value in given or ())

@@ -1,0 +1,414 @@
+"""Programs: several launches over named buffers, in one call."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._calls import asked
+from pycudakit._library import result_memory
+from pycudakit._library.types import Array, DType
+from pycudakit.kernels.compiling import cache
+from pycudakit.kernels.function import Function
+from pycudakit.kernels.running import arguments, run
+from pycudakit.kernels.running.request import Buffer, Place
+from pycudakit.kernels.running.sharing import copy
+from pycudakit.kernels.running.wrappers import In
+from pycudakit.kernels.steps import Handle, Loop, Lowered, Memory, Step, told
+
+_UP, _DOWN = ("input", "inout"), ("output", "inout")
+_ONE = (1, 1, 1)
+_RESERVED = ("inputs", "out", "symbols", "isolate", "timeout", "time_kernel", "self")
+
+
+class Program:
+    """Several launches over named buffers, which one call runs in their order.
+
+    Each input goes up once, each output comes down once, and temporaries live only on the device. Buffers
+    are declared by `input`, `inout`, `output` and `temp`, and launches by `launch`, in which a buffer stands
+    where the kernel has a pointer. A program can be called as often as one likes, from any thread, and can
+    be pickled.
+
+    Parameters
+    ----------
+    name : str
+        What `last_call` names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> halve = pk.SourceModule('''
+    ... __global__ void halve(const float *from, float *to, int n) {
+    ...     int i = threadIdx.x + blockIdx.x * blockDim.x;
+    ...     if (i < n) to[i] = from[i] / 2;
+    ... }
+    ... ''').get_function("halve")
+    >>> p = pk.Program()
+    >>> u, v = p.inout("u", 3, np.float32), p.temp("v", 3, np.float32)
+    >>> with p.repeat(2):
+    ...     p.launch(halve, u, v, 3, block=(32, 1, 1))
+    ...     p.launch(halve, v, u, 3, block=(32, 1, 1))
+    >>> p(u=np.array([16, 32, 48], np.float32))["u"]
+    array([1., 2., 3.], dtype=float32)
+    """
+
+    def __init__(self, name: str = "Program") -> None:
+        self.name = name
+        self._memory: list[Memory] = []
+        self._steps: list[Step | Loop] = []
+        self._open: list[list[Step | Loop]] = [self._steps]
+        self._prepared: dict[tuple[str, int], Lowered] = {}
+
+    # ---- Buffers -----------------------------------------------------------------------------------
+
+    def input(self, name: str, shape: Any, dtype: Any) -> Handle:
+        """Declare a buffer that begins as an array which each call is given.
+
+        Parameters
+        ----------
+        name : str
+            What the call has as a keyword.
+        shape : int or tuple of int
+            The array's.
+        dtype : dtype
+            The array's.
+
+        Returns
+        -------
+        Handle
+            What `launch` takes where a kernel has a pointer.
+        """
+        return self._declare("input", name, shape, dtype)
+
+    def inout(self, name: str, shape: Any, dtype: Any) -> Handle:
+        """Declare a buffer that begins as an array, and whose content at the end is returned; see `input`."""
+        return self._declare("inout", name, shape, dtype)
+
+    def output(self, name: str, shape: Any, dtype: Any, *, poison: bool = False) -> Handle:
+        """Declare a buffer whose content at the end is returned; see `input`.
+
+        It begins as zeros or, with `poison`, as a pattern that shows what no kernel has written.
+        """
+        return self._declare("output", name, shape, dtype, poison)
+
+    def temp(self, name: str, shape: Any, dtype: Any, *, poison: bool = False) -> Handle:
+        """Declare a buffer that is there for the kernels alone, and begins as an `output` does."""
+        return self._declare("temp", name, shape, dtype, poison)
+
+    def _declare(self, kind: str, name: Any, shape: Any, dtype: Any, poison: bool = False) -> Handle:
+        if not isinstance(name, str):
+            raise TypeError(f"a buffer's name must be a string, and is {name!r}")
+        if not name.isidentifier() or name in _RESERVED:
+            raise ValueError(f"a buffer's name is the keyword of a call, which {name!r} cannot be")
+        if any(memory.name == name for memory in self._memory):
+            raise ValueError(f"there is a buffer {name!r} already")
+        sizes: tuple[int, ...]
+        try:
+            sizes = (operator.index(shape),)
+        except TypeError:
+            sizes = tuple(operator.index(size) for size in shape)
+        if any(size < 0 for size in sizes):
+            raise ValueError(f"the shape {sizes} of the buffer {name!r} has a negative size")
+        element = np.dtype(dtype)
+        if element.hasobject or not element.itemsize:
+            raise TypeError(f"the buffer {name!r} cannot have the dtype {element}")
+        element = element.newbyteorder("=")
+        self._memory.append(Memory(kind, name, sizes, element, poison))
+        self._prepared.clear()
+        return Handle(self, len(self._memory) - 1, name, sizes, element)
+
+    # ---- Steps -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def repeat(self, count: int) -> Iterator[None]:
+        """Repeat the launches of a ``with`` block so many times; blocks may be nested.
+
+        Parameters
+        ----------
+        count : int
+            How many times, from 0.
+        """
+        times = operator.index(count)
+        if times < 0:
+            raise ValueError(f"repeat({times}): a count cannot be negative")
+        steps: list[Step | Loop] = []
+        self._open.append(steps)
+        try:
+            yield
+        finally:
+            self._open.pop()
+        if steps:
+            self._open[-1].append(Loop(times, steps))
+
+    def launch(
+        self,
+        function: Function,
+        *args: Any,
+        block: Any = None,
+        grid: Any = (1, 1, 1),
+        shared: int = 0,
+        threads: int | None = None,
+    ) -> None:
+        """Add a launch of a kernel.
+
+        Parameters
+        ----------
+        function : Function
+            Of a `SourceModule`.
+        *args
+            For each of the kernel's parameters a buffer of this program, a number, a struct, or None: a null
+            pointer.
+        block, grid : tuple of int
+            The threads of a block and the blocks, of up to three dimensions.
+        shared : int
+            Bytes of dynamic shared memory.
+        threads : int, optional
+            Instead of block and grid: they are of one dimension, for at least so many threads, and the block
+            is the occupancy calculator's.
+
+        Raises
+        ------
+        TypeError, ValueError
+            What a kernel's call would raise, which names the parameter. Nothing was added.
+        """
+        if not isinstance(function, Function):
+            raise TypeError(f"launch takes a function of a SourceModule first, not {function!r}")
+        slots = arguments.slots_of(function.signature)
+        if len(args) != len(slots):
+            raise TypeError(arguments.wrong_count(function.signature, len(args)))
+        placed = tuple(self._placed(slot, value) for slot, value in zip(slots, args, strict=True))
+        bytes_shared = operator.index(shared)
+        if bytes_shared < 0:
+            raise ValueError(f"shared is {shared}; give bytes, from 0")
+        given = [value.told if isinstance(value, Handle) else str(value) for value in args]
+        where = f"{function.name}({', '.join(given)})"
+        if threads is not None:
+            if block is not None:
+                raise TypeError(f"{function.name}: give block and grid, or threads, not both")
+            count = operator.index(threads)
+            if count < 0:
+                raise ValueError(f"threads is {threads}; give how many there are to be, from 0")
+            if not count:
+                return  # as a grid for no elements
+            step = Step(function, placed, _ONE, _ONE, bytes_shared, count, f"{where} threads={count}")
+        else:
+            if block is None:
+                raise TypeError(f"{function.name}: block is missing, such as (256, 1, 1); or give threads")
+            shape, blocks = arguments.dimensions("block", block), arguments.dimensions("grid", grid)
+            where += f" block={shape} grid={blocks}"
+            step = Step(function, placed, blocks, shape, bytes_shared, 0, where)
+        for slot, place in zip(slots, placed, strict=True):
+            if isinstance(place, Place) and not slot.parameter.const:
+                self._memory[place.buffer].written = True
+        self._open[-1].append(step)
+        self._prepared.clear()
+
+    def _placed(self, slot: arguments.Slot, value: Any) -> Place | bytes | None:
+        """Return what a kernel's parameter is given, checked."""
+        if isinstance(value, Handle):
+            if value.program is not self:
+                raise ValueError(f"{slot.title}: the buffer {value.name!r} is another program's")
+            slot.check(value.dtype, value.shape)
+            return Place(value.index, value.offset)
+        if not slot.parameter.pointer:
+            return slot.value(value)
+        if value is None:
+            return None
+        raise TypeError(
+            f"{slot.title} is a pointer, and takes a buffer of the program or None, not "
+            f"{type(value).__name__}: declare an input for an array"
+        )
+
+    # ---- Calls -------------------------------------------------------------------------------------
+
+    def __call__(
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        /,
+        *,
+        out: Mapping[str, Array] | None = None,
+        symbols: Mapping[Any, Any] | None = None,
+        isolate: bool | None = None,
+        timeout: float | None = None,
+        time_kernel: bool = False,
+        **arrays: Any,
+    ) -> Any:
+        """Run it.
+
+        Parameters
+        ----------
+        inputs : mapping, optional
+            Arrays by the names of buffers; keywords do the same.
+        out : mapping, optional
+            Arrays that results are written to, by name; other results are new arrays. One of an `inout` may
+            be written when the run begins.
+        symbols : mapping, optional
+            Values of ``__constant__`` and ``__device__`` variables by name, where the kernels are of one
+            `SourceModule`; else a mapping from modules to such mappings.
+        isolate : bool, optional
+            Whether to run in a helper process, which a kernel may crash; else as ``PYCUDAKIT_ISOLATE`` says.
+        timeout : float, optional
+            Seconds, after which a helper process is stopped.
+        time_kernel : bool
+            Whether to return the milliseconds of the launches, too.
+        **arrays
+            What `input` and `inout` buffers begin as.
+
+        Returns
+        -------
+        dict of str to ndarray
+            What `inout` and `output` buffers are at the end; with `time_kernel`, that and a float.
+
+        Raises
+        ------
+        TypeError, ValueError
+            An array is missing, unknown, or of another shape or dtype. Nothing was run.
+        """
+        if len(self._open) > 1:
+            raise ValueError(f"{self.name} is called inside a block of repeat; call it behind the block")
+        given = self._checked_inputs({**(inputs or {}), **arrays})
+        wanted = self._checked_outputs(dict(out or {}))
+        isolates = run.isolates(isolate, timeout)
+        plan = run.choose(self.name, cache.why_not_cuda)
+        results: dict[str, Array] = {}
+        buffers: list[Buffer] = []
+        while True:
+            lowered = self._lowered(plan.engine)
+            request = lowered.request(self.name, buffers, symbols)
+            if not buffers:
+                # What may be refused writes nothing, and neither does what a helper process runs.
+                is_safe = lowered.fits and not (isolates or symbols)
+                buffers += [self._buffer(each, given, wanted, results, is_safe) for each in self._memory]
+            try:
+                if isolates:
+                    outcome = run.run_request(request, plan, isolate=True, timeout=timeout)
+                else:
+                    outcome = lowered.run(request, plan)
+                break
+            except (errors.NoDevice, errors.OutOfMemory) as error:
+                plan = run.taken_over(error, plan, any(each.up and each.down for each in buffers))
+            except errors.Error:
+                if not lowered.is_gone():
+                    raise
+                self._prepared.clear()
+        for name, array in wanted.items():
+            if results[name] is not array:
+                np.copyto(array, results[name])
+                results[name] = array
+        return (results, outcome.seconds * 1e3) if time_kernel else results
+
+    def _lowered(self, engine: str) -> Lowered:
+        device = asked.devices_asked()[0] if engine == "cuda" else 0
+        found = self._prepared.get((engine, device))
+        if found is None:
+            found = self._prepared[engine, device] = Lowered(self._steps, engine, device)
+        return found
+
+    def _checked_inputs(self, given: Mapping[str, Any]) -> dict[str, Array]:
+        known = [memory for memory in self._memory if memory.kind in _UP]
+        names = ", ".join(memory.name for memory in known) or "none"
+        for name in given:
+            if name not in [memory.name for memory in known]:
+                raise TypeError(f"{self.name} has no input {name!r}; its inputs are: {names}")
+        checked = {}
+        for memory in known:
+            if memory.name not in given:
+                raise TypeError(f"{self.name}: the input {memory.name!r} is missing; the inputs are: {names}")
+            array = In(given[memory.name]).array
+            self._check(memory, array, "input")
+            checked[memory.name] = array
+        return checked
+
+    def _checked_outputs(self, out: dict[str, Any]) -> dict[str, Array]:
+        known = {memory.name: memory for memory in self._memory if memory.kind in _DOWN}
+        for name, array in out.items():
+            if name not in known:
+                names = ", ".join(known) or "none"
+                raise TypeError(f"{self.name} has no output {name!r}; its outputs are: {names}")
+            if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+                raise TypeError(
+                    f"{self.name}: out[{name!r}] must be an array, and is a {type(array).__name__}"
+                )
+            self._check(known[name], array, "output")
+            if not array.flags.writeable:
+                raise ValueError(f"{self.name}: out[{name!r}] is read-only")
+        return out
+
+    def _check(self, memory: Memory, array: Array, what: str) -> None:
+        if array.dtype.newbyteorder("=") != memory.dtype:
+            raise TypeError(
+                f"{self.name}: the {what} {memory.name!r} is declared as {memory.dtype}, and the array is "
+                f"{array.dtype}; convert it with astype, or declare the buffer as that"
+            )
+        if array.shape != memory.shape:
+            raise ValueError(
+                f"{self.name}: the {what} {memory.name!r} is declared with the shape {memory.shape}, and the "
+                f"array has {array.shape}"
+            )
+
+    def _buffer(
+        self,
+        memory: Memory,
+        given: dict[str, Array],
+        wanted: dict[str, Array],
+        results: dict[str, Array],
+        is_safe: bool,
+    ) -> Buffer:
+        """Return a buffer of a run; note what becomes a result."""
+        array = given.get(memory.name)
+        target = wanted.get(memory.name)
+        if memory.kind == "input":
+            array = np.ascontiguousarray(array, memory.dtype)
+        elif memory.kind == "output":
+            is_place = target is not None and _is_dense(target)
+            array = target if is_place else result_memory.empty(memory.shape, memory.dtype)
+        elif memory.kind == "inout" and array is not None and not (array is target and _is_dense(array)):
+            others = [*given.values(), *(each for name, each in wanted.items() if name != memory.name)]
+            is_free = target is not None and not any(np.may_share_memory(target, each) for each in others)
+            place = target if is_safe and is_free and target is not None and _is_dense(target) else None
+            array = _copied(array, memory.dtype, place)
+        if memory.kind in _DOWN and array is not None:
+            results[memory.name] = array
+        return Buffer(
+            memory.name,
+            memory.bytes,
+            memory.dtype.itemsize,
+            array,
+            up=memory.kind in _UP,
+            down=memory.kind in _DOWN,
+            poison=memory.poison,
+            constant=memory.kind == "input" and not memory.written,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what it is made of."""
+        return {name: value for name, value in vars(self).items() if name != "_prepared"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Become what was pickled."""
+        vars(self).update(state, _prepared={})
+
+    def __repr__(self) -> str:
+        """Return its buffers and steps, a line each."""
+        buffers = (f"    {each.kind} {each.name}: {each.dtype}, {each.shape}" for each in self._memory)
+        return "\n".join([f"{self.name}:", *buffers, *told(self._steps, 1)])
+
+
+def _copied(array: Array, dtype: DType, target: Array | None) -> Array:
+    """Copy to a dense array, or return a new one."""
+    result = result_memory.empty(array.shape, dtype) if target is None else target
+    if _is_dense(array):
+        copy(result, array)
+    else:
+        np.copyto(result, array)
+    return result
+
+
+def _is_dense(array: Array) -> bool:
+    return array.flags.c_contiguous and array.dtype.isnative

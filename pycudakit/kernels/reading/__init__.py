@@ -1,0 +1,1 @@
+"""What a source of kernels declares."""

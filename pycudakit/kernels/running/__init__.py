@@ -1,0 +1,1 @@
+"""Arguments, launches, and where they run."""

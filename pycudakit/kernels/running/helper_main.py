@@ -1,0 +1,107 @@
+"""The helper process that `isolation` starts: it runs one request after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import signal
+import threading
+from multiprocessing.connection import Connection
+from typing import Any
+
+from pycudakit import errors
+from pycudakit._calls import asked, invocation
+from pycudakit._library import machine
+from pycudakit.kernels.compiling.source import Image
+from pycudakit.kernels.running import helpers, run, sharing
+from pycudakit.kernels.running.request import Outcome, Request
+
+
+def main(socket: int, lifeline: int, memory: int) -> None:
+    """Answer until the other side is gone."""
+    threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
+    _dump_no_core()
+    connection: Connection[bytes, bytes] = Connection(socket)
+    shared = sharing.Shared(memory)
+    images: dict[bytes, Image] = {}
+    connection.send_bytes(helpers.STARTED)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            fresh, new, body = pickle.loads(connection.recv_bytes())  # noqa: S301  (from our parent)
+            if fresh:
+                images.clear()
+            images.update(new)
+            request, where = sharing.Unpacker(io.BytesIO(body), images).load()
+            result = _answer(connection, shared, request, where)
+            connection.send_bytes(_packed(result))
+            if where.plan.engine == "cuda" and isinstance(result.error, helpers.LOST):
+                break  # CUDA is lost here
+            del request
+    _end()
+
+
+def _answer(
+    connection: Connection[bytes, bytes], shared: sharing.Shared, request: Request, where: helpers.Where
+) -> helpers.Result:
+    printed = io.StringIO()
+    outcome: Outcome | None = None
+    error: BaseException | None = None
+    calls: list[invocation.Record] = []
+    with contextlib.redirect_stdout(printed), _as_there(where):
+        try:
+            for device in where.devices[:1]:
+                machine.link_speed(device)  # so that what comes first does not count against a timeout
+        except errors.Error as met:
+            error = met
+        connection.send_bytes(helpers.BEGUN)
+        try:
+            if error is None:
+                _lay_out(shared, request)
+                with invocation.apart() as calls:
+                    outcome = run.run_request(request, where.plan)
+        except Exception as met:  # noqa: BLE001
+            error = met
+    return helpers.Result(outcome, error, printed.getvalue(), calls)
+
+
+def _lay_out(shared: sharing.Shared, request: Request) -> None:
+    offsets, size = sharing.places(request.buffers)
+    shared.grow(size)
+    for buffer, offset in zip(request.buffers, offsets, strict=True):
+        if buffer.up or buffer.down:
+            buffer.array = shared.array(offset, buffer.bytes)
+    shared.forget(size)
+
+
+def _as_there(where: helpers.Where) -> contextlib.AbstractContextManager[None]:
+    profiles: tuple[list[Any], ...] = ([],) if where.profiled else ()
+    return asked.asking(engine=where.plan.engine, devices=where.devices or None, profiles=profiles)
+
+
+def _packed(result: helpers.Result) -> bytes:
+    try:
+        return pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
+    except Exception:  # noqa: BLE001  (an exception that does not pickle)
+        error: Any = errors.DeviceError(f"{type(result.error).__name__}: {result.error}")
+        return pickle.dumps(helpers.Result(None, error, result.text, []))
+
+
+def _end_with_parent(lifeline: int) -> None:
+    with contextlib.suppress(OSError):
+        while os.read(lifeline, 1):
+            pass
+    _end()
+
+
+def _end() -> None:
+    """End at once: a kernel may run that does not end."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _dump_no_core() -> None:
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource  # noqa: PLC0415  (POSIX has it)
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,0 +1,363 @@
+"""Run kernels in a helper process, which they may crash, or not end in.
+
+The arrays lie in memory that the two processes share; all else goes through a socket. A helper is kept for
+the next run. It ends when this process does, however that ends: it then reads the end of a pipe.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import io
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing import spawn
+from multiprocessing.connection import Connection
+from typing import NoReturn
+
+from pycudakit import errors
+from pycudakit._calls import asked, invocation
+from pycudakit._calls.plan import Plan
+from pycudakit._library import machine
+from pycudakit.kernels.compiling.source import Image
+from pycudakit.kernels.running import tables
+from pycudakit.kernels.running.request import Launch, Outcome, Repeat, Request
+from pycudakit.kernels.running.sharing import Packer, Shared, copy, memory_file, places
+
+MOST = 4  # helpers at a time, each with a CUDA context of its own
+_IMAGES = 256  # that a helper remembers
+STARTED, BEGUN = b"started", b"begun"
+_PATIENCE = 60.0  # seconds for a helper to start, and to wake a GPU
+_FAREWELL = 2.0  # seconds that one which was killed is waited for
+_REMEDY = "; with isolate=True"  # what the CUDA library says where it is not
+LOST = (errors.DeviceError, errors.NoDevice)  # after these, CUDA is lost in a process
+
+# The child finds this package and NumPy where we do.
+_MAIN = (
+    "import sys; sys.path[:] = sys.argv[4:]; from pycudakit.kernels.running import helper_main; "
+    "helper_main.main(*map(int, sys.argv[1:4]))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What is in force here, and is to be there."""
+
+    plan: Plan
+    devices: tuple[int, ...]
+    profiled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a helper answers.
+
+    Parameters
+    ----------
+    error
+        What the run raised, if it did.
+    text
+        What kernels had printed then.
+    calls
+        What is recorded of it.
+    """
+
+    outcome: Outcome | None
+    error: BaseException | None
+    text: str
+    calls: Sequence[invocation.Record]
+
+
+def run_in_helper(request: Request, plan: Plan, timeout: float | None = None) -> Outcome:
+    """Run in a helper process; record the call.
+
+    Parameters
+    ----------
+    timeout
+        Seconds, from when the helper has begun, after which it is stopped.
+
+    Raises
+    ------
+    DeviceError
+        The helper crashed, or did not end in time; nothing was written. The next run has a new one.
+    """
+    profiled = bool(asked.here.get().profiles)
+    devices = asked.devices_asked() if plan.engine == "cuda" else ()
+    with _helpers.one() as helper:
+        result = helper.run(request, Where(replace(plan, automatic=False), devices, profiled), timeout)
+    for call in result.calls:
+        invocation.done(call)
+    if result.outcome is None:
+        tables.say(result.text)
+        raise _told(result.error, request)
+    return result.outcome
+
+
+def _told(error: BaseException | None, request: Request) -> BaseException:
+    """Return what a helper raised, as it is told here."""
+    if error is None:
+        return errors.DeviceError(f"{_names(request)}: a helper process gave no answer")
+    why, remedy, _ = str(error).partition(_REMEDY)
+    if not (remedy and isinstance(error, errors.DeviceError)):
+        return error
+    return errors.DeviceError(
+        f"{why}; that ended the helper process it ran in, no output was written, and the next call starts a "
+        "new one"
+    )
+
+
+def release() -> None:
+    """End the helpers that nobody uses."""
+    _helpers.close_idle()
+
+
+# ---- A helper --------------------------------------------------------------------------------------
+
+
+def _names(request: Request) -> str:
+    """Return the names of the kernels that a request runs."""
+    names: dict[str, None] = {}
+    left = list(request.steps)
+    while left:
+        step = left.pop(0)
+        if isinstance(step, Repeat):
+            left[:0] = step.steps
+        elif isinstance(step, Launch):
+            names[step.kernel.label] = None
+    if len(names) > 4:
+        return ", ".join([*list(names)[:3], f"{len(names) - 3} more"])
+    return ", ".join(names) or request.function
+
+
+class Helper:
+    """A process that runs kernels, one request at a time."""
+
+    def __init__(self) -> None:
+        self.is_lost = False
+        self._images: dict[bytes, Image] = {}
+        self._memory = memory_file()
+        self._shared = Shared(self._memory)
+        ours, theirs = socket.socketpair()
+        lifeline, self._life = os.pipe()
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the helper)
+        self._connection: Connection[bytes, bytes] = Connection(ours.detach())
+        handed = (theirs.fileno(), lifeline, self._memory)
+        variables = {name: value for name, value in os.environ.items() if name != "PYCUDAKIT_ISOLATE"}
+        program = spawn.get_executable() or sys.executable
+        paths = [os.fspath(path) for path in sys.path]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603
+                [os.fsdecode(program), "-c", _MAIN, *map(str, handed), *paths],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._complaints,
+                env=variables,
+                pass_fds=handed,
+                start_new_session=True,  # Ctrl-C is ours
+            )
+        except BaseException as error:
+            self._close_files()
+            if isinstance(error, OSError):
+                raise errors.DeviceError(f"isolate=True: no helper process starts: {error}") from None
+            raise
+        finally:
+            theirs.close()
+            os.close(lifeline)
+        try:
+            self._await(STARTED)
+        except (EOFError, OSError):
+            words = self._last_words()
+            self.close()
+            raise errors.DeviceError(f"isolate=True: the helper process does not start: {words}") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _await(self, word: bytes) -> None:
+        if not self._connection.poll(_PATIENCE) or self._connection.recv_bytes() != word:
+            raise EOFError
+
+    def _last_words(self) -> str:
+        self._complaints.seek(0)
+        lines = self._complaints.read()[-4000:].decode(errors="replace").split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "it says nothing")
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
+    def run(self, request: Request, where: Where, timeout: float | None) -> Result:
+        """Run a request; whoever gets an exception closes the helper."""
+        offsets, size = places(request.buffers)
+        self._shared.grow(size)
+        for buffer, offset in zip(request.buffers, offsets, strict=True):
+            if buffer.array is not None and buffer.up and buffer.bytes:
+                copy(self._shared.array(offset, buffer.bytes), buffer.array)
+        result = self._ask(request, where, timeout)
+        if result.outcome is not None:
+            for buffer, offset in zip(request.buffers, offsets, strict=True):
+                if buffer.array is not None and buffer.down and buffer.bytes:
+                    copy(buffer.array, self._shared.array(offset, buffer.bytes))
+        self._shared.shrink()
+        return result
+
+    def _ask(self, request: Request, where: Where, timeout: float | None) -> Result:
+        told = [replace(buffer, array=None) for buffer in request.buffers]
+        body = io.BytesIO()
+        if len(self._images) > _IMAGES:
+            self._images.clear()
+        fresh = not self._images
+        packer = Packer(body, self._images)
+        packer.dump((replace(request, buffers=told, symbols=dict(request.symbols)), where))
+        message = pickle.dumps((fresh, packer.new, body.getvalue()), pickle.HIGHEST_PROTOCOL)
+        try:
+            self._connection.send_bytes(message)
+            self._images.update(packer.new)
+            self._await(BEGUN)
+            if timeout is not None and not self._connection.poll(timeout):
+                self._too_long(request, timeout)
+            answer = self._connection.recv_bytes()
+        except (EOFError, OSError):
+            self._crashed(request)
+        result: Result = pickle.loads(answer)  # noqa: S301  (from our own child)
+        self.is_lost = where.plan.engine == "cuda" and isinstance(result.error, LOST)
+        return result
+
+    def _too_long(self, request: Request, timeout: float) -> NoReturn:
+        raise errors.DeviceError(
+            f"{_names(request)}: had not ended after timeout={timeout:g} seconds, and was stopped; no output "
+            "was written"
+        )
+
+    def _crashed(self, request: Request) -> NoReturn:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1)
+        code = self._process.returncode
+        if code is None:
+            how = "hung up"
+        elif code < 0:
+            how = _signal_name(-code)
+        else:
+            how = f"exit status {code} ({self._last_words()})"
+        raise errors.DeviceError(
+            f"{_names(request)}: the helper process that ran it was ended by {how}. No output was written, "
+            "and the next call starts a new one. With debug=True, the CPU engine names what is out of bounds"
+        )
+
+    def close(self) -> None:
+        """End it."""
+        with contextlib.suppress(OSError):
+            self._process.kill()
+        try:
+            self._process.wait(_FAREWELL)
+        except subprocess.TimeoutExpired:  # its GPU is busy
+            _ending.append(self._process)
+        _ending[:] = [process for process in _ending if process.poll() is None]
+        self._close_files()
+
+    def _close_files(self) -> None:
+        self._connection.close()
+        os.close(self._life)
+        os.close(self._memory)
+        self._complaints.close()
+
+    def disown(self) -> None:
+        """In the child of a fork: it is the parent's."""
+        with contextlib.suppress(OSError):
+            self._close_files()
+        self._process.returncode = 0  # nobody waits for it here
+
+
+def _signal_name(number: int) -> str:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+    return f"{name} ({signal.strsignal(number)})"
+
+
+# ---- All of them -----------------------------------------------------------------------------------
+
+
+class _Helpers:
+    """The helpers of this process: as many as there are runs at a time, up to `MOST`."""
+
+    def __init__(self) -> None:
+        self._free = threading.BoundedSemaphore(MOST)
+        self._lock = threading.Lock()
+        self._idle: list[Helper] = []
+        self._all: set[Helper] = set()
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[Helper]:
+        """Have a helper for a run; one that met an exception, or is to go, is not kept."""
+        with self._free:
+            helper = self._take()
+            try:
+                yield helper
+            except BaseException:
+                self._discard(helper)
+                raise
+            if helper.is_lost:
+                self._discard(helper)
+                return
+            with self._lock:
+                self._idle.append(helper)
+
+    def _take(self) -> Helper:
+        while True:
+            with self._lock:
+                helper = self._idle.pop() if self._idle else None
+            if helper is None:
+                helper = Helper()
+                with self._lock:
+                    self._all.add(helper)
+                return helper
+            if helper.alive:
+                return helper
+            self._discard(helper)
+
+    def _discard(self, helper: Helper) -> None:
+        with self._lock:
+            self._all.discard(helper)
+        helper.close()
+
+    def close_idle(self) -> None:
+        """End those that nobody uses."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for helper in idle:
+            self._discard(helper)
+
+    def disown(self) -> None:
+        """In the child of a fork: have none."""
+        for helper in list(self._all):
+            helper.disown()
+
+
+_helpers = _Helpers()
+_ending: list[subprocess.Popen[bytes]] = []
+
+
+def _after_fork() -> None:
+    global _helpers  # noqa: PLW0603
+    _helpers.disown()
+    _helpers = _Helpers()
+    for process in _ending:
+        process.returncode = 0  # the parent waits for it
+    _ending.clear()
+
+
+atexit.register(release)
+machine.on_release.append(release)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

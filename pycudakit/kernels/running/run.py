@@ -1,0 +1,108 @@
+"""Have a library run a request."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._calls import asked
+from pycudakit._calls.invocation import warn_of_takeover
+from pycudakit._calls.plan import Plan
+from pycudakit._library import loader, present
+from pycudakit.kernels.running.request import Outcome, Request
+from pycudakit.kernels.running.tables import Tables, say
+
+_BLOCK_LIMIT = 10.0  # seconds that a block of a checked kernel may take on the CPU
+
+Say = Callable[[str], object]
+
+
+def choose(function: str, why_not_cuda: Callable[[], str | None]) -> Plan:
+    """Return where kernels run, or raise why they cannot.
+
+    Parameters
+    ----------
+    function
+        What `last_call` names.
+    why_not_cuda
+        Returns what there is beside a GPU that is missing.
+    """
+    engine = asked.checked_current()
+    if engine == "numpy":
+        raise errors.Unsupported(
+            f"{function}: the engine 'numpy' runs no kernels; use the engine 'auto', 'cuda' or 'cpu'"
+        )
+    if engine != "auto":
+        loader.library(engine)  # or NoDevice
+        return Plan(function, engine, asked.ASKED_FOR)
+    status = present.status("cuda")
+    missing = why_not_cuda() if status else status.reason
+    if missing is None:
+        return Plan(function, "cuda", "auto: kernels run on a GPU where there is one", automatic=True)
+    loader.library("cpu")
+    return Plan(function, "cpu", f"auto: no kernels on a GPU: {missing}")
+
+
+def taken_over(error: errors.Error, plan: Plan, has_inouts: bool) -> Plan:
+    """Return where kernels run that the CUDA engine could not, with a warning, or raise why it could not."""
+    # Memory may run out on the way home, when what goes both ways is not what it was.
+    is_intact = isinstance(error, errors.NoDevice) or not has_inouts
+    if not (plan.automatic and is_intact):
+        raise error
+    warn_of_takeover(error)
+    return Plan(plan.function, "cpu", "auto: the CUDA engine failed")
+
+
+def block_limit() -> int:
+    """Return the milliseconds that a block may take where kernels are checked."""
+    given = os.environ.get("PYCUDAKIT_BLOCK_LIMIT")
+    try:
+        seconds = _BLOCK_LIMIT if given is None else float(given)
+        return round(seconds * 1000)
+    except (ValueError, OverflowError):
+        raise errors.InvalidArgument(
+            f"PYCUDAKIT_BLOCK_LIMIT is {given!r}; give seconds, such as 10, or 0 for no limit"
+        ) from None
+
+
+def isolates(isolate: bool | None, timeout: float | None) -> bool:
+    """Tell whether a run is to be in a helper process: what is asked for, or else PYCUDAKIT_ISOLATE."""
+    if timeout is not None:
+        if not isinstance(timeout, (int, float, np.number)):
+            raise TypeError(f"timeout is {timeout!r}; give seconds, or None")
+        if not timeout > 0:
+            raise errors.InvalidArgument(f"timeout is {timeout!r}; give seconds, more than 0")
+        if isolate is False:
+            raise errors.InvalidArgument(
+                "timeout is given with isolate=False: what runs in this process cannot be stopped"
+            )
+        return True
+    if isolate is None:
+        return os.environ.get("PYCUDAKIT_ISOLATE", "0") not in ("", "0")
+    return bool(isolate)
+
+
+def run_request(
+    request: Request, plan: Plan, *, isolate: bool | None = False, timeout: float | None = None
+) -> Outcome:
+    """Run, record the call, and print what kernels print.
+
+    Parameters
+    ----------
+    isolate
+        Whether to run in a helper process; None: as PYCUDAKIT_ISOLATE says.
+    timeout
+        Seconds, after which a helper process is stopped.
+    """
+    if isolates(isolate, timeout):
+        from pycudakit.kernels.running import helpers  # noqa: PLC0415  (few need it)
+
+        outcome = helpers.run_in_helper(request, plan, timeout)
+        say(outcome.text)
+        return outcome
+    tables = Tables(request, plan.engine)
+    text = tables.run_and_say(plan)
+    return Outcome(tables.seconds, text)

@@ -1,0 +1,8 @@
+"""Random numbers with NumPy's names: the same bits on every engine, each element's from its own place.
+
+`Generator.random` and `Generator.bytes` give the numbers of ``np.random.Generator(np.random.Philox(seed))``.
+"""
+
+from pycudakit.random.generator import Generator, default_rng
+
+__all__ = ["Generator", "default_rng"]

@@ -1,0 +1,210 @@
+"""What a generator holds, how it runs a call, and what a call is given; what it draws is in random.py."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pycudakit._calls import asked, invocation
+from pycudakit._families.sort import functions
+from pycudakit._library.types import FLOAT64, Array, DType
+from pycudakit.random.draws import BITS, Kind, draw, plan_draws
+from pycudakit.random.philox import Stream, word_at
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_FLOAT32, _UINT64 = np.dtype(np.float32), np.dtype(np.uint64)
+
+# Draws nothing that counts: its calls raise what NumPy raises for the same arguments.
+NUMPYS: Any = np.random.Generator(np.random.Philox(0))
+
+
+def shape_of(size: Any) -> tuple[int, ...]:
+    """Return a size as a shape, with NumPy's errors; None is one number."""
+    if size is None:
+        return ()
+    try:
+        shape: tuple[int, ...] = (operator.index(size),)
+    except TypeError:
+        try:
+            shape = tuple(operator.index(n) for n in size)
+        except TypeError:
+            if not isinstance(size, (float, np.floating)):
+                raise
+            raise TypeError(f"expected a sequence of integers or a single integer, got '{size}'") from None
+    if any(n < 0 for n in shape):
+        raise ValueError("negative dimensions are not allowed")
+    return shape
+
+
+def float_type(dtype: Any, name: str) -> DType:
+    """Return the type of floats to draw, refusing what NumPy refuses."""
+    kind: DType = np.dtype(dtype)
+    if kind not in (FLOAT64, _FLOAT32) or not kind.isnative:
+        raise TypeError(f"Unsupported dtype {kind!r} for {name}")
+    return kind
+
+
+def checked_out(out: Any, size: Any, dtype: DType) -> tuple[int, ...]:
+    """Return the shape of an array to draw to, refusing what NumPy refuses."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError(
+            f"Argument 'out' has incorrect type (expected numpy.ndarray, got {type(out).__name__})"
+        )
+    flags = out.flags
+    if not ((flags.c_contiguous or flags.f_contiguous) and flags.writeable and flags.aligned) or (
+        not out.dtype.isnative
+    ):
+        raise ValueError(
+            "Supplied output array must be contiguous, writable, aligned, and in machine byte-order."
+        )
+    if out.dtype != dtype:
+        raise TypeError(f"Supplied output array has the wrong type. Expected {dtype}, got {out.dtype}")
+    if size is not None and shape_of(size) != out.shape:
+        raise ValueError("size must match out.shape when used together")
+    shape: tuple[int, ...] = out.shape
+    return shape
+
+
+class Given:
+    """The parameters of a distribution and the shape of what is drawn, with NumPy's errors."""
+
+    def __init__(self, name: str, size: Any, *parameters: Any) -> None:
+        self.name, self._size, self._parameters = name, size, parameters
+        self.shape = shape_of(size)
+        self.is_scalar = size is None
+        if any(np.ndim(parameter) for parameter in parameters):
+            own = np.broadcast_shapes(*(np.shape(parameter) for parameter in parameters))
+            self.shape = own if size is None else self.shape
+            self.is_scalar = False
+        getattr(NUMPYS, name)(*parameters, (0, *self.shape))
+
+    def floats(self) -> list[Array]:
+        """Return the parameters as the engines take them."""
+        return [np.asarray(parameter, FLOAT64) for parameter in self._parameters]
+
+    def by_numpy(self, generator: Any) -> Any:
+        """Draw by one of NumPy's generators."""
+        return getattr(generator, self.name)(*self._parameters, self._size)
+
+
+def _stream_of(seed: Any) -> Stream:
+    if isinstance(seed, np.random.Generator):
+        seed = seed.bit_generator
+    if not isinstance(seed, (np.random.BitGenerator, np.random.RandomState)):
+        return Stream.of(np.random.Philox(seed))
+    if not isinstance(seed, np.random.Philox):
+        raise TypeError(f"a generator goes on from NumPy's Philox, not from {type(seed).__name__}")
+    return Stream.of(seed)
+
+
+class Base:
+    """A generator, but for what it draws."""
+
+    __slots__ = ("_stream",)
+    __hash__ = None  # type: ignore[assignment]
+    _stream: Stream
+
+    def __init__(self, seed: Any = None) -> None:
+        self._stream = _stream_of(seed)
+
+    def __repr__(self) -> str:
+        """Tell the key, and where the generator stands."""
+        key, word, half = self._stream.told()
+        rest = "" if half is None else f", half=0x{half:08x}"
+        return f"{type(self).__name__}(key=(0x{key[0]:016x}, 0x{key[1]:016x}), word={word}{rest})"
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether both would draw the same."""
+        return self._stream.told() == other._stream.told() if isinstance(other, Base) else NotImplemented
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """Return a key, a word's index, and half a word or None."""
+        return self._stream.told()
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        """Take what `__getstate__` returned."""
+        self._stream = Stream(*state)
+
+    def _at(self, stream: Stream) -> Self:
+        made = type(self).__new__(type(self))
+        made.__setstate__(stream.told())
+        return made
+
+    def jumped(self, jumps: int = 1) -> Self:
+        """Return a generator that stands `jumps` times 2**128 blocks of four words further.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pycudakit as pk
+        >>> numpys = np.random.Generator(np.random.Philox(5).jumped(2))
+        >>> pk.random.default_rng(5).jumped(2).random() == numpys.random()
+        True
+        """
+        return self._at(self._stream.jumped(operator.index(jumps)))
+
+    def spawn(self, n_children: int) -> list[Self]:
+        """Return generators with keys of their own, each of two words that are drawn from this one.
+
+        (For NumPy's, spawn the `numpy.random.SeedSequence` and take a child as a seed.)
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> a, b = pk.random.default_rng(5).spawn(2)
+        >>> a.random() == b.random()
+        False
+        """
+        count = operator.index(n_children)
+        if count < 0:
+            raise ValueError("n_children must not be negative")
+        place = self._stream.take_words(2 * count)
+        words = [word_at(place.key, place.word + i) for i in range(2 * count)]
+        return [self._at(Stream(key)) for key in zip(words[::2], words[1::2], strict=True)]
+
+    def _floats(self, name: str, kind: Kind, size: Any, dtype: Any, out: Any) -> Any:
+        wanted = float_type(dtype, name)
+        shape = shape_of(size) if out is None else checked_out(out, size, wanted)
+        result = self._run(name, kind, shape, wanted, lambda g: getattr(g, name)(size, dtype, out), out)
+        return float(result) if size is None and out is None else result
+
+    def _draw(self, given: Given, kind: Kind, dtype: DType, *parameters: Array) -> Any:
+        result = self._run(given.name, kind, given.shape, dtype, given.by_numpy, None, *parameters)
+        return result.item() if given.is_scalar and isinstance(result, np.ndarray) else result
+
+    def _run(
+        self,
+        name: str,
+        kind: Kind,
+        shape: tuple[int, ...],
+        dtype: DType,
+        numpy: Callable[[Any], Any],
+        out: Array | None,
+        *parameters: Array,
+    ) -> Any:
+        planned = plan_draws(name, kind, math.prod(shape), dtype, parameters)
+        if planned.engine == "numpy":
+            return invocation.by_numpy(name, planned.reason, lambda: self._stream.by_numpy(numpy))
+        return draw(planned, kind, self._stream, out, shape, dtype, *parameters)
+
+    def _is_numpys(self) -> bool:
+        return asked.checked_current() == "numpy"
+
+    def _by_numpy(self, name: str, numpy: Callable[[Any], Any]) -> Any:
+        return invocation.by_numpy(name, asked.ASKED_FOR, lambda: self._stream.by_numpy(numpy))
+
+    def _order(self, count: int) -> Array:
+        """Return the order of as many words, each of an element."""
+
+        def by_numpy(generator: Any) -> Any:
+            return generator.bit_generator.random_raw(count)
+
+        words = self._run("bytes", BITS, (count,), _UINT64, by_numpy, None)
+        order: Array = functions.argsort(words, kind="stable")
+        return order

@@ -1,0 +1,290 @@
+"""The scripts of benchmarks/, in their quick form: they run, and say so in a line where they need a GPU."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+from pycudakit._cli import bench, measure
+from pycudakit._cli.measure import interleave
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+EXPERIMENTS = ["access", "block_size", "overlap", "stages", "transfers"]
+DRAWS = importlib.util.find_spec("matplotlib") is not None
+
+pytestmark = pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
+needs_compiler = pytest.mark.skipif(
+    not shutil.which(os.environ.get("CXX", "c++")), reason="needs a C++ compiler"
+)
+
+
+def run(script, *arguments, folder, paths=(), **variables):
+    """Run a script in a folder; return what it printed."""
+    if not FOLDER.is_dir():
+        pytest.skip("benchmarks/ is not beside the tests")
+    found = [str(path) for path in (*paths, Path(pk.__file__).parents[1])]
+    path = os.pathsep.join([*found, *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / f"{script}.py"), *arguments],
+        check=False,
+        env={**os.environ, "PYTHONPATH": path, **variables},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_experiment(name, tmp_path):
+    printed = run(name, "--quick", "--png", folder=tmp_path)
+    if pk.engines()["cuda"]:
+        assert len(printed.splitlines()) > 5
+        assert (tmp_path / f"{name}.png").exists() == DRAWS
+    else:
+        assert len(printed.splitlines()) == 1
+        assert printed.startswith("This experiment needs a GPU: ")
+        assert not list(tmp_path.iterdir())
+
+
+def test_peers(tmp_path):
+    arguments = ["--quick", "--sizes", "1K,64K", "--json", "peers.json", "--png", "peers.png"]
+    # With a GPU it takes minutes, and is run for its figures.
+    printed = run("peers", *arguments, folder=tmp_path, CUDA_VISIBLE_DEVICES="")
+    told = json.loads((tmp_path / "peers.json").read_text())
+    assert {"add", "evaluate"} <= {row["family"] for row in told["rows"]}
+    assert {"pycudakit auto", "pycudakit cpu", "NumPy"} <= {row["by"] for row in told["rows"]}
+    assert all(row["seconds"] > 0 for row in told["rows"])
+    assert not [wrong for wrong in told["wrong"] if wrong["by"].startswith("pycudakit")]
+    assert any(figure["name"].startswith("auto, add") for figure in told["figures"])
+    assert "FAILED" not in printed
+    assert (tmp_path / "peers.png").exists() == DRAWS
+
+
+@pytest.fixture
+def families(monkeypatch):
+    if not FOLDER.is_dir():
+        pytest.skip("benchmarks/ is not beside the tests")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module("families")
+
+
+def test_peers_of_large_arrays(tmp_path):
+    arguments = ["--quick", "--sizes", "64K,4M", "--only", "sum", "--json", "peers.json"]
+    printed = run("peers", *arguments, folder=tmp_path, CUDA_VISIBLE_DEVICES="")
+    rows = json.loads((tmp_path / "peers.json").read_text())["rows"]
+    assert {(row["family"], row["elements"]) for row in rows} == {("sum", 4_000_000), ("cumsum", 4_000_000)}
+    assert {"pycudakit auto", "pycudakit cpu", "NumPy"} <= {row["by"] for row in rows}
+    assert "WRONG" not in printed
+    without = run(
+        "peers", "--quick", "--sizes", "64K", "--only", "sum", folder=tmp_path, CUDA_VISIBLE_DEVICES=""
+    )
+    assert "cumsum" not in without
+
+
+def test_every_family_is_raced(families):
+    libraries = importlib.import_module("libraries")
+    rows = ["sum", "max", "mean + var", "cumsum", "sort", "argsort", "unique", "bincount", "histogram"]
+    assert list(families.FAMILIES) == rows
+    for name, family in families.FAMILIES.items():
+        peers = {"NumPy": libraries.numpy(), "CuPy": libraries.numpy(), "NumExpr": None}
+        racing = families.contenders(family, peers)
+        assert {"pycudakit auto", "pycudakit cpu", "NumPy", "CuPy"} <= set(racing)
+        assert "NumExpr" not in racing
+        for size in (1, 1000, 1_200_000):
+            times, wrong = families.race(family, size, racing, 1)
+            assert list(times) == list(racing), name
+            assert not wrong, name
+
+
+def test_a_race_of_families_leaves_out_who_is_wrong(families, monkeypatch):
+    def race(name, **calls):
+        found = {by.replace("_", " "): bench.Contender(call) for by, call in calls.items()}
+        return families.race(families.FAMILIES[name], 10_000, found, 2)
+
+    times, wrong = race(
+        "sum",
+        PyTorch=lambda a: a.sum() * np.float32(1 + 1e-5),
+        NumPy=lambda a: a.sum() * 1.01,
+        pycudakit_cpu=lambda a: a.sum(dtype=np.float64) * (1 + 1e-5),
+        JAX=lambda a: a.sum(keepdims=True),
+        CuPy=lambda _: 1 / 0,
+    )
+    assert list(times) == ["PyTorch"]
+    assert wrong["CuPy"] == "ZeroDivisionError: division by zero"
+    assert all(wrong[name].startswith("WRONG by") for name in ("NumPy", "pycudakit cpu", "JAX"))
+    times, wrong = race("mean + var", NumPy=lambda a: (a.mean(), a.var(ddof=9)), JAX=lambda a: (a.mean(),))
+    assert set(wrong) == {"NumPy", "JAX"}
+    _, wrong = race(
+        "argsort", one=lambda a: a.argsort(kind="stable"), two=np.sort, three=lambda a: a.argsort()[:9]
+    )
+    assert set(wrong) == {"two", "three"}
+    _, wrong = race("sort", one=lambda a: np.sort(a)[::-1], two=lambda a: np.where(a < 0.5, np.nan, a))
+    assert set(wrong) == {"one", "two"}
+
+    calls = []
+    monkeypatch.setattr(families, "PATIENCE", 0.01)
+    times, wrong = race("max", slow=lambda a: (calls.append(time.sleep(0.02)), a.max())[1], NumPy=np.max)
+    assert len(times["slow"].rounds) == len(times["NumPy"].rounds) == 2
+    assert not wrong
+    assert len(calls) == 2
+
+
+def test_a_missing_matplotlib_costs_only_the_picture(tmp_path):
+    (tmp_path / "matplotlib.py").write_text('raise ImportError("there is no matplotlib")\n')
+    printed = run(
+        "peers",
+        "--quick",
+        "--only=exp",
+        "--sizes=1K",
+        "--png",
+        folder=tmp_path,
+        paths=[tmp_path],
+        CUDA_VISIBLE_DEVICES="",
+    )
+    assert printed.splitlines()[-1] == "peers.png was not drawn: there is no matplotlib"
+
+
+def test_elementwise(tmp_path):
+    printed = run("elementwise", "--quick", "--only", "evaluate", folder=tmp_path)
+    assert "evaluate float32" in printed
+
+
+def test_histogram(tmp_path):
+    printed = run("histogram", "--quick", "--only", "bincount uint8", folder=tmp_path)
+    assert "bincount uint8" in printed
+
+
+def test_order_statistics(tmp_path):
+    assert "median" in run("select_ranks", "--quick", "--only", "median", folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("script", "work"),
+    [
+        ("scan", "cumsum"),
+        ("sort", "unique"),
+        ("random_numbers", "poisson"),
+        ("matmul", "transpose"),
+        ("image_filters", "box 3x3 uint8"),
+        ("interp", "100 points"),
+        pytest.param("kernels", "launch of 1K", marks=needs_compiler),
+    ],
+)
+def test_scripts_of_one_form(script, work, tmp_path):
+    assert work in run(script, "--quick", "--only", work, folder=tmp_path)
+
+
+def test_reductions(tmp_path):
+    printed = run("reduce", "--quick", "--only", "ten", folder=tmp_path)
+    assert "sum of ten" in printed
+
+
+def test_images(tmp_path):
+    printed = run("image_pixels", "--quick", "--only", "4K uint8", folder=tmp_path)
+    pytest.importorskip("cv2")
+    assert "grey 4K uint8" in printed
+
+
+def test_every_round_has_new_arrays():
+    seen = {"one": [], "two": []}
+    contenders = {
+        name: bench.Contender(lambda array, s=s: s.append(array.copy())) for name, s in seen.items()
+    }
+    count = iter(range(100))
+    times = bench.timed(contenders, lambda: (np.array([next(count)]),), rounds=3)
+    assert len(times["one"].rounds) == 3
+    assert {int(array[0]) for array in seen["one"]} == {0, 1, 2, 3}
+    assert {int(array[0]) for array in seen["two"]} == {0, 1, 2, 3}
+
+
+def test_a_race_leaves_out_who_is_wrong():
+    add = bench.FAMILIES["add"]
+    contenders = {
+        "right": bench.Contender(np.add),
+        "wrong": bench.Contender(np.subtract),
+        "failing": bench.Contender(lambda *_: 1 / 0),
+        "not compared": bench.Contender(lambda *_: None, ulps=None),
+    }
+    times, wrong = bench.race(add, 1000, contenders, rounds=1)
+    assert set(times) == {"right", "not compared"}
+    assert wrong["wrong"].startswith("WRONG")
+    assert wrong["failing"] == "ZeroDivisionError: division by zero"
+
+
+def test_the_engine_is_as_before():
+    pk.set_engine("numpy")
+    try:
+        bench.race(bench.FAMILIES["add"], 10, {"cpu": bench.Contender(pk.add, "cpu")}, rounds=1)
+        pk.add(np.ones(3), 1)
+        assert pk.last_call().engine == "numpy"
+    finally:
+        pk.set_engine("auto")
+
+
+def test_what_a_result_costs_to_give_back_is_not_measured():
+    class Result:
+        def __init__(self):
+            time.sleep(0.001)
+
+        def __del__(self):
+            time.sleep(0.05)
+
+    times = interleave({"slow": Result}, rounds=2)
+    assert max(times["slow"].rounds) < 0.04
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still, and is set by its `now`."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    return clock
+
+
+def test_to_be_the_first_of_a_round_costs_nothing(clock):
+    new = False
+
+    def call():
+        nonlocal new
+        clock.now += 1.0 if new else 1e-3
+        new = False
+
+    def new_round():
+        nonlocal new
+        new = True
+
+    times = interleave({"one": call, "other": call}, rounds=9, new_round=new_round)
+    assert [*times["one"].rounds, *times["other"].rounds] == pytest.approx([1e-3] * 18)
+
+
+def test_nobody_races():
+    assert interleave({}, new_round=pytest.fail) == {}
+
+
+@pytest.mark.parametrize(
+    ("fast", "slow", "count"), [(3e-6, 1e-4, 66), (3e-6, 7e-4, 28), (3e-6, 0.03, 1), (1e-3, 2e-3, 1)]
+)
+def test_a_sample_is_as_many_calls_of_one_as_of_another(clock, fast, slow, count):
+    calls = {"fast": 0, "slow": 0}
+
+    def call(name, seconds):
+        clock.now += seconds
+        calls[name] += 1
+
+    contenders = {"fast": lambda: call("fast", fast), "slow": lambda: call("slow", slow)}
+    times = interleave(contenders, rounds=2, warm_up=1)
+    assert calls == {"fast": 3 + 2 * (1 + count), "slow": 3 + 2 * count}  # each round begins with a fast one
+    assert times["fast"].median == pytest.approx(fast)
+    assert times["slow"].median == pytest.approx(slow)

@@ -1,0 +1,115 @@
+"""What README.md and docs/ show: every Python block runs, and prints what is printed below it."""
+
+import contextlib
+import doctest
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+from pycudakit._calls import asked
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))] if path.is_file()]
+# A fence's language, its text, and the text of the output fence that follows it, if one does.
+BLOCKS = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
+LINKS = re.compile(r"\]\((?!https?:)([^)#]+)?(?:#([^)]+))?\)")
+
+pytestmark = [
+    pytest.mark.skipif(not (ROOT / "README.md").is_file(), reason="README.md is not beside the tests"),
+    pytest.mark.skipif(not pk.engines()["cpu"], reason="the pages show the cpu engine"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _as_a_process_starts():
+    """Start each page from the default engine and NumPy's default warnings."""
+
+    before, warnings = asked.process, np.seterr(all="warn", under="ignore")
+    pk.set_engine("auto")
+    yield
+    asked.process = before
+    np.seterr(**warnings)
+
+
+def _run_session(text, page, names):
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    test = doctest.DocTestParser().get_doctest(text, names, page.name, str(page), 0)
+    printed = io.StringIO()
+    results = doctest.DocTestRunner(optionflags=flags).run(test, out=printed.write, clear_globs=False)
+    names.update(test.globs)
+    assert not results.failed, printed.getvalue()
+
+
+def _run_script(text, shown, page, names):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(text, str(page), "exec"), names)
+    assert printed.getvalue() == (shown or "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_page(page):
+    names = {"__name__": page.stem}
+    for text, shown in BLOCKS.findall(page.read_text(encoding="utf-8")):
+        if text.startswith(">>>"):
+            _run_session(text, page, names)
+            continue
+        try:
+            _run_script(text, shown, page, names)
+        except pk.errors.CompileError as error:
+            if "cannot open source file" not in str(error):  # a header of CUDA's that is not installed
+                raise
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target, anchor in LINKS.findall(page.read_text(encoding="utf-8")):
+        path = page.parent / target if target else page
+        if not (ROOT / "CONTRIBUTING.md").is_file() and target.startswith("CONTRIBUTING"):
+            continue
+        assert path.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in [h.lower().replace(" ", "-") for h in headings], f"{target}#{anchor}"
+
+
+def test_readme_names_every_function():
+    listed = re.findall(r"^> `(.*?)`$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    listed = set(" ".join(listed).replace("\n>", " ").split())
+    public = {name for name in pk.__all__ if callable(getattr(pk, name)) and hasattr(np, name)}
+    assert listed == public
+
+
+def test_documented_bounds_are_those_tested():
+    from elementwise.test_accuracy import BOUNDS
+
+    page = ROOT / "docs" / "elementwise.md"
+    rows = re.findall(r"^\| `(\w+)` \|((?: *[\d.]*(?: \([\d.]+\))? \|){3})$", page.read_text(), re.MULTILINE)
+    assert {name for name, _ in rows} == set(BOUNDS)
+    for name, cells in rows:
+        for cell, bound in zip(cells.split("|"), BOUNDS[name], strict=False):
+            stated, _, met = cell.strip().rstrip(")").partition(" (")
+            assert not stated or float(stated) == bound, f"{name}: {stated}, tested {bound}"
+            assert not met or float(met) <= float(stated), f"{name}: met {met}, stated {stated}"
+
+
+@pytest.mark.skipif(
+    not (ROOT / "CONTRIBUTING.md").is_file(), reason="CONTRIBUTING.md is not beside the tests"
+)
+def test_excerpts_are_of_the_files():
+    """Where CONTRIBUTING.md walks through files, what it shows is in the one that it names, in that order."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    guide = text.split("## Adding a kernel to the library\n")[1].split("\n## ")[0]
+    shown = re.findall(r"\]\(([\w./]+)\)(?:(?!```|\]\().)*?```\w+\n(.*?)```", guide, re.DOTALL)
+    assert len(shown) == 8
+    installed = Path(pk.__file__).parents[1]  # the package is not always beside the tests
+    for name, block in shown:
+        path = (installed if name.startswith("pycudakit/") else ROOT) / name
+        lines = iter([line.strip() for line in path.read_text(encoding="utf-8").splitlines()])
+        wanted = [line.strip() for line in block.splitlines() if line.strip() not in ("", "...")]
+        missing = [line for line in wanted if not any(line in own for own in lines)]
+        assert not missing, f"{name}: {missing[0]}"

@@ -1,0 +1,472 @@
+"""np.errstate, the functions that are not ufuncs, signatures, casts, and bad input."""
+
+import inspect
+import io
+import itertools
+import math
+import warnings
+
+import numpy as np
+import pytest
+from elementwise.test_functions import BINARY, UNARY, compare
+from helpers.strategies import (
+    DTYPES,
+    FLOATS,
+    INTEGERS,
+    arrays,
+    assert_same_outcome,
+    assert_values,
+    build,
+    describe,
+    dtypes,
+    operands,
+    outcome,
+    special_values,
+)
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import pycudakit as pk
+
+# ---- np.errstate ------------------------------------------------------------------------------------
+
+_MET = [
+    ("divide", "divide", (np.ones(3000), np.zeros(3000))),
+    ("log", "divide", (np.zeros(3000),)),
+    ("floor_divide", "divide", (np.ones(3000, np.int32), 0)),
+    ("multiply", "over", (np.full(3000, 1e300), 1e300)),
+    ("exp", "over", (np.full(3000, 100, np.float32),)),
+    ("floor_divide", "over", (np.full(3000, -128, np.int8), np.int8(-1))),
+    ("sqrt", "invalid", (np.full(3000, -1.0),)),
+    ("subtract", "invalid", (np.full(3000, np.inf), np.inf)),
+    ("add", "over", (np.full(3000, 60000, np.float16), np.float16(60000))),
+]
+
+
+def said(module, name, arguments, mode, handler, capfd):
+    with np.errstate(all=mode, under="ignore", call=handler), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            result = getattr(module, name)(*arguments)
+        except Exception as error:  # noqa: BLE001
+            result = error
+    return result, [(w.category, str(w.message)) for w in caught], tuple(capfd.readouterr())
+
+
+@pytest.mark.parametrize("mode", ["ignore", "warn", "raise", "call", "print", "log"])
+@pytest.mark.parametrize(
+    ("name", "kind", "arguments"), _MET, ids=[f"{m[0]}-{m[1]}-{i}" for i, m in enumerate(_MET)]
+)
+def test_errstate_modes(engine, name, kind, arguments, mode, capfd):
+    calls = {pk: [], np: []}
+    logs = {pk: io.StringIO(), np: io.StringIO()}
+    results = {}
+    for module in (pk, np):
+        handler = {"call": lambda *a, m=module: calls[m].append(a), "log": logs[module]}.get(mode)
+        results[module] = said(module, name, arguments, mode, handler, capfd)
+    (ours, *our_words), (numpys, *numpy_words) = results[pk], results[np]
+    assert our_words == numpy_words
+    assert type(ours) is type(numpys)
+    assert mode != "raise" or str(ours) == str(numpys)
+    # NumPy calls with every flag of the call, so 8 | 2 where it met both: what happened comes first.
+    assert [c[0] for c in calls[pk]] == [c[0] for c in calls[np]]
+    assert calls[pk] == calls[np]
+    assert logs[pk].getvalue() == logs[np].getvalue()
+
+
+def test_errstate_is_per_kind(engine):
+    both = np.array([1.0, 0.0]), np.zeros(2)
+    with (
+        np.errstate(divide="ignore", invalid="raise"),
+        pytest.raises(FloatingPointError, match="invalid value"),
+    ):
+        pk.divide(*both)
+    with (
+        np.errstate(divide="raise", invalid="ignore"),
+        pytest.raises(FloatingPointError, match="divide by zero"),
+    ):
+        pk.divide(*both)
+    with np.errstate(call=None, all="call"), pytest.raises(NameError):
+        pk.divide(1.0, np.zeros(3))
+
+
+def test_warning_points_at_the_caller(engine):
+    with pytest.warns(RuntimeWarning) as caught:
+        pk.divide(np.ones(3000), 0.0)
+    with pytest.warns(RuntimeWarning) as caught_in_round:
+        pk.round(np.full(3000, 1e308), 5)
+    assert {w.filename for w in [*caught, *caught_in_round]} == {__file__}
+
+
+def test_a_warning_made_an_error(engine):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning, match="divide by zero encountered in log"):
+            pk.log(np.zeros(3000))
+
+
+# ---- Functions of their own -------------------------------------------------------------------------
+
+
+@given(data=st.data())
+def test_where(engine, data):
+    compare("where", *data.draw(operands(3)))
+    a, b = data.draw(operands(2, st.sampled_from(INTEGERS + FLOATS)))
+    compare("where", a, b, 3)
+    compare("where", pk.less(a, b), 2.5, b)
+
+
+def test_where_of_numbers_and_nothing(engine):
+    mask = build("bool", (3, 700), "bits", 1)
+    for branches in ((1, 2), (1.5, 2), (True, 0), (np.float32(1), 2.0), ([[1], [2], [3]], 4)):
+        compare("where", mask, *branches)
+        compare("where", True, *branches)
+    for ours, numpys in zip(pk.where(mask), np.where(mask), strict=True):
+        assert_values(ours, numpys)
+    for bad in ((mask, 1), (mask, None, 1)):
+        with pytest.raises(ValueError, match="either both or neither of x and y should be given"):
+            pk.where(*bad)
+    with pytest.raises(ValueError, match="could not be broadcast"):
+        pk.where(mask, np.zeros(3), np.zeros(2))
+
+
+@given(data=st.data())
+def test_clip(engine, data):
+    a, low, high = data.draw(operands(3, st.sampled_from(INTEGERS + FLOATS)))
+    for bounds in ((low, high), (low, None), (None, high)):
+        ours, numpys = outcome(pk.clip, a, *bounds), outcome(np.clip, a, *bounds)
+        assert_same_outcome(ours, numpys, free_zero=True, context=f"clip({describe(a, *bounds)})")
+    numbers = data.draw(st.sampled_from([(1, 5), (0, None), (None, 3), (2.5, 7), (5, 1), (0, 200), (-3, 3)]))
+    ours, numpys = outcome(pk.clip, a, *numbers), outcome(np.clip, a, *numbers)
+    assert_same_outcome(ours, numpys, free_zero=True, context=f"clip({describe(a, *numbers)})")
+
+
+def test_clip_keywords(engine):
+    a = np.arange(-1000, 1000).reshape(40, 50)
+    out, mask = np.zeros((40, 50)), a % 2 == 0
+    for module in (np, pk):
+        module_out = out if module is np else out.copy()
+        assert module.clip(a, min=-5, max=5, out=module_out, where=mask) is module_out
+    assert_values(module_out, out)
+    compare("clip", a, None, None)
+    compare("clip", a, min=3)
+    compare("clip", a, max=3)
+    compare("clip", a)
+    compare("clip", a, 1, 2, dtype="float32")
+    compare("clip", a, 1.5, 2.5, out=np.zeros(a.shape, np.int64))
+    compare("clip", a, 1, 2, dtype=np.dtype("int64").newbyteorder())
+    compare("clip", a, 1, 2, min=3)
+    compare("clip", a, 1)
+    compare("clip", np.array([True, False]), 0, 1)
+    compare("clip", [1, 2, 3], [2, 2, 2], 2)
+    compare("clip", 5, 1, 3)
+
+
+@given(array=arrays(), decimals=st.integers(-3, 5))
+def test_round(engine, array, decimals):
+    if array.dtype.kind in "iu" and decimals < 0:  # a rounded integer may exceed its type
+        assume(np.max(np.abs(array.astype(float)), initial=0) <= np.iinfo(array.dtype).max // 2)
+    compare("round", array, decimals, strides=0 not in array.strides)  # as of astype, below
+
+
+def test_round_out_and_numbers(engine):
+    a = build("float64", (3000,), "ordinary", 1)
+    for order in "<>":
+        for kind in ("i2", "f2", "f8"):
+            swapped = a.astype(order + kind)
+            for decimals in (-1, 0, 2):
+                compare("round", swapped, decimals)
+    out = np.zeros(3000, np.float32)
+    for decimals in (0, 2, -1):
+        assert pk.round(a, decimals, out) is out
+        assert_values(out, np.round(a, decimals, np.zeros(3000, np.float32)), ulp=1)
+    for value in (2.5, 7, True, [0.5, 1.5], np.float32(2.25), np.int8(17)):
+        compare("round", value)
+        compare("round", value, decimals=1)
+    compare("round", a, 1.5)
+
+
+@given(array=arrays(), copy=st.booleans())
+def test_nan_to_num(engine, array, copy):
+    for keywords in ({}, {"nan": 7.0, "posinf": 100.0, "neginf": -100.0}, {"posinf": 3}):
+        first, second = array.copy(order="K"), array.copy(order="K")
+        ours = outcome(pk.nan_to_num, first, copy, **keywords)
+        numpys = outcome(np.nan_to_num, second, copy, **keywords)
+        assert_same_outcome(ours, numpys, strides=False, context=f"nan_to_num({describe(array)}, {keywords})")
+        if not copy:
+            assert_values(first, second)
+            assert ours[1] is first or not array.ndim
+
+
+def test_nan_to_num_of_numbers(engine):
+    for value in (float("nan"), 1, [1, float("inf")], np.float32("nan"), True):
+        compare("nan_to_num", value, strides=False)
+
+
+# ---- Casts ------------------------------------------------------------------------------------------
+
+
+def saturated(array, dtype):
+    """The documented rule, by Python's integers."""
+    info = np.iinfo(dtype)
+    flat = [
+        0 if math.isnan(v) else max(info.min, min(info.max, int(min(max(v, -1e300), 1e300))))
+        for v in array.tolist()
+    ]
+    return np.array(flat, dtype)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("of", DTYPES)
+def test_astype_of_special_values(engine, of):
+    arrays_of_it = special_values(of), build(of, (3000,), "bits", 3), build(of, (3000,), "special", 4)
+    for array, to in itertools.product(arrays_of_it, DTYPES):
+        ours, numpys = outcome(pk.astype, array, to), outcome(np.astype, array, np.dtype(to))
+        if np.dtype(of).kind == "f" and np.dtype(to).kind in "iu":
+            assert_values(ours[1], saturated(array, to))
+            fits = np.isfinite(array) & (
+                np.trunc(array.astype(np.longdouble)) == ours[1].astype(np.longdouble)
+            )
+            assert ours[2] == (set() if fits.all() else {"invalid value encountered in cast"})
+            assert_values(ours[1][fits], array[fits].astype(to))
+        else:
+            assert_same_outcome(ours, numpys, context=f"{of} to {to}")
+
+
+@given(array=arrays(kind=st.sampled_from(["small", "ordinary"])), to=dtypes, swap=st.booleans())
+def test_astype(engine, array, to, swap):
+    if array.dtype.kind == "f" and np.dtype(to).kind == "u":
+        array = np.asarray(np.abs(array))
+    wanted = np.dtype(to).newbyteorder() if swap else np.dtype(to)
+    # NumPy lays out a copy of zero strides in an order of its own.
+    compare("astype", array, wanted, strides=wanted.isnative and 0 not in array.strides)
+
+
+@pytest.mark.parametrize("to", INTEGERS)
+@pytest.mark.parametrize("of", FLOATS)
+def test_astype_at_the_edges_of_range(engine, of, to):
+    info = np.iinfo(to)
+    edges = np.array([float(e) for e in (info.min, info.max) if abs(e) < float(np.finfo(of).max)], of)
+    around = [edges]
+    for direction in (-np.inf, np.inf):
+        step = edges
+        for _ in range(3):
+            step = np.nextafter(step, np.array(direction, of))
+            around.append(step)
+    around += [np.trunc(edges) + d for d in np.array([-1.5, -1, -0.5, 0.5, 1, 1.5], of)]
+    around.append(np.array([-0.99, -0.5, -0.0, 0.99, np.inf, -np.inf, np.nan], of))
+    array = np.concatenate(around).astype(of)
+    ours = outcome(pk.astype, np.tile(array, 9), to)
+    assert_values(ours[1], np.tile(saturated(array, to), 9))
+
+
+def test_astype_copy(engine):
+    a = np.arange(5.0)
+    assert pk.astype(a, np.float64, copy=False) is a
+    assert not np.shares_memory(pk.astype(a, np.float64), a)
+    assert pk.astype(a, "i4", copy=False).dtype == np.int32
+    compare("astype", np.float16(9), np.dtype("u1"))
+    assert_values(pk.astype([1.5, 2.5], "f4"), np.array([1.5, 2.5], "f4"))
+
+
+# ---- Signatures and bad input -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["where", "clip", "round", "nan_to_num", "astype"])
+def test_parameters_are_numpys(name):
+    ours = inspect.signature(getattr(pk, name)).parameters.values()
+    known = {p.name: p.kind for p in ours}
+    if name == "where":  # NumPy's has no signature
+        assert list(known) == ["condition", "x", "y"]
+        return
+    theirs = inspect.signature(getattr(np, name)).parameters.values()
+    # device= and the ufunc keywords of clip aside, which stay NumPy's.
+    wanted = {p.name: p.kind for p in theirs if p.name not in ("kwargs", "device")}
+    assert {n: known[n] for n in wanted} == wanted
+
+
+@pytest.mark.parametrize("name", UNARY + BINARY)
+def test_public_functions_say_what_they_are(name):
+    function = getattr(pk, name)
+    assert function.__name__ == name
+    assert ">>> pk." in function.__doc__
+    parameters = inspect.signature(function).parameters
+    assert {"out", "where", "dtype", "casting"} <= set(parameters)
+    assert name in pk.__all__
+
+
+@pytest.mark.parametrize("name", ["add", "sqrt", "divmod", "clip", "where", "round"])
+def test_bad_input(engine, name):
+    out = np.full(3, 7.0)
+    arguments = {"sqrt": (np.ones(3),), "round": (np.ones(3), 1), "clip": (np.ones(3), 0, 1)}.get(
+        name, (np.ones(3), np.ones(3))
+    )
+    if name == "where":
+        arguments = (*arguments, np.ones(3))
+    text = ("a", *arguments[1:])
+    for bad in (
+        text,
+        (None, *arguments[1:]),
+        (np.ones(3, complex), *arguments[1:]),
+        (object(), *arguments[1:]),
+    ):
+        with pytest.raises(TypeError):
+            getattr(pk, name)(*bad)
+    if name in ("add", "sqrt"):
+        getattr(pk, name)(*arguments, out=out)
+        assert not (out == 7.0).any()
+
+
+@pytest.mark.parametrize("name", ["add", "sqrt", "divmod"])
+def test_bad_outputs(engine, name):
+    function, ufunc = getattr(pk, name), getattr(np, name)
+    inputs = (np.ones((2, 3)), np.full((2, 3), 2.0))[: ufunc.nin]
+    sentinel = 7.0
+    shapes_and_types = [
+        ((3,), "f8"), ((2, 4), "f8"), ((1, 3), "f8"), ((2, 3), "i4"), ((2, 3), "u1"), ((2, 2, 4), "f8"),
+    ]  # fmt: skip
+    for shape, dtype in shapes_and_types:
+        outs = tuple(np.full(shape, sentinel, dtype) for _ in range(ufunc.nout))
+        before = outs[0].copy()
+        compare_errors(function, ufunc, inputs, out=outs)
+        assert_values(outs[0], before)
+    readonly = np.full((2, 3), sentinel)
+    readonly.flags.writeable = False
+    compare_errors(function, ufunc, inputs, out=(readonly,) * ufunc.nout)
+    assert (readonly == sentinel).all()
+    repeated = np.broadcast_to(np.zeros(3), (2, 3))
+    compare_errors(function, ufunc, inputs, out=(repeated,) * ufunc.nout)
+    for out in ([1.0, 2.0], "text", 5, (np.zeros((2, 3)),) * 3, ()):
+        compare_errors(function, ufunc, inputs, out=out)
+
+
+def compare_errors(function, ufunc, inputs, **keywords):
+    ours, numpys = outcome(function, *inputs, **keywords), outcome(ufunc, *inputs, **keywords)
+    assert numpys[0] == "error"
+    assert_same_outcome(ours, numpys, context=str(keywords))
+
+
+@pytest.mark.parametrize("name", ["add", "sqrt", "power", "divmod"])
+def test_bad_keywords(engine, name):
+    function, ufunc = getattr(pk, name), getattr(np, name)
+    inputs = (np.ones(3), np.full(3, 2.0))[: ufunc.nin]
+    for keywords in (
+        {"casting": "sideways"}, {"dtype": "nonsense"}, {"dtype": "i4"}, {"where": np.ones(4, bool)},
+        {"where": np.ones(3)}, {"unknown": 1},
+    ):  # fmt: skip
+        compare_errors(function, ufunc, inputs, **keywords)
+    for where in (1, 0, None, [True, False, True], [1, 0, 2], np.array([True, False, False])):
+        outs, numpys = ([np.full(3, 7.0) for _ in range(ufunc.nout)] for _ in range(2))
+        function(*inputs, out=tuple(outs), where=where)
+        ufunc(*inputs, out=tuple(numpys), where=where)
+        assert_values(outs[0], numpys[0])
+    compare_errors(function, ufunc, (*inputs, np.ones(3), np.ones(3), np.ones(3)))
+    compare_errors(function, ufunc, (*inputs, np.ones(3)), out=(np.ones(3),) * ufunc.nout)
+    compare_errors(function, ufunc, ())
+
+
+def test_error_messages_are_numpys(engine):
+    cases = [
+        (lambda m: m.add(np.ones((2, 3)), np.ones((4, 5)))),
+        (lambda m: m.add(np.ones(3), np.ones(3), out=np.ones((1, 4)))),
+        (lambda m: m.add(np.ones(3), np.ones(3), out=np.ones(3, "i4"))),
+        (lambda m: m.add(np.ones(3, "u1"), 300)),
+        (lambda m: m.subtract(np.ones(3, bool), np.ones(3, bool))),
+        (lambda m: m.negative(np.ones(3, bool))),
+        (lambda m: m.bitwise_and(np.ones(3), 1)),
+        (lambda m: m.left_shift(np.ones(3, "i8"), np.ones(3, "u8"))),
+        (lambda m: m.power(np.ones(3, "i8"), -1)),
+        (lambda m: m.power(np.full(3, 2), np.array([1, -1, 1]))),
+        (lambda m: m.sqrt(np.ones(3), dtype="i4")),
+        (lambda m: m.add(np.ones(3), 1, out=(np.ones(3), np.ones(3)))),
+        (lambda m: m.add(np.ones(3), 1, out=[1])),
+        (lambda m: m.add(np.ones(3), 1, where=np.ones(3))),
+        (lambda m: m.add(np.broadcast_to(1.0, (2**40, 2**40)), 1.0)),
+    ]
+    for case in cases:
+        ours, numpys = outcome(case, pk), outcome(case, np)
+        assert numpys[0] == "error"
+        assert_same_outcome(ours, numpys)
+        assert str(ours[1]) == str(numpys[1]), (str(ours[1]), str(numpys[1]))
+
+
+def test_negative_power_leaves_out_untouched(engine):
+    base, out = np.full(5000, 2), np.full(5000, 7)
+    exponents = np.ones(5000, int)
+    exponents[4321] = -1
+    with pytest.raises(ValueError, match="negative integer powers"):
+        pk.power(base, exponents, out=out)
+    assert (out == 7).all()
+    for base_shape, exponent in (((0,), -1), ((0,), np.array([-1])), ((0, 3), np.array([-1, 1, 1]))):
+        compare("power", np.ones(base_shape, int), exponent)
+    mask = exponents > 0
+    pk.power(base, exponents, out=out, where=mask)
+    assert (out[mask] == 2).all()
+    assert out[4321] == 7
+
+
+def test_no_size_leaves_floats_to_numpys_casts():
+    """Out of range, NumPy disagrees with itself, so under `auto` even small calls are ours."""
+    far = np.array([300, -np.inf, np.nan])
+    saturated = np.array([127, -128, 0], np.int8)
+    with pk.engine("auto"), np.errstate(invalid="ignore"):
+        for repeats in (1, 500_000):
+            x, wanted = np.tile(far, repeats), np.tile(saturated, repeats)
+            assert_values(pk.astype(x, np.int8), wanted)
+            assert_values(pk.add(x, 0.0, out=np.empty(x.shape, np.int8), casting="unsafe"), wanted)
+            assert_values(pk.evaluate("astype(x, int8)", {"x": x}), wanted)
+        byte = np.array([25, 255], np.uint8)
+        assert_values(pk.round(byte, -1), np.array([20, 255], np.uint8))
+        assert_values(pk.evaluate("round(byte, -1)"), np.array([20, 255], np.uint8))
+
+
+@pytest.mark.parametrize("name", ["add", "less", "power", "divmod", "arctan2", "logical_and"])
+@pytest.mark.parametrize("casting", ["no", "equiv", "safe", "same_kind", "unsafe"])
+def test_casting_of_python_numbers(engine, name, casting):
+    """NumPy's resolve_dtypes crashes on some of these."""
+    for dtype, number in itertools.product(["int8", "int64", "uint8", "float32", "float64"], [1, 1.5]):
+        compare(name, np.ones(3, dtype), number, casting=casting)
+        compare(name, number, np.ones(3, dtype), casting=casting)
+
+
+def test_many_dimensions(engine):
+    a = build("float64", (2,) * 5 + (1,) * 59, "ordinary", 1)
+    b = build("float32", (1,) * 31 + (3, 1), "ordinary", 2)
+    flipped = np.moveaxis(a, 0, 4)
+    for first, second in ((a, b), (flipped, b), (b, flipped), (a.T, 2.0)):
+        compare("add", first, second)
+        compare("divide", first, second, out=np.zeros((first * second).shape, "f4"))
+        compare("where", first > 0, second, 1.0)
+    assert_values(pk.evaluate("a * b"), a * b)
+    compare("add", a, np.ones((3,) * 9 + (1,) * 40))
+    with pytest.raises(ValueError, match="could not be broadcast"):
+        pk.evaluate("a + b", {"a": a, "b": np.ones((3,) + (1,) * 59)})
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint64"])
+def test_comparisons_with_integers_beyond_floats(engine, dtype):
+    a = np.arange(3, dtype=dtype)
+    for name, number in itertools.product(("equal", "less", "greater_equal"), (10**400, -(10**400))):
+        compare(name, a, number)
+        compare(name, number, a)
+    assert pk.evaluate(f"a < {10**400}").all()
+    assert not pk.evaluate("a < n", {"a": a, "n": -(10**400)}).any()
+
+
+class _Wrapping:
+    def __array__(self, dtype=None, copy=None):
+        return np.array([1.0, 4.0])
+
+    def __array_wrap__(self, array, context=None, return_scalar=False):
+        return "wrapped", array.tolist()
+
+
+def test_what_numpy_alone_takes_stays_what_it_is():
+    """Under auto the answer is NumPy's own, subclasses, wrappers and all."""
+    masked = np.ma.array([1.5, 2.5], mask=[False, True])
+    assert pk.sqrt(_Wrapping()) == ("wrapped", [1.0, 2.0])
+    assert pk.astype(masked, "f4").mask.tolist() == [False, True]
+    for scalar in (np.int8(3), np.float64(1.5), np.bool_(True)):
+        assert type(pk.astype(scalar, "f4")) is np.float32
+    for value in (2**70, None, {}, "text"):
+        assert pk.nan_to_num(value) == value

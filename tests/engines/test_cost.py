@@ -1,0 +1,134 @@
+"""Which engine `auto` takes, by the cost model, on machines of so many threads, with and without a GPU."""
+
+import numpy as np
+import pytest
+
+from pycudakit._calls import cost
+from pycudakit._library import machine, present
+from pycudakit._library.machine import Link
+from pycudakit._programs import estimate
+from pycudakit._programs.function import Function, compile_function
+from pycudakit._programs.ufuncs import write_ufunc
+
+M = 10**6
+LINK = Link(50e9, 50e9)
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    """Give a function that makes this a machine of so many threads, whose link may have been measured."""
+
+    def make(threads, gpu=False, measured=False, link=LINK):
+        monkeypatch.setattr(cost, "threads", lambda: threads)
+        monkeypatch.setattr(estimate, "threads", lambda: threads)
+        estimate.estimate.cache_clear()
+        monkeypatch.setattr(present, "status", lambda _: gpu)
+        monkeypatch.setattr(machine, "link_is_known", lambda: measured)
+        monkeypatch.setattr(machine, "link_speed", lambda _: link)
+
+    yield make
+    estimate.estimate.cache_clear()
+
+
+def program(name, dtype, functions=1):
+    """Return the program of a function, or of one after the other."""
+
+    def write(builder, first, *others, **keywords):
+        for _ in range(functions):
+            (first,) = write_ufunc(builder, name, first, *others, **keywords)
+        return (first,)
+
+    numpy = getattr(np, name)
+    types = (np.dtype(dtype),) * numpy.nin
+    return compile_function(Function(name, numpy, write), types, (None,), False, None, "same_kind")
+
+
+def chosen(name, dtype, size, functions=1):
+    made = program(name, dtype, functions)
+    return estimate.choose(name, made, size, size * made.in_bytes).engine
+
+
+@pytest.mark.parametrize(
+    ("threads", "name", "dtype", "size", "engine"),
+    [
+        # What memory bounds gains by threads alone: little by two, from the first caches on by many.
+        (1, "add", "f4", 100 * M, "numpy"),
+        (2, "add", "f4", 1 * M, "numpy"),
+        (2, "add", "f4", 3 * M, "cpu"),
+        (16, "add", "f4", 100_000, "numpy"),
+        (16, "add", "f4", 300_000, "cpu"),
+        (16, "add", "f8", 60_000, "numpy"),
+        (16, "add", "f8", 150_000, "cpu"),
+        (16, "add", "u1", 300_000, "numpy"),
+        (16, "add", "u1", 1 * M, "cpu"),
+        # What NumPy computes slower is ours as soon as that makes up for the call.
+        (1, "sin", "f8", 100, "numpy"),
+        (1, "sin", "f8", 3000, "cpu"),
+        (2, "sqrt", "f4", 10_000, "numpy"),
+        (2, "sqrt", "f4", 100_000, "cpu"),
+        # What it computes faster is ours once threads share it.
+        (1, "tanh", "f4", 100 * M, "numpy"),
+        (2, "tanh", "f4", 300_000, "numpy"),
+        (2, "tanh", "f4", 1 * M, "cpu"),
+        (16, "tanh", "f4", 300_000, "cpu"),
+    ],
+)
+def test_without_a_gpu(pretend, threads, name, dtype, size, engine):
+    pretend(threads)
+    assert chosen(name, dtype, size) == engine
+
+
+@pytest.mark.parametrize("threads", [1, 2, 16])
+def test_a_long_expression_is_ours_from_the_first_element_on(pretend, threads):
+    pretend(threads)
+    assert chosen("add", "f4", 1, functions=9) == "cpu"
+    assert chosen("add", "f4", 1, functions=2) == "numpy"
+
+
+@pytest.mark.parametrize("measured", [False, True])
+@pytest.mark.parametrize(("threads", "dtype"), [(1, "i1"), (2, "f8")])
+def test_a_gpu_has_what_takes_longer_to_compute_than_to_move(pretend, threads, dtype, measured):
+    """Also where NumPy is ahead of the CPU engine at any size, as for the first."""
+    pretend(threads)
+    assert chosen("power", dtype, 100 * M) == ("numpy" if threads == 1 else "cpu")
+    pretend(threads, gpu=True, measured=measured)
+    assert chosen("power", dtype, 100 * M) == "cuda"
+    assert chosen("power", dtype, 1000) == "numpy"
+    assert chosen("add", dtype, 100 * M) != "cuda"
+
+
+def test_an_unused_gpu_is_not_woken_for_less_than_milliseconds(pretend):
+    pretend(2, gpu=True)
+    assert chosen("power", "f8", 1 * M) == "cpu"
+    pretend(2, gpu=True, measured=True)
+    assert chosen("power", "f8", 1 * M) == "cuda"
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4, 16, 64])
+@pytest.mark.parametrize("functions", [1, 9])
+@pytest.mark.parametrize(("name", "dtype"), [("add", "f4"), ("sin", "f8"), ("sqrt", "u1"), ("power", "f4")])
+def test_the_gpu_is_not_asked_about_where_it_cannot_be_first(pretend, name, dtype, functions, threads):
+    pretend(threads, gpu=True, measured=True, link=Link(1e15, 1e15))
+    made = program(name, dtype, functions)
+    known = estimate.estimate(made)
+    up, down = getattr(np, name).nin * np.dtype(dtype).itemsize, made.out_bytes
+    assert made.in_bytes == up
+
+    def is_first(size):
+        on_cpu = estimate.cpu_seconds(made, size, size * (up + down))
+        return cost.cuda_seconds(size * up, size * down) < estimate.CLEARLY * on_cpu
+
+    sizes = {int(1.1**i) for i in range(250)}
+    assert not any(is_first(size) for size in sizes if size < known.cuda_from)
+    assert known.cuda_from > 1000
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", ["add", "less", "divide", "tanh", "power"])
+def test_more_threads_never_leave_more_to_numpy(pretend, name, dtype):
+    made, below = program(name, dtype), []
+    for threads in (1, 2, 3, 4, 8, 16, 64):
+        pretend(threads)
+        made.estimate = None
+        below.append(estimate.estimate(made).numpy_below)
+    assert below == sorted(below, reverse=True)

@@ -1,0 +1,188 @@
+"""Signals during a call, and the end of the process during calls."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.processes import python
+
+import pycudakit as pk
+from pycudakit._calls import watch
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals"),
+    pytest.mark.skipif(
+        any(pk.build_info().get(name, {}).get("sanitizers") for name in ("cpu", "cuda")),
+        reason="sanitizers slow everything down",
+    ),
+]
+
+# What the child processes start with. A call of about a second gets a signal after 0.3 of them.
+PRELUDE = f"""
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+import signal, traceback
+import pycudakit as pk
+from helpers.long_calls import long_call
+pk.set_engine("ENGINE")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is born without
+call = long_call(1.2)
+sent = []
+def send(number, delay=0.3):
+    def after():
+        time.sleep(delay)
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), number)
+    thread = threading.Thread(target=after)
+    thread.start()
+    return thread
+def right():
+    a = np.linspace(1, 2, 300_000)
+    return bool((pk.sqrt(a) == np.sqrt(a)).all() and (a + a == pk.add(a, a)).all())
+"""
+
+
+def run(engine, code):
+    done = python(PRELUDE.replace("ENGINE", engine) + code, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def test_ctrl_c(engine):
+    """KeyboardInterrupt, soon, from each of several calls, and the next call is right."""
+    code = """
+seconds = []
+for turn in range(3):
+    thread = send(signal.SIGINT)
+    try:
+        call()
+    except KeyboardInterrupt as error:
+        seconds.append(time.perf_counter() - sent[-1])
+        assert error.__context__ is None and error.__cause__ is None
+    thread.join()
+    assert right()
+print(json.dumps(seconds))
+"""
+    seconds = run(engine, code)
+    assert len(seconds) == 3
+    assert min(seconds) < 0.2
+    assert max(seconds) < 1  # where the machine is busy with other things
+
+
+def test_what_a_handler_raises(engine):
+    code = """
+class Enough(Exception):
+    pass
+def handler(number, frame):
+    raise Enough("enough") from ValueError("the cause")
+signal.signal(signal.SIGUSR1, handler)
+thread = send(signal.SIGUSR1)
+try:
+    call()
+except Enough as error:
+    names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    told = [time.perf_counter() - sent[0], str(error), str(error.__cause__), names[0], names[-1], right()]
+thread.join()
+print(json.dumps(told))
+"""
+    seconds, text, cause, first, last, right = run(engine, code)
+    assert seconds < 1
+    assert (text, cause, first, last) == ("enough", "the cause", "<module>", "handler")
+    assert right
+
+
+def test_a_handler_that_returns(engine):
+    """It runs during the call, may make calls itself, and the call goes on."""
+    code = """
+handled = []
+def handler(number, frame):
+    handled.append((time.perf_counter(), right()))
+signal.signal(signal.SIGUSR1, handler)
+thread = send(signal.SIGUSR1)
+result = call()
+end = time.perf_counter()
+thread.join()
+(at, was_right), = handled
+print(json.dumps([at - sent[0], end - at, was_right, bool((result == call()).all())]))
+"""
+    waited, left, was_right, same = run(engine, code)
+    assert waited < 1
+    assert left > 0
+    assert was_right
+    assert same
+
+
+def test_a_call_of_another_thread_goes_on(engine):
+    """Signals are the main thread's."""
+    code = """
+results = []
+threading.Thread(target=lambda: results.append(call())).start()
+thread = send(signal.SIGINT)
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    soon = time.perf_counter() - sent[0]
+under_way = not results
+while not results:
+    time.sleep(0.01)
+thread.join()
+print(json.dumps([soon, under_way, bool((results[0] == call()).all())]))
+"""
+    soon, under_way, same = run(engine, code)
+    assert soon < 1
+    assert under_way
+    assert same
+
+
+def test_an_exception_of_a_progress_function(engine):
+    code = """
+from pycudakit._calls import progress as module
+module.LONG = module.PAUSE = 0.1
+told = []
+def progress(done, total):
+    told.append((done, total))
+    if len(told) == 1:
+        raise LookupError("seen enough")
+begin = time.perf_counter()
+try:
+    with pk.engine(progress=progress):
+        call()
+except LookupError as error:
+    message = str(error)
+print(json.dumps([message, len(told), all(done < total for done, total in told), right()]))
+"""
+    assert run(engine, code) == ["seen enough", 1, True, True]
+
+
+def test_daemon_threads_at_the_end(engine):
+    """A process ends, soon and without noise, while daemon threads are in long calls and short ones."""
+    code = """
+def work():
+    while True:
+        call()
+def small():
+    while True:
+        right()
+for target in (work, work, small, small):
+    threading.Thread(target=target, daemon=True).start()
+time.sleep(0.5)
+print(json.dumps(time.time()))
+"""
+    begin = run(engine, code)
+    assert time.time() - begin < 2.5
+
+
+def test_watchers_are_few(monkeypatch):
+    """One for each call under way at once, however many calls there are."""
+    made, init = [], watch.Watcher.__init__
+    monkeypatch.setattr(watch.Watcher, "__init__", lambda self: (made.append(self), init(self))[1])
+    with pk.engine("cpu"):
+        pk.add(np.ones(9), 1)
+        pk.cumsum(np.ones(9))
+        before = len(made)
+        for _ in range(20):
+            pk.add(np.ones(9), 1)
+            pk.cumsum(np.ones(9))
+    assert len(made) == before

@@ -1,0 +1,171 @@
+"""Every call of a public function is recorded once, whatever it is made of."""
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+
+X = np.linspace(0.5, 4.0, 24).reshape(4, 6)
+SQUARE = X[:, :4]
+COUNTS = np.array([3, 1, 2, 2, 5])
+GRAY = (np.arange(300) % 251).astype(np.uint8).reshape(15, 20)
+RGB = np.stack([GRAY, GRAY.T.reshape(15, 20), GRAY], -1)
+BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
+NO_CALLS = {
+    *("Call", "Device", "EngineStatus", "Link", "Memory", "Profile", "Tuning", "__version__", "errors"),
+    *("build_info", "devices", "engine", "engines", "last_call", "link_speed", "memory_info", "profile"),
+    *("release", "set_engine", "tuned", "tunings", "empty_pinned", "pinned_copy", "grid_for"),
+    *("In", "InOut", "Out", "Program", "SourceModule", "image", "linalg", "random"),
+    *("ElementwiseKernel", "ExclusiveScanKernel", "InclusiveScanKernel", "ReductionKernel"),
+}
+CALLS = {
+    **{name: lambda f: f(COUNTS, COUNTS) for name in BITS},
+    "invert": lambda f: f(COUNTS),
+    "arccosh": lambda f: f(X + 1),
+    **{name: lambda f: f(X / 8) for name in ("arccos", "arcsin", "arctanh")},
+    "astype": lambda f: f(X, np.float32),
+    "average": lambda f: f(X, weights=X),
+    "bincount": lambda f: f(COUNTS),
+    "clip": lambda f: f(X, 1, 2),
+    "digitize": lambda f: f(X, [1, 2, 3]),
+    "einsum": lambda f: f("ij,kj->ik", X, X),
+    "evaluate": lambda f: f("sqrt(x) + 1", {"x": X}),
+    "histogram2d": lambda f: f(X.ravel(), X.ravel(), 3),
+    "interp": lambda f: f(X, [0, 1, 2], [0, 1, 4]),
+    "lexsort": lambda f: f((COUNTS, COUNTS)),
+    "matmul": lambda f: f(X, X.T),
+    "dot": lambda f: f(X, X.T),
+    "median": lambda f: f(X, axis=0),
+    "nanmedian": lambda f: f(X, axis=0),
+    **{f"{nan}{name}": lambda f: f(X, 30) for nan in ("", "nan") for name in ("percentile",)},
+    **{f"{nan}{name}": lambda f: f(X, 0.3) for nan in ("", "nan") for name in ("quantile",)},
+    **{name: lambda f: f(X, 2) for name in ("partition", "argpartition", "topk", "roll")},
+    "searchsorted": lambda f: f(np.sort(X.ravel()), X),
+    "swapaxes": lambda f: f(X, 0, 1),
+    "tensordot": lambda f: f(X, X, 2),
+    "unique": lambda f: f(X, return_counts=True),
+    "where": lambda f: f(X > 1, X, 0),
+    "linalg.matrix_power": lambda f: f(SQUARE, 3),
+    "image.convolve": lambda f: f(GRAY, np.ones((3, 3))),
+    "image.correlate": lambda f: f(GRAY, np.ones((3, 3))),
+    "image.box_blur": lambda f: f(GRAY, 3),
+    "image.crop": lambda f: f(GRAY, 1, 1, 5, 5),
+    "image.gaussian_blur": lambda f: f(GRAY, 1.0),
+    "image.maximum_filter": lambda f: f(GRAY, 3),
+    "image.median_filter": lambda f: f(GRAY, 3),
+    "image.minimum_filter": lambda f: f(GRAY, 3),
+    "image.resize": lambda f: f(GRAY, (7, 9)),
+    "image.rgb_to_gray": lambda f: f(RGB),
+    "image.threshold": lambda f: f(GRAY, 100),
+}
+
+
+def public():
+    for name in pk.__all__:
+        if name not in NO_CALLS:
+            yield name, getattr(pk, name)
+    for room in ("linalg", "image"):
+        module = getattr(pk, room)
+        for name in module.__all__:
+            yield f"{room}.{name}", getattr(module, name)
+
+
+def usual(function, name):
+    ufunc = getattr(np, name, None)
+    if (isinstance(ufunc, np.ufunc) and ufunc.nin == 2) or name in (
+        "inner",
+        "outer",
+        "kron",
+        "vdot",
+        "vecdot",
+    ):
+        return function(X, X)
+    return function(GRAY) if name.startswith("image.") else function(X)
+
+
+FUNCTIONS = dict(public())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_call_is_recorded_once(engine, name):
+    function = FUNCTIONS[name]
+    before = pk.last_call()
+    with pk.profile() as p:
+        CALLS.get(name, lambda f: usual(f, name))(function)
+    (call,) = p.calls
+    assert call is not before
+    assert call == pk.last_call()
+    assert call.seconds is not None
+    # And where nobody watches, it is the same one.
+    CALLS.get(name, lambda f: usual(f, name))(function)
+    last = pk.last_call()
+    assert (last.function, last.engine) == (call.function, call.engine)
+    assert last.function.rpartition(".")[2] in (name.rpartition(".")[2], function.__name__)
+
+
+DRAWS = {
+    **dict.fromkeys(("random", "standard_normal"), ()),
+    "uniform": (0.0, 1.0),
+    **dict.fromkeys(("exponential", "poisson"), (1.0,)),
+    "normal": (0.0, 1.0),
+    "binomial": (9, 0.5),
+    "integers": (100,),
+    "bytes": (),
+    "permutation": None,
+    "shuffle": None,
+    "choice": (100,),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_a_draw_is_recorded_once(engine, name):
+    method = getattr(pk.random.default_rng(1), name)
+    with pk.profile() as p:
+        if DRAWS[name] is None:
+            method(np.arange(300))
+        else:
+            method(*DRAWS[name], 300)
+    assert [call.function for call in p.calls] == [name]
+
+
+MADE = {
+    "ElementwiseKernel": lambda: pk.ElementwiseKernel("double *x", "x[i] *= 2", "mine")(X.copy()),
+    "ReductionKernel": lambda: pk.ReductionKernel(np.float64, "0", "a+b", "x[i]", "double *x", name="mine")(
+        X.ravel()
+    ),
+    "InclusiveScanKernel": lambda: pk.InclusiveScanKernel(np.int32, "a+b", name_prefix="mine")(
+        np.arange(100, dtype=np.int32)
+    ),
+    "ExclusiveScanKernel": lambda: pk.ExclusiveScanKernel(np.int32, "a+b", 0, name_prefix="mine")(
+        np.arange(100, dtype=np.int32)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_ready_made_kernel_is_recorded_once(engine, name):
+    with pk.profile() as p:
+        MADE[name]()
+    assert [call.function for call in p.calls] == ["mine"]
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "nansum", "std"])
+def test_what_overflows_is_one_call(engine, name):
+    x = np.full(1000, 1e38, np.float32)
+    with pk.profile() as p, np.errstate(all="ignore"):
+        getattr(pk, name)(x * np.float32(3))
+    assert [call.function for call in p.calls] == [name]
+
+
+@pytest.mark.parametrize("name", ["median", "quantile", "nanmedian"])
+def test_what_has_no_elements_is_numpys(engine, name):
+    arguments = (0.5,) if name == "quantile" else ()
+    with pk.profile() as p, pytest.warns(RuntimeWarning) if name != "quantile" else pytest.raises(IndexError):
+        getattr(pk, name)(np.empty(0), *arguments)
+    assert [(call.function, call.engine) for call in p.calls] in ([(name, "numpy")], [])
+
+
+def test_nothing_to_multiply_is_a_call_too(engine):
+    pk.add(X, X)
+    pk.linalg.matrix_power(SQUARE, 0)
+    assert pk.last_call().function == "matrix_power"

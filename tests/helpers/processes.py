@@ -1,0 +1,59 @@
+"""Code in fresh processes."""
+
+import json
+import os
+import subprocess
+import sys
+
+from pycudakit import errors
+from pycudakit._library import loader
+
+LIBRARY = loader.find("cpu")
+
+
+def python(code, *, check=True, env=None, timeout=60, cwd=None):
+    """Run code in a fresh interpreter, with variables added, or removed where None; return its output."""
+    variables = {
+        **os.environ,
+        "PYCUDAKIT_LIBRARY_DIR": str(LIBRARY.parent),
+        "PYCUDAKIT_ENGINE": None,
+        **(env or {}),
+    }
+    variables = {k: v for k, v in variables.items() if v is not None}
+    prelude = "import json, os, sys, threading, time\nimport numpy as np\n"
+    done = subprocess.run(
+        [sys.executable, "-c", prelude + code],
+        check=False, capture_output=True, text=True, timeout=timeout, env=variables, cwd=cwd,
+    )  # fmt: skip
+    assert not check or done.returncode == 0, done.stderr
+    return done.stdout.strip() if check else done
+
+
+FAILURE = """
+import pycudakit as pk
+try:
+    {call}
+except pk.errors.Error as error:
+    print(json.dumps([type(error).__name__, str(error)]))
+"""
+
+
+def failure(call, **keywords):
+    name, message = json.loads(python(FAILURE.format(call=call), **keywords))
+    return getattr(errors, name), message
+
+
+ENDS = {
+    "arrays that are alive": "keep = a, a[3:]",
+    "a cycle": "class Node: pass\nnode = Node(); node.self, node.array = node, a; del a, node",
+    "a module's": "import types\nm = types.ModuleType('m'); m.a = a; sys.modules['m'] = m; del a, m",
+    "NumPy's": "np.ours = a; del a",
+    "a thread's": "t = threading.Thread(target=time.sleep, args=(9,), daemon=True); t.array = a; t.start()",
+}
+
+
+def ends_well(array, end):
+    """A process ends without a word when an array is still there in one of these ways."""
+    code = f"import pycudakit as pk\na = {array}; a[...] = 1\n{ENDS[end]}\n"
+    done = python(code, check=False, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

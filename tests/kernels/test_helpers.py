@@ -1,0 +1,405 @@
+"""Kernels in a helper process."""
+
+import functools
+import gc
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.processes import python
+
+import pycudakit as pk
+from pycudakit import In, InOut, Out, SourceModule, errors
+from pycudakit.kernels.running import helpers
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX")
+
+RNG = np.random.default_rng(63)
+
+SOURCE = r"""
+#include <stdio.h>
+
+__constant__ int scale = 1;
+
+__global__ void twice(int *a, long long n) {
+    long long i = threadIdx.x + (long long)blockIdx.x * blockDim.x;
+    if (i < n) a[i] *= 2 * scale;
+}
+__global__ void copy(const double *from, double *to) { to[threadIdx.x] = from[threadIdx.x]; }
+__global__ void crash(int *a) { a[0] = 1; *(volatile int *)8 = 1; }
+__global__ void endless(volatile int *a) { while (a[1] == 0) a[0] += 1; }
+__global__ void speak(int n) { printf("thread %d of %d\n", threadIdx.x, n); }
+"""
+
+
+@functools.cache
+def module():
+    return SourceModule(SOURCE)
+
+
+def function(name):
+    return module().get_function(name)
+
+
+def doubled(x, **keywords):
+    out = x.copy()
+    shape = {"block": (128, 1, 1), "grid": ((x.size + 127) // 128 or 1, 1)}
+    function("twice")(InOut(out), x.size, **shape, **keywords)
+    return out
+
+
+def processes():
+    """Return the processes of this one's helpers."""
+    return [helper._process.pid for helper in helpers._helpers._all]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _release():
+    yield
+    helpers.release()
+    assert not processes()
+
+
+# ---- What it computes -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [0, 1, 1000, 3_000_001])
+def test_results(engine, n):
+    x = RNG.integers(0, 100, n, np.int32)
+    np.testing.assert_array_equal(doubled(x, isolate=True), 2 * x)
+    call = pk.last_call()
+    assert (call.function, call.engine) == ("twice", engine)
+    assert call.bytes_up == (x.nbytes if engine == "cuda" else 0)
+
+
+def test_results_are_those_of_this_process(engine):
+    a = RNG.standard_normal((32, 4))[:, ::2]
+    ours, theirs = np.full(64, np.nan), np.full(64, np.nan)
+    for out, isolate in ((ours, False), (theirs, True)):
+        function("copy")(In(a), Out(out), block=(60, 1, 1), isolate=isolate)
+    np.testing.assert_array_equal(theirs, ours)
+    np.testing.assert_array_equal(theirs, [*a.ravel()[:60], 0, 0, 0, 0])
+    function("copy")(In(a), Out(theirs, poison=True), block=(60, 1, 1), isolate=True)
+    assert theirs[60:].tobytes() == bytes([0xA5]) * 32
+
+
+def test_one_helper_serves_many_calls(engine):
+    x = np.arange(10, dtype=np.int32)
+    doubled(x, isolate=True)
+    before = processes()
+    for _ in range(20):
+        np.testing.assert_array_equal(doubled(x, isolate=True), 2 * x)
+    assert processes() == before
+
+
+def test_symbols_and_what_kernels_print(engine, capsys):
+    x = np.arange(10, dtype=np.int32)
+    given = {"scale": np.array(5, np.int32)}
+    np.testing.assert_array_equal(doubled(x, isolate=True, symbols=given), 10 * x)
+    np.testing.assert_array_equal(doubled(x, isolate=True), 2 * x)
+    function("speak")(3, block=(3, 1, 1), isolate=True)
+    assert sorted(capsys.readouterr().out.splitlines()) == [f"thread {i} of 3" for i in range(3)]
+
+
+def test_a_program(engine):
+    p = pk.Program("twos")
+    a = p.inout("a", 1000, np.int32)
+    with p.repeat(5):
+        p.launch(function("twice"), a, 1000, threads=1000)
+    x = RNG.integers(0, 100, 1000, np.int32)
+    result, milliseconds = p(a=x, isolate=True, time_kernel=True)
+    np.testing.assert_array_equal(result["a"], 32 * x)
+    assert milliseconds > 0
+    assert pk.last_call().function == "twos"
+
+
+def test_ready_made_kernels(engine):
+    x = np.arange(1000, dtype=np.int32)
+    twice = pk.ElementwiseKernel("int *z, const int *x", "z[i] = 2 * x[i]")
+    total = pk.ReductionKernel(np.int64, "0", "a+b", "x[i]", "const int *x")
+    running = pk.InclusiveScanKernel(np.int32, "a+b")
+    z = np.zeros_like(x)
+    for keywords in ({"isolate": True}, {"timeout": 60}):
+        z[:] = 0
+        twice(z, x, **keywords)
+        np.testing.assert_array_equal(z, 2 * x)
+        assert total(x, **keywords) == x.sum()
+        np.testing.assert_array_equal(running(x, "new", **keywords), np.cumsum(x))
+
+
+def test_release_ends_idle_helpers(engine):
+    doubled(np.arange(10, dtype=np.int32), isolate=True)
+    assert processes()
+    pk.release()
+    assert not processes()
+
+
+def test_a_profile_sees_it(engine):
+    x = np.arange(1000, dtype=np.int32)
+    with pk.profile() as p:
+        doubled(x, isolate=True)
+    assert [(call.function, call.engine) for call in p.calls] == [("twice", engine)]
+    assert p.calls[0].spans is not None
+
+
+def test_many_threads(engine):
+    inputs = RNG.integers(0, 100, (24, 5000), np.int32)
+    results = [None] * len(inputs)
+
+    def work(indices):
+        with pk.engine(engine):
+            for index in indices:
+                results[index] = doubled(inputs[index], isolate=True)
+
+    threads = [threading.Thread(target=work, args=(range(first, 24, 6),)) for first in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(results, 2 * inputs)
+    assert len(processes()) <= helpers.MOST
+
+
+def test_the_environment_asks_for_it(engine):
+    code = f"""
+import pycudakit as pk
+from pycudakit.kernels.running import helpers
+pk.set_engine({engine!r})
+source = {SOURCE!r}
+a = np.arange(5, dtype=np.int32)
+pk.SourceModule(source).get_function("twice")(pk.InOut(a), 5, block=(5, 1, 1))
+print(a.tolist(), len(helpers._helpers._all))
+"""
+    assert python(code, env={"PYCUDAKIT_ISOLATE": "1"}) == "[0, 2, 4, 6, 8] 1"
+
+
+def test_where_there_is_no_memory_file(engine, monkeypatch):
+    helpers.release()
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    x = RNG.integers(0, 100, 300_000, np.int32)
+    np.testing.assert_array_equal(doubled(x, isolate=True), 2 * x)
+    helpers.release()
+
+
+# ---- Faults -----------------------------------------------------------------------------------------
+
+
+def test_a_crash(engine):
+    for _ in range(2):
+        a = np.full(4, 7, np.int32)
+        with pytest.raises(errors.DeviceError, match=r"\bcrash\b") as caught:
+            function("crash")(InOut(a), block=(1, 1, 1), isolate=True)
+        assert (a == 7).all()
+        if engine == "cpu" and not pk.build_info()["cpu"].get("sanitizers"):
+            assert "SIGSEGV" in str(caught.value)
+        x = np.arange(10, dtype=np.int32)
+        np.testing.assert_array_equal(doubled(x, isolate=True), 2 * x)
+        np.testing.assert_array_equal(doubled(x), 2 * x)
+
+
+def test_a_timeout(engine):
+    doubled(np.arange(10, dtype=np.int32), isolate=True)
+    a = np.zeros(4, np.int32)
+    began = time.perf_counter()
+    with pytest.raises(errors.DeviceError, match=r"\bendless\b.*0\.5"):
+        function("endless")(InOut(a), block=(1, 1, 1), timeout=0.5)
+    assert 0.4 < time.perf_counter() - began < 10
+    assert not a.any()
+    x = np.arange(10, dtype=np.int32)
+    np.testing.assert_array_equal(doubled(x, timeout=30), 2 * x)
+
+
+def test_a_fault_that_was_checked(capsys):
+    """On the CPU engine it ends no helper, and what was printed before is printed."""
+    source = """
+    #include <stdio.h>
+    __global__ void put(int *a) { printf("here\\n"); a[4] = 1; }
+    """
+    with pk.engine("cpu"):
+        put = SourceModule(source, debug=True).get_function("put")
+        doubled(np.zeros(4, np.int32), isolate=True)
+        before = processes()
+        a = np.full(4, 7, np.int32)
+        with pytest.raises(errors.DeviceError, match=r"put.*'?a\b"):
+            put(InOut(a), block=(1, 1, 1), isolate=True)
+    assert capsys.readouterr().out == "here\n"
+    assert (a == 7).all()
+    assert processes() == before
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_a_timeout_that_is_none(engine, timeout):
+    a = np.zeros(4, np.int32)
+    with pytest.raises(ValueError, match="timeout"):
+        function("twice")(InOut(a), 4, block=(4, 1, 1), timeout=timeout)
+
+
+def test_a_helper_that_somebody_killed(engine):
+    x = np.arange(10, dtype=np.int32)
+    doubled(x, isolate=True)
+    killed = processes()
+    for helper in killed:
+        os.kill(helper, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while any(helper.alive for helper in list(helpers._helpers._all)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    np.testing.assert_array_equal(doubled(x, isolate=True), 2 * x)
+    assert not set(killed) & set(processes())
+
+
+def test_what_the_library_refuses(engine):
+    a = np.full(4, 7, np.int32)
+    doubled(a, isolate=True)
+    before = processes()
+    with pytest.raises(ValueError, match=r"1,?024"):
+        function("twice")(InOut(a), 4, block=(2048, 1, 1), isolate=True)
+    assert (a == 7).all()
+    assert processes() == before
+
+
+def test_a_helper_that_does_not_start(engine, monkeypatch):
+    helpers.release()
+    monkeypatch.setattr(helpers, "_MAIN", "raise SystemExit('no helper today')")
+    with pytest.raises(errors.DeviceError, match="does not start: no helper today"):
+        doubled(np.arange(10, dtype=np.int32), isolate=True)
+    monkeypatch.undo()
+    x = np.arange(10, dtype=np.int32)
+    np.testing.assert_array_equal(doubled(x, isolate=True), 2 * x)
+
+
+def test_ctrl_c(engine):
+    """KeyboardInterrupt soon, and the next call is right."""
+    code = f"""
+import signal
+import pycudakit as pk
+pk.set_engine({engine!r})
+signal.signal(signal.SIGINT, signal.default_int_handler)
+module = pk.SourceModule({SOURCE!r})
+endless, twice = module.get_function("endless"), module.get_function("twice")
+a = np.arange(5, dtype=np.int32)
+twice(pk.InOut(a), 5, block=(5, 1, 1), isolate=True)
+b = np.zeros(2, np.int32)
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+began = time.perf_counter()
+try:
+    endless(pk.InOut(b), block=(1, 1, 1), isolate=True)
+except KeyboardInterrupt:
+    seconds = time.perf_counter() - began
+twice(pk.InOut(a), 5, block=(5, 1, 1), isolate=True)
+print(json.dumps([seconds, a.tolist(), b.tolist()]))
+"""
+    seconds, a, b = json.loads(python(code))
+    assert seconds < 5
+    assert a == [0, 4, 8, 12, 16]
+    assert b == [0, 0]
+
+
+# ---- What is left -----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts files in /proc")
+def test_nothing_is_left(engine):
+    def count():
+        helpers.release()
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    def run():
+        doubled(x, isolate=True)
+        with pytest.raises(errors.DeviceError):
+            function("crash")(InOut(np.zeros(4, np.int32)), block=(1, 1, 1), isolate=True)
+
+    x = RNG.integers(0, 100, 1_000_000, np.int32)
+    run()
+    before = count()
+    for _ in range(3):
+        run()
+    assert count() <= before
+    assert not processes()
+
+
+@pytest.mark.skipif(not pk.engines()["cuda"], reason="needs a GPU")
+def test_pytorch_is_unharmed_by_a_crash():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch finds no GPU")
+    x = torch.arange(5.0, device="cuda")
+    with pk.engine("cuda"):
+        for _ in range(2):
+            with pytest.raises(errors.DeviceError, match="crash"):
+                function("crash")(InOut(np.zeros(4, np.int32)), block=(1, 1, 1), isolate=True)
+            assert (2 * x).cpu().tolist() == [0, 2, 4, 6, 8]
+        np.testing.assert_array_equal(pk.add([1.0], [2.0]), [3.0])
+
+
+END = f"""
+import pycudakit as pk
+from pycudakit.kernels.running import helpers
+source = {SOURCE!r}
+module = pk.SourceModule(source)
+a = np.arange(5, dtype=np.int32)
+def twice():
+    module.get_function("twice")(pk.InOut(a), 5, block=(5, 1, 1), isolate=True)
+    return [helper._process.pid for helper in helpers._helpers._all]
+"""
+
+
+def runs(process):
+    try:
+        os.kill(process, 0)
+        return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
+    except (OSError, IndexError):
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
+@pytest.mark.parametrize("how", ["exit", "kill", "while it runs a kernel"])
+def test_helpers_end_with_their_parent(how):
+    code = END + "print(json.dumps(twice()), flush=True)\n"
+    if how == "kill":
+        code += "os.kill(os.getpid(), 9)"
+    elif how == "while it runs a kernel":
+        code += """
+def endless():
+    module.get_function("endless")(pk.InOut(np.zeros(2, np.int32)), block=(1, 1, 1), isolate=True)
+threading.Thread(target=endless, daemon=True).start()
+time.sleep(0.5)
+os.kill(os.getpid(), 9)
+"""
+    done = python(code, check=False)
+    (helper,) = json.loads(done.stdout)
+    deadline = time.monotonic() + 10
+    while runs(helper) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not runs(helper)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_after_a_fork():
+    """Parent and child have helpers of their own."""
+    code = (
+        END
+        + """
+pk.set_engine("cpu")
+ours = twice()
+read, write = os.pipe()
+child = os.fork()
+if child == 0:
+    try:
+        os.write(write, json.dumps([twice(), a.tolist()]).encode())
+        helpers.release()
+    finally:
+        os._exit(0)
+os.waitpid(child, 0)
+theirs, told = json.loads(os.read(read, 10_000))
+print(json.dumps([ours == twice(), set(ours).isdisjoint(theirs), len(theirs), told, a.tolist()]))
+"""
+    )
+    expected = [True, True, 1, [0, 4, 8, 12, 16], [0, 4, 8, 12, 16]]
+    assert json.loads(python(code)) == expected

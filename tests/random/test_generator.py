@@ -1,0 +1,218 @@
+"""Random numbers: what a generator takes, returns and is."""
+
+import copy
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from helpers.strategies import numpys, outcome
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pycudakit as pk
+from pycudakit.random.generator import Generator, default_rng
+
+# ---- Arguments --------------------------------------------------------------------------------------
+
+READ_ONLY = np.zeros(3)
+READ_ONLY.flags.writeable = False
+REFUSED = {
+    "random dtype": lambda g: g.random(3, np.int32),
+    "random half": lambda g: g.random(dtype="f2"),
+    "random order": lambda g: g.random(3, ">f8"),
+    "random size": lambda g: g.random(-1),
+    "random sizes": lambda g: g.random((2, -1)),
+    "random float": lambda g: g.random(2.5),
+    "random text": lambda g: g.random("a"),
+    "out shape": lambda g: g.random(3, out=np.empty(4)),
+    "out type": lambda g: g.random(out=np.empty(4, "f4")),
+    "out strides": lambda g: g.random(out=np.empty((4, 4))[:, ::2]),
+    "out order": lambda g: g.random(out=np.empty(2, ">f8")),
+    "out read-only": lambda g: g.random(out=READ_ONLY),
+    "normal out": lambda g: g.standard_normal(3, out=np.empty(4)),
+    "normal dtype": lambda g: g.standard_normal(3, int),
+    "uniform order": lambda g: g.uniform(2, 1, 4),
+    "uniform orders": lambda g: g.uniform([2, 1], 1, (4, 2)),
+    "uniform infinite": lambda g: g.uniform(0, np.inf),
+    "uniform wide": lambda g: g.uniform(-1e308, 1e308),
+    "uniform shapes": lambda g: g.uniform([2, 1], [3, 3, 3]),
+    "normal scale": lambda g: g.normal(0, -1),
+    "normal negative zero": lambda g: g.normal(0, -0.0),
+    "normal scales": lambda g: g.normal(0, [1, -1]),
+    "exponential": lambda g: g.exponential(-1, 3),
+    "poisson": lambda g: g.poisson(-1),
+    "poisson nan": lambda g: g.poisson(np.nan, 4),
+    "poisson nans": lambda g: g.poisson([1, np.nan]),
+    "poisson large": lambda g: g.poisson(1e30),
+    "binomial n": lambda g: g.binomial(-1, 0.5),
+    "binomial ns": lambda g: g.binomial([3, -1], 0.5),
+    "binomial p": lambda g: g.binomial(1, 1.5, 3),
+    "binomial ps": lambda g: g.binomial([2, 1], [0.5, np.nan]),
+    "binomial large": lambda g: g.binomial(2**63, 0.5),
+    "integers none": lambda g: g.integers(0),
+    "integers empty": lambda g: g.integers(5, 5, 3),
+    "integers high": lambda g: g.integers(0, 300, dtype=np.uint8),
+    "integers low": lambda g: g.integers(-1, 3, dtype="u1"),
+    "integers type": lambda g: g.integers(0, 3, dtype="f4"),
+    "integers order": lambda g: g.integers(0, 3, dtype=">i4"),
+    "integers arrays": lambda g: g.integers([1, 5], [5, 2]),
+    "integers lows": lambda g: g.integers([0, -1], 200, dtype="u1"),
+    "integers highs": lambda g: g.integers([0, 1], 300, dtype="u1"),
+    "integers highest": lambda g: g.integers([0], [2**64 + 1], dtype="u8"),
+    "integers array type": lambda g: g.integers([0], [5], dtype="f8"),
+    "integers size": lambda g: g.integers(5, size=-1),
+    "bytes": lambda g: g.bytes("3"),
+    "choice none": lambda g: g.choice(0),
+    "choice empty": lambda g: g.choice([]),
+    "choice more": lambda g: g.choice(5, 6, replace=False),
+    "choice p": lambda g: g.choice(5, 3, p=[0.5, 0.5]),
+    "choice sum": lambda g: g.choice(2, 3, p=[0.5, 0.6]),
+    "choice negative": lambda g: g.choice(2, 3, p=[1.5, -0.5]),
+    "choice nan": lambda g: g.choice(2, 3, p=[np.nan, 1]),
+    "choice few": lambda g: g.choice(3, 2, p=[1, 0, 0], replace=False),
+    "choice table": lambda g: g.choice(2, 3, p=[[0.5, 0.5]]),
+    "choice float": lambda g: g.choice(2.5),
+    "choice size": lambda g: g.choice(5, -1),
+    "choice text": lambda g: g.choice("abc"),
+    "choice axis": lambda g: g.choice([1, 2], 2, axis=1),
+    "permutation float": lambda g: g.permutation(2.5),
+    "permutation axis": lambda g: g.permutation([[1, 2], [3, 4]], 2),
+    "permutation 0-d": lambda g: g.permutation(np.array(5)),
+    "shuffle int": lambda g: g.shuffle(5),
+    "shuffle text": lambda g: g.shuffle("abc"),
+    "shuffle tuple": lambda g: g.shuffle((1, 2)),
+    "shuffle list axis": lambda g: g.shuffle([1, 2], axis=1),
+    "shuffle axis": lambda g: g.shuffle(np.ones((2, 2)), axis=2),
+    "shuffle read-only": lambda g: g.shuffle(READ_ONLY),
+    "shuffle 0-d": lambda g: g.shuffle(np.array(5)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_numpy_refuses(engine, name):
+    call = REFUSED[name]
+    status, theirs, _ = outcome(call, numpys(1))
+    assert status == "error"
+    rng = default_rng(1)
+    with pytest.raises(type(theirs)) as ours:
+        call(rng)
+    if "broadcast" not in str(theirs):
+        assert str(ours.value) == str(theirs)
+    assert rng == default_rng(1)
+
+
+def test_what_is_returned(engine):
+    rng = default_rng(1)
+    for got, want in [
+        (rng.normal(), float),
+        (rng.uniform(1, 2), float),
+        (rng.exponential(), float),
+        (rng.poisson(), int),
+        (rng.binomial(5, 0.5), int),
+        (rng.integers(5), np.int64),
+        (rng.integers(5, dtype=int), int),
+        (rng.integers(2, dtype=bool), bool),
+        (rng.integers(2, dtype=np.bool_), np.bool_),
+        (rng.integers(5, dtype="i2"), np.int16),
+        (rng.normal([1.0]), np.ndarray),
+        (rng.poisson(3, ()), np.ndarray),
+        (rng.integers(3, size=()), np.ndarray),
+        (rng.bytes(3), bytes),
+    ]:
+        assert type(got) is want, want
+    for shape in [(0,), (3, 0), (), (2, 1, 2)]:
+        assert rng.normal(0, 1, shape).shape == shape
+        assert rng.poisson(3, shape).shape == shape
+        assert rng.integers(3, size=shape).shape == shape
+
+
+# ---- The generator ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "seed", [0, 5, 2**100, [1, 2, 3], np.random.SeedSequence(7), np.random.SeedSequence(7).spawn(2)[1]]
+)
+def test_seeds(engine, seed):
+    np.testing.assert_array_equal(default_rng(seed).random(5), numpys(seed).random(5))
+
+
+def test_no_seed_is_a_new_one():
+    assert default_rng() != default_rng()
+    rng = default_rng(3)
+    assert default_rng(rng) is rng
+
+
+def test_going_on_from_numpys(engine):
+    theirs = numpys(3)
+    theirs.random(3, np.float32)
+    for source in (theirs, theirs.bit_generator):
+        ours, before = default_rng(source), copy.deepcopy(theirs)
+        np.testing.assert_array_equal(ours.random(9, "f4"), before.random(9, "f4"))
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [np.random.default_rng(1), np.random.PCG64(1), np.random.RandomState(1)],
+    ids=["rng", "pcg", "state"],
+)
+def test_other_generators_are_refused(seed):
+    with pytest.raises(TypeError, match="goes on from NumPy's Philox"):
+        default_rng(seed)
+
+
+@pytest.mark.parametrize("seed", [-1, 2.5, "a"])
+def test_seeds_that_numpy_refuses(seed):
+    status, theirs, _ = outcome(np.random.Philox, seed)
+    assert status == "error"
+    with pytest.raises(type(theirs), match=str(theirs)):
+        default_rng(seed)
+
+
+def test_it_is_plain_data(engine):
+    rng = default_rng(3)
+    rng.random(3, np.float32)
+    others = [pickle.loads(pickle.dumps(rng)), copy.copy(rng), copy.deepcopy(rng)]
+    assert all(type(other) is Generator and other == rng for other in others)
+    assert repr(rng) == repr(others[0])
+    assert repr(rng).startswith("Generator(key=(0x")
+    assert "word=2, half=0x" in repr(rng)
+    first = rng.random(4)
+    assert all(other != rng and (other.random(4) == first).all() and other == rng for other in others)
+    assert rng != 3
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(rng)
+
+
+@given(skipped=st.integers(0, 9), jumps=st.integers(0, 2**70))
+def test_jumps_are_numpys(engine, skipped, jumps):
+    theirs = np.random.Philox(3)
+    np.random.Generator(theirs).random(skipped, np.float32)
+    assert default_rng(theirs).jumped(jumps) == default_rng(theirs.jumped(jumps))
+
+
+def test_spawn(engine):
+    rng = default_rng(3)
+    children = rng.spawn(3)
+    assert len({repr(child) for child in [*children, *rng.spawn(2), rng]}) == 6
+    assert rng.spawn(0) == []
+    with pytest.raises(ValueError, match="n_children must not be negative"):
+        rng.spawn(-1)
+    key = np.random.Philox(3).random_raw(2)
+    assert children[0] == default_rng(np.random.Philox(key=key))
+
+
+def test_threads_share_one(engine):
+    rng, found = default_rng(3), []
+    name = pk.engine
+
+    def draw():
+        with name(engine):
+            found.extend(rng.random(101).tolist() for _ in range(20))
+
+    threads = [threading.Thread(target=draw) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(np.concatenate(found)) == sorted(default_rng(3).random(4 * 20 * 101).tolist())

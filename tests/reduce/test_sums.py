@@ -1,0 +1,453 @@
+"""Reductions against NumPy's, with equality; floats that add up or multiply, against exact arithmetic."""
+
+import functools
+import warnings
+
+import helpers.strategies as gen
+import numpy as np
+import pytest
+from helpers.exact import both
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pycudakit as pk
+from pycudakit import errors
+
+SUMS = ["sum", "prod"]
+MEANS = ["mean", "var", "std"]
+EXTREMES = ["min", "max", "amin", "amax"]
+PLACES = ["argmin", "argmax"]
+TRUTHS = ["any", "all"]
+REDUCTIONS = [*SUMS, *MEANS, *EXTREMES, *TRUTHS, *PLACES, "ptp", "count_nonzero"]
+NO_WHERE = [*PLACES, "ptp", "count_nonzero"]
+LANES, BLOCK = 16, 1024
+EDGES = [1, 2, LANES - 1, LANES, LANES + 1, 63, 64, 65, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1]
+
+axes = st.sampled_from([None, 0, -1, 1, (), (0,), (0, 1), (-1, 0), (0, 2), (0, 0), 7])
+
+
+def draw_keywords(data, name, shape, dtype):
+    """Draw keywords that the function takes."""
+    keywords = {"axis": data.draw(axes)}
+    if name in PLACES:
+        keywords["axis"] = data.draw(st.sampled_from([None, 0, -1, 1, 7]))
+    if data.draw(st.booleans()):
+        keywords["keepdims"] = data.draw(st.booleans())
+    if name not in NO_WHERE and data.draw(st.booleans()):
+        keywords["where"] = data.draw(gen.arrays(dtype=st.just("bool"), shape=st.just(shape)))
+    if name in SUMS + EXTREMES and ("where" in keywords or data.draw(st.booleans())):
+        keywords["initial"] = data.draw(st.sampled_from([0, 1, 3]))
+        if dtype.kind == "b":
+            keywords["initial"] = bool(keywords["initial"] % 2)
+    if name in ("var", "std"):
+        keywords["ddof"] = data.draw(st.sampled_from([0, 1, 2, 0.5]))
+    return keywords
+
+
+@given(data=st.data())
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_anything(engine, name, data):
+    kinds = st.sampled_from(["ordinary", "small"]) if name in MEANS else gen.kinds
+    array = data.draw(gen.arrays(kind=kinds))
+    keywords = draw_keywords(data, name, array.shape, array.dtype)
+    both(name, array, warnings=name not in SUMS, **keywords)
+
+
+@given(data=st.data())
+@pytest.mark.parametrize("name", MEANS)
+def test_means_of_special_values(engine, name, data):
+    """Whose squares float64 holds."""
+    array = data.draw(gen.arrays(dtype=st.sampled_from(["float16", "float32"])))
+    both(name, array, warnings=False, axis=data.draw(axes))
+
+
+@pytest.mark.parametrize("dtype", gen.DTYPES)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_every_type_and_axis(engine, name, dtype):
+    for kind, shape in (("special", (3, 5, 7)), ("ordinary", (2, 17, 20)), ("small", (1, 1, 6))):
+        array = gen.build(dtype, shape, kind, 3)
+        if name in MEANS and array.dtype.kind == "f" and kind == "special":
+            array = np.clip(array, -1000, 1000)
+        for axis in (None, 0, 1, -1, (0, 1), (2, 0), ()):
+            if name in PLACES and isinstance(axis, tuple):
+                continue
+            swapped = array.astype(array.dtype.newbyteorder()) if axis in (0, (2, 0)) else array
+            both(name, swapped, axis=axis, warnings=kind != "special")
+            if kind == "small":
+                both(name, array, axis=axis, keepdims=True)
+
+
+@pytest.mark.parametrize("size", EDGES)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_block_edges(engine, name, size):
+    for dtype in ("float64", "float32", "int16", "uint64"):
+        array = gen.build(dtype, (size,), "ordinary", size)
+        array = array / array.dtype.type(8) if array.dtype.kind == "f" and name == "prod" else array
+        both(name, array, warnings=False)
+        both(name, np.resize(array, (size, 2)), axis=0, warnings=False)
+        both(name, np.resize(array, (2, size)), axis=1, warnings=False)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [
+        *(((70_000, 2), a) for a in (0, 1)),
+        *(((3, 70_001), a) for a in (0, 1)),
+        *(((2000, 3, 2), a) for a in (0, 1, 2, (0, 2))),
+        *(((130, 9, 65), a) for a in (0, 1, 2, (0, 1), (1, 2), (0, 2))),
+        ((1, 100_000, 1), 1),
+        ((5, 1025, 17), 1),
+    ],
+)
+def test_long_and_wide(engine, shape, axis):
+    array = gen.build("int32", shape, "bits", 5)
+    floats = gen.build("float32", shape, "ordinary", 5)
+    for name in ("sum", "prod", "max", "count_nonzero"):
+        both(name, array, axis=axis)
+    if not isinstance(axis, tuple):
+        both("argmin", array, axis=axis)
+        both("argmax", floats.round(), axis=axis)
+    for name in ("sum", "mean", "std"):
+        got = functools.partial(getattr(pk, name), floats, axis=axis)()
+        np.testing.assert_allclose(got, getattr(np, name)(floats.astype(float), axis=axis), 1e-6, 1e-4)
+
+
+@pytest.mark.parametrize("layout", gen.LAYOUTS)
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 2), (2, 1), -3])
+def test_layouts(engine, layout, axis):
+    for dtype in ("float64", "float32", "int16", "bool"):
+        array = gen.build(dtype, (4, 5, 33), "ordinary", 1, [layout])
+        before = array.copy()
+        for name in ("sum", "var", "max", "all", "ptp", "argmax"):
+            if name == "argmax" and isinstance(axis, tuple):
+                continue
+            both(name, array, axis=axis, warnings=False)
+        assert np.array_equal(array, before)
+
+
+def test_views_of_views(engine):
+    array = gen.build("float32", (6, 7, 36), "ordinary", 2)
+    for view in (
+        array[::2, ::-1, 3:],
+        array.transpose(1, 2, 0),
+        array.T[::-3, 1:, ::2],
+        np.broadcast_to(array[:, :1], array.shape),
+        np.broadcast_to(np.float32(0.1), (30, 40)),
+        np.lib.stride_tricks.sliding_window_view(array, 5, axis=2),
+        array[:, np.newaxis, :, ::5],
+    ):
+        for axis in (None, 0, -1, (0, -1)):
+            for name in ("sum", "var", "min", "ptp"):
+                both(name, view, axis=axis)
+    both("argmin", array.T[::-3, 1:, ::2])
+
+
+def test_memmap(engine, tmp_path):
+    file = np.memmap(tmp_path / "a", np.float32, "w+", shape=(100, 30))
+    file[:] = gen.build("float32", (100, 30), "ordinary", 1)
+    file.flush()
+    again = np.memmap(tmp_path / "a", np.float32, "r", shape=(100, 30))
+    plain = np.array(again)
+    for axis in (None, 0, 1):
+        assert np.array_equal(pk.sum(again, axis=axis), pk.sum(plain, axis=axis))
+        assert np.array_equal(pk.argmax(again, axis=axis), np.argmax(plain, axis=axis))
+    assert type(pk.sum(again, axis=0)) is np.ndarray
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (0, 3), (1,), (1, 1), (2, 0, 3)])
+def test_small_shapes(engine, name, shape):
+    for dtype in ("float32", "int64", "bool"):
+        array = np.ones(shape, dtype)
+        for axis in (None, 0, -1, 1, (), 5):
+            if name in PLACES and axis == ():
+                continue
+            for keywords in ({}, {"keepdims": True}):
+                both(name, array, axis=axis, words=True, **keywords)
+
+
+def test_arguments_of_other_kinds(engine):
+    for argument in ([[1, 2], [3, 4]], (1.5, 2), 7, 2.5, True, np.float16(3), np.int8(-3), [[]], range(5)):
+        for name in ("sum", "mean", "max", "any", "argmin"):
+            both(name, argument)
+    both("sum", [1, 2], 0, np.float32)
+    both("mean", [[1, 2]], 1, None, None, True)
+    assert pk.sum([1, 2, 3], initial=np.int8(4)) == 10
+    assert pk.sum.__name__ == "sum"
+
+
+# ---- dtype=, out=, initial=, where=, ddof=, mean= ---------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int32", "uint64", "bool"])
+@pytest.mark.parametrize("name", SUMS)
+def test_dtype_of_sums(engine, name, dtype):
+    for of in ("int32", "uint8", "bool"):
+        array = gen.build(of, (4, 9), "small", 1)
+        for axis in (None, 0, 1):
+            ours, numpys = (getattr(kit, name)(array, axis=axis, dtype=dtype) for kit in (pk, np))
+            assert ours.dtype == numpys.dtype
+            if dtype != "float16":
+                np.testing.assert_allclose(ours, numpys, 1e-6)
+    floats = gen.build("float64", (4, 9), "small", 1) + 0.75
+    ours, numpys = (getattr(kit, name)(floats, axis=1, dtype=dtype) for kit in (pk, np))
+    assert ours.dtype == numpys.dtype
+    if np.dtype(dtype).kind != "f":
+        assert np.array_equal(ours, numpys)  # each element is converted, as NumPy does it
+
+
+def test_dtype_is_the_results_alone(engine):
+    array = np.array([1.0, 2**-30, -1.0])
+    assert pk.sum(array, dtype=np.float32) == np.float32(2**-30)
+    assert pk.mean(np.float16([2048, 1, -2048]), dtype=np.float64) == 1 / 3
+    assert pk.var(np.float16([1, 2]), dtype="f8").dtype == np.float64
+    assert pk.sum(array, dtype=">f4").dtype == np.float32
+
+
+@pytest.mark.parametrize("name", [*SUMS, *EXTREMES, *MEANS, *TRUTHS])
+@pytest.mark.parametrize("of", ["int32", "float32"])
+def test_out(engine, name, of):
+    array = gen.build(of, (5, 6, 7), "small", 1)
+    for dtype in ("float64", "float32", "int64", "int32", "bool"):
+        for axis, shape in ((1, (5, 7)), ((0, 2), (6,)), (None, ())):
+            outs = np.full(shape, 9, dtype), np.full(shape, 9, dtype)
+            results = [
+                gen.outcome(functools.partial(getattr(kit, name), array, axis=axis, out=out))
+                for kit, out in zip((pk, np), outs, strict=True)
+            ]
+            assert results[0][0] == results[1][0], (dtype, results)
+            if results[0][0] == "ok":
+                assert results[0][1] is outs[0]
+                np.testing.assert_allclose(*outs, 1e-5)
+            else:
+                assert isinstance(results[0][1], TypeError)
+                assert (outs[0] == np.full(shape, 9, dtype)).all()
+    reverse = np.zeros((5, 1, 7))[..., ::-1]
+    both(name, array, axis=1, keepdims=True, out=reverse) if name in EXTREMES + TRUTHS else None
+
+
+def test_out_may_be_the_array(engine):
+    array = gen.build("float64", (4, 5), "ordinary", 1)
+    want = pk.sum(array, axis=1, keepdims=True)
+    pk.sum(array, axis=1, keepdims=True, out=array[:, :1])
+    assert np.array_equal(array[:, :1], want)
+    swapped = np.zeros(5, ">f8")
+    assert np.array_equal(pk.max(array, axis=0, out=swapped), array.max(axis=0))
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_out_of_places(engine, name):
+    array = gen.build("float32", (5, 6), "ordinary", 1)
+    for dtype in ("int64", "int32", "float64"):
+        outs = np.full(5, 9, dtype), np.full(5, 9, dtype)
+        results = [
+            gen.outcome(functools.partial(getattr(kit, name), array, axis=1, out=out))
+            for kit, out in zip((pk, np), outs, strict=True)
+        ]
+        assert results[0][0] == results[1][0]
+        assert np.array_equal(*outs)
+
+
+@pytest.mark.parametrize("name", [*SUMS, *EXTREMES])
+def test_initial(engine, name):
+    for dtype, initials in (
+        ("int8", [0, 5, -3, np.int64(7), True]),
+        ("uint64", [2**63 + 1, 3]),
+        ("int64", [-(2**63), 2**62 + 1]),
+        ("float32", [0, 1.5, np.inf, np.nan, np.float64(0.1)]),
+        ("float64", [2**53 + 1, -0.0]),
+        ("bool", [True, False]),
+    ):
+        array = gen.build(dtype, (3, 70), "small", 1)
+        for initial in initials:
+            for axis in (None, 0, 1):
+                both(name, array, axis=axis, initial=initial)
+    both(name, np.zeros((0, 3)), axis=0, initial=2.0)
+
+
+def test_where(engine):
+    array = gen.build("float32", (7, 40), "special", 1)
+    array[2, 5] = np.nan
+    mask = np.isfinite(array) & (gen.build("float32", (7, 40), "ordinary", 2) > 0)
+    for axis in (None, 0, 1):
+        both("sum", array, axis=axis, where=mask, warnings=False)
+        both("mean", array.clip(-9, 9), axis=axis, where=mask)
+        both("any", array, axis=axis, where=mask[0])
+        both("all", array, axis=axis, where=mask[:, :1])
+        both("max", array, axis=axis, where=mask, initial=-1)
+        both("std", array.clip(-9, 9), axis=axis, where=mask)
+    both("sum", array, where=True, warnings=False)
+    both("sum", array, where=False)
+    both("sum", np.arange(3), where=np.ones((4, 3), bool), axis=0)
+    with pytest.raises(TypeError, match="Cannot cast array data"):
+        pk.sum(array, where=np.ones((7, 40)))
+
+
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_degrees_of_freedom(engine, name):
+    array = gen.build("float64", (4, 9), "ordinary", 1)
+    for ddof in (0, 1, 8, 9, 20, 0.5, -1):
+        both(name, array, axis=1, ddof=ddof)
+        both(name, array, axis=0, ddof=ddof, where=array > 0)
+    ours = getattr(pk, name)
+    assert np.array_equal(ours(array, axis=1, correction=1), ours(array, axis=1, ddof=1))
+    with pytest.raises(ValueError, match="ddof and correction can't be provided simultaneously"):
+        ours(array, ddof=1, correction=1)
+
+
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_given_mean(engine, name):
+    array = gen.build("float32", (4, 9), "ordinary", 1)
+    for axis in (0, 1, None):
+        mean = array.mean(axis=axis, keepdims=True)
+        for keywords in ({}, {"ddof": 1}, {"where": array > -5}, {"correction": 1, "keepdims": True}):
+            ours, numpys = (getattr(k, name)(array, axis=axis, mean=mean, **keywords) for k in (pk, np))
+            assert (type(ours), ours.dtype) == (type(numpys), numpys.dtype)
+            np.testing.assert_allclose(ours, numpys, 1e-4)
+
+
+# ---- NaN, infinities, zeros, warnings, errors -------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", gen.FLOATS)
+@pytest.mark.parametrize("at", [0, 1, 16, 1023, 1024, 2999])
+def test_nan_anywhere(engine, dtype, at):
+    array = gen.build(dtype, (3000,), "small", 1)
+    array[at] = np.nan
+    array[[at - 7, (at + 900) % 3000]] = np.inf, -np.inf
+    for name in ("sum", "prod", "mean", "var", "min", "max", "ptp"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore" if name in ("var", "ptp") else "error")
+            assert np.isnan(getattr(pk, name)(array))
+            assert np.isnan(getattr(pk, name)(np.stack([array, array], 1), axis=0)).all()
+    for name in PLACES:
+        assert getattr(pk, name)(array) == at
+        assert (getattr(pk, name)(np.stack([array, -array], 1), axis=0) == at).all()
+    assert pk.any(array)
+    assert pk.count_nonzero(array) == 3000
+
+
+@pytest.mark.parametrize("dtype", gen.FLOATS)
+def test_infinities_and_zeros(engine, dtype):
+    inf = np.inf
+    for values in (
+        [inf, 1],
+        [-inf, 1],
+        [inf, -inf],
+        [inf, 0],
+        [-0.0],
+        [-0.0, -0.0],
+        [0.0, -0.0],
+        [inf, np.nan],
+    ):
+        array = np.array(values, dtype)
+        for name in ("sum", "prod", "mean", "var", "min", "max", "ptp", "argmin", "argmax", "any", "all"):
+            told = name != "var" or -inf not in values  # NumPy has met that on the way to the mean
+            both(name, array, warnings=told)
+            both(name, np.tile(array[:, np.newaxis], 3), axis=0, warnings=told)
+    assert not np.signbit(pk.sum(np.array([-0.0], dtype)))
+    assert np.signbit(pk.prod(np.array([-0.0], dtype)))
+
+
+def test_overflow(engine):
+    largest = np.finfo(np.float32).max
+    with pytest.warns(RuntimeWarning, match="overflow encountered in reduce") as caught:
+        assert pk.sum(np.float32([largest, largest])) == np.inf
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert pk.mean(np.float32([largest, largest])) == largest  # which NumPy's overflows
+        assert pk.prod([1e200, 1e200, 1e-300]) == 1e100  # so does this
+        assert pk.sum(np.float16([65504, 65504, -65504])) == 65504
+        assert pk.sum([np.inf, np.nan, 1.0]) != 0
+        with np.errstate(over="ignore"):
+            assert pk.prod([1e200, 1e200]) == np.inf
+    with np.errstate(over="raise"):
+        for call in (
+            lambda: pk.sum([1e308, 1e308]),
+            lambda: pk.prod([1e200, 1e200]),
+            lambda: pk.sum(np.float16([65504, 65504])),
+            lambda: pk.mean([[1e308, 1e308]], axis=1),
+        ):
+            with pytest.raises(FloatingPointError, match="overflow encountered in reduce"):
+                call()
+    with np.errstate(invalid="raise"):
+        with pytest.raises(FloatingPointError, match="invalid value encountered in reduce"):
+            pk.sum([np.inf, -np.inf])
+        with pytest.raises(FloatingPointError, match="invalid value encountered in subtract"):
+            pk.var([np.inf, 1.0])
+
+
+def test_errors(engine):
+    out = np.full(3, 7.0)
+    for name, keywords, error in (
+        ("sum", {"axis": 2}, np.exceptions.AxisError),
+        ("sum", {"axis": (0, 0)}, ValueError),
+        ("sum", {"axis": 1.5}, TypeError),
+        ("sum", {"axis": 0}, ValueError),
+        ("mean", {"axis": "x"}, TypeError),
+        ("max", {"axis": 1, "where": [True, False, True]}, ValueError),
+        ("max", {"axis": 0}, ValueError),
+        ("var", {"axis": -3}, np.exceptions.AxisError),
+        ("any", {"axis": (1, -1)}, ValueError),
+        ("argmin", {"axis": 0}, ValueError),
+        ("argmax", {"axis": 4}, np.exceptions.AxisError),
+        ("ptp", {"axis": 0}, ValueError),
+    ):
+        for kit in (pk, np):
+            with pytest.raises(error):
+                getattr(kit, name)(np.ones((3, 4)), out=out, **keywords)
+        assert (out == 7).all(), name
+    with pytest.raises(TypeError, match="return arrays must be of ArrayType"):
+        pk.sum([1.0], out=[0.0])
+    with pytest.raises(TypeError, match="boolean subtract"):
+        pk.ptp([True])
+    read_only = np.zeros(())
+    read_only.flags.writeable = False
+    for kit in (pk, np):
+        with pytest.raises(ValueError, match="read-only"):
+            kit.sum([1.0, 2.0], out=read_only)
+
+
+FOREIGN = {
+    "complex": lambda kit: kit.sum(np.array([1j, 2])),
+    "objects": lambda kit: kit.max(np.array([1, 2, 3], object)),
+    "longdouble": lambda kit: kit.mean(np.longdouble([1, 2])),
+    "masked": lambda kit: kit.sum(np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0])),
+    "datetime": lambda kit: kit.min(np.array(["2020-01-01", "2020-01-03"], "M8[D]")),
+    "complex result": lambda kit: kit.sum([1.0, 2.0], dtype=complex),
+    "integer mean": lambda kit: kit.mean([1, 2, 4], dtype=int),
+    "strings": lambda kit: kit.argmax(np.array([b"a", b"c", b"b"])),
+}
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_what_numpy_alone_takes(case):
+    got, want = FOREIGN[case](pk), FOREIGN[case](np)
+    assert got == want
+    assert type(got) is type(want)
+    assert pk.last_call().engine == "numpy"
+    for name in ("cpu", "cuda"):
+        if pk.engines()[name]:
+            with pk.engine(name), pytest.raises(errors.Unsupported, match=f"not on the {name} engine"):
+                FOREIGN[case](pk)
+
+
+def test_auto_has_our_bits():
+    array = np.array([1e16, 1.0, -1e16])
+    assert pk.sum(array) == 1.0
+    assert pk.last_call().engine != "numpy"
+    with pk.engine("numpy"):
+        assert pk.sum(array) == np.sum(array)
+        assert pk.last_call().engine == "numpy"
+
+
+def test_last_call(engine):
+    pk.sum(np.arange(10.0))
+    call = pk.last_call()
+    assert (call.function, call.engine) == ("sum", engine)
+    assert call.seconds > 0
+    pk.var(np.ones((3, 4)), axis=0)
+    assert (pk.last_call().function, pk.last_call().engine) == ("var", engine)
+    pk.sum([])
+    assert (pk.last_call().function, pk.last_call().engine) == ("sum", "numpy")

@@ -384,3 +384,5 @@ __all__ = [
     "vecdot",
     "where",
 ]
+
+_lazy.show(__name__, __all__)

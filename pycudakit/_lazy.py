@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 HOMES: dict[str, dict[str, str]] = {}  # of each package, its names' modules
@@ -23,9 +23,19 @@ def attach(package: str, modules: Mapping[str, str]) -> None:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=this)
         module = importlib.import_module(f"{package}.{homes[name]}")
-        return vars(this).setdefault(name, module if homes[name] == name else getattr(module, name))
+        vars(this).setdefault(name, module if homes[name] == name else getattr(module, name))
+        show(package, [name])
+        return vars(this)[name]
 
     def names() -> list[str]:
         return sorted({*vars(this), *homes})
 
     vars(this).update(__getattr__=get, __dir__=names)
+
+
+def show(package: str, names: Iterable[str]) -> None:
+    """Let what a package shows be known by that place, which pickles then name: it stays where files move."""
+    shown = vars(sys.modules[package])
+    for name in names:
+        if getattr(shown.get(name), "__module__", "").startswith(f"{package}."):
+            shown[name].__module__ = package

@@ -54,6 +54,11 @@ def current() -> str:
     return here.get().engine or process
 
 
+def fast() -> str:
+    """Return the engine that is asked for here, for calls that may go the fast way; else WATCHED."""
+    return here.get().fast or process
+
+
 def checked(engine: str) -> str:
     """Return the engine that is asked for, refusing a misspelt PYCUDAKIT_ENGINE."""
     return _checked(engine, "PYCUDAKIT_ENGINE")

@@ -188,16 +188,16 @@ def _amend(before: Record, after: Record) -> None:
 class Pool(Generic[T]):
     """What calls use, each one at a time, and leave to the next."""
 
-    def __init__(self, make: Callable[[], T]) -> None:
+    def __init__(self, make: Callable[..., T]) -> None:
         self._make = make
         self._idle: list[T] = []
 
-    def take(self) -> T:
-        """Return one that nobody uses."""
+    def take(self, *arguments: Any) -> T:
+        """Return one that nobody uses, or one that is made of the arguments."""
         try:
             return self._idle.pop()
         except IndexError:
-            return self._make()
+            return self._make(*arguments)
 
     def give_back(self, used: T) -> None:
         """Leave one to the next call."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from pycudakit._library import abi
 from pycudakit._library.types import BOOL, CODES, DType
-from pycudakit._programs.program import Operand, Program
+from pycudakit._programs.program import ElementProgram, Operand
 from pycudakit._programs.values import Scalar, Value, operations, truths
 
 
@@ -112,11 +112,11 @@ class Builder:
             self._operands.append(Operand("out", position, value.dtype))
         self._add(value.dtype, abi.STORE, value.dtype, value.index, known)
 
-    def finish(self) -> Program:
+    def finish(self) -> ElementProgram:
         """Return the program."""
         instructions = np.array(self._instructions, abi.INSTRUCTION)
         instructions.flags.writeable = False
-        return Program(
+        return ElementProgram(
             instructions,
             tuple(self._names),
             tuple(self._operands),

@@ -17,7 +17,7 @@ from pycudakit._calls.cost import (
 )
 from pycudakit._calls.plan import Plan, on_cpu, small_call
 from pycudakit._library import machine, present
-from pycudakit._programs.program import Program
+from pycudakit._programs.program import ElementProgram
 from pycudakit._programs.rates import NANOSECONDS
 
 ALONE = 7e-6  # of one that wakes none, beyond NumPy's
@@ -68,7 +68,7 @@ class Estimate:
 
 
 @functools.lru_cache(4096)
-def estimate(program: Program) -> Estimate:
+def estimate(program: ElementProgram) -> Estimate:
     """Return what is known of a program."""
     pairs = [measured(name, code) for name, code in program.work]
     numpy, ours = (1e-9 * sum(pair[i] for pair in pairs) for i in (0, 1))
@@ -113,14 +113,14 @@ def _cuda_from(ours: float, moved: float, waits: bool, shared_from: float) -> fl
     return max((CUDA_CALL - CLEARLY * CALL) / gain, shared_from) if gain > 0 else float("inf")
 
 
-def cpu_seconds(program: Program, size: int, moved: int) -> float:
+def cpu_seconds(program: ElementProgram, size: int, moved: int) -> float:
     """Return what a call takes on the CPU engine."""
     known = estimate(program)
     call, workers = (CALL, threads()) if size >= known.shared_from else (ALONE, 1)
     return call + _on_threads(workers, size * known.ours, moved, known.waits)
 
 
-def choose(function: str, program: Program, size: int, up: int) -> Plan:
+def choose(function: str, program: ElementProgram, size: int, up: int) -> Plan:
     """Return where a call runs, which is the engine that will answer first.
 
     Parameters

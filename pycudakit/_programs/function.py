@@ -13,14 +13,14 @@ from pycudakit._calls.cost import SMALL
 from pycudakit._calls.record import Call
 from pycudakit._library.types import BOOL
 from pycudakit._programs.builder import Builder
-from pycudakit._programs.program import Program
+from pycudakit._programs.program import ElementProgram
 from pycudakit._programs.ufuncs import write_ufunc
 from pycudakit._programs.values import OF_ANY_INTEGER, Scalar, Value, beyond_all
 
 Results = tuple[Value, ...]
 
 
-class Function:
+class ElementFunction:
     """A NumPy function that a program can compute.
 
     Parameters
@@ -58,7 +58,7 @@ class Function:
 
     def is_small(self, first: Any, *others: Any) -> bool:
         """Tell whether NumPy will answer a plain call first, and if so, record that it did."""
-        if type(first) is not np.ndarray or (asked.here.get().fast or asked.process) != "auto":
+        if type(first) is not np.ndarray or asked.fast() != "auto":
             return False
         types = [first.dtype]
         for other in others:
@@ -84,13 +84,13 @@ _HARMLESS = {"arctanh": 0}
 
 @functools.lru_cache(1024)
 def compile_function(
-    function: Function,
+    function: ElementFunction,
     types: tuple[Any, ...],
     outs: tuple[Any, ...],
     masked: bool,
     dtype: Any,
     casting: str,
-) -> Program:
+) -> ElementProgram:
     """Return the program of a function for arguments of these types: dtypes, or `int` and `float`."""
     builder = Builder()
     arguments: list[Value | Scalar] = [

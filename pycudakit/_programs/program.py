@@ -22,7 +22,7 @@ class Operand:
     constant: np.ndarray[Any, Any] | None = None
 
 
-class Program:
+class ElementProgram:
     """Instructions, and what they apply to."""
 
     def __init__(

@@ -17,7 +17,7 @@ from pycudakit._calls.plan import Plan
 from pycudakit._library import abi
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array
-from pycudakit._programs.program import Program
+from pycudakit._programs.program import ElementProgram
 
 
 class Work(Invocation):
@@ -25,7 +25,7 @@ class Work(Invocation):
 
     takes_rest = True
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ElementProgram) -> None:
         super().__init__()
         self.program = program
         self._table = program.table.copy()
@@ -101,12 +101,12 @@ class Work(Invocation):
 
 
 @functools.lru_cache(4096)
-def works_of(program: Program) -> Pool[Work]:
+def works_of(program: ElementProgram) -> Pool[Work]:
     """Return what is prepared for a program's calls."""
     return Pool(functools.partial(Work, program))
 
 
-def report_of(program: Program, met: Array) -> None:
+def report_of(program: ElementProgram, met: Array) -> None:
     """Raise, warn, print or stay silent for what each instruction met, function by function."""
     by_function: dict[str, int] = {}
     for name, flags in zip(program.names, met.tolist(), strict=True):

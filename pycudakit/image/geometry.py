@@ -12,7 +12,7 @@ from pycudakit._calls.invocation import run
 from pycudakit._families.elementwise.copies import copied, copying
 from pycudakit._library import abi, result_memory
 from pycudakit._library.types import Array
-from pycudakit._programs.function import Function
+from pycudakit._programs.function import ElementFunction
 from pycudakit.image._images import ChannelAxis, as_image, operands_of, planned, shape_of
 from pycudakit.image._shape import has_channels, split
 
@@ -92,7 +92,7 @@ def resize(
 _FLIP, _ROTATE, _CROP = copying("flip", np.flip), copying("rotate90", np.rot90), copying("crop", np.copy)
 
 
-def _copied(function: Function, image: Any, view_of: Callable[[Array], Array]) -> Any:
+def _copied(function: ElementFunction, image: Any, view_of: Callable[[Array], Array]) -> Any:
     return copied(function, image, lambda array: view_of(np.asanyarray(array)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pycudakit import _lazy
 from pycudakit.kernels.function import Function, grid_for
 from pycudakit.kernels.module import SourceModule
 from pycudakit.kernels.program import Program
@@ -22,3 +23,5 @@ __all__ = [
     "SourceModule",
     "grid_for",
 ]
+
+_lazy.show(__name__, __all__)

@@ -11,6 +11,7 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._calls import asked
+from pycudakit._calls.invocation import Pool
 from pycudakit._calls.plan import Plan
 from pycudakit._library import abi, loader, present
 from pycudakit._library.types import Array
@@ -35,7 +36,7 @@ class Module(Protocol):
         """Its variables, by name."""
         ...
 
-    def image(self, signature: Signature, engine: str, device: int) -> cache.Loaded:
+    def binary(self, signature: Signature, engine: str, device: int) -> cache.Loaded:
         """Return what a kernel was compiled to."""
         ...
 
@@ -82,15 +83,15 @@ def grid_for(shape: int | Sequence[int], block: int | Sequence[int]) -> tuple[in
 
 
 class _Ready:
-    """A kernel of an image, with what calls of it need again and again."""
+    """A kernel of a binary, with what calls of it need again and again."""
 
     def __init__(self, function: Function, engine: str, device: int) -> None:
         signature, module = function.signature, function.module
-        loaded = module.image(signature, engine, device)
+        loaded = module.binary(signature, engine, device)
         symbol = loaded.symbols[signature.name]
         self.engine = engine
         self.names = loaded.symbols
-        self.kernel = Kernel(loaded.image, symbol, signature.name)
+        self.kernel = Kernel(loaded.binary, symbol, signature.name)
         self.limits = _limits(self.kernel, engine, device)
         count = int(self.limits["parameters"])
         if count >= 0 and count != len(signature.parameters):
@@ -103,26 +104,26 @@ class _Ready:
         # A checked kernel's limit, and values of structs of an unknown size, differ from call to call.
         self.is_plain = not module.debug and count >= 0
         self._is_checked = module.debug and engine == "cpu"
-        self._idle: list[Tables] = []
+        self._tables = Pool(self._new_tables)
 
     def is_gone(self) -> bool:
-        """Tell whether somebody removed the file that the image is in."""
-        return self.engine == "cpu" and not os.path.exists(self.kernel.image.data)
+        """Tell whether somebody removed the file that the binary is in."""
+        return self.engine == "cpu" and not os.path.exists(self.kernel.binary.data)
 
     def run(self, plan: Plan, bound: Bound, shape: _Shape) -> float:
         """Run a launch with a buffer for each pointer, by tables that are kept; return its seconds."""
-        try:
-            tables = self._idle.pop()
-        except IndexError:
-            tables = Tables(self.request(plan, bound, shape), plan.engine)
+        tables = self._tables.take(plan, bound, shape)
         for index, (address, size, flags, item, _, _) in enumerate(bound.buffers):
             tables.aim(index, address, size, flags, item)
         if bound.values:
             tables.set_values(b"".join(bound.values))
         tables.shape(*shape)
         tables.run_and_say(plan)
-        self._idle.append(tables)
+        self._tables.give_back(tables)
         return tables.seconds
+
+    def _new_tables(self, plan: Plan, bound: Bound, shape: _Shape) -> Tables:
+        return Tables(self.request(plan, bound, shape), plan.engine)
 
     def request(self, plan: Plan, bound: Bound, shape: _Shape) -> Request:
         """Return the request of a launch."""
@@ -133,12 +134,12 @@ class _Ready:
 
 
 def _limits(kernel: Kernel, engine: str, device: int) -> Any:
-    image = np.zeros(1, abi.IMAGE)
-    data, key = np.frombuffer(kernel.image.data, np.uint8), np.frombuffer(kernel.image.key, np.uint64)
-    image["address"], image["bytes"], image["key"] = data.ctypes.data, len(data), key
+    binary = np.zeros(1, abi.IMAGE)
+    data, key = np.frombuffer(kernel.binary.data, np.uint8), np.frombuffer(kernel.binary.key, np.uint64)
+    binary["address"], binary["bytes"], binary["key"] = data.ctypes.data, len(data), key
     symbol = np.frombuffer(kernel.symbol.encode(), np.uint8)
     limits = np.zeros(1, abi.LIMITS)
-    loader.library(engine).pk_kernel_info(image, symbol, len(symbol), device, limits)
+    loader.library(engine).pk_kernel_info(binary, symbol, len(symbol), device, limits)
     return limits[0]
 
 
@@ -295,7 +296,7 @@ class Function:
             ready.names.get(name, name): arguments.symbol(self.name, known.get(name), name, value)
             for name, value in symbols.items()
         }
-        return {ready.kernel.image: values}
+        return {ready.kernel.binary: values}
 
     def _plan(self) -> Plan:
         """Return where a call runs: what was chosen last, unless a GPU came or went."""

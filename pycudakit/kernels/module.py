@@ -145,7 +145,7 @@ class SourceModule:
         function = self._function(name)
         if "<" in function.name:
             plan = run.choose(function.name, cache.why_not_cuda)
-            self.image(function.signature, plan.engine, _device(plan.engine))
+            self.binary(function.signature, plan.engine, _device(plan.engine))
         return function
 
     def _function(self, name: str) -> Function:
@@ -171,8 +171,8 @@ class SourceModule:
 
     # ---- Compiling ---------------------------------------------------------------------------------
 
-    def image(self, signature: Signature, engine: str, device: int) -> cache.Loaded:
-        """Return the image that a kernel is in; a template's instance has one of its own."""
+    def binary(self, signature: Signature, engine: str, device: int) -> cache.Loaded:
+        """Return the binary that a kernel is in; a template's instance has one of its own."""
         kernels = (signature,) if "<" in signature.name else self._declared.plain
         return self._compile(kernels, engine, device)
 

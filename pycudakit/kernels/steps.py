@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._calls.invocation import Pool
 from pycudakit._calls.plan import Plan
 from pycudakit._library.types import Array, DType
-from pycudakit.kernels.compiling.source import Image
+from pycudakit.kernels.compiling.source import Binary
 from pycudakit.kernels.function import Function, Module
 from pycudakit.kernels.running.arguments import symbol
 from pycudakit.kernels.running.request import Buffer, Kernel, Launch, Outcome, Place, Repeat, Request
@@ -118,10 +119,10 @@ class Lowered:
     def __init__(self, steps: Sequence[Step | Loop], engine: str, device: int) -> None:
         self._engine = engine
         self._device = device
-        self._images: dict[Module, dict[Image, dict[str, str]]] = {}
+        self._binaries: dict[Module, dict[Binary, dict[str, str]]] = {}
         self._kernels: dict[Function, Kernel] = {}
         self._is_checked = False
-        self._idle: list[Tables] = []
+        self._tables = Pool(Tables)
         self.fits = True  # whether each launch is inside its kernel's limits
         self._steps = self._lower(steps)
 
@@ -145,13 +146,13 @@ class Lowered:
             ready = function.ready(self._engine, self._device)
             known, names = ready.kernel, ready.names
             if ready.is_gone():
-                loaded = module.image(function.signature, self._engine, self._device)
+                loaded = module.binary(function.signature, self._engine, self._device)
                 known, names = (
-                    Kernel(loaded.image, loaded.symbols[function.name], function.name),
+                    Kernel(loaded.binary, loaded.symbols[function.name], function.name),
                     loaded.symbols,
                 )
             self._kernels[function] = known
-            self._images.setdefault(module, {})[known.image] = names
+            self._binaries.setdefault(module, {})[known.binary] = names
             self._is_checked |= module.debug and self._engine == "cpu"
         return known
 
@@ -165,9 +166,9 @@ class Lowered:
         )
 
     def is_gone(self) -> bool:
-        """Tell whether somebody removed the file that an image is in."""
+        """Tell whether somebody removed the file that a binary is in."""
         kernels = self._kernels.values() if self._engine == "cpu" else ()
-        return any(not os.path.exists(kernel.image.data) for kernel in kernels)
+        return any(not os.path.exists(kernel.binary.data) for kernel in kernels)
 
     def request(self, name: str, buffers: list[Buffer], symbols: Mapping[Any, Any] | None) -> Request:
         """Return a run of it."""
@@ -178,29 +179,26 @@ class Lowered:
         """Run a request of it in this process, by tables that are kept for the next."""
         if request.symbols or self._is_checked:
             return run_request(request, plan)
-        try:
-            tables = self._idle.pop()
-        except IndexError:
-            tables = Tables(request, self._engine)
+        tables = self._tables.take(request, self._engine)
         for index, buffer in enumerate(request.buffers):
             tables.aim(index, *memory(buffer))
         text = tables.run_and_say(plan)
-        self._idle.append(tables)
+        self._tables.give_back(tables)
         return Outcome(tables.seconds, text)
 
-    def _symbols(self, name: str, given: Mapping[Any, Any]) -> dict[Image, dict[str, Array]]:
+    def _symbols(self, name: str, given: Mapping[Any, Any]) -> dict[Binary, dict[str, Array]]:
         if any(isinstance(key, str) for key in given):
-            if len(self._images) != 1:
+            if len(self._binaries) != 1:
                 raise ValueError(
-                    f"{name}: its kernels are of {len(self._images)} modules: give symbols={{module: ...}}"
+                    f"{name}: its kernels are of {len(self._binaries)} modules: give symbols={{module: ...}}"
                 )
-            given = {next(iter(self._images)): given}
-        values: dict[Image, dict[str, Array]] = {}
+            given = {next(iter(self._binaries)): given}
+        values: dict[Binary, dict[str, Array]] = {}
         for module, its in given.items():
-            if module not in self._images:
+            if module not in self._binaries:
                 raise ValueError(f"{name}: symbols are given for {module!r}, of which it has no kernel")
-            for image, names in self._images[module].items():
-                values[image] = {
+            for binary, names in self._binaries[module].items():
+                values[binary] = {
                     names.get(key, key): symbol(name, module.variables.get(key), key, value)
                     for key, value in its.items()
                 }

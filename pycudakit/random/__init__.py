@@ -3,6 +3,9 @@
 `Generator.random` and `Generator.bytes` give the numbers of ``np.random.Generator(np.random.Philox(seed))``.
 """
 
+from pycudakit import _lazy
 from pycudakit.random.generator import Generator, default_rng
 
 __all__ = ["Generator", "default_rng"]
+
+_lazy.show(__name__, __all__)

@@ -44,14 +44,14 @@ class Run:
         self.engine = engine
         loaded = image(engine)
         self.x = np.arange(100, dtype=np.float32)
-        self.data = np.frombuffer(loaded.image.data, np.uint8)
+        self.data = np.frombuffer(loaded.binary.data, np.uint8)
         self.symbol = np.frombuffer(loaded.symbols["add"].encode(), np.uint8)
         self.values = np.frombuffer(np.float32(2).tobytes() + np.int32(100).tobytes(), np.uint8).copy()
         self.name = np.frombuffer(b"step", np.uint8)
         self.value = np.zeros(4, np.float32)
         up_down = abi.BUFFER_UP | abi.BUFFER_DOWN
         self.images = array(abi.IMAGE, {"address": self.data.ctypes.data, "bytes": self.data.size})
-        self.images["key"] = np.frombuffer(loaded.image.key, np.uint64)
+        self.images["key"] = np.frombuffer(loaded.binary.key, np.uint64)
         self.kernels = array(
             abi.USER_KERNEL,
             {"symbol": self.symbol.ctypes.data, "symbol_bytes": self.symbol.size, "label": b"add"},
@@ -226,9 +226,9 @@ def test_more_memory_than_there_is(run):
 def test_limits(engine):
     loaded = image(engine)
     symbol = np.frombuffer(loaded.symbols["add"].encode(), np.uint8)
-    data = np.frombuffer(loaded.image.data, np.uint8)
+    data = np.frombuffer(loaded.binary.data, np.uint8)
     row = array(abi.IMAGE, {"address": data.ctypes.data, "bytes": data.size})
-    row["key"] = np.frombuffer(loaded.image.key, np.uint64)
+    row["key"] = np.frombuffer(loaded.binary.key, np.uint64)
     limits = np.zeros(1, abi.LIMITS)
     ask = loader.library(engine).pk_kernel_info
     ask(row, symbol, symbol.size, 0, limits)

@@ -7,7 +7,7 @@ from pycudakit._calls import cost
 from pycudakit._library import machine, present
 from pycudakit._library.machine import Link
 from pycudakit._programs import estimate
-from pycudakit._programs.function import Function, compile_function
+from pycudakit._programs.function import ElementFunction, compile_function
 from pycudakit._programs.ufuncs import write_ufunc
 
 M = 10**6
@@ -40,7 +40,7 @@ def program(name, dtype, functions=1):
 
     numpy = getattr(np, name)
     types = (np.dtype(dtype),) * numpy.nin
-    return compile_function(Function(name, numpy, write), types, (None,), False, None, "same_kind")
+    return compile_function(ElementFunction(name, numpy, write), types, (None,), False, None, "same_kind")
 
 
 def chosen(name, dtype, size, functions=1):

@@ -60,7 +60,7 @@ def get(changed=None, engine="cuda", cache_dir=None):
 
 def test_memory(compiler):
     first = get()
-    assert first.image.data == b"image 1"
+    assert first.binary.data == b"image 1"
     assert (first.symbols, first.log) == ({"k": "k_"}, "a warning")
     assert get() is first
     assert len(compiler.made) == 1
@@ -92,14 +92,14 @@ def test_disk(compiler, tmp_path):
     ],
 )
 def test_another_source_is_another_image(compiler, changes):
-    assert get().image.key != get(source(**changes)).image.key
+    assert get().binary.key != get(source(**changes)).binary.key
     assert len(compiler.made) == 2
 
 
 def test_another_compiler_or_engine_is_another_image(compiler):
-    keys = [get().image.key, get(engine="cpu").image.key]
+    keys = [get().binary.key, get(engine="cpu").binary.key]
     compiler.version = "1.1"
-    keys.append(get().image.key)
+    keys.append(get().binary.key)
     assert len(set(keys)) == len(compiler.made) == 3
 
 
@@ -119,16 +119,16 @@ def test_headers_count(compiler, tmp_path):
 
 def test_the_cpus_library_gets_a_path(compiler, tmp_path):
     found = get(engine="cpu")
-    path = os.fsdecode(found.image.data)
+    path = os.fsdecode(found.binary.data)
     assert os.path.dirname(path) == str(tmp_path / "cache" / "images")
     with open(path, "rb") as file:
         assert file.read() == b"image 1"
 
 
 def test_a_cache_that_was_emptied(compiler):
-    path = os.fsdecode(get(engine="cpu").image.data)
+    path = os.fsdecode(get(engine="cpu").binary.data)
     os.unlink(path)
-    assert os.path.exists(os.fsdecode(get(engine="cpu").image.data))
+    assert os.path.exists(os.fsdecode(get(engine="cpu").binary.data))
     assert len(compiler.made) == 2
 
 
@@ -150,9 +150,9 @@ def test_damaged_files_are_replaced(compiler, tmp_path, damage, ending):
     [path] = (tmp_path / "cache" / "images").glob(f"*{ending}")
     damage(path)
     cache._memory.clear()
-    assert get().image.data == b"image 2"
+    assert get().binary.data == b"image 2"
     cache._memory.clear()
-    assert get().image.data == b"image 2", "and mended"
+    assert get().binary.data == b"image 2", "and mended"
     assert len(compiler.made) == 2
 
 
@@ -166,7 +166,7 @@ def test_where_nothing_can_be_written(compiler, monkeypatch, tmp_path, engine):
         found = get(engine=engine, cache_dir="\0" if folder == "\0" else None)
         assert get(engine=engine, cache_dir="\0" if folder == "\0" else None) is found
         if engine == "cpu":
-            path = os.fsdecode(found.image.data)
+            path = os.fsdecode(found.binary.data)
             assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
 
 
@@ -206,7 +206,7 @@ def test_the_least_recently_used_goes_first(compiler, monkeypatch, tmp_path):
     monkeypatch.setattr(cache, "_KEPT_ON_DISK", 3 * len(b"image 1"))
     monkeypatch.setattr(cache, "_KEPT", 2)
     for index in range(3):
-        key = get(source(name=str(index))).image.key
+        key = get(source(name=str(index))).binary.key
         now = time.time() - 100 + index
         for path in (tmp_path / "cache" / "images").glob(f"{key.hex()}*"):
             os.utime(path, (now, now))
@@ -219,7 +219,7 @@ def test_the_least_recently_used_goes_first(compiler, monkeypatch, tmp_path):
     assert len(compiler.made) == 4
     get(source(name="1"))
     assert len(compiler.made) == 5
-    assert len(cache._memory._images) == 2
+    assert len(cache._memory._binaries) == 2
     assert len(list((tmp_path / "cache" / "images").iterdir())) == 6
 
 

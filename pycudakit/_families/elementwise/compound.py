@@ -15,11 +15,11 @@ from pycudakit._families.elementwise.functions import positive
 from pycudakit._library import result_memory
 from pycudakit._library.types import BOOL, FLOAT64, code_of
 from pycudakit._programs.builder import Builder
-from pycudakit._programs.function import Function, checked_output
+from pycudakit._programs.function import ElementFunction, checked_output
 from pycudakit._programs.ufuncs import write_ufunc
 from pycudakit._programs.values import Scalar, Value
 
-_DIVMOD = Function("divmod", np.divmod, outputs=2)
+_DIVMOD = ElementFunction("divmod", np.divmod, outputs=2)
 
 
 def divmod(
@@ -70,7 +70,7 @@ def write_where(builder: Builder, condition: Any, *branches: Any, **_: Any) -> t
     return (builder.select(builder.cast(condition, BOOL), yes, no),)
 
 
-_WHERE = Function("where", np.where, write_where)
+_WHERE = ElementFunction("where", np.where, write_where)
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
@@ -122,11 +122,11 @@ def write_clip(
     return checked_output("clip", value, out, casting)
 
 
-def _clip_function(*bounds: str) -> Function:
+def _clip_function(*bounds: str) -> ElementFunction:
     def write(builder: Builder, *arguments: Any, **keywords: Any) -> tuple[Value, ...]:
         return write_clip(bounds, builder, *arguments, **keywords)
 
-    return Function("clip", np.clip, write)
+    return ElementFunction("clip", np.clip, write)
 
 
 _CLIP = {
@@ -216,7 +216,7 @@ def write_nan_to_num(builder: Builder, x: Value, *replacements: Scalar, **_: Any
     return (builder.select(is_nan, nan, finite),)
 
 
-_NAN_TO_NUM = Function("nan_to_num", np.nan_to_num, write_nan_to_num)
+_NAN_TO_NUM = ElementFunction("nan_to_num", np.nan_to_num, write_nan_to_num)
 
 
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
@@ -262,7 +262,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
 
 
 @functools.lru_cache(1024)
-def round_function(decimals: int) -> Function:
+def round_function(decimals: int) -> ElementFunction:
     """Return `round` to a number of decimals; its second argument is the power of ten."""
 
     def write(
@@ -283,7 +283,7 @@ def round_function(decimals: int) -> Function:
             "round", result if x.dtype.kind == "f" else builder.cast(result, x.dtype), out, casting
         )
 
-    return Function("round", np.round, write)
+    return ElementFunction("round", np.round, write)
 
 
 def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
@@ -316,11 +316,11 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
 
 
 @functools.cache
-def _astype_function(wanted: np.dtype[Any]) -> Function:
+def _astype_function(wanted: np.dtype[Any]) -> ElementFunction:
     def write(builder: Builder, x: Value, **_: Any) -> tuple[Value, ...]:
         return (builder.cast(x, wanted.newbyteorder("=")),)
 
-    return Function("astype", np.astype, write)
+    return ElementFunction("astype", np.astype, write)
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
@@ -351,7 +351,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
     if not copy and array.dtype == wanted:
         return array
     if code_of(wanted) is None:
-        function = Function("astype", np.astype)
+        function = ElementFunction("astype", np.astype)
         return call(function, (array,), dtype=wanted, numpy_call=lambda _: array.astype(wanted))
     function = _astype_function(wanted)
     if function.is_small(x):

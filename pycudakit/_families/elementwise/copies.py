@@ -17,16 +17,16 @@ from pycudakit._families.elementwise.fast import call
 from pycudakit._library import result_memory
 from pycudakit._library.types import Array
 from pycudakit._programs.builder import Builder
-from pycudakit._programs.function import Function
+from pycudakit._programs.function import ElementFunction
 
 
 def _write_copy(_: Any, x: Any, **__: Any) -> tuple[Any, ...]:
     return (x,)
 
 
-def copying(name: str, numpy: Callable[..., Any]) -> Function:
+def copying(name: str, numpy: Callable[..., Any]) -> ElementFunction:
     """Return a function that copies, by NumPy's of that name."""
-    return Function(name, numpy, _write_copy)
+    return ElementFunction(name, numpy, _write_copy)
 
 
 _FLIP, _ROLL, _TRANSPOSE, _SWAPAXES, _CONTIGUOUS = (
@@ -44,17 +44,17 @@ def _write_triangle(
 
 
 _TRIL, _TRIU = (
-    Function(name, getattr(np, name), functools.partial(_write_triangle, name == "tril"))
+    ElementFunction(name, getattr(np, name), functools.partial(_write_triangle, name == "tril"))
     for name in ("tril", "triu")
 )
 
 
-def _copy(function: Function, source: Array, out: Array) -> None:
+def _copy(function: ElementFunction, source: Array, out: Array) -> None:
     """Copy on the engine, in the name of a function."""
     call(function, (source,), out, numpy_call=lambda values: np.copyto(out, values))
 
 
-def _dense(function: Function, view: Array) -> Array:
+def _dense(function: ElementFunction, view: Array) -> Array:
     out = result_memory.empty(view.shape, view.dtype)
     _copy(function, view, out)
     return out
@@ -129,7 +129,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     return out
 
 
-def copied(function: Function, a: Any, view_of: Callable[[Any], Any]) -> Any:
+def copied(function: ElementFunction, a: Any, view_of: Callable[[Any], Any]) -> Any:
     """Return a C-contiguous copy of a view of an array."""
     array = operands.as_array(a)
     if array is None:
@@ -274,7 +274,7 @@ def triu(m: Any, k: int = 0) -> Any:
     return _triangle(_TRIU, m, k)
 
 
-def _triangle(function: Function, m: Any, k: Any) -> Any:
+def _triangle(function: ElementFunction, m: Any, k: Any) -> Any:
     array = operands.as_array(m)
     if array is None:
         return invocation.numpys(function.name, lambda: function.numpy(m, k))

@@ -17,8 +17,8 @@ from pycudakit._calls.plan import asked_for
 from pycudakit._families.elementwise import full
 from pycudakit._library import abi, present, result_memory
 from pycudakit._library.types import CODES
-from pycudakit._programs.function import Function, compile_function
-from pycudakit._programs.program import Program
+from pycudakit._programs.function import ElementFunction, compile_function
+from pycudakit._programs.program import ElementProgram
 from pycudakit._programs.work import works_of
 
 _here = asked.here
@@ -52,10 +52,11 @@ class Binary(Protocol):
         ...
 
 
-# Small calls go straight to NumPy: the two closures below are all that pycudakit adds to them.
+# Small calls go straight to NumPy: the two closures below are all that pycudakit adds to them, so they say
+# themselves what `asked.fast` does.
 
 
-def unary(function: Function, ufunc: Any) -> Unary:
+def unary(function: ElementFunction, ufunc: Any) -> Unary:
     """Return a function of one array, of which small ones go to NumPy at once."""
     below, say_small = function.numpy_below, function.say_small
 
@@ -77,7 +78,7 @@ def unary(function: Function, ufunc: Any) -> Unary:
     return call_unary
 
 
-def binary(function: Function, ufunc: Any) -> Binary:
+def binary(function: ElementFunction, ufunc: Any) -> Binary:
     """Return a function of two arrays, of which small ones go to NumPy at once."""
     below, say_small = function.numpy_below, function.say_small
 
@@ -110,7 +111,7 @@ def binary(function: Function, ufunc: Any) -> Binary:
 
 
 @functools.lru_cache(512)
-def _program(function: Function, types: tuple[Any, ...], out: int | None) -> Program | None:
+def _program(function: ElementFunction, types: tuple[Any, ...], out: int | None) -> ElementProgram | None:
     """Return the program for arguments of these types, codes of pk_type or `int` and `float`."""
     program = compile_function(
         function,
@@ -123,7 +124,7 @@ def _program(function: Function, types: tuple[Any, ...], out: int | None) -> Pro
     return None if program.may_refuse else program
 
 
-def _takes(function: Function, out: Any, shape: tuple[int, ...], inputs: Sequence[Any]) -> bool:
+def _takes(function: ElementFunction, out: Any, shape: tuple[int, ...], inputs: Sequence[Any]) -> bool:
     """Tell whether a result can be put at once into what is given for it."""
     return (
         function.outputs == 1
@@ -140,7 +141,7 @@ def _takes(function: Function, out: Any, shape: tuple[int, ...], inputs: Sequenc
 
 
 def call(
-    function: Function,
+    function: ElementFunction,
     inputs: Sequence[Any],
     out: Any = None,
     where: Any = True,

@@ -19,8 +19,8 @@ from pycudakit._calls.plan import Plan, asked_for
 from pycudakit._library import present
 from pycudakit._library.types import Array, code_of
 from pycudakit._programs import estimate
-from pycudakit._programs.function import Function, as_numpy_takes_numbers, compile_function
-from pycudakit._programs.program import Program
+from pycudakit._programs.function import ElementFunction, as_numpy_takes_numbers, compile_function
+from pycudakit._programs.program import ElementProgram
 from pycudakit._programs.work import works_of
 
 
@@ -33,7 +33,7 @@ def _refuse(name: str, engine: str, value: Any, label: str = "") -> errors.Unsup
     )
 
 
-def _check_exponents(program: Program, inputs: Sequence[Any], mask: Array | None) -> None:
+def _check_exponents(program: ElementProgram, inputs: Sequence[Any], mask: Array | None) -> None:
     if program.out_dtypes[0].kind not in "iu":
         return
     exponent = np.asarray(inputs[1])
@@ -68,7 +68,7 @@ class _Request:
         return arrays if self.mask is None else [*arrays, self.mask]
 
 
-def _read(function: Function, inputs: Sequence[Any], out: Any, where: Any, dtype: Any) -> _Request:
+def _read(function: ElementFunction, inputs: Sequence[Any], out: Any, where: Any, dtype: Any) -> _Request:
     if function.types_numbers:
         inputs = as_numpy_takes_numbers(function.name, inputs)
     request = _Request(
@@ -86,7 +86,7 @@ def _read(function: Function, inputs: Sequence[Any], out: Any, where: Any, dtype
     return request
 
 
-def _compile(function: Function, request: _Request, casting: str) -> Program:
+def _compile(function: ElementFunction, request: _Request, casting: str) -> ElementProgram:
     outs = [None if o is None else o.dtype for o in request.outs]
     if casting == "no" and hasattr(function.numpy, "resolve_dtypes"):  # "no" counts the byte order
         exact = (a.dtype if isinstance(a, np.ndarray) else type(a) for a in request.arguments)
@@ -101,7 +101,9 @@ def _compile(function: Function, request: _Request, casting: str) -> Program:
     )
 
 
-def _outputs(program: Program, request: _Request, shape: tuple[int, ...]) -> tuple[list[Array], list[Array]]:
+def _outputs(
+    program: ElementProgram, request: _Request, shape: tuple[int, ...]
+) -> tuple[list[Array], list[Array]]:
     """Return the outputs, and what to compute into: copies of those that overlap what is read."""
     arrays = [a for a in (*request.arguments, request.mask) if isinstance(a, np.ndarray)]
     finals: list[Array] = []
@@ -119,7 +121,9 @@ def _outputs(program: Program, request: _Request, shape: tuple[int, ...]) -> tup
     return finals, targets
 
 
-def choose(function: Function, program: Program, arguments: Sequence[Any], size: int, up: int) -> Plan:
+def choose(
+    function: ElementFunction, program: ElementProgram, arguments: Sequence[Any], size: int, up: int
+) -> Plan:
     """Return where a plain call runs under `auto`; note for which sizes it will be NumPy next time."""
     plan = estimate.choose(function.name, program, size, up)
     if plan.engine == "numpy":
@@ -134,7 +138,7 @@ def _is_read(out: Array | None, read: Sequence[Array]) -> bool:
 
 
 def call(
-    function: Function,
+    function: ElementFunction,
     inputs: Sequence[Any],
     out: Any,
     where: Any,
@@ -187,7 +191,9 @@ def call(
     return finished if function.outputs > 1 else finished[0]
 
 
-def _choose(function: Function, program: Program, request: _Request, shape: tuple[int, ...]) -> Plan:
+def _choose(
+    function: ElementFunction, program: ElementProgram, request: _Request, shape: tuple[int, ...]
+) -> Plan:
     """Return where a call runs under `auto`."""
     size = math.prod(shape)
     up = sum(array.nbytes for array in request.read)
@@ -196,7 +202,7 @@ def _choose(function: Function, program: Program, request: _Request, shape: tupl
     return estimate.choose(function.name, program, size, up)
 
 
-def _run(plan: Plan, program: Program, shape: tuple[int, ...], values: Sequence[Any]) -> None:
+def _run(plan: Plan, program: ElementProgram, shape: tuple[int, ...], values: Sequence[Any]) -> None:
     works = works_of(program)
     work = works.take()
     size = values[0].size

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._families.elementwise import fast
-from pycudakit._programs.function import Function
+from pycudakit._programs.function import ElementFunction
 
 _DOCSTRING = """{summary}
 
@@ -48,14 +48,14 @@ def _describe(function: Any, name: str, parameters: str, what: str, texts: tuple
 
 def _unary(name: str, summary: str, example: str, shown: str) -> fast.Unary:
     ufunc = getattr(np, name)
-    function = fast.unary(Function(name, ufunc), ufunc)
+    function = fast.unary(ElementFunction(name, ufunc), ufunc)
     _describe(function, name, "x", "The argument.", (summary, example, shown))
     return function
 
 
 def _binary(name: str, summary: str, example: str, shown: str) -> fast.Binary:
     ufunc = getattr(np, name)
-    function = fast.binary(Function(name, ufunc), ufunc)
+    function = fast.binary(ElementFunction(name, ufunc), ufunc)
     _describe(function, name, "x1, x2", "The arguments, broadcast together.", (summary, example, shown))
     return function
 

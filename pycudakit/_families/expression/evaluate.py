@@ -33,7 +33,7 @@ from pycudakit._families.expression.language import (
 )
 from pycudakit._families.expression.reduced import reduce_program
 from pycudakit._programs.builder import Builder
-from pycudakit._programs.function import Function, checked_output
+from pycudakit._programs.function import ElementFunction, checked_output
 from pycudakit._programs.ufuncs import write_ufunc
 from pycudakit._programs.values import Scalar, Value
 
@@ -81,7 +81,7 @@ class _Plan:
         for argument, index in last.items():
             self.finished[index].append(argument)
         labels = tuple(repr(parsed.source.segment(self.steps[index].span)) for index in self.inputs)
-        self.function = Function("evaluate", self.cast, self.write, labels=labels, types_numbers=False)
+        self.function = ElementFunction("evaluate", self.cast, self.write, labels=labels, types_numbers=False)
 
     def bind(self, operands: Sequence[Any]) -> list[Any]:
         """Compute what is Python's, and return the function's inputs."""

@@ -11,7 +11,7 @@ import numpy as np
 from pycudakit._families.reduce import kinds, recipe
 from pycudakit._families.reduce.call import Reduction
 from pycudakit._programs.builder import Builder
-from pycudakit._programs.function import Function
+from pycudakit._programs.function import ElementFunction
 
 _WRITES = {
     **{
@@ -27,20 +27,20 @@ _WRITES = {
 
 
 def _write(
-    function: Function, write: recipe.Write, builder: Builder, arguments: Any, mask: Any, dtype: Any
+    function: ElementFunction, write: recipe.Write, builder: Builder, arguments: Any, mask: Any, dtype: Any
 ) -> recipe.Folded:
     values = function.write(builder, *arguments, out=(None,), dtype=None, casting="same_kind")
     return write(builder, values, mask, dtype)
 
 
 @functools.lru_cache(1024)
-def _within(function: Function, write: recipe.Write) -> recipe.Write:
+def _within(function: ElementFunction, write: recipe.Write) -> recipe.Write:
     return functools.partial(_write, function, write)
 
 
 def reduce_program(
     name: str,
-    function: Function,
+    function: ElementFunction,
     inputs: Sequence[Any],
     out: Any,
     axis: Any = None,

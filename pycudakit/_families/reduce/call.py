@@ -268,7 +268,7 @@ def fast(name: str, write: Write, a: Any) -> Any:
     """Reduce the whole of an ordinary array, or return None where that takes longer."""
     if type(a) is not np.ndarray or a.dtype not in CODES or not a.size or not a.flags.c_contiguous:
         return None
-    engine = asked.here.get().fast or asked.process
+    engine = asked.fast()
     if engine == "auto" and a.nbytes <= _WORTH_CHOOSING and present.status("cpu").available:
         plan = on_cpu(name)
     elif engine in ("cpu", "cuda"):

@@ -19,7 +19,7 @@ from pycudakit._library.abi import address_of
 from pycudakit._library.types import BOOL, CODES, Array, DType
 from pycudakit._programs import estimate
 from pycudakit._programs.builder import Builder
-from pycudakit._programs.program import Program
+from pycudakit._programs.program import ElementProgram
 from pycudakit._programs.values import Scalar, Value
 from pycudakit._programs.work import report_of
 
@@ -40,7 +40,7 @@ Write = Callable[[Builder, tuple[Any, ...], Value | None, DType | None], Folded]
 class Recipe:
     """A function for arguments of some types: its program, and how its values are folded."""
 
-    def __init__(self, name: str, program: Program, folded: Folded) -> None:
+    def __init__(self, name: str, program: ElementProgram, folded: Folded) -> None:
         self.name = name
         self.program = program
         self.folded = folded
@@ -65,7 +65,7 @@ def recipe_for(name: str, write: Write, types: tuple[Any, ...], masked: bool, dt
 class Work(Invocation):
     """What `pk_reduce` takes for a program and how its values are folded."""
 
-    def __init__(self, program: Program, folded: Folded) -> None:
+    def __init__(self, program: ElementProgram, folded: Folded) -> None:
         super().__init__()
         self.program = program
         self.table = np.zeros(len(program.table) + 1, abi.OPERAND)

@@ -41,7 +41,6 @@ from pycudakit._library import abi
 from pycudakit._library.types import Array
 
 # Small calls go straight to NumPy: what `sort`, `argsort` and `unique` begin with is all that they cost more.
-_here = asked.here
 _FEW_SORTED, _FEW_ORDERED, _FEW_UNIQUE = SMALL_SORT.most, SMALL_ARGSORT.most, SMALL_UNIQUE.most
 
 
@@ -66,11 +65,7 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable:
     array([[1, 2, 3],
            [7, 8, 9]])
     """
-    if (
-        type(a) is np.ndarray
-        and a.size <= _FEW_SORTED.get(a.dtype, 0)
-        and (_here.get().fast or asked.process) == "auto"
-    ):
+    if type(a) is np.ndarray and a.size <= _FEW_SORTED.get(a.dtype, 0) and asked.fast() == "auto":
         SMALL_SORT.say()
         return np.sort(a, axis, kind, order, stable=stable)
     SMALL_SORT.learn(a)
@@ -105,7 +100,7 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stab
     if (
         type(a) is np.ndarray
         and a.size <= _FEW_ORDERED.get(a.dtype, 0)
-        and (_here.get().fast or asked.process) == "auto"
+        and asked.fast() == "auto"
         and kind is None
         and order is None
         and stable is None
@@ -318,7 +313,7 @@ def unique(
     if (
         type(ar) is np.ndarray
         and ar.size <= _FEW_UNIQUE.get(ar.dtype, 0)
-        and (_here.get().fast or asked.process) == "auto"
+        and asked.fast() == "auto"
         and (ar.size <= FEW or not (return_index or return_inverse or return_counts))
         and sorted
     ):

@@ -25,7 +25,7 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._library import abi, loader
 from pycudakit._library.version import __version__
-from pycudakit.kernels.compiling.source import Compiled, Image, Source
+from pycudakit.kernels.compiling.source import Binary, Compiled, Source
 
 _COMPILERS = {"cuda": "pycudakit.kernels.compiling.nvrtc", "cpu": "pycudakit.kernels.compiling.host_compiler"}
 _KEPT = 256  # in memory
@@ -38,15 +38,15 @@ CacheDir = str | os.PathLike[str] | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """An image, and what its compiler told of it, as `source.Compiled` has it."""
+    """A binary, and what its compiler told of it, as `source.Compiled` has it."""
 
-    image: Image
+    binary: Binary
     symbols: dict[str, str]
     log: str
 
 
 def get(source: Source, engine: str, cache_dir: CacheDir = None) -> Loaded:
-    """Return the image of a source: from memory, from disk, or compiled.
+    """Return the binary of a source: from memory, from disk, or compiled.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def _from_disk_or_compiler(
         folder = _private_folder()
         _write(folder, key, compiled)
         data = os.fsencode(_path(folder, key))
-    return Loaded(Image(data, key[:16], engine), compiled.symbols, compiled.log)
+    return Loaded(Binary(data, key[:16], engine), compiled.symbols, compiled.log)
 
 
 # ---- Keys ------------------------------------------------------------------------------------------
@@ -170,32 +170,32 @@ def included(text: str, folders: list[Path]) -> Iterator[tuple[str, str]]:
 
 
 class _Memory:
-    """The images that were last used."""
+    """The binaries that were last used."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._images: OrderedDict[bytes, Loaded] = OrderedDict()
+        self._binaries: OrderedDict[bytes, Loaded] = OrderedDict()
 
     def get(self, key: bytes) -> Loaded | None:
         with self._lock:
-            found = self._images.get(key)
+            found = self._binaries.get(key)
             if found is None:
                 return None
-            if found.image.engine == "cpu" and not os.path.exists(found.image.data):
-                del self._images[key]  # somebody emptied the cache
+            if found.binary.engine == "cpu" and not os.path.exists(found.binary.data):
+                del self._binaries[key]  # somebody emptied the cache
                 return None
-            self._images.move_to_end(key)
+            self._binaries.move_to_end(key)
             return found
 
     def put(self, key: bytes, loaded: Loaded) -> None:
         with self._lock:
-            self._images[key] = loaded
-            while len(self._images) > _KEPT:
-                self._images.popitem(last=False)
+            self._binaries[key] = loaded
+            while len(self._binaries) > _KEPT:
+                self._binaries.popitem(last=False)
 
     def clear(self) -> None:
         with self._lock:
-            self._images.clear()
+            self._binaries.clear()
 
 
 _memory = _Memory()
@@ -231,7 +231,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def cache_folder() -> Path:
-    """Return where images are kept on disk."""
+    """Return where binaries are kept on disk."""
     own = os.environ.get("PYCUDAKIT_CACHE_DIR")
     if own:
         return Path(own)
@@ -278,7 +278,7 @@ def _notes_path(folder: Path, key: bytes) -> Path:
 
 
 def _write(folder: Path, key: bytes, compiled: Compiled) -> None:
-    """Write an image, and then what belongs to it; a reader sees all of a file or nothing."""
+    """Write a binary, and then what belongs to it; a reader sees all of a file or nothing."""
     notes: dict[str, Any] = {"symbols": compiled.symbols, "log": compiled.log}
     notes["data"] = hashlib.sha256(compiled.data).hexdigest()
     notes["notes"] = _checksum(notes)
@@ -304,7 +304,7 @@ def _put(path: Path, data: bytes) -> None:
 
 
 def _read(folder: Path, key: bytes, engine: str) -> Loaded | None:
-    """Return an image, or None if there is none, or it is damaged."""
+    """Return a binary, or None if there is none, or it is damaged."""
     path = _path(folder, key)
     try:
         data = path.read_bytes()
@@ -318,7 +318,7 @@ def _read(folder: Path, key: bytes, engine: str) -> Loaded | None:
         os.utime(path)  # it is in use
     if engine == "cpu":
         data = os.fsencode(path)
-    return Loaded(Image(data, key[:16], engine), symbols, log)
+    return Loaded(Binary(data, key[:16], engine), symbols, log)
 
 
 def _prune(folder: Path, keep: bytes) -> None:

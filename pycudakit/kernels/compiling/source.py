@@ -109,7 +109,7 @@ class Compiled:
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class Binary:
     """What a compiler made, as a library takes it.
 
     Parameters
@@ -117,7 +117,7 @@ class Image:
     data
         A cubin; for the CPU engine, a shared library's path, encoded.
     key
-        16 bytes that no other image has.
+        16 bytes that no other binary has.
     engine
         ``"cuda"`` or ``"cpu"``.
     """

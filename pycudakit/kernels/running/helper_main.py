@@ -14,7 +14,7 @@ from typing import Any
 from pycudakit import errors
 from pycudakit._calls import asked, invocation
 from pycudakit._library import machine
-from pycudakit.kernels.compiling.source import Image
+from pycudakit.kernels.compiling.source import Binary
 from pycudakit.kernels.running import helpers, run, sharing
 from pycudakit.kernels.running.request import Outcome, Request
 
@@ -25,15 +25,15 @@ def main(socket: int, lifeline: int, memory: int) -> None:
     _dump_no_core()
     connection: Connection[bytes, bytes] = Connection(socket)
     shared = sharing.Shared(memory)
-    images: dict[bytes, Image] = {}
+    binaries: dict[bytes, Binary] = {}
     connection.send_bytes(helpers.STARTED)
     with contextlib.suppress(EOFError, OSError):
         while True:
             fresh, new, body = pickle.loads(connection.recv_bytes())  # noqa: S301  (from our parent)
             if fresh:
-                images.clear()
-            images.update(new)
-            request, where = sharing.Unpacker(io.BytesIO(body), images).load()
+                binaries.clear()
+            binaries.update(new)
+            request, where = sharing.Unpacker(io.BytesIO(body), binaries).load()
             result = _answer(connection, shared, request, where)
             connection.send_bytes(_packed(result))
             if where.plan.engine == "cuda" and isinstance(result.error, helpers.LOST):

@@ -27,13 +27,13 @@ from pycudakit import errors
 from pycudakit._calls import asked, invocation
 from pycudakit._calls.plan import Plan
 from pycudakit._library import machine
-from pycudakit.kernels.compiling.source import Image
+from pycudakit.kernels.compiling.source import Binary
 from pycudakit.kernels.running import tables
 from pycudakit.kernels.running.request import Launch, Outcome, Repeat, Request
 from pycudakit.kernels.running.sharing import Packer, Shared, copy, memory_file, places
 
 MOST = 4  # helpers at a time, each with a CUDA context of its own
-_IMAGES = 256  # that a helper remembers
+_BINARIES = 256  # that a helper remembers
 STARTED, BEGUN = b"started", b"begun"
 _PATIENCE = 60.0  # seconds for a helper to start, and to wake a GPU
 _FAREWELL = 2.0  # seconds that one which was killed is waited for
@@ -142,7 +142,7 @@ class Helper:
 
     def __init__(self) -> None:
         self.is_lost = False
-        self._images: dict[bytes, Image] = {}
+        self._binaries: dict[bytes, Binary] = {}
         self._memory = memory_file()
         self._shared = Shared(self._memory)
         ours, theirs = socket.socketpair()
@@ -213,15 +213,15 @@ class Helper:
     def _ask(self, request: Request, where: Where, timeout: float | None) -> Result:
         told = [replace(buffer, array=None) for buffer in request.buffers]
         body = io.BytesIO()
-        if len(self._images) > _IMAGES:
-            self._images.clear()
-        fresh = not self._images
-        packer = Packer(body, self._images)
+        if len(self._binaries) > _BINARIES:
+            self._binaries.clear()
+        fresh = not self._binaries
+        packer = Packer(body, self._binaries)
         packer.dump((replace(request, buffers=told, symbols=dict(request.symbols)), where))
         message = pickle.dumps((fresh, packer.new, body.getvalue()), pickle.HIGHEST_PROTOCOL)
         try:
             self._connection.send_bytes(message)
-            self._images.update(packer.new)
+            self._binaries.update(packer.new)
             self._await(BEGUN)
             if timeout is not None and not self._connection.poll(timeout):
                 self._too_long(request, timeout)

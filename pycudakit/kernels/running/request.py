@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pycudakit._library.types import Array
-from pycudakit.kernels.compiling.source import Image
+from pycudakit.kernels.compiling.source import Binary
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A function in an image: its symbol, and the name that messages have."""
+    """A function in a binary: its symbol, and the name that messages have."""
 
-    image: Image
+    binary: Binary
     symbol: str
     label: str
 
@@ -97,7 +97,7 @@ class Request:
     function
         What `last_call` names.
     symbols
-        Of an image, the values of its variables, dense arrays, by their names in it.
+        Of a binary, the values of its variables, dense arrays, by their names in it.
     block_limit
         Milliseconds that a block may take on the CPU where it was compiled to be checked; 0: no limit.
     """
@@ -105,7 +105,7 @@ class Request:
     function: str
     buffers: list[Buffer]
     steps: Sequence[Launch | Repeat]
-    symbols: Mapping[Image, Mapping[str, Any]] = field(default_factory=dict)
+    symbols: Mapping[Binary, Mapping[str, Any]] = field(default_factory=dict)
     block_limit: int = 0
 
 

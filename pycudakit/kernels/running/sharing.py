@@ -18,7 +18,7 @@ from pycudakit._families.elementwise.copies import copying
 from pycudakit._families.elementwise.fast import call
 from pycudakit._library import present
 from pycudakit._library.types import Array
-from pycudakit.kernels.compiling.source import Image
+from pycudakit.kernels.compiling.source import Binary
 from pycudakit.kernels.running.request import Buffer
 
 _KEPT = 128 << 20  # bytes that are shared between runs
@@ -43,16 +43,16 @@ def _bytes_of(array: Array) -> Array:
 
 
 class Packer(pickle.Pickler):
-    """Pickles a request, and leaves out what the other side has: images, and the arrays of buffers."""
+    """Pickles a request, and leaves out what the other side has: binaries, and the arrays of buffers."""
 
-    def __init__(self, file: IO[bytes], known: dict[bytes, Image]) -> None:
+    def __init__(self, file: IO[bytes], known: dict[bytes, Binary]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._known = known
-        self.new: dict[bytes, Image] = {}
+        self.new: dict[bytes, Binary] = {}
 
     def persistent_id(self, value: Any) -> Any:
-        """Return an image's key."""
-        if not isinstance(value, Image):
+        """Return a binary's key."""
+        if not isinstance(value, Binary):
             return None
         key = value.engine.encode() + value.key
         if key not in self._known:
@@ -63,12 +63,12 @@ class Packer(pickle.Pickler):
 class Unpacker(pickle.Unpickler):
     """Unpickles what `Packer` pickled."""
 
-    def __init__(self, file: IO[bytes], known: dict[bytes, Image]) -> None:
+    def __init__(self, file: IO[bytes], known: dict[bytes, Binary]) -> None:
         super().__init__(file)
         self._known = known
 
-    def persistent_load(self, key: Any) -> Image:
-        """Return the image of a key."""
+    def persistent_load(self, key: Any) -> Binary:
+        """Return the binary of a key."""
         return self._known[key]
 
 

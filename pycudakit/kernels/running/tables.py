@@ -14,7 +14,7 @@ from pycudakit._calls.invocation import Invocation
 from pycudakit._calls.plan import Plan
 from pycudakit._library import abi
 from pycudakit._library.types import Array
-from pycudakit.kernels.compiling.source import Image
+from pycudakit.kernels.compiling.source import Binary
 from pycudakit.kernels.running.request import Buffer, Kernel, Launch, Place, Repeat, Request
 
 _TEXT = 1 << 20  # bytes of what a run's kernels print
@@ -37,7 +37,7 @@ class Tables(Invocation):
     request
         Its arrays are kept by whoever calls.
     engine
-        The one that its images are for.
+        The one that its binaries are for.
     """
 
     goes_on = False  # what has run may have written already
@@ -47,15 +47,15 @@ class Tables(Invocation):
         super().__init__()
         self._launches = _launches(request.steps)
         self._kept: list[Array] = []
-        self._images: dict[bytes, tuple[int, Image]] = {}
+        self._binaries: dict[bytes, tuple[int, Binary]] = {}
         self._kernels: dict[tuple[bytes, str], tuple[int, Kernel]] = {}
         self._steps: list[tuple[Any, ...]] = []
         self._arguments: list[tuple[int, int, int]] = []
         self._values: list[bytes] = []
         self._add(request.steps)
         symbols = [
-            (self._image(image), *self._text(name.encode()), *self._data(value))
-            for image, values in request.symbols.items()
+            (self._binary(binary), *self._text(name.encode()), *self._data(value))
+            for binary, values in request.symbols.items()
             for name, value in values.items()
         ]
         buffers = np.zeros(len(request.buffers), abi.BUFFER)
@@ -67,20 +67,20 @@ class Tables(Invocation):
         self._step_bytes = _bytes_of(steps)
         values = np.frombuffer(bytearray(b"".join(self._values)), np.uint8)
         self._value_bytes = _bytes_of(values)
-        images = [
-            (*self._text(image.data), np.frombuffer(image.key, np.uint64))
-            for _, image in self._images.values()
+        binaries = [
+            (*self._text(binary.data), np.frombuffer(binary.key, np.uint64))
+            for _, binary in self._binaries.values()
         ]
         kernels = [
             (
-                self._image(kernel.image),
+                self._binary(kernel.binary),
                 *self._text(kernel.symbol.encode()),
                 _cut(kernel.label, abi.NAME_SIZE),
             )
             for _, kernel in self._kernels.values()
         ]
         tables = (
-            _table(abi.IMAGE, images),
+            _table(abi.IMAGE, binaries),
             _table(abi.USER_KERNEL, kernels),
             buffers,
             _table(abi.SYMBOL, symbols),
@@ -146,12 +146,12 @@ class Tables(Invocation):
             kernel = self._kernel(step.kernel)
             self._steps.append((kernel, step.elements, 0, first, count, step.shared, step.grid, step.block))
 
-    def _image(self, image: Image) -> int:
-        return self._images.setdefault(image.key, (len(self._images), image))[0]
+    def _binary(self, binary: Binary) -> int:
+        return self._binaries.setdefault(binary.key, (len(self._binaries), binary))[0]
 
     def _kernel(self, kernel: Kernel) -> int:
-        self._image(kernel.image)
-        key = kernel.image.key, kernel.symbol
+        self._binary(kernel.binary)
+        key = kernel.binary.key, kernel.symbol
         return self._kernels.setdefault(key, (len(self._kernels), kernel))[0]
 
     def _text(self, text: bytes) -> tuple[int, int]:

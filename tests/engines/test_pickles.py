@@ -1,0 +1,69 @@
+"""Pickles name public places alone, which stay where files move."""
+
+import pickle
+import re
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+
+SOURCE = "__global__ void twice(float *x) { x[threadIdx.x] *= 2; }"
+NAMES = [name for name in pk.__all__ if name not in ("__version__", "errors", "image", "linalg", "random")]
+NAMES += [f"{room}.{name}" for room in ("image", "linalg", "random") for name in getattr(pk, room).__all__]
+
+
+def places(thing):
+    """Return the modules that a pickle names."""
+    written = pickle.dumps(thing)
+    return set(re.findall(r"pycudakit[a-z._]*", written.decode("latin-1")))
+
+
+def found(name):
+    thing = pk
+    for part in name.split("."):
+        thing = getattr(thing, part)
+    return thing
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_public_names(name):
+    thing = found(name)
+    room = ".".join(["pycudakit", *name.split(".")[:-1]])
+    assert places(thing) <= {room, "pycudakit.kernels"}
+    assert pickle.loads(pickle.dumps(thing)) is thing
+
+
+def test_results_and_records(engine):
+    with pk.profile() as p:
+        pk.add([1.0], [2.0])
+    for thing in (p, pk.last_call(), pk.memory_info(), pk.engines()[engine]):
+        assert places(thing) <= {"pycudakit"}
+        assert str(pickle.loads(pickle.dumps(thing))) == str(thing)
+
+
+def test_generators():
+    rng = pk.random.default_rng(7)
+    assert places(rng) == {"pycudakit.random"}
+    assert (pickle.loads(pickle.dumps(rng)).random(3) == rng.random(3)).all()
+
+
+def test_generators_of_earlier_pickles():
+    """What 0.1's first pickles say."""
+    rng = pk.random.default_rng(7)
+    assert pickle.dumps(rng, 2).startswith(b"\x80\x02cpycudakit.random\n")
+
+
+def test_kernels(engine):
+    function = pk.SourceModule(SOURCE).get_function("twice")
+    x = np.ones(4, np.float32)
+    pickle.loads(pickle.dumps(function))(pk.InOut(x), block=4)
+    assert (x == 2).all()
+    assert {place for place in places(function) if "_" in place} == set()
+
+
+def test_functions_that_name_the_package():
+    """What cloudpickle takes along from a notebook."""
+    cloudpickle = pytest.importorskip("cloudpickle")
+    root = cloudpickle.loads(cloudpickle.dumps(lambda x: pk.sqrt(x) + len(pk.__all__)))
+    assert root(np.array([4.0])) == 2 + len(pk.__all__)

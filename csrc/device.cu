@@ -1,12 +1,12 @@
 #include <cstdio>
 
-#include "common/result_memory.h"
-#include "common/status.h"
-#include "kernel.h"
-#include "stream/cuda.h"
-#include "stream/link.h"
-#include "stream/pinned.h"
-#include "stream/slots.h"
+#include "common/call/result_memory.h"
+#include "common/call/status.h"
+#include "cuda/kernels/release.h"
+#include "cuda/stream/link.h"
+#include "cuda/stream/pinned.h"
+#include "cuda/stream/runtime.h"
+#include "cuda/stream/slots.h"
 
 int32_t pk_device_count(int64_t *count) {
     return pk::guarded([&] {

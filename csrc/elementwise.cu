@@ -1,6 +1,6 @@
-#include "common/evaluate.h"
-#include "interpreter.h"
-#include "stream/tuning.h"
+#include "common/elementwise.h"
+#include "cuda/program/interpreter.h"
+#include "cuda/stream/tuning.h"
 
 namespace pk {
 

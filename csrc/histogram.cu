@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "common/histogram_entries.h"
-#include "histogram.cuh"
-#include "stream/resident.h"
-#include "stream/stream.h"
+#include "cuda/histogram/kernels.cuh"
+#include "cuda/stream/resident.h"
+#include "cuda/stream/stream.h"
 
 namespace pk {
 
@@ -54,7 +54,7 @@ class Counter : public Work {
     void launch(const Chunk &chunk) override {
         int64_t offsets[2] = {};
         for (size_t i = 0; i < loads.size(); ++i) offsets[i] = chunk.operand(loads[i]);
-        launch_on(resident_.on(chunk.device), chunk.image, offsets, chunk.count, chunk.queue);
+        launch_on(resident_.on(chunk.device), chunk.memory, offsets, chunk.count, chunk.queue);
     }
 
     // For all elements of one axis, which are on the first device.
@@ -88,7 +88,7 @@ class Counter : public Work {
         for (int64_t i = 0; i < axes; ++i) loads.push_back({int(i), 0});
         return loads;
     }
-    void launch_on(char *resident, const char *image, const int64_t *offsets, int64_t count,
+    void launch_on(char *resident, const char *memory, const int64_t *offsets, int64_t count,
                    cudaStream_t queue) const {
         device::Tally given{};
         given.axis_count = int32_t(loads.size());
@@ -97,7 +97,7 @@ class Counter : public Work {
         }
         given.total = int32_t(total_);
         given.copies = int32_t(copies_);
-        given.image = image;
+        given.memory = memory;
         given.count = count;
         given.table = reinterpret_cast<unsigned long long *>(resident + table_at_);
         const size_t shared_bytes = size_t(copies_ * (total_ + 1)) * sizeof(uint32_t);
@@ -139,7 +139,7 @@ class Digitizer : public Work {
             axis_on(resident_.on(chunk.device), bins_, edges_at_, chunk.operand(loads[0]), type),
             !right_,
             decreasing_,
-            chunk.image,
+            chunk.memory,
             chunk.count,
             chunk.operand(stores[0]),
         };
@@ -173,7 +173,7 @@ class Keeper : public Work {
         const View &view = layout.views[0];
         const device::Keep given{
             axis_on(nullptr, pk_bins{}, -1, chunk.operand(loads[0]), view.type),
-            chunk.image,
+            chunk.memory,
             data() + chunk.start * view.item,
             chunk.count,
             reinterpret_cast<long long *>(resident_.on(chunk.device) + keys_at_),

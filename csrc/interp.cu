@@ -1,7 +1,7 @@
 // Interpolation on a GPU: the points go up once, and the values are streamed past them.
 #include "common/interp.h"
-#include "stream/resident.h"
-#include "stream/stream.h"
+#include "cuda/stream/resident.h"
+#include "cuda/stream/stream.h"
 
 namespace pk::interpolation {
 
@@ -41,7 +41,7 @@ class Interpolating : public Work {
         curve.xp = reinterpret_cast<const double *>(points_.on(chunk.device) + xp_);
         curve.fp = reinterpret_cast<const double *>(points_.on(chunk.device) + fp_);
         auto at = [&](const Carried &carried) {
-            return reinterpret_cast<double *>(chunk.image + chunk.operand(carried));
+            return reinterpret_cast<double *>(chunk.memory + chunk.operand(carried));
         };
         const auto blocks = unsigned((chunk.count + THREADS - 1) / THREADS);
         interpolate_chunk<<<blocks, THREADS, 0, chunk.queue>>>(curve, at(loads[0]), at(stores[0]),

@@ -6,10 +6,10 @@
 #include <thread>
 
 #include "common/kernels.h"
-#include "kernel_buffers.h"
-#include "kernel_holdings.h"
-#include "kernel_variables.h"
-#include "stream/stream.h"
+#include "cuda/kernels/buffers.h"
+#include "cuda/kernels/holdings.h"
+#include "cuda/kernels/variables.h"
+#include "cuda/stream/stream.h"
 
 namespace pk::kernels {
 
@@ -39,16 +39,16 @@ class Runner {
         : run_(run), call_(call), device_(device), room_(room) {}
 
     void run() {
-        for (const pk_image &image : run_.images) images_.push_back(loaded(image));
-        use_images();
+        for (const pk_image &image : run_.images) modules_.push_back(loaded(image));
+        use_modules();
         prepare();
-        const Symbols symbols(run_, images_);
+        const Symbols symbols(run_, modules_);
         held_.track = take_track(device_);
         queue_ = held_.queue();
         try {
             Buffers buffers(run_, call_, device_, held_);
             bind(buffers);
-            Printing printing(images_, room_);
+            Printing printing(modules_, room_);
             if (printing.is_possible()) printing.begin(device_, held_);
             symbols.set(queue_);
             run(buffers);
@@ -72,16 +72,16 @@ class Runner {
     // ---- Before -------------------------------------------------------------------------------------
 
     // Those whose variables are set are used alone.
-    void use_images() {
-        std::vector<std::pair<std::shared_ptr<Image>, bool>> wanted;
-        for (const auto &image : images_) wanted.emplace_back(image, image->printed().has_value());
+    void use_modules() {
+        std::vector<std::pair<std::shared_ptr<Module>, bool>> wanted;
+        for (const auto &module : modules_) wanted.emplace_back(module, module->printed().has_value());
         for (const pk_symbol &symbol : run_.symbols) wanted[size_t(symbol.image)].second = true;
         // In one order in all calls, so that they cannot wait for each other in a circle.
         std::sort(wanted.begin(), wanted.end(), std::greater<>());
-        const Image *last = nullptr;
-        for (const auto &[image, alone] : wanted) {
-            if (image.get() != last) held_.uses.emplace_back(image, alone, call_);
-            last = image.get();
+        const Module *last = nullptr;
+        for (const auto &[module, alone] : wanted) {
+            if (module.get() != last) held_.uses.emplace_back(module, alone, call_);
+            last = module.get();
         }
     }
 
@@ -92,7 +92,7 @@ class Runner {
             const pk_step &step = run_.steps[i];
             if (step.kernel == PK_REPEAT) continue;
             const pk_kernel &kernel = run_.kernels[step.kernel];
-            const Loaded &found = images_[size_t(kernel.image)]->kernel(
+            const Loaded &found = modules_[size_t(kernel.image)]->kernel(
                 text_of(kernel.symbol, kernel.symbol_bytes), named(kernel));
             require_allowed(run_, step, found.limits);
             const Shape shape = shape_of(step, found.limits);
@@ -251,7 +251,7 @@ class Runner {
     Call &call_;
     const int device_;
     const int64_t room_;
-    Images images_;
+    Modules modules_;
     std::vector<Prepared> prepared_;   // a step's each
     std::vector<char *> places_;       // an argument's each
     std::list<Holdings> holdings_{1};  // of one, which can be abandoned

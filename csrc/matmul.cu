@@ -5,13 +5,13 @@
 #include <optional>
 #include <thread>
 
-#include "common/thread_pool.h"
-#include "cublas.h"
-#include "matmul_images.h"
-#include "matmul_panels.cuh"
-#include "stream/slots.h"
-#include "stream/stream.h"
-#include "stream/tuning.h"
+#include "common/call/thread_pool.h"
+#include "cuda/matmul/cublas.h"
+#include "cuda/matmul/host_rows.h"
+#include "cuda/matmul/panels.cuh"
+#include "cuda/stream/slots.h"
+#include "cuda/stream/stream.h"
+#include "cuda/stream/tuning.h"
 
 namespace pk::product {
 
@@ -26,8 +26,8 @@ constexpr int64_t TOUCHED = 2 << 20, PAGE = 4096;
 // Products of as many numbers as that are worth splitting them.
 constexpr int64_t WORTH_SPLITTING = 1024;
 
-// What a thread does next: some rows of an image, up or down; or it touches the memory that some of the
-// result will go to, which may be new, while there is little else to do.
+// What a thread does next: some rows of a matrix on the host, up or down; or it touches the memory that some
+// of the result will go to, which may be new, while there is little else to do.
 struct Task {
     enum Kind { up_a, up_b, touch, down } kind;
     int64_t of;  // the panel, or the part
@@ -149,12 +149,13 @@ class Multiplier {
         }
     }
 
-    Image image_of(const Task &task) const {
-        const Images<Kind> images{given_};
-        if (task.kind == Task::down || task.kind == Task::touch) return images.of_c(parts_[size_t(task.of)]);
+    HostRows host_rows_of(const Task &task) const {
+        const HostMatrices<Kind> matrices{given_};
+        if (task.kind == Task::down || task.kind == Task::touch)
+            return matrices.of_c(parts_[size_t(task.of)]);
         const Panel &panel = panels_[size_t(task.of)];
         const Part &part = parts_[size_t(panel.part)];
-        return task.kind == Task::up_a ? images.of_a(part, panel) : images.of_b(part, panel);
+        return task.kind == Task::up_a ? matrices.of_a(part, panel) : matrices.of_b(part, panel);
     }
 
     int64_t &left_of(const Task &task) {
@@ -162,18 +163,18 @@ class Multiplier {
     }
 
     void add_tasks(typename Task::Kind kind, int64_t of) {
-        const Image image = image_of({kind, of, 0, 0});
-        const int64_t all = image.all_rows(), rows = std::max<int64_t>(1, half_bytes_ / image.run);
+        const HostRows host = host_rows_of({kind, of, 0, 0});
+        const int64_t all = host.all_rows(), rows = std::max<int64_t>(1, half_bytes_ / host.run);
         for (int64_t first = 0; first < all; first += rows)
             tasks_.push_back({kind, of, first, std::min(rows, all - first)});
     }
 
     // A panel's share of its part of the result.
     void add_touches(int64_t part, int64_t panel, int64_t panels) {
-        const Image image = image_of({Task::touch, part, 0, 0});
-        const int64_t all = image.all_rows(), first = all * panel / panels;
+        const HostRows host = host_rows_of({Task::touch, part, 0, 0});
+        const int64_t all = host.all_rows(), first = all * panel / panels;
         const int64_t end = all * (panel + 1) / panels;
-        const int64_t rows = std::max<int64_t>(1, TOUCHED / (image.run + 1));
+        const int64_t rows = std::max<int64_t>(1, TOUCHED / (host.run + 1));
         for (int64_t row = first; row < end; row += rows)
             tasks_.push_back({Task::touch, part, row, std::min(rows, end - row)});
     }
@@ -277,10 +278,10 @@ class Multiplier {
     }
 
     void touch(const Task &task) const {
-        const Image image = image_of(task);
+        const HostRows host = host_rows_of(task);
         for (int64_t row = task.first; row < task.first + task.rows; ++row) {
-            char *const at = image.row(row);
-            const int64_t bytes = image.run / int64_t(sizeof(Total)) * int64_t(sizeof(Element));
+            char *const at = host.row(row);
+            const int64_t bytes = host.run / int64_t(sizeof(Total)) * int64_t(sizeof(Element));
             // It stays what it is, also if another thread stores a result there meanwhile.
             for (int64_t i = 0; i < bytes; i += PAGE) __atomic_fetch_add(at + i, char(0), __ATOMIC_RELAXED);
         }
@@ -298,23 +299,23 @@ class Multiplier {
     }
 
     void begin(const Task &task, Half &half, Lane &lane) {
-        const Image image = image_of(task);
-        const int64_t bytes = task.rows * image.run;
+        const HostRows host = host_rows_of(task);
+        const int64_t bytes = task.rows * host.run;
         if (task.kind == Task::down) {
             wait_for((task.of + 1) * cut_.panels(given_) - 1);
             const cudaStream_t down = queues().down.get();
             half.queued = call_.seconds();
             PK_CUDA(cudaStreamWaitEvent(down, finished_[size_t(task.of % cut_.totals)].get()));
-            PK_CUDA(cudaMemcpyAsync(half.memory, totals(task.of) + task.first * image.run, size_t(bytes),
+            PK_CUDA(cudaMemcpyAsync(half.memory, totals(task.of) + task.first * host.run, size_t(bytes),
                                     cudaMemcpyDeviceToHost, down));
             PK_CUDA(cudaEventRecord(half.done, down));
         } else {
             const double begin = call_.seconds();
-            image.each(task.first, task.rows, [&](const char *from, int64_t offset, int64_t count) {
+            host.each(task.first, task.rows, [&](const char *from, int64_t offset, int64_t count) {
                 std::memcpy(half.memory + offset, from, size_t(count));
             });
             lane.add(PK_STAGE, begin, call_.seconds(), bytes, bytes / items_.factor);
-            char *to = factors(task.of) + task.first * image.run;
+            char *to = factors(task.of) + task.first * host.run;
             if (task.kind == Task::up_b) {
                 const Panel &panel = panels_[size_t(task.of)];
                 const Part &part = parts_[size_t(panel.part)];
@@ -342,28 +343,28 @@ class Multiplier {
         if (half.task == nullptr) return;
         const Task &task = *half.task;
         half.task = nullptr;
-        const Image image = image_of(task);
-        const int64_t bytes = task.rows * image.run;
+        const HostRows host = host_rows_of(task);
+        const int64_t bytes = task.rows * host.run;
         PK_CUDA(cudaEventSynchronize(half.done));
         const double now = call_.seconds();
         const bool down = task.kind == Task::down;
         lane.add(down ? PK_DOWNLOAD : PK_UPLOAD, std::max(half.queued, free_since), now, bytes,
                  bytes / (down ? items_.total : items_.factor), slot.device, slot.number);
         free_since = now;
-        if (down) store(task, image, half.memory, lane);
+        if (down) store(task, host, half.memory, lane);
         const std::lock_guard<std::mutex> lock(call_.mutex);
         (down ? call_.report.bytes_down : call_.report.bytes_up) += bytes;
         call_.report.chunks += down;
     }
 
-    void store(const Task &task, const Image &image, const char *memory, Lane &lane) {
+    void store(const Task &task, const HostRows &host, const char *memory, Lane &lane) {
         const double begin = call_.seconds();
-        const int64_t columns = image.run / int64_t(sizeof(Total));
+        const int64_t columns = host.run / int64_t(sizeof(Total));
         for (int64_t i = 0; i < task.rows; ++i) {
-            auto *const to = reinterpret_cast<Element *>(image.row(task.first + i));
-            const auto *const from = reinterpret_cast<const Total *>(memory + i * image.run);
+            auto *const to = reinterpret_cast<Element *>(host.row(task.first + i));
+            const auto *const from = reinterpret_cast<const Total *>(memory + i * host.run);
             if constexpr (std::is_same<Element, Total>::value) {
-                std::memcpy(to, from, size_t(image.run));
+                std::memcpy(to, from, size_t(host.run));
             } else {
                 for (int64_t j = 0; j < columns; ++j) to[j] = Kind::store(from[j]);
             }

@@ -2,7 +2,7 @@
 
 #include "common/random.h"
 #include "common/random_transforms.h"
-#include "stream/stream.h"
+#include "cuda/stream/stream.h"
 
 namespace pk::random {
 
@@ -121,7 +121,7 @@ class Drawing : public Work {
         given.planes = request_.planes;
         given.a = parameter(chunk, 0);
         given.b = parameter(chunk, 1);
-        given.to = chunk.image + chunk.operand(stores[0]);
+        given.to = chunk.memory + chunk.operand(stores[0]);
         given.start = chunk.start;
         given.count = chunk.count;
         given.half = request_.half;
@@ -153,7 +153,7 @@ class Drawing : public Work {
     Parameter parameter(const Chunk &chunk, int index) const {
         for (const Carried &load : loads) {
             if (load.operand != 1 + index) continue;
-            return {reinterpret_cast<const uint64_t *>(chunk.image + chunk.operand(load)), 0};
+            return {reinterpret_cast<const uint64_t *>(chunk.memory + chunk.operand(load)), 0};
         }
         return {nullptr, constants_[index]};
     }

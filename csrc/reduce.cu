@@ -1,9 +1,9 @@
 #include "common/reduce.h"
 
-#include "common/reduction.h"
+#include "common/reduce_ops.h"
 #include "common/types.h"
-#include "interpreter.h"
-#include "stream/stream.h"
+#include "cuda/program/interpreter.h"
+#include "cuda/stream/stream.h"
 
 namespace pk {
 
@@ -275,8 +275,8 @@ class Reducer : public Interpreter {
         for (int i = 0; i < reduction_.asked.values; ++i)
             at[i] = offset_of(chunk, is_plain_ ? reduction_.loaded(i) : reduction_.first_value + i);
         launch_reduction(reduction_,
-                         {chunk.image + at[0], chunk.image + at[1], reduction_.type, region_.slabs,
-                          chunk.units.start, chunk.units.count, chunk.start, chunk.image + chunk.results},
+                         {chunk.memory + at[0], chunk.memory + at[1], reduction_.type, region_.slabs,
+                          chunk.units.start, chunk.units.count, chunk.start, chunk.memory + chunk.results},
                          chunk.queue);
     }
 

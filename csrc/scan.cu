@@ -1,6 +1,6 @@
-#include "scan_columns.cuh"
-#include "scan_tiles.cuh"
-#include "stream/stream.h"
+#include "cuda/scan/columns.cuh"
+#include "cuda/scan/tiles.cuh"
+#include "cuda/stream/stream.h"
 
 namespace pk::scan {
 
@@ -83,9 +83,9 @@ class Scanner : public Work {
 
     Given given_of(const Chunk &chunk) const {
         Given given{};
-        given.from = chunk.image + chunk.operand(loads[0]);
-        given.to = chunk.image + chunk.operand(stores[0]);
-        given.met = reinterpret_cast<unsigned *>(chunk.image);
+        given.from = chunk.memory + chunk.operand(loads[0]);
+        given.to = chunk.memory + chunk.operand(stores[0]);
+        given.met = reinterpret_cast<unsigned *>(chunk.memory);
         given.start = chunk.start;
         given.length = slabs_.length;
         given.inner = slabs_.inner;
@@ -96,7 +96,7 @@ class Scanner : public Work {
         given.first_block = first.block;
         given.parts_a_tile = device::parts_a_tile(slabs_.length);
         given.parts = in_order ? chunk.units.count : chunk.count / (slabs_.length * slabs_.inner);
-        given.segments = chunk.image + chunk.scratch;
+        given.segments = chunk.memory + chunk.scratch;
         given.totals =
             static_cast<State *>(given.segments) + given.parts * given.segments_a_part * given.inner;
         if (running_) {

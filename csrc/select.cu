@@ -2,11 +2,11 @@
 
 #include <memory>
 
-#include "common/call.h"
-#include "stream/cuda.h"
-#include "stream/resident.h"
-#include "stream/slots.h"
-#include "stream/stream.h"
+#include "common/call/call.h"
+#include "cuda/stream/resident.h"
+#include "cuda/stream/runtime.h"
+#include "cuda/stream/slots.h"
+#include "cuda/stream/stream.h"
 
 namespace pk {
 

@@ -4,11 +4,11 @@
 #include <condition_variable>
 #include <cstring>
 
-#include "common/merge.h"
-#include "common/unique.h"
-#include "sort_device.cuh"
-#include "sort_equipment.cuh"
-#include "stream/pinned.h"
+#include "common/sort_unique.h"
+#include "cuda/sort/device.cuh"
+#include "cuda/sort/equipment.cuh"
+#include "cuda/sort/merge.h"
+#include "cuda/stream/pinned.h"
 
 namespace pk {
 

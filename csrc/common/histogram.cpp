@@ -5,9 +5,9 @@
 #include <limits>
 #include <mutex>
 
-#include "indexer.h"
-#include "share_out.h"
-#include "status.h"
+#include "common/call/share_out.h"
+#include "common/call/status.h"
+#include "histogram_indexer.h"
 
 namespace pk {
 

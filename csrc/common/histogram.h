@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "bin_loops.h"
-#include "call.h"
+#include "common/call/call.h"
+#include "histogram_loops.h"
 #include "layout.h"
 
 namespace pk {

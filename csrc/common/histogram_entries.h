@@ -5,8 +5,8 @@
 //   digitize(layout, bins, right, decreasing, call)
 #pragma once
 
+#include "common/call/status.h"
 #include "histogram.h"
-#include "status.h"
 
 namespace pk {
 

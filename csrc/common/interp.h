@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "call.h"
+#include "common/call/call.h"
 #include "portable.h"
 
 namespace pk::interpolation {

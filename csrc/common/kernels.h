@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "../pycudakit.h"
-#include "status.h"
+#include "common/call/status.h"
+#include "pycudakit.h"
 
 namespace pk::kernels {
 

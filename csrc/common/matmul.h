@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "../pycudakit.h"
-#include "call.h"
+#include "common/call/call.h"
+#include "common/call/status.h"
 #include "half.h"
-#include "status.h"
+#include "pycudakit.h"
 
 namespace pk::product {
 

@@ -1,7 +1,7 @@
 // What a call of pk_random is, checked: for either engine.
 #pragma once
 
-#include "call.h"
+#include "common/call/call.h"
 #include "layout.h"
 #include "random_counts.h"
 

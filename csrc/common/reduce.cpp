@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "arithmetic.h"
-#include "reduction.h"
-#include "thread_pool.h"
+#include "common/call/thread_pool.h"
+#include "reduce_ops.h"
 #include "types.h"
 
 namespace pk {

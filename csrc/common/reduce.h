@@ -6,10 +6,10 @@
 #include <memory>
 #include <vector>
 
-#include "call.h"
+#include "common/call/call.h"
+#include "common/call/status.h"
 #include "program.h"
 #include "slabs.h"
-#include "status.h"
 
 namespace pk {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "call.h"
+#include "common/call/call.h"
 #include "scan_ops.h"
 #include "slabs.h"
 #include "types.h"

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "../pycudakit.h"
+#include "common/call/status.h"
 #include "portable.h"
-#include "status.h"
+#include "pycudakit.h"
 
 namespace pk {
 

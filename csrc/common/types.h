@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "../pycudakit.h"
 #include "portable.h"
+#include "pycudakit.h"
 
 namespace pk {
 

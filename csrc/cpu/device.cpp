@@ -1,9 +1,9 @@
 // The CPU library has no devices, and says so in the same words to everyone.
 #include <cstdlib>
 
-#include "../common/result_memory.h"
-#include "../common/status.h"
-#include "kernel_release.h"
+#include "common/call/result_memory.h"
+#include "common/call/status.h"
+#include "cpu/kernels/release.h"
 
 [[noreturn]] static void no_device() {
     pk::fail(PK_INVALID_ARGUMENT, "there is no device of that index: the CPU library has none");

@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "../common/evaluate.h"
-#include "../common/share_out.h"
-#include "copy.h"
-#include "machine.h"
+#include "common/call/share_out.h"
+#include "common/elementwise.h"
+#include "elementwise_copy.h"
+#include "program_machine.h"
 
 namespace pk {
 

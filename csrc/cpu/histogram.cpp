@@ -1,4 +1,4 @@
-#include "../common/histogram_entries.h"
+#include "common/histogram_entries.h"
 #include "loops.h"
 
 namespace pk {

@@ -1,8 +1,8 @@
-#include "../common/interp.h"
+#include "common/interp.h"
 
 #include <algorithm>
 
-#include "../common/share_out.h"
+#include "common/call/share_out.h"
 
 namespace pk::interpolation {
 

@@ -6,12 +6,12 @@
 #include <cstring>
 #include <shared_mutex>
 
-#include "../common/call.h"
-#include "../common/kernels.h"
-#include "../common/thread_pool.h"
-#include "kernel_block.h"
-#include "kernel_image.h"
-#include "kernel_release.h"
+#include "common/call/call.h"
+#include "common/call/thread_pool.h"
+#include "common/kernels.h"
+#include "cpu/kernels/block.h"
+#include "cpu/kernels/modules.h"
+#include "cpu/kernels/release.h"
 
 namespace pk::kernels {
 
@@ -164,10 +164,10 @@ int64_t spread(const Launch &launch, Call &call) {
 class Runner {
    public:
     Runner(const Run &run, Printed &printed, Call &call) : run_(run), printed_(printed), call_(call) {
-        for (const pk_image &image : run.images) images_.push_back(load_image(image));
+        for (const pk_image &image : run.images) modules_.push_back(load_module(image));
         for (const pk_kernel &kernel : run.kernels)
             kernels_.push_back(
-                &images_[size_t(kernel.image)]->kernel(text_of(kernel.symbol, kernel.symbol_bytes)));
+                &modules_[size_t(kernel.image)]->kernel(text_of(kernel.symbol, kernel.symbol_bytes)));
         for (const pk_step &step : run.steps) {
             if (step.kernel != PK_REPEAT)
                 require_allowed(run, step, limits_of(*kernels_[size_t(step.kernel)]));
@@ -175,14 +175,14 @@ class Runner {
         lock();
     }
     ~Runner() {
-        for (Image *image : changed_) image->restore();
+        for (Module *module : changed_) module->restore();
     }
     Runner(const Runner &) = delete;
     Runner &operator=(const Runner &) = delete;
 
     void operator()() {
         const bool checked =
-            std::any_of(images_.begin(), images_.end(), [](auto &image) { return image->checked(); });
+            std::any_of(modules_.begin(), modules_.end(), [](auto &module) { return module->checked(); });
         Memory memory(run_, checked, call_);
         prepare(memory);
         int64_t threads = 1;
@@ -203,27 +203,27 @@ class Runner {
    private:
     // In the order of their addresses, so that two runs never wait for each other.
     void lock() {
-        std::vector<Image *> images;
-        for (const auto &image : images_) images.push_back(image.get());
-        std::sort(images.begin(), images.end());
-        images.erase(std::unique(images.begin(), images.end()), images.end());
-        for (Image *image : images) {
+        std::vector<Module *> modules;
+        for (const auto &module : modules_) modules.push_back(module.get());
+        std::sort(modules.begin(), modules.end());
+        modules.erase(std::unique(modules.begin(), modules.end()), modules.end());
+        for (Module *module : modules) {
             const bool changes = std::any_of(run_.symbols.begin(), run_.symbols.end(), [&](auto &symbol) {
-                return images_[size_t(symbol.image)].get() == image;
+                return modules_[size_t(symbol.image)].get() == module;
             });
             if (changes) {
-                alone_.emplace_back(image->mutex, std::defer_lock);
+                alone_.emplace_back(module->mutex, std::defer_lock);
                 while (!alone_.back().try_lock()) wait();
-                changed_.push_back(image);
+                changed_.push_back(module);
             } else {
-                together_.emplace_back(image->mutex, std::defer_lock);
+                together_.emplace_back(module->mutex, std::defer_lock);
                 while (!together_.back().try_lock()) wait();
             }
         }
         try {
-            for (const pk_symbol &symbol : run_.symbols) images_[size_t(symbol.image)]->set(symbol);
+            for (const pk_symbol &symbol : run_.symbols) modules_[size_t(symbol.image)]->set(symbol);
         } catch (...) {
-            for (Image *image : changed_) image->restore();
+            for (Module *module : changed_) module->restore();
             throw;
         }
     }
@@ -250,7 +250,7 @@ class Runner {
         const pk_image_kernel &kernel = *kernels_[size_t(step.kernel)];
         const pk_kernel &named_kernel = run_.kernels[step.kernel];
         const Launch launch{kernel,
-                            images_[size_t(named_kernel.image)]->checked(),
+                            modules_[size_t(named_kernel.image)]->checked(),
                             named(named_kernel),
                             shape_of(step, limits_of(kernel)),
                             step.shared,
@@ -265,11 +265,11 @@ class Runner {
     const Run &run_;
     Printed &printed_;
     Call &call_;
-    std::vector<std::shared_ptr<Image>> images_;
+    std::vector<std::shared_ptr<Module>> modules_;
     std::vector<const pk_image_kernel *> kernels_;
     std::vector<std::unique_lock<std::shared_mutex>> alone_;
     std::vector<std::shared_lock<std::shared_mutex>> together_;
-    std::vector<Image *> changed_;
+    std::vector<Module *> changed_;
     std::vector<void *> addresses_, arguments_;
 };
 
@@ -277,7 +277,7 @@ class Runner {
 
 void release() {
     release_workers();
-    release_images();
+    release_modules();
 }
 
 }  // namespace pk::kernels
@@ -306,10 +306,10 @@ int32_t pk_run_kernels(const pk_run *run, uint8_t *text, int64_t capacity, int64
 int32_t pk_kernel_info(const pk_image *image, const uint8_t *symbol, int64_t symbol_bytes, int64_t,
                        pk_kernel_limits *limits) {
     return pk::guarded([&] {
-        pk::require(image != nullptr && image->address != 0 && image->bytes > 0, "image has no bytes");
+        pk::require(image != nullptr && image->address != 0 && image->bytes > 0, "an image has no bytes");
         pk::require(symbol != nullptr && symbol_bytes > 0, "symbol is empty");
         pk::require(limits != nullptr, "limits is a null pointer");
-        const auto loaded = pk::kernels::load_image(*image);
+        const auto loaded = pk::kernels::load_module(*image);
         *limits = pk::kernels::limits_of(
             loaded->kernel({reinterpret_cast<const char *>(symbol), size_t(symbol_bytes)}));
     });

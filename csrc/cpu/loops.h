@@ -3,12 +3,12 @@
 
 #include <cstdint>
 
-#include "../common/bin_loops.h"
-#include "../common/operations.h"
-#include "../common/pixels.h"
-#include "../common/products.h"
-#include "../common/scan_ops.h"
-#include "filter_loops.h"
+#include "common/histogram_loops.h"
+#include "common/image_pixels.h"
+#include "common/operations.h"
+#include "common/scan_ops.h"
+#include "image_filter_loops.h"
+#include "matmul_loops.h"
 #include "random_loops.h"
 
 namespace pk {

@@ -1,11 +1,11 @@
 // Products of matrices on the CPU, for callers of the ABI and for the types that no BLAS has: tiles of the
 // result, each by one thread, which packs what it reads.
-#include "../common/matmul.h"
+#include "common/matmul.h"
 
 #include <cstring>
 #include <memory>
 
-#include "../common/share_out.h"
+#include "common/call/share_out.h"
 #include "loops.h"
 
 namespace pk::product {

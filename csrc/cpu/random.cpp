@@ -1,12 +1,12 @@
-#include "../common/random.h"
+#include "common/random.h"
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
 
-#include "../common/share_out.h"
-#include "../common/types.h"
+#include "common/call/share_out.h"
+#include "common/types.h"
 #include "loops.h"
 
 namespace pk::random {

@@ -1,12 +1,12 @@
-#include "../common/reduce.h"
+#include "common/reduce.h"
 
 #include <atomic>
 #include <mutex>
 
-#include "../common/evaluate.h"
-#include "../common/reduction.h"
-#include "../common/thread_pool.h"
-#include "machine.h"
+#include "common/call/thread_pool.h"
+#include "common/elementwise.h"
+#include "common/reduce_ops.h"
+#include "program_machine.h"
 
 namespace pk {
 

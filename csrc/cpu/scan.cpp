@@ -1,13 +1,13 @@
-#include "../common/scan.h"
+#include "common/scan.h"
 
 #include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <thread>
 
-#include "../common/call.h"
-#include "../common/thread_pool.h"
-#include "terms.h"
+#include "common/call/call.h"
+#include "common/call/thread_pool.h"
+#include "scan_terms.h"
 
 namespace pk::scan {
 

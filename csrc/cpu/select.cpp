@@ -1,9 +1,9 @@
-#include "../common/select.h"
+#include "common/select.h"
 
 #include <atomic>
 #include <mutex>
 
-#include "../common/share_out.h"
+#include "common/call/share_out.h"
 
 namespace pk {
 

@@ -7,8 +7,8 @@
 #include <emmintrin.h>
 #endif
 
-#include "../common/sorting.h"
-#include "../common/unique.h"
+#include "common/sort.h"
+#include "common/sort_unique.h"
 
 namespace pk {
 

@@ -1,4 +1,4 @@
-#include "../../common/bin_loops_of.h"
+#include "common/histogram_loops_of.h"
 #include "table.h"
 
 namespace pk {

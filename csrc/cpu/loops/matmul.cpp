@@ -1,4 +1,4 @@
-#include "../../common/products.h"
+#include "cpu/matmul_loops.h"
 #include "table.h"
 
 namespace pk {

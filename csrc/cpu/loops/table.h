@@ -1,7 +1,7 @@
 // Inside one instruction set: the names that the build gives its table.
 #pragma once
 
-#include "../loops.h"
+#include "cpu/loops.h"
 
 #define PK_JOIN_(a, b) a##b
 #define PK_JOIN(a, b) PK_JOIN_(a, b)

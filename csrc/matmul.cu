@@ -13,7 +13,7 @@
 #include "cuda/stream/stream.h"
 #include "cuda/stream/tuning.h"
 
-namespace pk::product {
+namespace pk::matmul {
 
 namespace {
 
@@ -72,7 +72,7 @@ class Multiplier {
         const auto last = size_t((int64_t(parts_.size()) - 1) % cut_.totals);
         PK_CUDA(cudaEventElapsedTime(&milliseconds, began_.get(), finished_[last].get()));
         Lane(call_).add(PK_KERNEL, first_launch_, std::min(end, first_launch_ + milliseconds * 1e-3), 0,
-                        given_.size(), device_, KERNELS_LANE);
+                        given_.elements(), device_, KERNELS_LANE);
         if (way_ == Way::split && found[1] != 0) return false;
         call_.report.exceptions |= found[0];
         return true;
@@ -416,12 +416,9 @@ bool is_worth_splitting(const Product &given, int device) {
     return major >= 8;
 }
 
-}  // namespace
-
 template <class Kind>
-void multiply(const Product &given, Call &call) {
-    arm_faults();
-    require_cuda();
+void launch(const Product &given, Call &call) {
+    if (clear_if_empty<Kind>(given)) return;
     const int device = devices_of(call).front();
     const CurrentDevice current(device);
     const bool has_cublas = is_float_kind<Kind> && cublas::is_open();
@@ -438,6 +435,26 @@ void multiply(const Product &given, Call &call) {
     run<Kind>(given, call, device, has_cublas ? Way::cublas : Way::kernel, method);
 }
 
-}  // namespace pk::product
+}  // namespace
 
-PK_MATMUL_ENTRIES
+}  // namespace pk::matmul
+
+#define PK_ENTRY(t, T, Kind)                                                                                 \
+    extern "C" int32_t pk_matmul_##t(const T *a, const T *b, T *c, int64_t m, int64_t n, int64_t k,          \
+                                     const int64_t *places, int64_t batch, int64_t flags, int64_t precision, \
+                                     int64_t *method, const pk_options *options, pk_report *report) {        \
+        const auto check = [&] {                                                                             \
+            return pk::matmul::Product(a, b, c, m, n, k, places, batch, flags, precision, method,            \
+                                       sizeof(T));                                                           \
+        };                                                                                                   \
+        return pk::called(options, report, check, pk::matmul::launch<pk::matmul::Kind>);                     \
+    }
+PK_MATMUL_TYPES(PK_ENTRY)
+#undef PK_ENTRY
+
+extern "C" int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *found) {
+    return pk::guarded([&] {
+        const std::string name = pk::matmul::checked_path(path, length, found);
+        *found = pk::cublas::open(name);
+    });
+}

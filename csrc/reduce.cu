@@ -292,8 +292,9 @@ class Reducer : public Interpreter {
 };
 
 void reduce_region(const Reduction &reduction, const Region &region, Call &call,
-                   const std::vector<int> &devices, uint8_t *exceptions) {
-    const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count, exceptions};
+                   const std::vector<int> &devices) {
+    const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count,
+                                reduction.exceptions};
     Partials partials(reduction, region);
     with_room<Reducer>(
         evaluation, call, devices, [&](Reducer &work) { stream(work, call, devices, {{0, work.units()}}); },
@@ -301,19 +302,24 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
     partials.finish(call);
 }
 
+void launch(const Reduction &reduction, Call &call) {
+    reduction.clear_exceptions();
+    const std::vector<int> devices = devices_of(call);
+    for (const Region &region : reduction.regions()) reduce_region(reduction, region, call, devices);
+}
+
 }  // namespace
 }  // namespace pk
 
-int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *program, int64_t instruction_count,
-                  const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions,
-                  uint8_t *exceptions, const pk_options *options, pk_report *report) {
-    return pk::reduce(reduction, program, instruction_count, operands, operand_count, shape, dimensions,
-                      exceptions, options, report,
-                      [](const pk::Reduction &asked, pk::Call &call, uint8_t *met) {
-                          pk::arm_faults();
-                          pk::require_cuda();
-                          const std::vector<int> devices = pk::devices_of(call);
-                          for (const pk::Region &region : asked.regions())
-                              pk::reduce_region(asked, region, call, devices, met);
-                      });
+extern "C" int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *program,
+                             int64_t instruction_count, const pk_operand *operands, int64_t operand_count,
+                             const int64_t *shape, int64_t dimensions, uint8_t *exceptions,
+                             const pk_options *options, pk_report *report) {
+    return pk::called(
+        options, report,
+        [&] {
+            return pk::Reduction(reduction, program, instruction_count, operands, operand_count, shape,
+                                 dimensions, exceptions, report);
+        },
+        pk::launch);
 }

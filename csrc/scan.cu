@@ -119,9 +119,7 @@ class Scanner : public Work {
     std::optional<Block> running_;  // totals up to the chunk that is next
 };
 
-void compute(const Request &request, Call &call) {
-    arm_faults();
-    require_cuda();
+void launch(const Request &request, Call &call) {
     const std::vector<int> asked = devices_of(call);
     for (const Region &region : request.regions) {
         visit_op(request.kind, [&](auto op) {
@@ -136,9 +134,11 @@ void compute(const Request &request, Call &call) {
 }  // namespace
 }  // namespace pk::scan
 
-int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
-                int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,
-                pk_report *report) {
-    return pk::scan::scanned(operation, flags, operands, shape, dimensions, outer, rows, options, report,
-                             pk::scan::compute);
+extern "C" int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
+                           int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,
+                           pk_report *report) {
+    return pk::called(
+        options, report,
+        [&] { return pk::scan::Request(operation, flags, operands, shape, dimensions, outer, rows); },
+        pk::scan::launch);
 }

@@ -309,27 +309,35 @@ class ShortRows {
 };
 
 template <Order order, class Key>
-int32_t select_entry(const Selection &asked, const Key *in, Key *out, const pk_options *options,
-                     pk_report *report) {
-    return called(options, report, asked.size(), [&](Call &call) {
-        asked.check(in, out, sizeof(Key));
-        arm_faults();
-        require_cuda();
-        const std::vector<int> devices = devices_of(call);
-        std::fill(asked.nans, asked.nans + asked.rows, 0);
-        if (asked.size() == 0 || (asked.rank_count == 0 && order != Order::floating)) return;
-        const CurrentDevice current(devices[0]);
-        OnDevice on{call, {devices[0]}};
-        if (asked.columns <= SHORT_ROW && asked.rank_count <= FEW_RANKS) {
-            ShortRows<order, Key> rows(on, asked, in, out);
-            if (rows.fits()) return rows.select();
-        }
-        select_long<order>(on, asked, in, out);
-    });
+void launch(const Selection &asked, Call &call) {
+    const std::vector<int> devices = devices_of(call);
+    std::fill(asked.nans, asked.nans + asked.rows, 0);
+    if (asked.elements() == 0 || (asked.rank_count == 0 && order != Order::floating)) return;
+    const auto *const in = static_cast<const Key *>(asked.in);
+    auto *const out = static_cast<Key *>(asked.out);
+    const CurrentDevice current(devices[0]);
+    OnDevice on{call, {devices[0]}};
+    if (asked.columns <= SHORT_ROW && asked.rank_count <= FEW_RANKS) {
+        ShortRows<order, Key> rows(on, asked, in, out);
+        if (rows.fits()) return rows.select();
+    }
+    select_long<order>(on, asked, in, out);
 }
 
 }  // namespace
 
 }  // namespace pk
 
-PK_SELECT_ENTRIES
+#define PK_ENTRY(t, T, order)                                                                                \
+    extern "C" int32_t pk_select_##t(const T *in, int64_t rows, int64_t columns, const int64_t *ranks,       \
+                                     int64_t rank_rows, int64_t rank_count, T *out, int64_t *nans,           \
+                                     const pk_options *options, pk_report *report) {                         \
+        return pk::called(                                                                                   \
+            options, report,                                                                                 \
+            [&] {                                                                                            \
+                return pk::Selection(in, rows, columns, ranks, rank_rows, rank_count, out, nans, sizeof(T)); \
+            },                                                                                               \
+            pk::launch<pk::Order::order, pk::KeyOf<T>>);                                                     \
+    }
+PK_SORTABLE_TYPES(PK_ENTRY)
+#undef PK_ENTRY

@@ -1,11 +1,9 @@
-// What pk_evaluate is in either engine, around the computing itself.
+// What pk_evaluate is asked for, and what reductions compute their values as: a program over operands.
 #pragma once
 
-#include <algorithm>
-#include <mutex>
+#include <cstdint>
 
 #include "common/call/call.h"
-#include "common/call/status.h"
 #include "layout.h"
 #include "program.h"
 
@@ -28,22 +26,26 @@ struct Evaluation {
     }
 };
 
-// Calls compute(evaluation, call, ranges) for what is left to compute.
-template <class Compute>
-int32_t evaluate(const pk_instruction *program, int64_t instruction_count, const pk_operand *operands,
-                 int64_t operand_count, const int64_t *shape, int64_t dimensions, const pk_options *options,
-                 uint8_t *exceptions, pk_report *report, Compute compute) {
-    return guarded([&] {
-        check_evaluate(program, instruction_count, operands, operand_count, shape, dimensions, exceptions,
-                       report);
-        Call call(options, report);
-        const Program checked(program, instruction_count, operands, operand_count);
-        const Layout layout(operands, operand_count, shape, dimensions, checked.stored);
-        const std::vector<pk_range> ranges = call.begin(layout.size);
-        std::fill_n(exceptions, instruction_count, uint8_t(0));
-        compute(Evaluation{checked, layout, instruction_count, exceptions}, call, ranges);
-        call.end();
-    });
-}
+namespace elementwise {
+
+// A call of pk_evaluate, checked.
+class Request {
+   public:
+    Request(const pk_instruction *program, int64_t instruction_count, const pk_operand *operands,
+            int64_t operand_count, const int64_t *shape, int64_t dimensions, uint8_t *exceptions,
+            const pk_report *report);
+    int64_t elements() const { return layout_.size; }
+
+    // To be computed: nothing was met yet.
+    Evaluation begin() const;
+
+   private:
+    const Program program_;
+    const Layout layout_;
+    const int64_t instruction_count_;
+    uint8_t *const exceptions_;
+};
+
+}  // namespace elementwise
 
 }  // namespace pk

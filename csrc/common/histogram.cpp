@@ -15,8 +15,8 @@ static constexpr int64_t WORTH_A_THREAD = 64 << 10;  // elements
 static constexpr int64_t SHARE = 256 << 10;          // elements that a thread takes at once
 static constexpr int64_t MOST_BINS = (int64_t(1) << 31) - 256;
 
-void check_operands(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
-                    int64_t dimensions) {
+static void check_operands(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
+                           int64_t dimensions) {
     require(operands != nullptr, "operands is a null pointer");
     require(shape != nullptr || dimensions == 0, "shape is a null pointer");
     require(dimensions >= 0 && dimensions <= PK_MAX_DIMS, "dimensions is not from 0 to PK_MAX_DIMS");
@@ -26,7 +26,7 @@ void check_operands(const pk_operand *operands, int64_t operand_count, const int
     }
 }
 
-void check_bins(const pk_bins &bins, int value_type) {
+static void check_bins(const pk_bins &bins, int value_type) {
     const bool is_float = is_float_type(value_type);
     require(bins.count >= 0 && bins.count < MOST_BINS, "bins.count is not from 0 to 2^31 - 257");
     if (bins.how == PK_BY_VALUE) {
@@ -92,6 +92,68 @@ Counting::Counting(const pk_operand *operands, int64_t operand_count, const int6
         const bool pays = bins[i].how == PK_BY_WIDTH && layout.size / 4 > bins[i].count;
         if (pays) shortcuts[i] = Shortcut(bins[i]);
     }
+}
+
+// The layout of one operand that is only read, and has elements.
+static Layout layout_of_elements(const pk_operand *operand, const int64_t *shape, int64_t dimensions) {
+    check_operands(operand, 1, shape, dimensions);
+    Layout layout(operand, 1, shape, dimensions, {false});
+    require(layout.size != 0, "there are no elements");
+    return layout;
+}
+
+ExtentRequest::ExtentRequest(const pk_operand *operand, const int64_t *shape, int64_t dimensions,
+                             uint64_t *extent)
+    : extent(extent) {
+    require(extent != nullptr, "extent is a null pointer");
+    layout = layout_of_elements(operand, shape, dimensions);
+}
+
+HistogramRequest::HistogramRequest(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
+                                   int64_t dimensions, const pk_bins *bins, int64_t axes, int64_t *counts)
+    : Counting(operands, operand_count, shape, dimensions, bins, axes, false), counts(counts) {
+    require(counts != nullptr, "counts is a null pointer");
+}
+
+HistogramOfExtentRequest::HistogramOfExtentRequest(const pk_operand *operand, const int64_t *shape,
+                                                   int64_t dimensions, uint64_t find, int64_t count,
+                                                   int64_t *counts)
+    : count(count), counts(counts), operand_(operand), shape_(shape), dimensions_(dimensions), find_(find) {
+    require(counts != nullptr && find != 0, "counts or find is a null pointer");
+    layout = layout_of_elements(operand, shape, dimensions);
+}
+
+pk_bins HistogramOfExtentRequest::found_bins(const uint64_t *extent) const {
+    pk_bins found{};
+    if (reinterpret_cast<pk_find_bins>(find_)(extent, &found) != 0) {
+        fail(PK_INTERRUPTED, "the call was asked to stop");
+    }
+    require(found.count == count, "the bins found are not as many as was said");
+    check_bins(found, type());
+    return found;
+}
+
+Counting HistogramOfExtentRequest::counting(const pk_bins &found) const {
+    return Counting(operand_, 1, shape_, dimensions_, &found, 1, false);
+}
+
+WeightedHistogramRequest::WeightedHistogramRequest(const pk_operand *operands, int64_t operand_count,
+                                                   const int64_t *shape, int64_t dimensions,
+                                                   const pk_bins *bins, int64_t axes, double *sums,
+                                                   int64_t *outside)
+    : Counting(operands, operand_count, shape, dimensions, bins, axes, true), sums(sums), outside(outside) {
+    require(sums != nullptr && outside != nullptr, "sums or outside is a null pointer");
+}
+
+DigitizeRequest::DigitizeRequest(const pk_operand *operands, const int64_t *shape, int64_t dimensions,
+                                 const pk_bins *bins, bool right, bool decreasing)
+    : bins(bins), right(right), decreasing(decreasing) {
+    require(bins != nullptr, "bins is a null pointer");
+    check_operands(operands, 2, shape, dimensions);
+    require(operands[1].type == PK_INT64, "indices are of the type PK_INT64");
+    require(bins->how == PK_BY_EDGES, "bins.how is not PK_BY_EDGES");
+    check_bins(*bins, operands[0].type);
+    layout = Layout(operands, 2, shape, dimensions, {false, true});
 }
 
 // The places of the edges, and what they may be off by: NumPy's arithmetic and ours round a few times each.
@@ -274,8 +336,12 @@ class Extent {
 
 class Digitizer {
    public:
-    Digitizer(const Layout &layout, const pk_bins &bins, bool right, bool decreasing, const BinLoops &loops)
-        : layout_(layout), bins_(bins), right_(right), decreasing_(decreasing), indexer_(layout, loops) {}
+    Digitizer(const DigitizeRequest &request, const BinLoops &loops)
+        : layout_(request.layout),
+          bins_(*request.bins),
+          right_(request.right),
+          decreasing_(request.decreasing),
+          indexer_(request.layout, loops) {}
 
     void block(int64_t start, int64_t count) {
         const View &out = layout_.views[1];
@@ -356,16 +422,6 @@ void extent_of_keys(int type, int64_t least, int64_t greatest, uint64_t *extent)
     extent[1] = element_of_key(type, greatest);
 }
 
-pk_bins found_bins(uint64_t find, const uint64_t *extent, int64_t count, int type) {
-    pk_bins found{};
-    if (reinterpret_cast<pk_find_bins>(find)(extent, &found) != 0) {
-        fail(PK_INTERRUPTED, "the call was asked to stop");
-    }
-    require(found.count == count, "the bins found are not as many as was said");
-    check_bins(found, type);
-    return found;
-}
-
 void extent_on_host(const Layout &layout, const BinLoops &loops, Call &call, uint64_t *extent) {
     const int type = layout.views[0].type;
     int64_t least = INT64_MAX, greatest = INT64_MIN;
@@ -374,11 +430,10 @@ void extent_on_host(const Layout &layout, const BinLoops &loops, Call &call, uin
     extent_of_keys(type, least, greatest, extent);
 }
 
-void digitize_on_host(const Layout &layout, const pk_bins &bins, bool right, bool decreasing,
-                      const BinLoops &loops, Call &call) {
-    if (layout.size == 0) return;
-    share_out(layout.size, threads_for(layout.size), call,
-              [&] { return Digitizer(layout, bins, right, decreasing, loops); });
+void digitize_on_host(const DigitizeRequest &request, const BinLoops &loops, Call &call) {
+    if (request.layout.size == 0) return;
+    share_out(request.layout.size, threads_for(request.layout.size), call,
+              [&] { return Digitizer(request, loops); });
 }
 
 }  // namespace pk

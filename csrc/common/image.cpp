@@ -6,7 +6,7 @@
 #include "common/call/status.h"
 #include "types.h"
 
-namespace pk::images {
+namespace pk::image {
 
 namespace {
 
@@ -163,4 +163,4 @@ Resize::Resize(const pk_operand *operands, const int64_t *shape, int64_t dimensi
     layout = in_shape_order(operands[0], shape, dimensions);
 }
 
-}  // namespace pk::images
+}  // namespace pk::image

@@ -4,7 +4,7 @@
 
 #include "common/call/status.h"
 
-namespace pk::filters {
+namespace pk::image::filters {
 
 namespace {
 
@@ -104,13 +104,4 @@ void Filter::choose_arithmetic() {
     if (result_type != PK_FLOAT32 && error > 0.4) arithmetic = Sums::float64;
 }
 
-int32_t filtered(const pk_window *window, const double *weights, int64_t weight_count,
-                 const pk_operand *operands, const int64_t *shape, const pk_options *options,
-                 pk_report *report, void (*compute)(const Filter &filter, Call &call)) {
-    return guarded([&] {
-        const Filter filter(window, weights, weight_count, operands, shape);
-        run_call(options, report, filter.size(), [&](Call &call) { compute(filter, call); });
-    });
-}
-
-}  // namespace pk::filters
+}  // namespace pk::image::filters

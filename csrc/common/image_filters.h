@@ -6,12 +6,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/call/call.h"
 #include "portable.h"
 #include "pycudakit.h"
 #include "types.h"
 
-namespace pk::filters {
+namespace pk::image::filters {
 
 constexpr int64_t MOST_SIZE = 63;  // of a window, along an axis
 
@@ -79,7 +78,7 @@ struct Filter {
     int64_t rank() const { return height * width / 2; }  // the median's
     int64_t row() const { return columns * channels; }   // elements
     int64_t image() const { return rows * row(); }
-    int64_t size() const { return batch * image(); }
+    int64_t elements() const { return batch * image(); }
     int64_t below() const { return height - 1 - above; }
     int64_t right() const { return width - 1 - left; }
 
@@ -98,9 +97,4 @@ struct Filter {
     void choose_arithmetic();
 };
 
-// The entry, around what an engine does.
-int32_t filtered(const pk_window *window, const double *weights, int64_t weight_count,
-                 const pk_operand *operands, const int64_t *shape, const pk_options *options,
-                 pk_report *report, void (*compute)(const Filter &filter, Call &call));
-
-}  // namespace pk::filters
+}  // namespace pk::image::filters

@@ -6,7 +6,7 @@
 
 #include "portable.h"
 
-namespace pk::pixels {
+namespace pk::image::pixels {
 
 // To the nearest integer, ties to even, of what is not negative and far below 2^52.
 PK_HD double nearest(double x) { return (x + 4503599627370496.0) - 4503599627370496.0; }
@@ -65,4 +65,4 @@ PK_HD T rounded(double sum, double divisor) {
     return T(int32_t(nearest(value)));
 }
 
-}  // namespace pk::pixels
+}  // namespace pk::image::pixels

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/call/status.h"
+#include "common/call/call.h"
 #include "pycudakit.h"
 
 namespace pk::kernels {
@@ -68,6 +68,26 @@ class Run {
 
     std::vector<int64_t> value_offsets_;  // of each argument
     std::vector<int64_t> launches_;       // of each step, all rounds of it
+};
+
+// What pk_run_kernels is asked for: a run, and where what kernels print comes.
+struct Request {
+    Request(const pk_run *run, uint8_t *text, int64_t capacity, int64_t *length);
+    int64_t elements() const { return run.launches; }
+
+    uint8_t *text;
+    int64_t capacity;
+    int64_t *length;  // 0 until something is printed
+    Run run;
+};
+
+// What pk_kernel_info is asked for.
+struct InfoRequest {
+    InfoRequest(const pk_image *image, const uint8_t *symbol, int64_t symbol_bytes, pk_kernel_limits *limits);
+
+    const pk_image &image;
+    std::string symbol;
+    pk_kernel_limits &limits;
 };
 
 std::string_view text_of(uint64_t address, int64_t bytes);

@@ -1,4 +1,4 @@
-// The sorting family's entries: their arguments, and what the engines share of the work.
+// Sorting as both engines do it, on what each has of its own.
 #include "sort.h"
 
 #include <utility>
@@ -12,12 +12,6 @@ namespace pk {
 namespace {
 
 constexpr int64_t PIECE = 256 << 10;  // elements that a thread takes at once
-
-void check(const Rows &rows) {
-    require(rows.count >= 0 && rows.columns >= 0, "rows or columns is negative");
-    require(rows.columns == 0 || rows.count <= INT64_MAX / 16 / rows.columns, "there are too many elements");
-    require_aligned(rows.in, rows.count * rows.columns, rows.type.bytes);
-}
 
 // Where a sorted row has both zeros, puts them in the order in which they came.
 template <class Order>
@@ -64,20 +58,13 @@ void restore_zeros(const Order &ordering, const Rows &rows, void *out, Call &cal
     }
 }
 
-void sort(const Rows &rows, void *out, Call &call) {
+void sort_whole(const Rows &rows, void *out, Call &call) {
     sort_rows(rows, out, call);
-    const HostWork timed(call, rows.count * rows.columns);
+    const HostWork timed(call, rows.elements());
     with_ordering(rows.type, false, false, [&](auto ordering) {
         if constexpr (decltype(ordering)::of_floats) restore_zeros(ordering, rows, out, call);
     });
 }
-
-struct Unique {
-    void *values;
-    int64_t *index, *inverse, *counts;
-    int64_t wanted;
-    int64_t *found;
-};
 
 // Of both zeros, unique_row() gave -0.0; the first of them is wanted.
 template <class Order, class Key = typename Order::Key>
@@ -100,11 +87,12 @@ void restore_zero(const Order &ordering, const Rows &row, Key *values, int64_t f
 }
 
 template <class Order>
-void find_values(const Order &ordering, const Rows &row, const Unique &unique, bool splits_nan, Call &call) {
-    *unique.found = unique_row(row, splits_nan, unique.values, call);
+void find_values(const Order &ordering, const UniqueRequest &unique, Call &call) {
+    *unique.found = unique_row(unique, unique.splits_nan(), unique.values, call);
     if constexpr (Order::of_floats) {
-        const HostWork timed(call, row.columns);
-        restore_zero(ordering, row, static_cast<typename Order::Key *>(unique.values), *unique.found, call);
+        const HostWork timed(call, unique.columns);
+        restore_zero(ordering, unique, static_cast<typename Order::Key *>(unique.values), *unique.found,
+                     call);
     }
 }
 
@@ -120,25 +108,24 @@ void subtract_starts(int64_t *starts, int64_t found, int64_t size, Call &call) {
 
 // The values, and what else is wanted.
 template <class Order>
-void find_more(const Order &ordering, const Rows &row, const Unique &unique, bool splits_nan, Call &call) {
+void find_more(const Order &ordering, const UniqueRequest &unique, Call &call) {
     using Key = typename Order::Key;
-    const int64_t size = row.columns;
-    const auto *const in = static_cast<const Key *>(row.in);
-    const bool index = (unique.wanted & PK_UNIQUE_INDEX) != 0;
-    const bool inverse = (unique.wanted & PK_UNIQUE_INVERSE) != 0;
-    const bool counts = (unique.wanted & PK_UNIQUE_COUNTS) != 0;
+    const int64_t size = unique.columns;
+    const auto *const in = static_cast<const Key *>(unique.in);
+    const bool index = unique.wants(PK_UNIQUE_INDEX), inverse = unique.wants(PK_UNIQUE_INVERSE);
+    const bool counts = unique.wants(PK_UNIQUE_COUNTS);
     const Scratch<Key> sorted(size);
     const Scratch<int64_t> order(index || inverse ? size : 0);
     if (index || inverse) {
-        argsort_rows(row, order.get(), size, false, call);
+        argsort_rows(unique, order.get(), size, false, call);
         in_pieces(call, size, PIECE, [&](int64_t, int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) sorted[i] = in[order[i]];
         });
     } else {
-        sort(row, sorted.get(), call);
+        sort_whole(unique, sorted.get(), call);
     }
     const HostWork timed(call, size);
-    *unique.found = each_run(call, ordering, sorted.get(), size, splits_nan, [&](const Runs &runs) {
+    *unique.found = each_run(call, ordering, sorted.get(), size, unique.splits_nan(), [&](const Runs &runs) {
         for (int64_t i = 0; i < runs.count; ++i) {
             static_cast<Key *>(unique.values)[runs.before + i] = sorted[runs.starts[i]];
             if (index) unique.index[runs.before + i] = order[runs.starts[i]];
@@ -156,106 +143,75 @@ void find_more(const Order &ordering, const Rows &row, const Unique &unique, boo
     if (counts) subtract_starts(unique.counts, *unique.found, size, call);
 }
 
-int64_t size_or_zero(int64_t rows, int64_t columns) {
-    return rows > 0 && columns > 0 && rows <= INT64_MAX / 16 / columns ? rows * columns : 0;
-}
-
-int32_t sort_entry(const Rows &rows, void *out, const pk_options *options, pk_report *report) {
-    const int64_t size = size_or_zero(rows.count, rows.columns);
-    return called(options, report, size, [&](Call &call) {
-        check(rows);
-        require_aligned(out, size, rows.type.bytes);
-        if (size != 0) sort(rows, out, call);
-    });
-}
-
-int32_t argsort_entry(const Rows &rows, int64_t *order, int64_t kept, int64_t descending,
-                      const pk_options *options, pk_report *report) {
-    const int64_t size = size_or_zero(rows.count, rows.columns);
-    return called(options, report, size, [&](Call &call) {
-        check(rows);
-        require(kept >= 0 && kept <= rows.columns, "kept is not from 0 to columns");
-        require_aligned(order, rows.count * kept, sizeof(int64_t));
-        if (size != 0 && kept != 0) argsort_rows(rows, order, kept, descending != 0, call);
-    });
-}
-
-int32_t search_entry(const Search &given, const pk_options *options, pk_report *report) {
-    return called(options, report, std::max<int64_t>(given.count, 0), [&](Call &call) {
-        require(given.size >= 0 && given.count >= 0, "size or count is negative");
-        require_aligned(given.sorted, given.size, given.type.bytes);
-        require_aligned(given.values, given.count, given.type.bytes);
-        require_aligned(given.places, given.count, sizeof(int64_t));
-        if (given.count != 0) search(given, call);
-    });
-}
-
-int32_t unique_entry(const Rows &rows, const Unique &wanted, const pk_options *options, pk_report *report) {
-    const int64_t size = size_or_zero(1, rows.columns);
-    return called(options, report, size, [&](Call &call) {
-        check(rows);
-        require_aligned(wanted.values, size, rows.type.bytes);
-        require(wanted.wanted >= 0 && wanted.wanted < 2 * PK_UNIQUE_EQUAL_NAN, "wanted has an unknown flag");
-        for (const auto &[flag, array] :
-             {std::pair(PK_UNIQUE_INDEX, wanted.index), std::pair(PK_UNIQUE_INVERSE, wanted.inverse),
-              std::pair(PK_UNIQUE_COUNTS, wanted.counts)}) {
-            require_aligned(array, (wanted.wanted & flag) != 0 ? size : 0, sizeof(int64_t));
-        }
-        require_aligned(wanted.found, 1, sizeof(int64_t));
-        *wanted.found = 0;
-        if (size == 0) return;
-        const bool splits_nan = (wanted.wanted & PK_UNIQUE_EQUAL_NAN) == 0;
-        const bool only_values = (wanted.wanted & ~PK_UNIQUE_EQUAL_NAN) == 0;
-        with_ordering(rows.type, false, true, [&](auto ordering) {
-            if (only_values) {
-                find_values(ordering, rows, wanted, splits_nan, call);
-            } else {
-                find_more(ordering, rows, wanted, splits_nan, call);
-            }
-        });
-    });
-}
-
-template <class T>
-constexpr KeyType type_of_keys(bool is_float) {
-    return {int(sizeof(T)), std::is_signed_v<T>, is_float};
-}
-
 }  // namespace
+
+Rows::Rows(KeyType type, const void *in, int64_t count, int64_t columns)
+    : type(type), in(in), count(count), columns(columns) {
+    require(count >= 0 && columns >= 0, "rows or columns is negative");
+    require(columns == 0 || count <= INT64_MAX / 16 / columns, "there are too many elements");
+    require_aligned(in, elements(), size_t(type.bytes));
+}
+
+SortRequest::SortRequest(const Rows &rows, void *out) : Rows(rows), out(out) {
+    require_aligned(out, elements(), size_t(type.bytes));
+}
+
+ArgsortRequest::ArgsortRequest(const Rows &rows, int64_t *order, int64_t kept, bool descending)
+    : Rows(rows), order(order), kept(kept), descending(descending) {
+    require(kept >= 0 && kept <= columns, "kept is not from 0 to columns");
+    require_aligned(order, count * kept, sizeof(int64_t));
+}
+
+SearchRequest::SearchRequest(KeyType type, const void *sorted, int64_t size, const void *values,
+                             int64_t *places, int64_t count, bool right)
+    : type(type), sorted(sorted), size(size), values(values), places(places), count(count), right(right) {
+    require(size >= 0 && count >= 0, "size or count is negative");
+    require_aligned(sorted, size, size_t(type.bytes));
+    require_aligned(values, count, size_t(type.bytes));
+    require_aligned(places, count, sizeof(int64_t));
+}
+
+UniqueRequest::UniqueRequest(const Rows &row, int64_t wanted, void *values, int64_t *index, int64_t *inverse,
+                             int64_t *counts, int64_t *found)
+    : Rows(row),
+      wanted(wanted),
+      values(values),
+      index(index),
+      inverse(inverse),
+      counts(counts),
+      found(found) {
+    require_aligned(values, columns, size_t(type.bytes));
+    require(wanted >= 0 && wanted < 2 * PK_UNIQUE_EQUAL_NAN, "wanted has an unknown flag");
+    require_aligned(index, wants(PK_UNIQUE_INDEX) ? columns : 0, sizeof(int64_t));
+    require_aligned(inverse, wants(PK_UNIQUE_INVERSE) ? columns : 0, sizeof(int64_t));
+    require_aligned(counts, wants(PK_UNIQUE_COUNTS) ? columns : 0, sizeof(int64_t));
+    require_aligned(found, 1, sizeof(int64_t));
+}
+
+void sort(const SortRequest &request, Call &call) {
+    if (request.elements() != 0) sort_whole(request, request.out, call);
+}
+
+void argsort(const ArgsortRequest &request, Call &call) {
+    if (request.elements() == 0 || request.kept == 0) return;
+    argsort_rows(request, request.order, request.kept, request.descending, call);
+}
+
+void search(const SearchRequest &request, Call &call) {
+    if (request.count != 0) find_places(request, call);
+}
+
+void find_unique(const UniqueRequest &request, Call &call) {
+    *request.found = 0;
+    if (request.columns == 0) return;
+    const bool only_values = (request.wanted & ~PK_UNIQUE_EQUAL_NAN) == 0;
+    with_ordering(request.type, false, true, [&](auto ordering) {
+        if (only_values) {
+            find_values(ordering, request, call);
+        } else {
+            find_more(ordering, request, call);
+        }
+    });
+}
+
 }  // namespace pk
-
-#define PK_DEFINE(name, T, is_float)                                                                       \
-    int32_t pk_sort_##name(const T *in, T *out, int64_t rows, int64_t columns, const pk_options *options,  \
-                           pk_report *report) {                                                            \
-        return pk::sort_entry({pk::type_of_keys<T>(is_float), in, rows, columns}, out, options, report);   \
-    }                                                                                                      \
-    int32_t pk_argsort_##name(const T *in, int64_t *order, int64_t rows, int64_t columns, int64_t kept,    \
-                              int64_t descending, const pk_options *options, pk_report *report) {          \
-        return pk::argsort_entry({pk::type_of_keys<T>(is_float), in, rows, columns}, order, kept,          \
-                                 descending, options, report);                                             \
-    }                                                                                                      \
-    int32_t pk_searchsorted_##name(const T *sorted, int64_t size, const T *values, int64_t *places,        \
-                                   int64_t count, int64_t right, const pk_options *options,                \
-                                   pk_report *report) {                                                    \
-        return pk::search_entry(                                                                           \
-            {pk::type_of_keys<T>(is_float), sorted, size, values, places, count, right != 0}, options,     \
-            report);                                                                                       \
-    }                                                                                                      \
-    int32_t pk_unique_##name(const T *in, int64_t size, int64_t wanted, T *values, int64_t *index,         \
-                             int64_t *inverse, int64_t *counts, int64_t *found, const pk_options *options, \
-                             pk_report *report) {                                                          \
-        return pk::unique_entry({pk::type_of_keys<T>(is_float), in, 1, size},                              \
-                                {values, index, inverse, counts, wanted, found}, options, report);         \
-    }
-
-PK_DEFINE(i8, int8_t, false)
-PK_DEFINE(i16, int16_t, false)
-PK_DEFINE(i32, int32_t, false)
-PK_DEFINE(i64, int64_t, false)
-PK_DEFINE(u8, uint8_t, false)
-PK_DEFINE(u16, uint16_t, false)
-PK_DEFINE(u32, uint32_t, false)
-PK_DEFINE(u64, uint64_t, false)
-PK_DEFINE(f16, uint16_t, true)
-PK_DEFINE(f32, float, true)
-PK_DEFINE(f64, double, true)

@@ -1,4 +1,4 @@
-// What the sorting family's engines do, and what they share.
+// What the sorting entries are asked for, checked, what the engines do of it, and what they share.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,57 @@ struct Rows {
     KeyType type;
     const void *in;
     int64_t count, columns;  // rows, and elements of each
+
+    Rows(KeyType type, const void *in, int64_t count, int64_t columns);
+    int64_t elements() const { return count * columns; }
 };
+
+// ---- What is asked for ----
+
+struct SortRequest : Rows {
+    void *out;
+
+    SortRequest(const Rows &rows, void *out);
+};
+
+struct ArgsortRequest : Rows {
+    int64_t *order;
+    int64_t kept;
+    bool descending;
+
+    ArgsortRequest(const Rows &rows, int64_t *order, int64_t kept, bool descending);
+};
+
+struct SearchRequest {
+    KeyType type;
+    const void *sorted;
+    int64_t size;
+    const void *values;
+    int64_t *places;
+    int64_t count;
+    bool right;
+
+    SearchRequest(KeyType type, const void *sorted, int64_t size, const void *values, int64_t *places,
+                  int64_t count, bool right);
+    int64_t elements() const { return count; }
+};
+
+struct UniqueRequest : Rows {
+    int64_t wanted;
+    void *values;
+    int64_t *index, *inverse, *counts, *found;
+
+    UniqueRequest(const Rows &row, int64_t wanted, void *values, int64_t *index, int64_t *inverse,
+                  int64_t *counts, int64_t *found);
+    bool wants(int64_t flag) const { return (wanted & flag) != 0; }
+    bool splits_nan() const { return !wants(PK_UNIQUE_EQUAL_NAN); }
+};
+
+// What the engines' entries launch: the work that follows from what each engine does.
+void sort(const SortRequest &request, Call &call);
+void argsort(const ArgsortRequest &request, Call &call);
+void search(const SearchRequest &request, Call &call);
+void find_unique(const UniqueRequest &request, Call &call);
 
 // ---- Of each engine ----
 
@@ -35,16 +85,7 @@ int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call);
 // The first `kept` of each row's stable order.
 void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descending, Call &call);
 
-struct Search {
-    KeyType type;
-    const void *sorted;
-    int64_t size;
-    const void *values;
-    int64_t *places;
-    int64_t count;
-    bool right;
-};
-void search(const Search &search, Call &call);
+void find_places(const SearchRequest &request, Call &call);
 
 extern const int HOST_STAGE;  // what the engine calls the host's own part of the work
 

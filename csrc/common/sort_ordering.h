@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "common/call/status.h"
 #include "portable.h"
+#include "types.h"
 
 namespace pk {
 
@@ -12,6 +12,9 @@ namespace pk {
 struct KeyType {
     int bytes;
     bool is_signed, is_float;
+
+    constexpr KeyType(size_t bytes, Order order)
+        : bytes(int(bytes)), is_signed(order == Order::integer), is_float(order == Order::floating) {}
 };
 
 // Maps the bits of an element to a key. NaN has one key, the last one, in either direction.

@@ -9,7 +9,7 @@
 #include "common/image_filters.h"
 #include "image_filter_loops.h"
 
-namespace pk::filters {
+namespace pk::image::filters {
 
 constexpr int64_t RING_BYTES = 256 << 10;  // that stay in the second-level cache
 constexpr int64_t LEAST_STRIP = 256;       // elements
@@ -129,4 +129,4 @@ class Worker {
     }
 };
 
-}  // namespace pk::filters
+}  // namespace pk::image::filters

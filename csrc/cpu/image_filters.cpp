@@ -1,10 +1,10 @@
-#include "common/image_filters.h"
+#include "common/image.h"
 
 #include "common/call/share_out.h"
 #include "image_filter_tiles.h"
 #include "loops.h"
 
-namespace pk::filters {
+namespace pk::image::filters {
 
 namespace {
 
@@ -268,7 +268,7 @@ class Orderer : Worker<T> {
 
 template <class Work>
 void filter_with(const Filter &filter, Call &call) {
-    const int64_t worth = filter.size() / std::max<int64_t>(1, WORTH_A_THREAD / filter.window());
+    const int64_t worth = filter.elements() / std::max<int64_t>(1, WORTH_A_THREAD / filter.window());
     const int64_t threads = std::clamp<int64_t>(worth, 1, thread_count());
     const Cut cut(filter, Work::ring_row_bytes(filter), threads);
     share_out(
@@ -289,8 +289,13 @@ void sum(const Filter &filter, Call &call) {
     }
 }
 
-void compute(const Filter &filter, Call &call) {
-    if (filter.size() == 0) return;
+}  // namespace
+
+}  // namespace pk::image::filters
+
+void pk::image::filter(const filters::Filter &filter, Call &call) {
+    using namespace filters;
+    if (filter.elements() == 0) return;
     const bool many =
         filter.kind == PK_MEDIAN && filter.height * filter.width > UINT8_MAX;  // to count in bytes
     if (filter.kind == PK_BOX && filter.type == filter.result_type && filter.border != PK_SHRINK) {
@@ -310,14 +315,4 @@ void compute(const Filter &filter, Call &call) {
     if (filter.type == PK_UINT16) return filter_with<Orderer<uint16_t, uint16_t>>(filter, call);
     if (many) return filter_with<Orderer<uint8_t, uint16_t>>(filter, call);
     filter_with<Orderer<uint8_t, uint8_t>>(filter, call);
-}
-
-}  // namespace
-}  // namespace pk::filters
-
-int32_t pk_filter(const pk_window *window, const double *weights, int64_t weight_count,
-                  const pk_operand *operands, const int64_t *shape, const pk_options *options,
-                  pk_report *report) {
-    return pk::filters::filtered(window, weights, weight_count, operands, shape, options, report,
-                                 pk::filters::compute);
 }

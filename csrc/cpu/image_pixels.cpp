@@ -5,7 +5,7 @@
 #include "common/image.h"
 #include "loops.h"
 
-namespace pk {
+namespace pk::image {
 
 namespace {
 
@@ -53,44 +53,11 @@ class Gathered {
     std::vector<char> memory_;
 };
 
-void make_gray(const images::Grey &given, Call &call) {
-    if (given.size == 0) return;
-    const int64_t channels = given.grey.channels, item = given.layout.views[0].item;
-    share_out(call, given.pixels(), channels, channels * item, item, [&] {
-        return
-            [&, pixels = Gathered(given.layout, 0, BLOCK * channels)](int64_t first, int64_t count) mutable {
-                for (int64_t done = 0; done < count; done += BLOCK) {
-                    const int64_t now = std::min(BLOCK, count - done), at = first + done;
-                    loops().pixels.gray[given.type](pixels.take(at * channels, now * channels),
-                                                    given.out + at * item, now, given.grey);
-                    call.advance(now * channels);
-                }
-            };
-    });
-}
-
-void look_up(const images::Lookup &given, Call &call) {
-    if (given.size == 0) return;
-    const View &view = given.layout.views[0];
-    share_out(call, given.size, 1, view.item, view.item, [&] {
-        return [&, in = Gathered(given.layout, 0, BLOCK), out = Gathered(given.layout, 1, BLOCK)](
-                   int64_t first, int64_t count) mutable {
-            for (int64_t done = 0; done < count; done += BLOCK) {
-                const int64_t now = std::min(BLOCK, count - done), at = first + done;
-                loops().pixels.lookup[view.type](in.take(at, now), out.room(at), now, given.table);
-                out.give(at, now);
-                call.advance(now);
-            }
-        };
-    });
-}
-
 // Makes new rows, one after the other, and keeps the last two of the sums along old ones: those between which
 // many new rows may lie.
 class Resizer {
    public:
-    Resizer(const images::Resize &given, const images::Taps &down, const images::Taps &across, bool picks,
-            Call &call)
+    Resizer(const Resize &given, const Taps &down, const Taps &across, bool picks, Call &call)
         : given_(given),
           down_(down.view()),
           across_(across.view()),
@@ -149,7 +116,7 @@ class Resizer {
         return rows_[latest_].sums.data();
     }
 
-    const images::Resize &given_;
+    const Resize &given_;
     const pixels::Taps down_, across_;
     const double divisor_;
     const bool picks_;
@@ -160,10 +127,44 @@ class Resizer {
     std::vector<double> total_;
 };
 
-void resize_images(const images::Resize &given, Call &call) {
+}  // namespace
+
+void make_gray(const Grey &given, Call &call) {
     if (given.size == 0) return;
-    const images::Taps down(given.method, given.height, given.new_height);
-    const images::Taps across(given.method, given.width, given.new_width);
+    const int64_t channels = given.grey.channels, item = given.layout.views[0].item;
+    share_out(call, given.pixels(), channels, channels * item, item, [&] {
+        return
+            [&, pixels = Gathered(given.layout, 0, BLOCK * channels)](int64_t first, int64_t count) mutable {
+                for (int64_t done = 0; done < count; done += BLOCK) {
+                    const int64_t now = std::min(BLOCK, count - done), at = first + done;
+                    loops().pixels.gray[given.type](pixels.take(at * channels, now * channels),
+                                                    given.out + at * item, now, given.grey);
+                    call.advance(now * channels);
+                }
+            };
+    });
+}
+
+void look_up(const Lookup &given, Call &call) {
+    if (given.size == 0) return;
+    const View &view = given.layout.views[0];
+    share_out(call, given.size, 1, view.item, view.item, [&] {
+        return [&, in = Gathered(given.layout, 0, BLOCK), out = Gathered(given.layout, 1, BLOCK)](
+                   int64_t first, int64_t count) mutable {
+            for (int64_t done = 0; done < count; done += BLOCK) {
+                const int64_t now = std::min(BLOCK, count - done), at = first + done;
+                loops().pixels.lookup[view.type](in.take(at, now), out.room(at), now, given.table);
+                out.give(at, now);
+                call.advance(now);
+            }
+        };
+    });
+}
+
+void resize(const Resize &given, Call &call) {
+    if (given.size == 0) return;
+    const Taps down(given.method, given.height, given.new_height);
+    const Taps across(given.method, given.width, given.new_width);
     const int64_t item = given.layout.views[0].item;
     const int64_t written = given.new_row_elements() * item;
     const int64_t read = std::max(written, given.size / given.new_rows() * item);
@@ -171,8 +172,4 @@ void resize_images(const images::Resize &given, Call &call) {
               [&] { return Resizer(given, down, across, given.method == PK_RESIZE_NEAREST, call); });
 }
 
-}  // namespace
-
-}  // namespace pk
-
-PK_IMAGE_ENTRIES(pk::make_gray, pk::look_up, pk::resize_images)
+}  // namespace pk::image

@@ -81,10 +81,3 @@ const Loops &loops() {
 }
 
 }  // namespace pk
-
-int32_t pk_instruction_set(const char **name) {
-    return pk::guarded([&] {
-        pk::require(name != nullptr, "name is a null pointer");
-        *name = pk::loops().name;
-    });
-}

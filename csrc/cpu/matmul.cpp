@@ -8,7 +8,7 @@
 #include "common/call/share_out.h"
 #include "loops.h"
 
-namespace pk::product {
+namespace pk::matmul {
 
 namespace {
 
@@ -121,10 +121,9 @@ Product turned(const Product &given) {
     return result;
 }
 
-}  // namespace
-
 template <class Kind>
-void multiply(const Product &asked, Call &call) {
+void launch(const Product &asked, Call &call) {
+    if (clear_if_empty<Kind>(asked)) return;
     Product given = asked;
     std::vector<int64_t> places;
     if (asked.n == 1 && asked.m > 1) {
@@ -137,7 +136,7 @@ void multiply(const Product &asked, Call &call) {
     }
     const int64_t tiles = Tiles<Kind>::count(given);
     constexpr double WORTH_A_THREAD = 1 << 20;  // products of elements
-    const double products = double(given.size()) * double(given.k);
+    const double products = double(given.elements()) * double(given.k);
     const int64_t most = int64_t(std::min(products / WORTH_A_THREAD, 1e6)) + 1;
     const int64_t share = std::max<int64_t>(1, tiles / (64 * thread_count()));
     share_out(
@@ -149,13 +148,26 @@ void multiply(const Product &asked, Call &call) {
         [&](Tiles<Kind> &work) { call.report.exceptions |= work.met(); });
 }
 
-}  // namespace pk::product
+}  // namespace
 
-PK_MATMUL_ENTRIES
+}  // namespace pk::matmul
 
-int32_t pk_open_cublas(const uint8_t *, int64_t, int64_t *found) {
+#define PK_ENTRY(t, T, Kind)                                                                                 \
+    extern "C" int32_t pk_matmul_##t(const T *a, const T *b, T *c, int64_t m, int64_t n, int64_t k,          \
+                                     const int64_t *places, int64_t batch, int64_t flags, int64_t precision, \
+                                     int64_t *method, const pk_options *options, pk_report *report) {        \
+        const auto check = [&] {                                                                             \
+            return pk::matmul::Product(a, b, c, m, n, k, places, batch, flags, precision, method,            \
+                                       sizeof(T));                                                           \
+        };                                                                                                   \
+        return pk::called(options, report, check, pk::matmul::launch<pk::matmul::Kind>);                     \
+    }
+PK_MATMUL_TYPES(PK_ENTRY)
+#undef PK_ENTRY
+
+extern "C" int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *found) {
     return pk::guarded([&] {
-        pk::require(found != nullptr, "found is a null pointer");
+        (void)pk::matmul::checked_path(path, length, found);
         *found = 0;
     });
 }

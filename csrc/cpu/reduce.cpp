@@ -76,7 +76,7 @@ int64_t unit_elements(const Reduction &reduction) {
     return std::clamp(reduction.size / (8 * thread_count()), LEAST, MOST);
 }
 
-void reduce_region(const Reduction &reduction, const Region &region, Call &call, uint8_t *exceptions) {
+void reduce_region(const Reduction &reduction, const Region &region, Call &call) {
     const Slabs &slabs = region.slabs;
     const Values own(reduction, region);
     std::unique_ptr<const Plan> plan;
@@ -164,7 +164,7 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
         if (machine == nullptr) return;
         const std::lock_guard<std::mutex> lock(call.mutex);
         for (int64_t i = 0; i < reduction.instruction_count; ++i) {
-            exceptions[i] |= machine->exceptions()[size_t(i)];
+            reduction.exceptions[i] |= machine->exceptions()[size_t(i)];
             call.report.exceptions |= machine->exceptions()[size_t(i)];
         }
     });
@@ -172,17 +172,26 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
     call.report.chunks += units;
 }
 
+void launch(const Reduction &reduction, Call &call) {
+    reduction.clear_exceptions();
+    for (const Region &region : reduction.regions(unit_elements(reduction))) {
+        reduce_region(reduction, region, call);
+    }
+}
+
 }  // namespace
 
 }  // namespace pk
 
-int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *program, int64_t instruction_count,
-                  const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions,
-                  uint8_t *exceptions, const pk_options *options, pk_report *report) {
-    return pk::reduce(reduction, program, instruction_count, operands, operand_count, shape, dimensions,
-                      exceptions, options, report,
-                      [](const pk::Reduction &asked, pk::Call &call, uint8_t *met) {
-                          for (const pk::Region &region : asked.regions(pk::unit_elements(asked)))
-                              pk::reduce_region(asked, region, call, met);
-                      });
+extern "C" int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *program,
+                             int64_t instruction_count, const pk_operand *operands, int64_t operand_count,
+                             const int64_t *shape, int64_t dimensions, uint8_t *exceptions,
+                             const pk_options *options, pk_report *report) {
+    return pk::called(
+        options, report,
+        [&] {
+            return pk::Reduction(reduction, program, instruction_count, operands, operand_count, shape,
+                                 dimensions, exceptions, report);
+        },
+        pk::launch);
 }

@@ -343,20 +343,30 @@ void select_short(const Selection &asked, const Key *in, Key *out, Call &call) {
 }
 
 template <Order order, class Key>
-int32_t select_entry(const Selection &asked, const Key *in, Key *out, const pk_options *options,
-                     pk_report *report) {
-    return called(options, report, asked.size(), [&](Call &call) {
-        asked.check(in, out, sizeof(Key));
-        if (asked.columns > LONG_ROW) {
-            select_long<order>(asked, in, out, call);
-        } else {
-            select_short<order>(asked, in, out, call);
-        }
-    });
+void launch(const Selection &asked, Call &call) {
+    const auto *const in = static_cast<const Key *>(asked.in);
+    auto *const out = static_cast<Key *>(asked.out);
+    if (asked.columns > LONG_ROW) {
+        select_long<order>(asked, in, out, call);
+    } else {
+        select_short<order>(asked, in, out, call);
+    }
 }
 
 }  // namespace
 
 }  // namespace pk
 
-PK_SELECT_ENTRIES
+#define PK_ENTRY(t, T, order)                                                                                \
+    extern "C" int32_t pk_select_##t(const T *in, int64_t rows, int64_t columns, const int64_t *ranks,       \
+                                     int64_t rank_rows, int64_t rank_count, T *out, int64_t *nans,           \
+                                     const pk_options *options, pk_report *report) {                         \
+        return pk::called(                                                                                   \
+            options, report,                                                                                 \
+            [&] {                                                                                            \
+                return pk::Selection(in, rows, columns, ranks, rank_rows, rank_count, out, nans, sizeof(T)); \
+            },                                                                                               \
+            pk::launch<pk::Order::order, pk::KeyOf<T>>);                                                     \
+    }
+PK_SORTABLE_TYPES(PK_ENTRY)
+#undef PK_ENTRY

@@ -12,7 +12,7 @@ static const char text[] = "version: " PK_BUILD_VERSION
                            "\n"
                            "sanitizers: " PK_BUILD_SANITIZE;
 
-int32_t pk_build_info(const char **info) {
+extern "C" int32_t pk_build_info(const char **info) {
     return pk::guarded([&] {
         pk::require(info != nullptr, "text is a null pointer");
         *info = text;

@@ -50,19 +50,18 @@ Call::~Call() {
     rest_if_ending();
 }
 
-std::vector<pk_range> Call::begin(int64_t size) {
+void Call::begin(int64_t elements) {
     const auto *rest = reinterpret_cast<const pk_rest *>(options_.rest);
-    std::vector<pk_range> ranges{{0, size}};
-    if (rest != nullptr && rest->count != 0) ranges.assign(rest->ranges, rest->ranges + rest->count);
-    for (const pk_range &range : ranges) {
-        require(range.start >= 0 && range.count >= 0 && range.start <= size - range.count,
+    ranges_ = {{0, elements}};
+    if (rest != nullptr && rest->count != 0) ranges_.assign(rest->ranges, rest->ranges + rest->count);
+    for (const pk_range &range : ranges_) {
+        require(range.start >= 0 && range.count >= 0 && range.start <= elements - range.count,
                 "options.rest has a range that the call has not");
         all_ += range.count;
     }
-    ranges.erase(std::remove_if(ranges.begin(), ranges.end(), [](auto &r) { return r.count == 0; }),
-                 ranges.end());
+    ranges_.erase(std::remove_if(ranges_.begin(), ranges_.end(), [](auto &r) { return r.count == 0; }),
+                  ranges_.end());
     report = pk_report{};
-    return ranges;
 }
 
 void Call::look() {
@@ -108,6 +107,9 @@ void Call::end() {
         clip(reinterpret_cast<pk_span *>(options_.spans), std::min<int64_t>(spans_, options_.span_capacity));
     }
     timeline_.report(report);
+    for (int stage = 0; stage < PK_STAGES; ++stage) {
+        if (stage_seconds_[stage]) report.stage_seconds[stage] = *stage_seconds_[stage];
+    }
     report.seconds = seconds();
     if (stopped_) fail(PK_INTERRUPTED, "the call was asked to stop");
 }
@@ -154,7 +156,7 @@ void Lane::add(int stage, double begin, double end, int64_t bytes, int64_t eleme
 
 }  // namespace pk
 
-int32_t pk_shutdown(void) {
+extern "C" int32_t pk_shutdown(void) {
     return pk::guarded([] {
         pk::ender = std::this_thread::get_id();
         pk::ending = true;

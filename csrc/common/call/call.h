@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -23,9 +24,11 @@ class Call {
     Call(const Call &) = delete;
     Call &operator=(const Call &) = delete;
 
-    // The elements to compute of a call that has `size`.
-    std::vector<pk_range> begin(int64_t size);
+    void begin(int64_t elements);
     void end();  // throws if the call was stopped
+
+    // What is to be computed of the elements: all, or what options.rest says.
+    const std::vector<pk_range> &ranges() const { return ranges_; }
 
     // For every thread, as often as may be: counts elements done, and throws if the call is to stop.
     void advance(int64_t elements) {
@@ -43,6 +46,9 @@ class Call {
     const pk_options &options() const { return options_; }
     void not_delivered(const std::vector<pk_range> &ranges);
 
+    // The seconds of a stage as a device's own clock has them, finer than those of the chunks' spans.
+    void took(int stage, double seconds) { stage_seconds_[stage] = seconds; }
+
     std::mutex mutex;  // guards the report
     pk_report &report;
 
@@ -53,29 +59,39 @@ class Call {
     const std::thread::id caller_ = std::this_thread::get_id();
     Clock::time_point asked_ = began_;
     pk_options options_{};
+    std::vector<pk_range> ranges_;
     int64_t all_ = 0;
     std::atomic<int64_t> done_{0};
     std::atomic<int64_t> spans_{0};
     std::atomic<bool> stopped_{false};
     Timeline timeline_;
+    std::optional<double> stage_seconds_[PK_STAGES];
     std::vector<std::thread::id> threads_;  // that took part
 };
 
-// Calls compute(call), for a call of `size` elements that is done as a whole.
-template <class Compute>
-void run_call(const pk_options *options, pk_report *report, int64_t size, Compute compute) {
-    require(report != nullptr, "report is a null pointer");
-    require(options == nullptr || options->rest == 0, "options.rest is for pk_evaluate");
-    Call call(options, report);
-    call.begin(size);
-    compute(call);
-    call.end();
+// What an entry that computes is, in either engine. check() makes a request of the entry's arguments, or
+// throws; then the call begins, of as many elements as the request has, and launch(request, call) is the
+// engine's.
+template <class Check, class Launch>
+int32_t called_in_ranges(const pk_options *options, pk_report *report, Check check, Launch launch) {
+    return guarded([&] {
+        const auto request = check();
+        require(report != nullptr, "report is a null pointer");
+        Call call(options, report);
+        call.begin(request.elements());
+        launch(request, call);
+        call.end();
+    });
 }
 
-// What an entry that computes is around the computing itself.
-template <class Compute>
-int32_t called(const pk_options *options, pk_report *report, int64_t size, Compute compute) {
-    return guarded([&] { run_call(options, report, size, compute); });
+// The same, for an entry that does all of its work or none of it.
+template <class Check, class Launch>
+int32_t called(const pk_options *options, pk_report *report, Check check, Launch launch) {
+    const auto check_whole = [&] {
+        require(options == nullptr || options->rest == 0, "options.rest is for pk_evaluate");
+        return check();
+    };
+    return called_in_ranges(options, report, check_whole, launch);
 }
 
 // What one thread tells of the stages that its chunks went through; by the same number, all through a call.

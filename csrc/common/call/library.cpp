@@ -25,20 +25,20 @@ static const pk_operation operations[] = {
 
 }  // namespace pk
 
-int32_t pk_abi_version(int64_t *version) {
+extern "C" int32_t pk_abi_version(int64_t *version) {
     return pk::guarded([&] {
         pk::require(version != nullptr, "version is a null pointer");
         *version = PK_ABI_VERSION;
     });
 }
 
-int32_t pk_last_error(const char **message) {
+extern "C" int32_t pk_last_error(const char **message) {
     if (message == nullptr) return PK_INVALID_ARGUMENT;
     *message = pk::last_error();
     return PK_OK;
 }
 
-int32_t pk_fail(int32_t status) {
+extern "C" int32_t pk_fail(int32_t status) {
     return pk::guarded([&] {
         pk::require(status > PK_OK && status <= PK_INTERRUPTED, "status is not one of a failure");
         if (status == PK_OUT_OF_MEMORY) throw std::bad_alloc();
@@ -46,14 +46,14 @@ int32_t pk_fail(int32_t status) {
     });
 }
 
-int32_t pk_operation_count(int64_t *count) {
+extern "C" int32_t pk_operation_count(int64_t *count) {
     return pk::guarded([&] {
         pk::require(count != nullptr, "count is a null pointer");
         *count = pk::ops::count;
     });
 }
 
-int32_t pk_operation_info(int64_t index, pk_operation *operation) {
+extern "C" int32_t pk_operation_info(int64_t index, pk_operation *operation) {
     return pk::guarded([&] {
         pk::require(operation != nullptr, "operation is a null pointer");
         pk::require(index >= 0 && index < pk::ops::count, "there is no operation of that index");
@@ -61,7 +61,7 @@ int32_t pk_operation_info(int64_t index, pk_operation *operation) {
     });
 }
 
-int32_t pk_thread_count(int64_t *count) {
+extern "C" int32_t pk_thread_count(int64_t *count) {
     return pk::guarded([&] {
         pk::require(count != nullptr, "count is a null pointer");
         *count = pk::thread_count();

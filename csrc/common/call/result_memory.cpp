@@ -195,7 +195,7 @@ void release_result_memory() { shelf().clear(); }
 
 }  // namespace pk
 
-int32_t pk_result_allocator(uint64_t *address) {
+extern "C" int32_t pk_result_allocator(uint64_t *address) {
     return pk::guarded([&] {
         pk::require(address != nullptr, "address is a null pointer");
         (void)pk::shelf();  // or why it cannot be

@@ -77,7 +77,7 @@ template <class T, class Sum>
 void narrow(const Sum *from, int64_t count, void *to) {
     T *const elements = static_cast<T *>(to);
 #pragma GCC ivdep
-    for (int64_t i = 0; i < count; ++i) elements[i] = filters::rounded<T>(from[i]);
+    for (int64_t i = 0; i < count; ++i) elements[i] = image::filters::rounded<T>(from[i]);
 }
 
 constexpr int BESIDE = 4;  // vectors, each with a sum of its own, since one would wait for itself
@@ -199,11 +199,13 @@ void divide_to(const uint32_t *sums, int64_t by, bool in_double, int64_t count, 
     if (in_double) {
         const auto divisor = double(by);
 #pragma GCC ivdep
-        for (int64_t i = 0; i < count; ++i) to[i] = filters::rounded<T>(double(int32_t(sums[i])) / divisor);
+        for (int64_t i = 0; i < count; ++i)
+            to[i] = image::filters::rounded<T>(double(int32_t(sums[i])) / divisor);
     } else {
         const auto divisor = float(by);
 #pragma GCC ivdep
-        for (int64_t i = 0; i < count; ++i) to[i] = filters::rounded<T>(float(int32_t(sums[i])) / divisor);
+        for (int64_t i = 0; i < count; ++i)
+            to[i] = image::filters::rounded<T>(float(int32_t(sums[i])) / divisor);
     }
 }
 
@@ -335,12 +337,12 @@ void median(const Key *const *rows, int64_t height, int64_t width, int64_t step,
 template <bool smallest>
 void to_keys(const float *from, int64_t count, uint32_t *to) {
 #pragma GCC ivdep
-    for (int64_t i = 0; i < count; ++i) to[i] = filters::key_of<smallest>(from[i]);
+    for (int64_t i = 0; i < count; ++i) to[i] = image::filters::key_of<smallest>(from[i]);
 }
 template <bool smallest>
 void of_keys(const uint32_t *from, int64_t count, float *to) {
 #pragma GCC ivdep
-    for (int64_t i = 0; i < count; ++i) to[i] = filters::element_of<smallest>(from[i]);
+    for (int64_t i = 0; i < count; ++i) to[i] = image::filters::element_of<smallest>(from[i]);
 }
 
 template <class Key>

@@ -10,7 +10,7 @@ namespace {
 // Grey of as many pixels of bytes as whole vectors hold; returns how many.
 #if defined(__AVX2__)
 template <int channels>
-int64_t gray_in_vectors(const uint8_t *in, uint8_t *out, int64_t pixels, const pixels::Grey &grey) {
+int64_t gray_in_vectors(const uint8_t *in, uint8_t *out, int64_t pixels, const image::pixels::Grey &grey) {
     // Each half of a register takes four pixels, the channels as pairs of 16 bits: the first two, the others.
     alignas(16) int8_t first[16], second[16];
     int32_t weights[4] = {};
@@ -62,18 +62,18 @@ int64_t gray_in_vectors(const uint8_t *in, uint8_t *out, int64_t pixels, const p
 #endif
 
 template <class T, int channels>
-void gray_of(const T *in, T *out, int64_t pixels, const pixels::Grey &grey) {
+void gray_of(const T *in, T *out, int64_t pixels, const image::pixels::Grey &grey) {
     int64_t i = 0;
 #if defined(__AVX2__)
     if constexpr (sizeof(T) == 1) i = gray_in_vectors<channels>(in, out, pixels, grey);
 #endif
-    const pixels::Grey own = grey;  // which nothing that is written can change
+    const image::pixels::Grey own = grey;  // which nothing that is written can change
 #pragma GCC ivdep
-    for (; i < pixels; ++i) out[i] = pixels::grey_of(in + i * channels, own);
+    for (; i < pixels; ++i) out[i] = image::pixels::grey_of(in + i * channels, own);
 }
 
 template <class T>
-void gray(const void *in_, void *out_, int64_t pixels, const pixels::Grey &grey) {
+void gray(const void *in_, void *out_, int64_t pixels, const image::pixels::Grey &grey) {
     const T *in = static_cast<const T *>(in_);
     T *out = static_cast<T *>(out_);
     grey.channels == 3 ? gray_of<T, 3>(in, out, pixels, grey) : gray_of<T, 4>(in, out, pixels, grey);
@@ -87,7 +87,7 @@ void lookup(const void *in_, void *out_, int64_t count, const uint16_t *table) {
 }
 
 template <class T, int known>
-void along_row_of(const T *row, double *sums, int64_t channels, const pixels::Taps &taps) {
+void along_row_of(const T *row, double *sums, int64_t channels, const image::pixels::Taps &taps) {
     const int64_t wide = known == 0 ? channels : known;
     if (!std::is_same<T, float>::value && taps.most <= 2) {
         // Without a branch: of integers, what has the weight 0 may be added.
@@ -102,12 +102,13 @@ void along_row_of(const T *row, double *sums, int64_t channels, const pixels::Ta
         return;
     }
     for (int64_t i = 0; i < taps.size; ++i) {
-        for (int64_t c = 0; c < wide; ++c) sums[i * wide + c] = pixels::along_row(row + c, wide, taps, i);
+        for (int64_t c = 0; c < wide; ++c)
+            sums[i * wide + c] = image::pixels::along_row(row + c, wide, taps, i);
     }
 }
 
 template <class T>
-void along_row(const void *row_, double *sums, int64_t channels, const pixels::Taps &taps) {
+void along_row(const void *row_, double *sums, int64_t channels, const image::pixels::Taps &taps) {
     const T *row = static_cast<const T *>(row_);
     switch (channels) {
         case 1: return along_row_of<T, 1>(row, sums, 1, taps);
@@ -138,7 +139,7 @@ void triple(const T *row, T *out, int64_t count) {
 }
 
 template <class T, int known>
-void pick_of(const T *row, T *out, int64_t channels, const pixels::Taps &taps) {
+void pick_of(const T *row, T *out, int64_t channels, const image::pixels::Taps &taps) {
     const int64_t wide = known == 0 ? channels : known;
 #pragma GCC ivdep
     for (int64_t i = 0; i < taps.size; ++i) {
@@ -147,7 +148,7 @@ void pick_of(const T *row, T *out, int64_t channels, const pixels::Taps &taps) {
 }
 
 template <class T>
-void pick(const void *row_, void *out_, int64_t channels, const pixels::Taps &taps) {
+void pick(const void *row_, void *out_, int64_t channels, const image::pixels::Taps &taps) {
     const T *row = static_cast<const T *>(row_);
     T *out = static_cast<T *>(out_);
     switch (channels) {
@@ -168,11 +169,11 @@ void round_row(const double *sums, double divisor, void *out_, int64_t count) {
     if (std::frexp(divisor, &exponent) == 0.5) {  // a power of 2, whose reciprocal does the same
         const double factor = 1 / divisor;
 #pragma GCC ivdep
-        for (int64_t i = 0; i < count; ++i) out[i] = pixels::rounded<T>(sums[i] * factor, 1);
+        for (int64_t i = 0; i < count; ++i) out[i] = image::pixels::rounded<T>(sums[i] * factor, 1);
         return;
     }
 #pragma GCC ivdep
-    for (int64_t i = 0; i < count; ++i) out[i] = pixels::rounded<T>(sums[i], divisor);
+    for (int64_t i = 0; i < count; ++i) out[i] = image::pixels::rounded<T>(sums[i], divisor);
 }
 
 template <int type>

@@ -2,11 +2,12 @@
 
 #include <cstring>
 
+#include "common/image.h"
 #include "cuda/stream/resident.h"
 #include "cuda/stream/stream.h"
 #include "cuda/stream/tuning.h"
 
-namespace pk::filters {
+namespace pk::image::filters {
 
 namespace {
 
@@ -169,11 +170,14 @@ Layout layout_of(const Filter &filter, int64_t first_image, int64_t images) {
     return Layout(operands, 2, &size, 1, {false, true});
 }
 
-void compute(const Filter &filter, Call &call) {
-    arm_faults();
-    require_cuda();
+}  // namespace
+
+}  // namespace pk::image::filters
+
+void pk::image::filter(const filters::Filter &filter, Call &call) {
+    using namespace filters;
     const std::vector<int> devices = devices_of(call);
-    if (filter.size() == 0) return;
+    if (filter.elements() == 0) return;
     const Weights weights(filter, call, devices);
     const int64_t small = std::min(SMALL_IMAGE, tuned(Tune::chunk_bytes) / 2);
     const bool in_bands = filter.image() * Filtering::bytes_of_both(filter) > small;
@@ -183,14 +187,4 @@ void compute(const Filter &filter, Call &call) {
         Filtering work(filter, weights, layout, image, in_bands);
         stream(work, call, devices, {{0, work.units()}});
     }
-}
-
-}  // namespace
-}  // namespace pk::filters
-
-int32_t pk_filter(const pk_window *window, const double *weights, int64_t weight_count,
-                  const pk_operand *operands, const int64_t *shape, const pk_options *options,
-                  pk_report *report) {
-    return pk::filters::filtered(window, weights, weight_count, operands, shape, options, report,
-                                 pk::filters::compute);
 }

@@ -6,7 +6,7 @@
 
 #include "common/image_filters.h"
 
-namespace pk::filters::device {
+namespace pk::image::filters::device {
 
 constexpr int COLUMNS = 32, LINES = 8, THREADS = COLUMNS * LINES;  // of threads
 
@@ -255,4 +255,4 @@ __global__ void __launch_bounds__(THREADS) filter(__grid_constant__ const Given 
     tile.finish(thread);
 }
 
-}  // namespace pk::filters::device
+}  // namespace pk::image::filters::device

@@ -106,11 +106,3 @@ void multiply(const Products &given, int device, cudaStream_t queue) {
 }
 
 }  // namespace pk::cublas
-
-int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *found) {
-    return pk::guarded([&] {
-        pk::require(found != nullptr, "found is a null pointer");
-        pk::require(length >= 0 && (length == 0 || path != nullptr), "path is a null pointer");
-        *found = pk::cublas::open(std::string(reinterpret_cast<const char *>(path), size_t(length)));
-    });
-}

@@ -6,7 +6,7 @@
 
 #include "parts.h"
 
-namespace pk::product {
+namespace pk::matmul {
 
 // Rows of a matrix on the host, and as they lie on a device: dense, pair after pair.
 struct HostRows {
@@ -90,4 +90,4 @@ struct HostMatrices {
     static char *bytes_of(const void *memory) { return static_cast<char *>(const_cast<void *>(memory)); }
 };
 
-}  // namespace pk::product
+}  // namespace pk::matmul

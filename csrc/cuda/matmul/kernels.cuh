@@ -3,7 +3,7 @@
 
 #include "common/matmul.h"
 
-namespace pk::product::device {
+namespace pk::matmul::device {
 
 constexpr int TILE = 64, DEPTH = 16, SIDE = 16, EACH = TILE / SIDE, THREADS = SIDE * SIDE;
 
@@ -120,4 +120,4 @@ __global__ void look_at(const typename Kind::Total *totals, int64_t count, unsig
     if (own != 0) atomicOr(met, own);
 }
 
-}  // namespace pk::product::device
+}  // namespace pk::matmul::device

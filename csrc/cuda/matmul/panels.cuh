@@ -6,7 +6,7 @@
 #include "kernels.cuh"
 #include "parts.h"
 
-namespace pk::product {
+namespace pk::matmul {
 
 // float32 in float64.
 struct Exact : Plain<float, double> {};
@@ -129,4 +129,4 @@ struct PanelProduct {
     }
 };
 
-}  // namespace pk::product
+}  // namespace pk::matmul

@@ -4,7 +4,7 @@
 
 #include "common/matmul.h"
 
-namespace pk::product {
+namespace pk::matmul {
 
 // A part: some rows and columns of some pairs' results; a panel: what some of their products take.
 struct Part {
@@ -98,7 +98,7 @@ struct Cut {
         Cut one, two;
         const bool has_one = fit(given, items, 1, room, longest, one);
         const bool has_two = fit(given, items, 2, room, longest, two);
-        const double results = double(given.size()) * double(items.total);
+        const double results = double(given.elements()) * double(items.total);
         const bool alone = has_one && one.parts(given) == 1;
         const bool slower = has_one && one.uploaded(given) * double(items.factor) + results <
                                            two.uploaded(given) * double(items.factor);
@@ -107,4 +107,4 @@ struct Cut {
     }
 };
 
-}  // namespace pk::product
+}  // namespace pk::matmul

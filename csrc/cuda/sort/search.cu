@@ -10,8 +10,8 @@ namespace {
 constexpr int THREADS = 256;
 
 template <class Order, class Key>
-__global__ void find_places(Order order, const Key *sorted, int64_t size, const Key *values, int64_t count,
-                            bool right, const int64_t *before, int64_t *places) {
+__global__ void find_each(Order order, const Key *sorted, int64_t size, const Key *values, int64_t count,
+                          bool right, const int64_t *before, int64_t *places) {
     const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= count) return;
     auto key_at = [=](int64_t at) { return order.key(sorted[at]); };
@@ -37,7 +37,7 @@ class Searcher : public Work {
     void launch(const Chunk &chunk) override {
         const auto blocks = unsigned((chunk.count + THREADS - 1) / THREADS);
         auto at = [&](const Carried &carried) { return chunk.memory + chunk.operand(carried); };
-        find_places<<<blocks, THREADS, 0, chunk.queue>>>(
+        find_each<<<blocks, THREADS, 0, chunk.queue>>>(
             ordering_, reinterpret_cast<const Key *>(resident_.on(chunk.device) + offset_), size_,
             reinterpret_cast<const Key *>(at(loads[0])), chunk.count, right_,
             loads.size() == 1 ? nullptr : reinterpret_cast<const int64_t *>(at(loads[1])),
@@ -68,9 +68,7 @@ pk_type type_of_bits(int bytes) {
 
 }  // namespace
 
-void search(const Search &given, Call &call) {
-    arm_faults();
-    require_cuda();
+void find_places(const SearchRequest &given, Call &call) {
     const std::vector<int> devices = devices_of(call);
     pk_operand operands[2] = {};
     operands[0].address = reinterpret_cast<uint64_t>(given.values);

@@ -9,7 +9,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "common/call/status.h"
+#include "common/device.h"
 #include "runtime.h"
 
 namespace pk {
@@ -29,13 +29,9 @@ Pool &pool() {
     return *pool;
 }
 
-constexpr int64_t MOST_BYTES = int64_t(1) << 50;
-
 // Blocks come in sizes of which two neighbours differ by an eighth at most, so that arrays of about one size
 // use the same.
 int64_t rounded(int64_t bytes) {
-    if (bytes > MOST_BYTES)
-        fail(PK_OUT_OF_MEMORY, "out of host memory: no machine has " + std::to_string(bytes) + " bytes");
     int64_t step = 4096;
     while (step * 16 <= bytes) step *= 2;
     return (bytes + step - 1) / step * step;
@@ -87,40 +83,35 @@ void release_pinned_arrays() {
     released.swap(from.kept);
 }
 
-}  // namespace pk
-
-int32_t pk_pinned_take(int64_t bytes, uint64_t *address) {
-    return pk::guarded([&] {
-        pk::require(address != nullptr, "address is a null pointer");
-        pk::require(bytes > 0, "bytes is not positive");
-        pk::require_cuda();
-        const int64_t size = pk::rounded(bytes);
-        pk::Pool &from = pk::pool();
-        pk::PinnedMemory memory;
-        {
-            const std::lock_guard<std::mutex> lock(from.mutex);
-            const auto kept = from.kept.find(size);
-            if (kept != from.kept.end()) {
-                memory = std::move(kept->second);
-                from.kept.erase(kept);
-            }
-        }
-        if (memory.get() == nullptr) memory = pk::take(size);
+uint64_t take_pinned_array(int64_t bytes) {
+    require_cuda();
+    const int64_t size = rounded(bytes);
+    Pool &from = pool();
+    PinnedMemory memory;
+    {
         const std::lock_guard<std::mutex> lock(from.mutex);
-        *address = reinterpret_cast<uint64_t>(memory.get());
-        from.taken[*address] = std::move(memory);
-    });
+        const auto kept = from.kept.find(size);
+        if (kept != from.kept.end()) {
+            memory = std::move(kept->second);
+            from.kept.erase(kept);
+        }
+    }
+    if (memory.get() == nullptr) memory = take(size);
+    const std::lock_guard<std::mutex> lock(from.mutex);
+    const auto address = reinterpret_cast<uint64_t>(memory.get());
+    from.taken[address] = std::move(memory);
+    return address;
 }
 
-int32_t pk_pinned_return(uint64_t address) {
-    return pk::guarded([&] {
-        pk::Pool &to = pk::pool();
-        if (to.owner != getpid()) return;
-        const std::lock_guard<std::mutex> lock(to.mutex);
-        const auto taken = to.taken.find(address);
-        pk::require(taken != to.taken.end(), "address is not one of pk_pinned_take");
-        const int64_t size = taken->second.bytes();
-        to.kept.emplace(size, std::move(taken->second));
-        to.taken.erase(taken);
-    });
+void return_pinned_array(uint64_t address) {
+    Pool &to = pool();
+    if (to.owner != getpid()) return;
+    const std::lock_guard<std::mutex> lock(to.mutex);
+    const auto taken = to.taken.find(address);
+    require_taken(taken != to.taken.end());
+    const int64_t size = taken->second.bytes();
+    to.kept.emplace(size, std::move(taken->second));
+    to.taken.erase(taken);
 }
+
+}  // namespace pk

@@ -62,6 +62,8 @@ bool Work::stays(int64_t bytes) const {
 }
 
 std::vector<int> devices_of(const Call &call) {
+    arm_faults();
+    require_cuda();
     const pk_options &options = call.options();
     if (options.device_count == 0) return {0};
     const int64_t count = device_count();

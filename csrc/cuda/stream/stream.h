@@ -112,7 +112,7 @@ class Work {
     Turns turns;                // of these
 };
 
-// The devices that a call asks for.
+// The devices that a call asks for. Throws where CUDA is not to be used.
 std::vector<int> devices_of(const Call &call);
 
 void stream(Work &work, Call &call, const std::vector<int> &devices, const std::vector<pk_range> &ranges);

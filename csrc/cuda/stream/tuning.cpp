@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/call/environment.h"
-#include "common/call/status.h"
+#include "common/device.h"
 
 namespace pk {
 
@@ -68,44 +68,30 @@ Values &values() {
 
 int64_t tuned(Tune constant) { return values().at[int(constant)].load(std::memory_order_relaxed); }
 
-static void require_constant(int64_t index) {
-    require(index >= 0 && index < COUNT, "there is no constant of that index");
+int64_t tuning_count() { return COUNT; }
+
+pk_tuning tuning_of(int64_t index) {
+    require_index(index, COUNT, "constant");
+    const Constant &constant = constants[index];
+    pk_tuning found{};
+    std::snprintf(found.name, sizeof(found.name), "%s", constant.name);
+    std::snprintf(found.text, sizeof(found.text), "%s", constant.text);
+    found.value = tuned(Tune(index));
+    found.usual = constant.usual;
+    found.least = constant.least;
+    found.most = constant.most;
+    return found;
+}
+
+void tune(int64_t index, int64_t value) {
+    require_index(index, COUNT, "constant");
+    const Constant &constant = constants[index];
+    if (value < constant.least || value > constant.most) {
+        fail(PK_INVALID_ARGUMENT, std::string(constant.name) + " is from " + std::to_string(constant.least) +
+                                      " to " + std::to_string(constant.most) + ", not " +
+                                      std::to_string(value));
+    }
+    values().at[index] = value;
 }
 
 }  // namespace pk
-
-int32_t pk_tuning_count(int64_t *count) {
-    return pk::guarded([&] {
-        pk::require(count != nullptr, "count is a null pointer");
-        *count = pk::COUNT;
-    });
-}
-
-int32_t pk_tuning_info(int64_t index, pk_tuning *tuning) {
-    return pk::guarded([&] {
-        pk::require(tuning != nullptr, "tuning is a null pointer");
-        pk::require_constant(index);
-        const pk::Constant &constant = pk::constants[index];
-        pk_tuning found{};
-        std::snprintf(found.name, sizeof(found.name), "%s", constant.name);
-        std::snprintf(found.text, sizeof(found.text), "%s", constant.text);
-        found.value = pk::tuned(pk::Tune(index));
-        found.usual = constant.usual;
-        found.least = constant.least;
-        found.most = constant.most;
-        *tuning = found;
-    });
-}
-
-int32_t pk_tune(int64_t index, int64_t value) {
-    return pk::guarded([&] {
-        pk::require_constant(index);
-        const pk::Constant &constant = pk::constants[index];
-        if (value < constant.least || value > constant.most) {
-            pk::fail(PK_INVALID_ARGUMENT,
-                     std::string(constant.name) + " is from " + std::to_string(constant.least) + " to " +
-                         std::to_string(constant.most) + ", not " + std::to_string(value));
-        }
-        pk::values().at[index] = value;
-    });
-}

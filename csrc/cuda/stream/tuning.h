@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "pycudakit.h"
+
 namespace pk {
 
 enum class Tune {
@@ -21,5 +23,10 @@ enum class Tune {
 };
 
 int64_t tuned(Tune constant);
+
+// For callers of the ABI, who have them by their index.
+int64_t tuning_count();
+pk_tuning tuning_of(int64_t index);
+void tune(int64_t index, int64_t value);
 
 }  // namespace pk

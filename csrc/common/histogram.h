@@ -8,7 +8,7 @@
 #include "histogram_loops.h"
 #include "layout.h"
 
-namespace pk {
+namespace pk::histogram {
 
 // The elements to count, and into which bins. `weights` says whether a last operand has weights.
 struct Counting {
@@ -95,4 +95,4 @@ void extent_on_host(const Layout &layout, const BinLoops &loops, Call &call, uin
 void count_values(const pk_bins &bins, int type, const BinLoops &loops, const int64_t *of_byte,
                   int64_t *counts);
 
-}  // namespace pk
+}  // namespace pk::histogram

@@ -5,7 +5,7 @@
 
 #include "histogram.h"
 
-namespace pk {
+namespace pk::histogram {
 
 class Indexer {
    public:
@@ -78,4 +78,4 @@ class Indexer {
     std::unique_ptr<int32_t[]> others_{new int32_t[BLOCK]};
 };
 
-}  // namespace pk
+}  // namespace pk::histogram

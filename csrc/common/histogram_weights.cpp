@@ -10,7 +10,7 @@
 #include "histogram.h"
 #include "histogram_indexer.h"
 
-namespace pk {
+namespace pk::histogram {
 
 namespace {
 
@@ -129,4 +129,4 @@ void count_weights(const Counting &counting, const BinLoops &loops, Call &call, 
     }
 }
 
-}  // namespace pk
+}  // namespace pk::histogram

@@ -2,7 +2,7 @@
 
 #include "loops.h"
 
-namespace pk {
+namespace pk::histogram {
 
 namespace {
 
@@ -35,13 +35,13 @@ void launch_digitize(const DigitizeRequest &request, Call &call) {
 
 }  // namespace
 
-}  // namespace pk
+}  // namespace pk::histogram
 
 extern "C" int32_t pk_extent(const pk_operand *operand, const int64_t *shape, int64_t dimensions,
                              uint64_t *extent, const pk_options *options, pk_report *report) {
     return pk::called(
-        options, report, [&] { return pk::ExtentRequest(operand, shape, dimensions, extent); },
-        pk::launch_extent);
+        options, report, [&] { return pk::histogram::ExtentRequest(operand, shape, dimensions, extent); },
+        pk::histogram::launch_extent);
 }
 
 extern "C" int32_t pk_histogram(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
@@ -49,8 +49,11 @@ extern "C" int32_t pk_histogram(const pk_operand *operands, int64_t operand_coun
                                 const pk_options *options, pk_report *report) {
     return pk::called(
         options, report,
-        [&] { return pk::HistogramRequest(operands, operand_count, shape, dimensions, bins, axes, counts); },
-        pk::launch_histogram);
+        [&] {
+            return pk::histogram::HistogramRequest(operands, operand_count, shape, dimensions, bins, axes,
+                                                   counts);
+        },
+        pk::histogram::launch_histogram);
 }
 
 extern "C" int32_t pk_histogram_of_extent(const pk_operand *operand, const int64_t *shape, int64_t dimensions,
@@ -58,8 +61,10 @@ extern "C" int32_t pk_histogram_of_extent(const pk_operand *operand, const int64
                                           const pk_options *options, pk_report *report) {
     return pk::called(
         options, report,
-        [&] { return pk::HistogramOfExtentRequest(operand, shape, dimensions, find, count, counts); },
-        pk::launch_histogram_of_extent);
+        [&] {
+            return pk::histogram::HistogramOfExtentRequest(operand, shape, dimensions, find, count, counts);
+        },
+        pk::histogram::launch_histogram_of_extent);
 }
 
 extern "C" int32_t pk_weighted_histogram(const pk_operand *operands, int64_t operand_count,
@@ -69,10 +74,10 @@ extern "C" int32_t pk_weighted_histogram(const pk_operand *operands, int64_t ope
     return pk::called(
         options, report,
         [&] {
-            return pk::WeightedHistogramRequest(operands, operand_count, shape, dimensions, bins, axes, sums,
-                                                outside);
+            return pk::histogram::WeightedHistogramRequest(operands, operand_count, shape, dimensions, bins,
+                                                           axes, sums, outside);
         },
-        pk::launch_weighted_histogram);
+        pk::histogram::launch_weighted_histogram);
 }
 
 extern "C" int32_t pk_digitize(const pk_operand *operands, const int64_t *shape, int64_t dimensions,
@@ -80,6 +85,9 @@ extern "C" int32_t pk_digitize(const pk_operand *operands, const int64_t *shape,
                                const pk_options *options, pk_report *report) {
     return pk::called(
         options, report,
-        [&] { return pk::DigitizeRequest(operands, shape, dimensions, bins, right != 0, decreasing != 0); },
-        pk::launch_digitize);
+        [&] {
+            return pk::histogram::DigitizeRequest(operands, shape, dimensions, bins, right != 0,
+                                                  decreasing != 0);
+        },
+        pk::histogram::launch_digitize);
 }

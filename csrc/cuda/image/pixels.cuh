@@ -7,11 +7,8 @@
 namespace pk::image {
 
 constexpr int THREADS = 256;
-namespace device {
 
 inline __device__ int64_t own_index() { return int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
-
-}  // namespace device
 
 // A thread for each of `count` elements.
 template <class Kernel, class... Given>

@@ -13,8 +13,6 @@ constexpr int64_t MOST_OLD_ROWS = 1 << 20;
 
 namespace device {
 
-using image::device::own_index;
-
 // Sums along each of some old rows.
 template <class T>
 __global__ void add_along(const T *rows, int64_t row_elements, int64_t channels, pixels::Taps across,

@@ -1,7 +1,7 @@
 #include "common/reduce.h"
 
 #include "cuda/program/interpreter.h"
-#include "cuda/reduce/kernels.cuh"
+#include "cuda/reduce/reduce.cuh"
 #include "cuda/stream/stream.h"
 
 namespace pk {

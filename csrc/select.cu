@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "cuda/select/kernels.cuh"
+#include "cuda/select/select.cuh"
 #include "cuda/stream/resident.h"
 #include "cuda/stream/runtime.h"
 #include "cuda/stream/slots.h"

@@ -23,9 +23,9 @@ int64_t run_for(int64_t total) {
 }
 
 // Threads fold their runs' sums in turn.
-class Turns {
+class InOrder {
    public:
-    explicit Turns(Call &call) : call_(call) {}
+    explicit InOrder(Call &call) : call_(call) {}
 
     template <class Fold>
     void take(int64_t turn, Fold fold) {
@@ -58,7 +58,7 @@ bool add_runs(const Counting &counting, const BinLoops &loops, Call &call, int64
                                                                : bins::AS_INT64;
     std::atomic<int64_t> next{0};
     std::atomic<bool> any_lost{false};
-    Turns turns(call);
+    InOrder in_order(call);
     run_on_threads(std::min(runs, thread_count()), call, [&] {
         if (next >= runs) return;
         const DefaultFloatingPoint environment;
@@ -85,7 +85,7 @@ bool add_runs(const Counting &counting, const BinLoops &loops, Call &call, int64
                 }
                 if (done % RUN == 0) call.look();
             }
-            turns.take(i, [&] {
+            in_order.take(i, [&] {
                 fold(sums.data());
                 *none += nowhere;
             });

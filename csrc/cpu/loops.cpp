@@ -17,15 +17,15 @@ namespace pk {
 #define PK_EACH_ISA(visit) visit(baseline) visit(avx2) visit(avx512)
 #endif
 
-#define PK_DECLARE(isa)                       \
-    void fill_operations_##isa(Loops &loops); \
-    void fill_casts_##isa(Loops &loops);      \
-    void fill_reductions_##isa(Loops &loops); \
-    void fill_bins_##isa(Loops &loops);       \
-    void fill_products_##isa(Loops &loops);   \
-    void fill_scans_##isa(Loops &loops);      \
-    void fill_pixels_##isa(Loops &loops);     \
-    void fill_filters_##isa(Loops &loops);    \
+#define PK_DECLARE(isa)                          \
+    void fill_operations_##isa(Loops &loops);    \
+    void fill_casts_##isa(Loops &loops);         \
+    void fill_reduce_##isa(Loops &loops);        \
+    void fill_histogram_##isa(Loops &loops);     \
+    void fill_matmul_##isa(Loops &loops);        \
+    void fill_scan_##isa(Loops &loops);          \
+    void fill_image_pixels_##isa(Loops &loops);  \
+    void fill_image_filters_##isa(Loops &loops); \
     void fill_random_##isa(Loops &loops);
 PK_EACH_ISA(PK_DECLARE)
 
@@ -57,12 +57,12 @@ static Loops choose() {
         if (wanted.empty() || wanted == #isa) {     \
             fill_operations_##isa(chosen);          \
             fill_casts_##isa(chosen);               \
-            fill_reductions_##isa(chosen);          \
-            fill_bins_##isa(chosen);                \
-            fill_products_##isa(chosen);            \
-            fill_scans_##isa(chosen);               \
-            fill_pixels_##isa(chosen);              \
-            fill_filters_##isa(chosen);             \
+            fill_reduce_##isa(chosen);              \
+            fill_histogram_##isa(chosen);           \
+            fill_matmul_##isa(chosen);              \
+            fill_scan_##isa(chosen);                \
+            fill_image_pixels_##isa(chosen);        \
+            fill_image_filters_##isa(chosen);       \
             fill_random_##isa(chosen);              \
             found = true;                           \
         }                                           \

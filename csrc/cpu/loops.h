@@ -61,7 +61,7 @@ struct Loops {
     BinLoops bins;
     PixelLoops pixels;
     RandomLoops random;
-    ProductLoops product;
+    MatmulLoops matmul;
     ScanLoops scan[scan::kinds + 1];  // run[1] is the exclusive one
     FilterLoops filters;
 };

@@ -12,11 +12,11 @@ namespace pk::matmul {
 
 namespace {
 
-constexpr int64_t STRIP = ProductLoops::STRIP, HEIGHT = 16 * STRIP, DEPTH = 256;
+constexpr int64_t STRIP = MatmulLoops::STRIP, HEIGHT = 16 * STRIP, DEPTH = 256;
 
 template <class Kind>
-ProductLoop loop_of() {
-    const ProductLoops &all = loops().product;
+MatmulLoop loop_of() {
+    const MatmulLoops &all = loops().matmul;
     using Total = typename Kind::Total;
     if (std::is_same<Kind, Bool>::value) return all.logical;
     if (std::is_same<Total, float>::value) return all.float32;
@@ -55,7 +55,7 @@ template <class Kind>
 class Tiles {
     using Element = typename Kind::Element;
     using Total = typename Kind::Total;
-    static constexpr int64_t WIDE = ProductLoops::WIDE_BYTES / int64_t(sizeof(Total)), WIDTH = 4 * WIDE;
+    static constexpr int64_t WIDE = MatmulLoops::WIDE_BYTES / int64_t(sizeof(Total)), WIDTH = 4 * WIDE;
 
    public:
     Tiles(const Product &given, Call &call) : given_(given), call_(call) {}
@@ -105,7 +105,7 @@ class Tiles {
 
     const Product &given_;
     Call &call_;
-    const ProductLoop loop_ = loop_of<Kind>();
+    const MatmulLoop loop_ = loop_of<Kind>();
     int64_t met_ = 0;
     const std::unique_ptr<Total[]> rows_ = room(HEIGHT * DEPTH), columns_ = room(WIDTH * DEPTH),
                                    sums_ = room(HEIGHT * WIDTH);

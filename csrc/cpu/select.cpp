@@ -215,65 +215,56 @@ class LongRow {
         if (known == 0 && order == Order::floating) nans_ = counters[(int64_t(1) << digits) - 1];
     }
 
+    // Which of a level's groups a key is of.
+    class Membership {
+       public:
+        explicit Membership(const Level<Key> &level)
+            : rest_(WIDTH - level.known), is_one_(level.groups.size() == 1), prefix_(level.groups[0].prefix) {
+            if (is_one_) return;
+            places_.resize(size_t(1) << level.known);
+            for (size_t i = 0; i < level.groups.size(); ++i) {
+                places_[size_t(level.groups[i].prefix)] = uint32_t(i + 1);
+            }
+        }
+
+        // Copies the keys that are of any, and returns how many. There is room for one more than all.
+        int64_t copy(const Key *keys, int64_t count, Key *to) const {
+            int64_t kept = 0;
+            if (is_one_) {
+                for (int64_t i = 0; i < count; ++i) {
+                    to[kept] = keys[i];
+                    kept += Key(keys[i] >> rest_) == prefix_;
+                }
+            } else {
+                for (int64_t i = 0; i < count; ++i) {
+                    to[kept] = keys[i];
+                    kept += places_[size_t(keys[i] >> rest_)] != 0;
+                }
+            }
+            return kept;
+        }
+
+        // Of a key that is of one.
+        size_t group(Key key) const { return is_one_ ? 0 : size_t(places_[size_t(key >> rest_)] - 1); }
+
+       private:
+        const int rest_;
+        const bool is_one_;
+        const Key prefix_;
+        std::vector<uint32_t> places_;  // of each prefix: 1 + its group
+    };
+
+    // Keys, those of a group side by side from its start on; the last start is where they all end.
+    struct Members {
+        std::vector<Key> keys;
+        std::vector<int64_t> starts;
+    };
+
     // Copies the groups' elements, if they are few, and selects there.
     bool collect(const Level<Key> &level, const int64_t *ranks, Key *out) {
+        if (!are_few(level)) return false;
+        Members members = members_of(level);
         const std::vector<Group<Key>> &groups = level.groups;
-        int64_t wanted = 0, largest = 0;
-        for (const Group<Key> &group : groups) {
-            wanted += group.count;
-            largest = std::max(largest, group.count);
-        }
-        const int64_t few = std::min(columns_ / 4, MOST_AT_ONCE);
-        const bool many_groups = int64_t(groups.size()) > MOST_GROUPS;
-        if (level.known > MOST_DIGITS && groups.size() > 1) return false;
-        if (many_groups ? largest > few : wanted > few) return false;
-
-        const int rest = WIDTH - level.known;
-        const bool one = groups.size() == 1;
-        std::vector<uint32_t> places;  // of each prefix: 1 + its group
-        if (!one) {
-            places.resize(size_t(1) << level.known);
-            for (size_t i = 0; i < groups.size(); ++i) places[size_t(groups[i].prefix)] = uint32_t(i + 1);
-        }
-        std::mutex mutex;
-        std::vector<std::vector<Key>> collected;
-        each_block([&] {
-            return [&, mine = std::vector<Key>()](const Key *keys, int64_t count, bool ends) mutable {
-                Key found[BLOCK + 1];
-                int64_t kept = 0;
-                if (one) {
-                    const Key prefix = groups[0].prefix;
-                    for (int64_t i = 0; i < count; ++i) {
-                        found[kept] = keys[i];
-                        kept += Key(keys[i] >> rest) == prefix;
-                    }
-                } else {
-                    for (int64_t i = 0; i < count; ++i) {
-                        found[kept] = keys[i];
-                        kept += places[size_t(keys[i] >> rest)] != 0;
-                    }
-                }
-                mine.insert(mine.end(), found, found + kept);
-                if (!ends) return;
-                const std::lock_guard<std::mutex> lock(mutex);
-                collected.push_back(std::move(mine));
-            };
-        });
-
-        // What was found may be other than what was counted, if someone writes to the array meanwhile.
-        std::vector<int64_t> starts(groups.size() + 1, 0);
-        const auto group_of = [&](Key key) { return one ? 0 : size_t(places[size_t(key >> rest)] - 1); };
-        for (const std::vector<Key> &part : collected) {
-            for (Key key : part) ++starts[group_of(key) + 1];
-        }
-        for (size_t i = 0; i < groups.size(); ++i) starts[i + 1] += starts[i];
-        std::vector<Key> keys(size_t(starts.back()));
-        std::vector<int64_t> ends(starts.begin(), starts.end() - 1);
-        for (std::vector<Key> &part : collected) {
-            for (Key key : part) keys[size_t(ends[group_of(key)]++)] = key;
-            part = {};
-        }
-
         std::atomic<size_t> next{0};
         run_on_threads(int64_t(groups.size()), call_, [&] {
             Selector<Key> selector(call_);
@@ -282,12 +273,54 @@ class LongRow {
                 const Group<Key> &group = groups[i];
                 own.assign(ranks + group.first, ranks + group.last);
                 for (int64_t &rank : own) rank -= group.below;
-                selector.select(keys.data() + starts[i], starts[i + 1] - starts[i], own.data(),
-                                int64_t(own.size()), out + group.first);
+                selector.select(members.keys.data() + members.starts[i],
+                                members.starts[i + 1] - members.starts[i], own.data(), int64_t(own.size()),
+                                out + group.first);
                 call_.look();
             }
         });
         return true;
+    }
+
+    bool are_few(const Level<Key> &level) const {
+        if (level.known > MOST_DIGITS && level.groups.size() > 1) return false;
+        int64_t wanted = 0, largest = 0;
+        for (const Group<Key> &group : level.groups) {
+            wanted += group.count;
+            largest = std::max(largest, group.count);
+        }
+        const bool many_groups = int64_t(level.groups.size()) > MOST_GROUPS;
+        return (many_groups ? largest : wanted) <= std::min(columns_ / 4, MOST_AT_ONCE);
+    }
+
+    Members members_of(const Level<Key> &level) {
+        const Membership membership(level);
+        std::mutex mutex;
+        std::vector<std::vector<Key>> collected;
+        each_block([&] {
+            return [&, mine = std::vector<Key>()](const Key *keys, int64_t count, bool ends) mutable {
+                Key found[BLOCK + 1];
+                mine.insert(mine.end(), found, found + membership.copy(keys, count, found));
+                if (!ends) return;
+                const std::lock_guard<std::mutex> lock(mutex);
+                collected.push_back(std::move(mine));
+            };
+        });
+
+        // What was found may be other than what was counted, if someone writes to the array meanwhile.
+        Members members{{}, std::vector<int64_t>(level.groups.size() + 1, 0)};
+        std::vector<int64_t> &starts = members.starts;
+        for (const std::vector<Key> &part : collected) {
+            for (Key key : part) ++starts[membership.group(key) + 1];
+        }
+        for (size_t i = 1; i < starts.size(); ++i) starts[i] += starts[i - 1];
+        members.keys.resize(size_t(starts.back()));
+        std::vector<int64_t> ends(starts.begin(), starts.end() - 1);
+        for (std::vector<Key> &part : collected) {
+            for (Key key : part) members.keys[size_t(ends[membership.group(key)]++)] = key;
+            part = {};
+        }
+        return members;
     }
 
     const Key *in_;

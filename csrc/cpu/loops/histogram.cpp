@@ -3,6 +3,6 @@
 
 namespace pk {
 
-void PK_ISA_FUNCTION(fill_bins)(Loops &loops) { fill_all(loops.bins); }
+void PK_ISA_FUNCTION(fill_histogram)(Loops &loops) { fill_all(loops.bins); }
 
 }  // namespace pk

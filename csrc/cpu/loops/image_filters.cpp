@@ -355,7 +355,7 @@ void fill(OrderLoops<Key> &loops) {
 
 }  // namespace
 
-void PK_ISA_FUNCTION(fill_filters)(Loops &loops) {
+void PK_ISA_FUNCTION(fill_image_filters)(Loops &loops) {
     FilterLoops &table = loops.filters;
     fill(table.int16);
     fill(table.float32);

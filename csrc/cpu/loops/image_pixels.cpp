@@ -188,7 +188,7 @@ void fill(PixelLoops &loops) {
 
 }  // namespace
 
-void PK_ISA_FUNCTION(fill_pixels)(Loops &loops) {
+void PK_ISA_FUNCTION(fill_image_pixels)(Loops &loops) {
     fill<PK_UINT8>(loops.pixels);
     fill<PK_UINT16>(loops.pixels);
     fill<PK_FLOAT32>(loops.pixels);

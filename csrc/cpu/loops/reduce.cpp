@@ -349,6 +349,6 @@ void fill(BlockLoop (*reduce_of)[2][PK_TYPE_COUNT]) {
 
 }  // namespace
 
-void PK_ISA_FUNCTION(fill_reductions)(Loops &loops) { fill<0>(loops.reduce); }
+void PK_ISA_FUNCTION(fill_reduce)(Loops &loops) { fill<0>(loops.reduce); }
 
 }  // namespace pk

@@ -200,7 +200,7 @@ ScanLoops loops_of() {
 
 }  // namespace
 
-void PK_ISA_FUNCTION(fill_scans)(Loops &loops) {
+void PK_ISA_FUNCTION(fill_scan)(Loops &loops) {
     for (int kind = 0; kind < scan::kinds; ++kind)
         scan::visit_op(kind, [&](auto op) { loops.scan[kind] = loops_of<decltype(op)>(); });
     loops.scan[SUM_OF_FLOAT32] = loops_of<scan::FloatSum, float, float>();

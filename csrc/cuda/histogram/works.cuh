@@ -7,7 +7,7 @@
 #include "common/histogram.h"
 #include "cuda/stream/resident.h"
 #include "cuda/stream/stream.h"
-#include "kernels.cuh"
+#include "histogram.cuh"
 
 namespace pk::histogram {
 

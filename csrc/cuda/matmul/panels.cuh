@@ -3,7 +3,7 @@
 
 #include "cublas.h"
 #include "cuda/stream/runtime.h"
-#include "kernels.cuh"
+#include "matmul.cuh"
 #include "parts.h"
 
 namespace pk::matmul {

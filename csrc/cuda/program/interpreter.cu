@@ -4,7 +4,7 @@
 
 #include "cuda/stream/tuning.h"
 #include "interpreter.cuh"
-#include "turn.cuh"
+#include "transpose.cuh"
 
 namespace pk {
 
@@ -132,15 +132,15 @@ void Interpreter::stage(const Carried &load, const Chunk &chunk, char *to) const
     }
 }
 
-void Interpreter::turn(const Chunk &chunk) const {
+void Interpreter::transpose(const Chunk &chunk) const {
     for (const Carried &turned : turned_) {
         const View &view = layout.views[size_t(turned.operand)];
         const char *const from = chunk.memory + chunk.operand(*find(loads, turned.operand));
         char *const to = chunk.memory + offset_of(chunk, turned.operand);
         if (layout.are_turned(view, chunk.start, chunk.count)) {
             const int64_t columns = layout.shape.back(), height = layout.shape[layout.shape.size() - 2];
-            device::turn({from, to, chunk.start / columns % height, height, chunk.count, columns}, view.item,
-                         chunk.queue);
+            device::transpose({from, to, chunk.start / columns % height, height, chunk.count, columns},
+                              view.item, chunk.queue);
         } else {
             PK_CUDA(cudaMemcpyAsync(to, from, size_t(chunk.count * view.item), cudaMemcpyDeviceToDevice,
                                     chunk.queue));
@@ -149,7 +149,7 @@ void Interpreter::turn(const Chunk &chunk) const {
 }
 
 void Interpreter::launch(const Chunk &chunk) {
-    turn(chunk);
+    transpose(chunk);
     Interpretation given = common_;
     given.memory = chunk.memory;
     given.operands = chunk.operands;

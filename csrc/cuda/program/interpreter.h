@@ -73,7 +73,7 @@ class Interpreter : public Work {
                 int block);
 
     void find_source(DeviceStep &load, const std::vector<int> &resident);
-    void turn(const Chunk &chunk) const;
+    void transpose(const Chunk &chunk) const;
 
     const Evaluation evaluation_;
     Call &call_;

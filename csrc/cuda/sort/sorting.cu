@@ -208,115 +208,144 @@ class Sorting {
         }
     }
 
-    // Which buckets are under way, for the threads that take their results.
-    struct Progress {
-        std::mutex mutex;
-        std::condition_variable changed;
-        std::vector<int64_t> left;  // of each bucket's pieces
-        size_t launched = 0;
-        bool failed = false;
-        std::vector<double> when;    // each was launched
-        std::vector<int64_t> first;  // result of each bucket that is sorted, and of the next one
-    };
+    // Some of a bucket's results, as many as a slot has room for.
     struct Piece {
         size_t bucket;
-        int64_t begin, count;  // of its results
+        int64_t begin, count;
     };
 
+    // Results on their way out: where they go, and which buckets are under way, for the threads that take
+    // them.
+    struct Delivery {
+        const std::vector<Bucket<Key>> &buckets;
+        const int64_t columns, kept;
+        Key *const out;
+        int64_t *const order;
+
+        std::vector<Piece> pieces{};
+        std::mutex mutex{};  // guards what follows
+        std::condition_variable changed{};
+        std::vector<int64_t> left{};  // of each bucket's pieces
+        size_t launched = 0;
+        bool failed = false;
+        std::vector<double> when{};    // each was launched
+        std::vector<int64_t> first{};  // result of each bucket that is sorted, and of the next one
+    };
+
+    // Returns how many results there are.
     int64_t download(const std::vector<Bucket<Key>> &buckets, int64_t columns, Key *out, int64_t *order,
                      int64_t kept) {
-        const int64_t item = sorter_.result_item();
-        const int64_t most = room() / item;
-        std::vector<Piece> pieces;
-        Progress progress;
-        progress.when.resize(buckets.size());
-        progress.first.push_back(0);
-        for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
-            int64_t count = 0;
-            for (int64_t begin = 0; begin < buckets[bucket].results; begin += most, ++count) {
-                pieces.push_back({bucket, begin, std::min(most, buckets[bucket].results - begin)});
-            }
-            progress.left.push_back(count);
-        }
-        // Launches what has a buffer for its results, which take turns; the caller holds the mutex.
-        auto launch = [&] {
-            for (size_t &next = progress.launched; next < buckets.size(); ++next) {
-                if (next >= Sorter::RESULTS && progress.left[next - Sorter::RESULTS] != 0) return;
-                progress.when[next] = call_.seconds();
-                const size_t buffer = next % Sorter::RESULTS;
-                sorter_.sort(buckets[next], columns, kept, int(buffer), equipment_.compute());
-                PK_CUDA(cudaEventRecord(equipment_.sorted(buffer).get(), equipment_.compute()));
-            }
-        };
-        launch();
+        Delivery delivery{buckets, columns, kept, out, order};
+        cut_up(delivery);
+        launch_what_has_room(delivery);
         std::atomic<size_t> next{0};
-        auto take = [&](const Piece &piece, const Slot &slot, Lane &lane, double &since) {
-            {
-                std::unique_lock<std::mutex> lock(progress.mutex);
-                while (progress.launched <= piece.bucket) {
-                    if (progress.failed) return;
-                    progress.changed.wait_for(lock, Call::PATIENCE);
-                    lock.unlock();
-                    call_.look();
-                    lock.lock();
-                }
-            }
-            const size_t buffer = piece.bucket % Sorter::RESULTS;
-            PK_CUDA(cudaEventSynchronize(equipment_.sorted(buffer).get()));
-            const double sorted = call_.seconds();
-            if (piece.begin == 0) {
-                lane.add(PK_KERNEL, std::max(since, progress.when[piece.bucket]), sorted, 0,
-                         buckets[piece.bucket].count, slot.device, slot.number);
-            }
-            const auto [first, end] = results_of(piece.bucket, buckets, progress);
-            const int64_t at = first + piece.begin;
-            const int64_t count = std::clamp<int64_t>(end - at, 0, piece.count), bytes = count * item;
-            if (count != 0) {
-                PK_CUDA(cudaMemcpyAsync(slot.host(), sorter_.results[buffer] + piece.begin * item,
-                                        size_t(bytes), cudaMemcpyDeviceToHost, slot.queues.down.get()));
-                PK_CUDA(cudaEventRecord(slot.downloaded.get(), slot.queues.down.get()));
-                PK_CUDA(cudaEventSynchronize(slot.downloaded.get()));
-                lane.add(PK_DOWNLOAD, sorted, call_.seconds(), bytes, count, slot.device, slot.number);
-            }
-            const double downloaded = since = call_.seconds();
-            {
-                const std::lock_guard<std::mutex> lock(progress.mutex);
-                if (--progress.left[piece.bucket] == 0) launch();
-            }
-            progress.changed.notify_all();
-            if (count == 0) return;
-            if (wants_order_) {
-                const auto *const places = reinterpret_cast<const uint32_t *>(slot.host());
-                for (int64_t i = 0; i < count; ++i) order[at + i] = base_ + int64_t(places[i]);
-            } else {
-                std::memcpy(out + at, slot.host(), size_t(bytes));
-            }
-            lane.add(PK_UNSTAGE, downloaded, call_.seconds(), bytes, count);
-            report(0, bytes);
-        };
-        equipment_.on_slots(int64_t(pieces.size()), [&](const Slot &slot, Lane &lane) {
+        equipment_.on_slots(int64_t(delivery.pieces.size()), [&](const Slot &slot, Lane &lane) {
             double since = call_.seconds();  // the slot did nothing
             try {
-                for (size_t i = next++; i < pieces.size(); i = next++) take(pieces[i], slot, lane, since);
+                for (size_t i = next++; i < delivery.pieces.size(); i = next++) {
+                    take(delivery, delivery.pieces[i], slot, lane, since);
+                }
             } catch (...) {
                 {
-                    const std::lock_guard<std::mutex> lock(progress.mutex);
-                    progress.failed = true;
+                    const std::lock_guard<std::mutex> lock(delivery.mutex);
+                    delivery.failed = true;
                 }
-                progress.changed.notify_all();
+                delivery.changed.notify_all();
                 throw;
             }
         });
-        return needs_.distinct ? progress.first.back() : buckets.back().first + buckets.back().results;
+        return needs_.distinct ? delivery.first.back() : buckets.back().first + buckets.back().results;
+    }
+
+    void cut_up(Delivery &delivery) const {
+        const int64_t most = room() / sorter_.result_item();
+        delivery.when.resize(delivery.buckets.size());
+        delivery.first.push_back(0);
+        for (size_t bucket = 0; bucket < delivery.buckets.size(); ++bucket) {
+            const int64_t results = delivery.buckets[bucket].results;
+            int64_t count = 0;
+            for (int64_t begin = 0; begin < results; begin += most, ++count) {
+                delivery.pieces.push_back({bucket, begin, std::min(most, results - begin)});
+            }
+            delivery.left.push_back(count);
+        }
+    }
+
+    // Launches the buckets that have a buffer for their results; buffers take turns. The mutex is held, or
+    // nobody else is there.
+    void launch_what_has_room(Delivery &delivery) {
+        for (size_t &next = delivery.launched; next < delivery.buckets.size(); ++next) {
+            if (next >= Sorter::RESULTS && delivery.left[next - Sorter::RESULTS] != 0) return;
+            delivery.when[next] = call_.seconds();
+            const size_t buffer = next % Sorter::RESULTS;
+            sorter_.sort(delivery.buckets[next], delivery.columns, delivery.kept, int(buffer),
+                         equipment_.compute());
+            PK_CUDA(cudaEventRecord(equipment_.sorted(buffer).get(), equipment_.compute()));
+        }
+    }
+
+    // Returns false if it will never be launched.
+    bool wait_until_launched(Delivery &delivery, size_t bucket) {
+        std::unique_lock<std::mutex> lock(delivery.mutex);
+        while (delivery.launched <= bucket) {
+            if (delivery.failed) return false;
+            delivery.changed.wait_for(lock, Call::PATIENCE);
+            lock.unlock();
+            call_.look();
+            lock.lock();
+        }
+        return true;
+    }
+
+    // Takes a piece home. `since` is when the slot was last at work.
+    void take(Delivery &delivery, const Piece &piece, const Slot &slot, Lane &lane, double &since) {
+        if (!wait_until_launched(delivery, piece.bucket)) return;
+        const size_t buffer = piece.bucket % Sorter::RESULTS;
+        PK_CUDA(cudaEventSynchronize(equipment_.sorted(buffer).get()));
+        const double sorted = call_.seconds();
+        if (piece.begin == 0) {
+            lane.add(PK_KERNEL, std::max(since, delivery.when[piece.bucket]), sorted, 0,
+                     delivery.buckets[piece.bucket].count, slot.device, slot.number);
+        }
+        const auto [first, end] = results_of(piece.bucket, delivery);
+        const int64_t at = first + piece.begin, item = sorter_.result_item();
+        const int64_t count = std::clamp<int64_t>(end - at, 0, piece.count), bytes = count * item;
+        if (count != 0) {
+            PK_CUDA(cudaMemcpyAsync(slot.host(), sorter_.results[buffer] + piece.begin * item, size_t(bytes),
+                                    cudaMemcpyDeviceToHost, slot.queues.down.get()));
+            PK_CUDA(cudaEventRecord(slot.downloaded.get(), slot.queues.down.get()));
+            PK_CUDA(cudaEventSynchronize(slot.downloaded.get()));
+            lane.add(PK_DOWNLOAD, sorted, call_.seconds(), bytes, count, slot.device, slot.number);
+        }
+        const double downloaded = since = call_.seconds();
+        {
+            const std::lock_guard<std::mutex> lock(delivery.mutex);
+            if (--delivery.left[piece.bucket] == 0) launch_what_has_room(delivery);
+        }
+        delivery.changed.notify_all();
+        if (count == 0) return;
+        put(delivery, slot.host(), at, count);
+        lane.add(PK_UNSTAGE, downloaded, call_.seconds(), bytes, count);
+        report(0, bytes);
+    }
+
+    // Results from pinned memory to where they are wanted.
+    void put(const Delivery &delivery, const char *from, int64_t at, int64_t count) const {
+        if (wants_order_) {
+            const auto *const places = reinterpret_cast<const uint32_t *>(from);
+            for (int64_t i = 0; i < count; ++i) delivery.order[at + i] = base_ + int64_t(places[i]);
+        } else {
+            std::memcpy(delivery.out + at, from, size_t(count) * sizeof(Key));
+        }
     }
 
     // The first result of a bucket that is sorted, and the one past its last.
-    std::pair<int64_t, int64_t> results_of(size_t bucket, const std::vector<Bucket<Key>> &buckets,
-                                           Progress &progress) const {
-        if (!needs_.distinct) return {buckets[bucket].first, buckets[bucket].first + buckets[bucket].results};
-        const std::lock_guard<std::mutex> lock(progress.mutex);
+    std::pair<int64_t, int64_t> results_of(size_t bucket, Delivery &delivery) const {
+        const Bucket<Key> &own = delivery.buckets[bucket];
+        if (!needs_.distinct) return {own.first, own.first + own.results};
+        const std::lock_guard<std::mutex> lock(delivery.mutex);
         // A buffer is not used again before some results of its bucket were asked for here.
-        std::vector<int64_t> &first = progress.first;
+        std::vector<int64_t> &first = delivery.first;
         while (first.size() <= bucket + 1) {
             first.push_back(first.back() + int64_t(*found_[(first.size() - 1) % Sorter::RESULTS]));
         }

@@ -120,19 +120,19 @@ Shelf &shelf() {
 }
 
 // A place in the queue of those that wait for slots.
-class Turn {
+class PlaceInLine {
    public:
-    Turn(Shelf &shelf, std::unique_lock<std::mutex> &lock) : shelf_(shelf), lock_(lock) {
+    PlaceInLine(Shelf &shelf, std::unique_lock<std::mutex> &lock) : shelf_(shelf), lock_(lock) {
         shelf.waiting.push_back(this);
         ++shelf.waiting_count;
     }
-    ~Turn() {
+    ~PlaceInLine() {
         if (!lock_.owns_lock()) lock_.lock();
         shelf_.waiting.erase(std::find(shelf_.waiting.begin(), shelf_.waiting.end(), this));
         --shelf_.waiting_count;
         shelf_.changed.notify_all();
     }
-    Turn(const Turn &) = delete;
+    PlaceInLine(const PlaceInLine &) = delete;
 
     template <class Condition>
     void wait(Call &call, Condition holds) {
@@ -184,7 +184,7 @@ Lease::Lease(SlotBytes bytes, SlotBytes needed, int device, int64_t wanted, Call
     int64_t making = 0;
     {
         std::unique_lock<std::mutex> lock(from.mutex);
-        Turn(from, lock).wait(call, [&] {
+        PlaceInLine(from, lock).wait(call, [&] {
             for (size_t i = from.slots.size(); i-- > 0 && int64_t(slots_.size()) < wanted;) {
                 if (!fits(*from.slots[i])) continue;
                 slots_.push_back(std::move(from.slots[i]));

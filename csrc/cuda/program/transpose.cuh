@@ -7,14 +7,14 @@ namespace pk::device {
 
 // Elements of whole rows. Those of a plane, which has `height` rows, lie side by side, column after column;
 // the first row is row `into` of its plane.
-struct Turn {
+struct Transposed {
     const char *from;
     char *to;
     int64_t into, height, count, columns;
 };
 
 template <class Word>
-__global__ void turn(const Turn given) {
+__global__ void transpose(const Transposed given) {
     const auto i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= given.count) return;
     const auto columns = unsigned(given.columns), rows = unsigned(given.count) / columns;
@@ -27,14 +27,14 @@ __global__ void turn(const Turn given) {
 }
 
 // Queues it for elements of so many bytes. A chunk has less than 2^31 of them.
-inline void turn(const Turn &given, int64_t item, cudaStream_t queue) {
+inline void transpose(const Transposed &given, int64_t item, cudaStream_t queue) {
     constexpr int THREADS = 256;
     const auto blocks = unsigned((given.count + THREADS - 1) / THREADS);
     switch (item) {
-        case 1: turn<uint8_t><<<blocks, THREADS, 0, queue>>>(given); break;
-        case 2: turn<uint16_t><<<blocks, THREADS, 0, queue>>>(given); break;
-        case 4: turn<uint32_t><<<blocks, THREADS, 0, queue>>>(given); break;
-        default: turn<uint64_t><<<blocks, THREADS, 0, queue>>>(given); break;
+        case 1: transpose<uint8_t><<<blocks, THREADS, 0, queue>>>(given); break;
+        case 2: transpose<uint16_t><<<blocks, THREADS, 0, queue>>>(given); break;
+        case 4: transpose<uint32_t><<<blocks, THREADS, 0, queue>>>(given); break;
+        default: transpose<uint64_t><<<blocks, THREADS, 0, queue>>>(given); break;
     }
     PK_CUDA(cudaGetLastError());
 }

@@ -49,14 +49,14 @@ unsigned blocks_for(int64_t threads) {
 
 // A row that the whole device works on. It stays there if it fits, and goes up again for each of the passes,
 // in parts, if not.
-template <Order order, class Key>
+template <Encoding encoding, class Key>
 class LongRow {
    public:
     LongRow(OnDevice &on, const Key *in, int64_t columns) : on_(on), in_(in), columns_(columns) {}
 
     // Returns how many are NaN.
     int64_t select(const int64_t *ranks, int64_t rank_count, Key *out) {
-        if (rank_count == 0 && order != Order::floating) return 0;
+        if (rank_count == 0 && encoding != Encoding::floating) return 0;
         const Block counters(on_.device[0], MOST_COUNTERS * int64_t(sizeof(uint32_t)));
         if (counters.memory() == nullptr) fail_for_room();
         counters_ = reinterpret_cast<uint32_t *>(counters.memory());
@@ -81,7 +81,7 @@ class LongRow {
             const double begin = on_.call.seconds();
             PK_CUDA(cudaMemsetAsync(counters_, 0, bytes, queue.get()));
             const Key *in = reinterpret_cast<const Key *>(resident_->on(0));
-            device::count_digits<order>
+            device::count_digits<encoding>
                 <<<blocks_for(size), BLOCK_THREADS, 0, queue.get()>>>(in, size, prefixes, counters_);
             PK_CUDA(cudaGetLastError());
             PK_CUDA(cudaMemcpyAsync(counters.data(), counters_, bytes, cudaMemcpyDeviceToHost, queue.get()));
@@ -91,7 +91,7 @@ class LongRow {
             on_.came_down(int64_t(bytes));
             on_.call.advance(level.known == 0 ? size : 0);
         }
-        if (level.known == 0 && order == Order::floating) nans_ = found[(int64_t(1) << digits) - 1];
+        if (level.known == 0 && encoding == Encoding::floating) nans_ = found[(int64_t(1) << digits) - 1];
     }
 
     // Has the elements from `start` on the device, and returns how many.
@@ -122,20 +122,20 @@ class LongRow {
     int64_t nans_ = 0;
 };
 
-template <Order order, class Key>
+template <Encoding encoding, class Key>
 void select_long(OnDevice &on, const Selection &asked, const Key *in, Key *out) {
     std::vector<Key> found(size_t(asked.rank_count));
     for (int64_t row = 0; row < asked.rows; ++row) {
-        LongRow<order, Key> work(on, in + row * asked.columns, asked.columns);
+        LongRow<encoding, Key> work(on, in + row * asked.columns, asked.columns);
         asked.nans[row] = work.select(asked.ranks_of(row), asked.rank_count, found.data());
         for (size_t i = 0; i < found.size(); ++i) {
-            out[row * asked.rank_count + int64_t(i)] = bits_of_key<order>(found[i]);
+            out[row * asked.rank_count + int64_t(i)] = bits_of_key<encoding>(found[i]);
         }
     }
 }
 
 // Many rows at once, a block of threads each. Returns false, at some row, if there is no room for one.
-template <Order order, class Key>
+template <Encoding encoding, class Key>
 class ShortRows {
    public:
     ShortRows(OnDevice &on, const Selection &asked, const Key *in, Key *out)
@@ -186,7 +186,7 @@ class ShortRows {
                                       asked_.rank_count,
                                       out,
                                       nans};
-        device::select_rows<order><<<unsigned(rows), BLOCK_THREADS, 0, queue.get()>>>(given);
+        device::select_rows<encoding><<<unsigned(rows), BLOCK_THREADS, 0, queue.get()>>>(given);
         PK_CUDA(cudaGetLastError());
         PK_CUDA(cudaMemcpyAsync(asked_.nans + start, nans, nans_bytes, cudaMemcpyDeviceToHost, queue.get()));
         if (out_bytes != 0) {
@@ -207,36 +207,34 @@ class ShortRows {
     int64_t per_row_ = 0, most_ = 0;
 };
 
-template <Order order, class Key>
+template <Encoding encoding, class Key>
 void launch(const Selection &asked, Call &call) {
     const std::vector<int> devices = devices_of(call);
     std::fill(asked.nans, asked.nans + asked.rows, 0);
-    if (asked.elements() == 0 || (asked.rank_count == 0 && order != Order::floating)) return;
+    if (asked.elements() == 0 || (asked.rank_count == 0 && encoding != Encoding::floating)) return;
     const auto *const in = static_cast<const Key *>(asked.in);
     auto *const out = static_cast<Key *>(asked.out);
     const CurrentDevice current(devices[0]);
     OnDevice on{call, {devices[0]}};
     if (asked.columns <= SHORT_ROW && asked.rank_count <= FEW_RANKS) {
-        ShortRows<order, Key> rows(on, asked, in, out);
+        ShortRows<encoding, Key> rows(on, asked, in, out);
         if (rows.fits()) return rows.select();
     }
-    select_long<order>(on, asked, in, out);
+    select_long<encoding>(on, asked, in, out);
 }
 
 }  // namespace
 
 }  // namespace pk
 
-#define PK_ENTRY(t, T, order)                                                                                \
-    extern "C" int32_t pk_select_##t(const T *in, int64_t rows, int64_t columns, const int64_t *ranks,       \
-                                     int64_t rank_rows, int64_t rank_count, T *out, int64_t *nans,           \
-                                     const pk_options *options, pk_report *report) {                         \
-        return pk::called(                                                                                   \
-            options, report,                                                                                 \
-            [&] {                                                                                            \
-                return pk::Selection(in, rows, columns, ranks, rank_rows, rank_count, out, nans, sizeof(T)); \
-            },                                                                                               \
-            pk::launch<pk::Order::order, pk::KeyOf<T>>);                                                     \
+#define PK_ENTRY(t, T, encoding)                                                                         \
+    extern "C" int32_t pk_select_##t(const T *in, int64_t rows, int64_t columns, const int64_t *ranks,   \
+                                     int64_t rank_rows, int64_t rank_count, T *out, int64_t *nans,       \
+                                     const pk_options *options, pk_report *report) {                     \
+        const auto check = [&] {                                                                         \
+            return pk::Selection(in, rows, columns, ranks, rank_rows, rank_count, out, nans, sizeof(T)); \
+        };                                                                                               \
+        return pk::called(options, report, check, pk::launch<pk::Encoding::encoding, pk::KeyOf<T>>);     \
     }
 PK_SORTABLE_TYPES(PK_ENTRY)
 #undef PK_ENTRY

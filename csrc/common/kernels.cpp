@@ -58,6 +58,17 @@ InfoRequest::InfoRequest(const pk_image *image, const uint8_t *symbol, int64_t s
       symbol(checked_symbol(symbol, symbol_bytes)),
       limits(checked_limits(limits)) {}
 
+void fail_no_variable(const std::string &name) {
+    fail(PK_INVALID_ARGUMENT,
+         "symbols: the source has no __constant__ or __device__ variable '" + name + "'");
+}
+
+void require_fits(const std::string &name, int64_t variable_bytes, int64_t value_bytes) {
+    if (value_bytes <= variable_bytes) return;
+    fail(PK_INVALID_ARGUMENT, "symbols: '" + name + "' has " + std::to_string(variable_bytes) +
+                                  " bytes, and its value " + std::to_string(value_bytes));
+}
+
 std::string_view text_of(uint64_t address, int64_t bytes) {
     return {reinterpret_cast<const char *>(address), size_t(bytes)};
 }

@@ -90,6 +90,10 @@ struct InfoRequest {
     pk_kernel_limits &limits;
 };
 
+// Of a run's symbol: the module has no such variable; throws where its value is larger than the variable.
+[[noreturn]] void fail_no_variable(const std::string &name);
+void require_fits(const std::string &name, int64_t variable_bytes, int64_t value_bytes);
+
 std::string_view text_of(uint64_t address, int64_t bytes);
 
 // "kernel 'blur'"

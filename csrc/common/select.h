@@ -23,12 +23,12 @@ using KeyOf = std::conditional_t<
 
 // Unsigned numbers in the order of the values: -0.0 before 0.0, and any NaN last, as the largest key, which
 // no other value has.
-template <Order order, class Key>
+template <Encoding encoding, class Key>
 PK_HD Key key_of(Key bits) {
     constexpr Key SIGN = Key(Key(1) << (8 * sizeof(Key) - 1));
-    if constexpr (order == Order::natural) {
+    if constexpr (encoding == Encoding::natural) {
         return bits;
-    } else if constexpr (order == Order::integer) {
+    } else if constexpr (encoding == Encoding::integer) {
         return Key(bits ^ SIGN);
     } else {
         constexpr int MANTISSA = sizeof(Key) == 2 ? 10 : sizeof(Key) == 4 ? 23 : 52;
@@ -38,12 +38,12 @@ PK_HD Key key_of(Key bits) {
     }
 }
 
-template <Order order, class Key>
+template <Encoding encoding, class Key>
 PK_HD Key bits_of_key(Key key) {
     constexpr Key SIGN = Key(Key(1) << (8 * sizeof(Key) - 1));
-    if constexpr (order == Order::natural) {
+    if constexpr (encoding == Encoding::natural) {
         return key;
-    } else if constexpr (order == Order::integer) {
+    } else if constexpr (encoding == Encoding::integer) {
         return Key(key ^ SIGN);
     } else {
         return select((key & SIGN) != 0, Key(key ^ SIGN), Key(~key));

@@ -13,8 +13,10 @@ struct KeyType {
     int bytes;
     bool is_signed, is_float;
 
-    constexpr KeyType(size_t bytes, Order order)
-        : bytes(int(bytes)), is_signed(order == Order::integer), is_float(order == Order::floating) {}
+    constexpr KeyType(size_t bytes, Encoding encoding)
+        : bytes(int(bytes)),
+          is_signed(encoding == Encoding::integer),
+          is_float(encoding == Encoding::floating) {}
 };
 
 // Maps the bits of an element to a key. NaN has one key, the last one, in either direction.

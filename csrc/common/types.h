@@ -84,10 +84,11 @@ constexpr uint32_t FLOATS = 1u << PK_FLOAT16 | 1u << PK_FLOAT32 | 1u << PK_FLOAT
 
 constexpr bool is_float_type(int type) { return (FLOATS >> type & 1u) != 0; }
 
-// What the bits of an element mean to whoever puts elements in order.
-enum class Order { natural, integer, floating };  // unsigned; two's complement; IEEE's
+// How the bits of an element encode its value, for whoever puts elements in order.
+enum class Encoding { natural, integer, floating };  // unsigned; two's complement; IEEE's
 
-// The entries' names for the types that are sorted and selected among, each with its C++ type and its order.
+// The entries' names for the types that are sorted and selected among, each with its C++ type and its
+// encoding.
 #define PK_SORTABLE_TYPES(type)                                                                     \
     type(i8, int8_t, integer) type(i16, int16_t, integer) type(i32, int32_t, integer)               \
         type(i64, int64_t, integer) type(u8, uint8_t, natural) type(u16, uint16_t, natural)         \

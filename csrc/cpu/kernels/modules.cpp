@@ -67,16 +67,13 @@ Module::Variable &Module::variable(const std::string &name) {
             return variables_[name] = {bytes, std::vector<char>(bytes, bytes + symbol->st_size)};
     }
 #endif
-    fail(PK_INVALID_ARGUMENT, "there is no variable '" + name + "' in the kernels' source");
+    fail_no_variable(name);
 }
 
 void Module::set(const pk_symbol &symbol) {
     const std::string name(text_of(symbol.name, symbol.name_bytes));
     Variable &variable = this->variable(name);
-    const auto has = int64_t(variable.loaded.size());
-    if (symbol.bytes > has)
-        fail(PK_INVALID_ARGUMENT, "the variable '" + name + "' has " + std::to_string(has) +
-                                      " bytes, and its value " + std::to_string(symbol.bytes));
+    require_fits(name, int64_t(variable.loaded.size()), symbol.bytes);
     set_.push_back(&variable);
     std::memcpy(variable.address, reinterpret_cast<const void *>(symbol.address), size_t(symbol.bytes));
 }

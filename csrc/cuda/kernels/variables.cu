@@ -6,12 +6,8 @@ Symbols::Symbols(const Run &run, const Modules &modules) : run_(run), modules_(m
     for (const pk_symbol &symbol : run.symbols) {
         const std::string name(text_of(symbol.name, symbol.name_bytes));
         const std::optional<Variable> variable = modules[size_t(symbol.image)]->variable(name);
-        if (!variable)
-            fail(PK_INVALID_ARGUMENT,
-                 "symbols: the source has no __constant__ or __device__ variable '" + name + "'");
-        if (symbol.bytes > variable->bytes)
-            fail(PK_INVALID_ARGUMENT, "symbols: '" + name + "' has " + std::to_string(variable->bytes) +
-                                          " bytes, and its value " + std::to_string(symbol.bytes));
+        if (!variable) fail_no_variable(name);
+        require_fits(name, variable->bytes, symbol.bytes);
         variables_.push_back(*variable);
     }
 }

@@ -15,14 +15,14 @@ struct Prefixes {
 namespace device {
 
 // Adds the elements that begin with each prefix to its counters, by their next digits.
-template <Order order, class Key>
+template <Encoding encoding, class Key>
 __global__ void count_digits(const Key *in, int64_t size, Prefixes<Key> prefixes, uint32_t *counters) {
     constexpr int WIDTH = 8 * sizeof(Key);
     const int rest = WIDTH - prefixes.known - prefixes.digits;
     const uint64_t mask = (uint64_t(1) << prefixes.digits) - 1;
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
-        const uint64_t key = key_of<order>(in[i]);
+        const uint64_t key = key_of<encoding>(in[i]);
         int64_t group = 0;
         if (prefixes.known > 0) {
             const uint64_t prefix = key >> (WIDTH - prefixes.known);
@@ -53,7 +53,7 @@ struct Rows {
 };
 
 // A block for each row: counts, for each rank, the elements by eight bits, from the highest on.
-template <Order order, class Key>
+template <Encoding encoding, class Key>
 __global__ void select_rows(Rows<Key> given) {
     constexpr int WIDTH = 8 * sizeof(Key), DIGITS = 8;
     __shared__ uint32_t counters[1 << DIGITS];
@@ -66,10 +66,10 @@ __global__ void select_rows(Rows<Key> given) {
         Key *out = given.out + row * given.rank_count;
         if (threadIdx.x == 0) nans = 0;
         __syncthreads();
-        if (order == Order::floating) {
+        if (encoding == Encoding::floating) {
             uint32_t own = 0;
             for (int64_t i = threadIdx.x; i < given.columns; i += blockDim.x) {
-                own += key_of<order>(in[i]) == Key(~Key(0));
+                own += key_of<encoding>(in[i]) == Key(~Key(0));
             }
             if (own != 0) atomicAdd(&nans, own);
             __syncthreads();
@@ -82,7 +82,7 @@ __global__ void select_rows(Rows<Key> given) {
                 for (int i = threadIdx.x; i < 1 << DIGITS; i += blockDim.x) counters[i] = 0;
                 __syncthreads();
                 for (int64_t i = threadIdx.x; i < given.columns; i += blockDim.x) {
-                    const uint64_t key = key_of<order>(in[i]);
+                    const uint64_t key = key_of<encoding>(in[i]);
                     const bool begins_alike =
                         shift + DIGITS == WIDTH || (key ^ prefix) >> (shift + DIGITS) == 0;
                     if (begins_alike) atomicAdd(counters + (key >> shift & ((1 << DIGITS) - 1)), 1u);
@@ -98,7 +98,7 @@ __global__ void select_rows(Rows<Key> given) {
                 prefix |= found << shift;
                 rank = left;
             }
-            if (threadIdx.x == 0) out[j] = bits_of_key<order>(Key(prefix));
+            if (threadIdx.x == 0) out[j] = bits_of_key<encoding>(Key(prefix));
         }
         __syncthreads();  // before the next row's nans
     }

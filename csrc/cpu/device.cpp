@@ -5,6 +5,7 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "common/call/forks.h"
 #include "common/call/result_memory.h"
 #include "cpu/kernels/release.h"
 #include "loops.h"
@@ -16,15 +17,13 @@ namespace {
 constexpr int64_t DEVICES = 0, CONSTANTS = 0;
 constexpr size_t PAGE = 4096;
 
-struct Taken {
-    std::mutex mutex;
-    std::unordered_set<uint64_t> addresses;
-};
+std::mutex taken_mutex;
 
-// Never destroyed: arrays are returned until the process's very end.
-Taken &taken() {
-    static Taken *const taken = new Taken;
-    return *taken;
+// The addresses of pinned arrays; the mutex is held. Never destroyed: arrays are returned until the very end.
+std::unordered_set<uint64_t> &taken() {
+    static auto *const addresses = new std::unordered_set<uint64_t>;
+    hold_over_forks<taken_mutex>();
+    return *addresses;
 }
 
 }  // namespace
@@ -77,21 +76,19 @@ extern "C" int32_t pk_instruction_set(const char **name) {
 extern "C" int32_t pk_pinned_take(int64_t bytes, uint64_t *address) {
     return pk::guarded([&] {
         pk::require_pinned(bytes, address);
-        pk::Taken &to = pk::taken();
         void *memory = nullptr;
         if (posix_memalign(&memory, pk::PAGE, size_t(bytes)) != 0) throw std::bad_alloc();
-        const std::lock_guard<std::mutex> lock(to.mutex);
+        const std::lock_guard<std::mutex> lock(pk::taken_mutex);
         *address = reinterpret_cast<uint64_t>(memory);
-        to.addresses.insert(*address);
+        pk::taken().insert(*address);
     });
 }
 
 extern "C" int32_t pk_pinned_return(uint64_t address) {
     return pk::guarded([&] {
-        pk::Taken &from = pk::taken();
         {
-            const std::lock_guard<std::mutex> lock(from.mutex);
-            pk::require_taken(from.addresses.erase(address) != 0);
+            const std::lock_guard<std::mutex> lock(pk::taken_mutex);
+            pk::require_taken(pk::taken().erase(address) != 0);
         }
         std::free(reinterpret_cast<void *>(address));
     });

@@ -1,24 +1,26 @@
+#include "common/device.h"
+
 #include <cstdio>
 
-#include "common/result_memory.h"
-#include "common/status.h"
-#include "kernel.h"
-#include "stream/cuda.h"
-#include "stream/link.h"
-#include "stream/pinned.h"
-#include "stream/slots.h"
+#include "common/call/result_memory.h"
+#include "cuda/kernels/release.h"
+#include "cuda/stream/link.h"
+#include "cuda/stream/pinned.h"
+#include "cuda/stream/runtime.h"
+#include "cuda/stream/slots.h"
+#include "cuda/stream/tuning.h"
 
-int32_t pk_device_count(int64_t *count) {
+extern "C" int32_t pk_device_count(int64_t *count) {
     return pk::guarded([&] {
         pk::require(count != nullptr, "count is a null pointer");
         *count = pk::device_count();
     });
 }
 
-int32_t pk_device_info(int64_t index, pk_device *device) {
+extern "C" int32_t pk_device_info(int64_t index, pk_device *device) {
     return pk::guarded([&] {
         pk::require(device != nullptr, "device is a null pointer");
-        pk::require(index >= 0 && index < pk::device_count(), "there is no device of that index");
+        pk::require_index(index, pk::device_count(), "device");
         cudaDeviceProp properties;
         PK_CUDA(cudaGetDeviceProperties(&properties, int(index)));
         pk_device found{};
@@ -32,15 +34,15 @@ int32_t pk_device_info(int64_t index, pk_device *device) {
     });
 }
 
-int32_t pk_link_speed(int64_t device, pk_link *link) {
+extern "C" int32_t pk_link_speed(int64_t device, pk_link *link) {
     return pk::guarded([&] {
         pk::require(link != nullptr, "link is a null pointer");
-        pk::require(device >= 0 && device < pk::device_count(), "there is no device of that index");
+        pk::require_index(device, pk::device_count(), "device");
         *link = pk::link_speed(int(device));
     });
 }
 
-int32_t pk_memory_info(pk_memory *memory) {
+extern "C" int32_t pk_memory_info(pk_memory *memory) {
     return pk::guarded([&] {
         pk::require(memory != nullptr, "memory is a null pointer");
         *memory = pk::streaming_memory();
@@ -49,7 +51,7 @@ int32_t pk_memory_info(pk_memory *memory) {
     });
 }
 
-int32_t pk_release(void) {
+extern "C" int32_t pk_release(void) {
     return pk::guarded([] {
         pk::require_cuda();
         pk::kernels::release();
@@ -59,9 +61,38 @@ int32_t pk_release(void) {
     });
 }
 
-int32_t pk_instruction_set(const char **name) {
+extern "C" int32_t pk_instruction_set(const char **name) {
     return pk::guarded([&] {
         pk::require(name != nullptr, "name is a null pointer");
         *name = "cuda";
     });
+}
+
+extern "C" int32_t pk_pinned_take(int64_t bytes, uint64_t *address) {
+    return pk::guarded([&] {
+        pk::require_pinned(bytes, address);
+        *address = pk::take_pinned_array(bytes);
+    });
+}
+
+extern "C" int32_t pk_pinned_return(uint64_t address) {
+    return pk::guarded([&] { pk::return_pinned_array(address); });
+}
+
+extern "C" int32_t pk_tuning_count(int64_t *count) {
+    return pk::guarded([&] {
+        pk::require(count != nullptr, "count is a null pointer");
+        *count = pk::tuning_count();
+    });
+}
+
+extern "C" int32_t pk_tuning_info(int64_t index, pk_tuning *tuning) {
+    return pk::guarded([&] {
+        pk::require(tuning != nullptr, "tuning is a null pointer");
+        *tuning = pk::tuning_of(index);
+    });
+}
+
+extern "C" int32_t pk_tune(int64_t index, int64_t value) {
+    return pk::guarded([&] { pk::tune(index, value); });
 }

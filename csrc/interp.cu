@@ -1,9 +1,9 @@
 // Interpolation on a GPU: the points go up once, and the values are streamed past them.
 #include "common/interp.h"
-#include "stream/resident.h"
-#include "stream/stream.h"
+#include "cuda/stream/resident.h"
+#include "cuda/stream/stream.h"
 
-namespace pk::interpolation {
+namespace pk::interp {
 
 namespace {
 
@@ -41,7 +41,7 @@ class Interpolating : public Work {
         curve.xp = reinterpret_cast<const double *>(points_.on(chunk.device) + xp_);
         curve.fp = reinterpret_cast<const double *>(points_.on(chunk.device) + fp_);
         auto at = [&](const Carried &carried) {
-            return reinterpret_cast<double *>(chunk.image + chunk.operand(carried));
+            return reinterpret_cast<double *>(chunk.memory + chunk.operand(carried));
         };
         const auto blocks = unsigned((chunk.count + THREADS - 1) / THREADS);
         interpolate_chunk<<<blocks, THREADS, 0, chunk.queue>>>(curve, at(loads[0]), at(stores[0]),
@@ -56,11 +56,8 @@ class Interpolating : public Work {
     int64_t xp_, fp_;
 };
 
-}  // namespace
-
-void interpolate(const Interpolation &given, Call &call) {
-    arm_faults();
-    require_cuda();
+void launch(const Request &given, Call &call) {
+    if (given.count == 0) return;
     const std::vector<int> devices = devices_of(call);
     const pk_operand operands[] = {operand_of(given.x), operand_of(given.out)};
     const Layout layout(operands, 2, &given.count, 1, {false, true});
@@ -68,4 +65,14 @@ void interpolate(const Interpolation &given, Call &call) {
     stream(work, call, devices, {{0, given.count}});
 }
 
-}  // namespace pk::interpolation
+}  // namespace
+
+}  // namespace pk::interp
+
+extern "C" int32_t pk_interp(const double *xp, const double *fp, int64_t size, double left, double right,
+                             const double *x, double *out, int64_t count, const pk_options *options,
+                             pk_report *report) {
+    return pk::called(
+        options, report, [&] { return pk::interp::Request({xp, fp, size, left, right}, x, out, count); },
+        pk::interp::launch);
+}

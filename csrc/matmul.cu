@@ -1,405 +1,15 @@
-// Products of matrices on a GPU: panels of the factors are staged and go up while others are multiplied, by
-// cuBLAS where there is one, and parts of the result come down.
-#include <condition_variable>
-#include <cstring>
-#include <optional>
-#include <thread>
+// Products of matrices on a GPU: by cuBLAS where it is open, and else by the kit's own kernel.
+#include "common/matmul.h"
 
-#include "common/thread_pool.h"
-#include "cublas.h"
-#include "matmul_images.h"
-#include "matmul_panels.cuh"
-#include "stream/slots.h"
-#include "stream/stream.h"
-#include "stream/tuning.h"
+#include "cuda/matmul/cublas.h"
+#include "cuda/matmul/multiplier.cuh"
 
-namespace pk::product {
+namespace pk::matmul {
 
 namespace {
 
-// Bytes of a product for each host thread that it wakes.
-constexpr int64_t WORTH_A_THREAD = 1 << 20;
-// In a profile, kernels have a lane of their own, beside those of the slots.
-constexpr int KERNELS_LANE = 1 << 20;
-// Bytes of a result that are touched at once, each page of them.
-constexpr int64_t TOUCHED = 2 << 20, PAGE = 4096;
 // Products of as many numbers as that are worth splitting them.
 constexpr int64_t WORTH_SPLITTING = 1024;
-
-// What a thread does next: some rows of an image, up or down; or it touches the memory that some of the
-// result will go to, which may be new, while there is little else to do.
-struct Task {
-    enum Kind { up_a, up_b, touch, down } kind;
-    int64_t of;  // the panel, or the part
-    int64_t first, rows;
-};
-
-template <class Kind>
-class Multiplier {
-    using Element = typename Kind::Element;
-    using Total = typename Kind::Total;
-
-   public:
-    Multiplier(const Product &given, Call &call, int device, Way way)
-        : given_(given),
-          call_(call),
-          device_(device),
-          way_(way),
-          items_{int64_t(sizeof(Element)), int64_t(sizeof(Total)),
-                 way == Way::split          ? 4
-                 : way == Way::exact_cublas ? 8
-                                            : 0},
-          budget_(streaming_memory().device_budget) {
-        take_memory();
-        cut_up();
-    }
-
-    // Returns whether factors that were split were all finite.
-    bool run() {
-        PK_CUDA(cudaMemsetAsync(notes(), 0, Cut::NOTES, queues().compute.get()));
-        std::atomic<size_t> arrived{0};
-        run_on_threads(int64_t(lease_->slots().size()), call_, [&] {
-            const size_t index = arrived++;
-            if (index >= lease_->slots().size() || next_ >= tasks_.size()) return;
-            work(*lease_->slots()[index]);
-        });
-        const double end = call_.seconds();
-        unsigned found[2] = {0, 0};
-        PK_CUDA(cudaMemcpyAsync(found, notes(), sizeof(found), cudaMemcpyDeviceToHost, queues().down.get()));
-        PK_CUDA(cudaStreamSynchronize(queues().down.get()));
-        // All kernels as one: they follow each other, and what they wait for is told by the other stages.
-        float milliseconds = 0;
-        const auto last = size_t((int64_t(parts_.size()) - 1) % cut_.totals);
-        PK_CUDA(cudaEventElapsedTime(&milliseconds, began_.get(), finished_[last].get()));
-        Lane(call_).add(PK_KERNEL, first_launch_, std::min(end, first_launch_ + milliseconds * 1e-3), 0,
-                        given_.size(), device_, KERNELS_LANE);
-        if (way_ == Way::split && found[1] != 0) return false;
-        call_.report.exceptions |= found[0];
-        return true;
-    }
-
-   private:
-    // ---- Before -------------------------------------------------------------------------------------
-
-    // Threads, each with a slot; slots take half of the budget at most.
-    int64_t wanted() const {
-        const double bytes = double(sizeof(Element)) * double(given_.batch) *
-                             (double(given_.m) * double(given_.k) + double(given_.k) * double(given_.n) +
-                              double(given_.m) * double(given_.n));
-        const auto most = int64_t(std::min(bytes / double(WORTH_A_THREAD), 1e6)) + 1;
-        const int64_t fitting = budget_ / 2 / Lease::usual(Lease::staged).device;
-        return std::min({most, tuned(Tune::threads), thread_count(), std::max<int64_t>(1, fitting)});
-    }
-
-    // Takes slots, and of what they leave of the budget memory for panels and sums. Where other calls have
-    // that, the slots are given back before the next try, since those calls may need them.
-    void take_memory() {
-        for (;;) {
-            lease_.emplace(Lease::usual(Lease::staged), SlotBytes{0, 0}, device_, wanted(), call_);
-            int64_t slots = 0;
-            half_bytes_ = INT64_MAX;
-            for (const auto &slot : lease_->slots()) {
-                slots += slot->device_bytes;
-                half_bytes_ = std::min(half_bytes_, slot->host_bytes / 512 * 256);
-            }
-            const int64_t longest = half_bytes_ / int64_t(sizeof(double));
-            if (!Cut::best(given_, items_, budget_ - slots, longest, cut_))
-                fail(PK_OUT_OF_MEMORY, "a product has no room in PYCUDAKIT_DEVICE_MEMORY: raise it");
-            for (int64_t room = budget_ - slots; Cut::best(given_, items_, room, longest, cut_);
-                 room = std::min(room, cut_.bytes()) / 4 * 3) {
-                memory_.emplace(device_, cut_.bytes(), true);
-                if (memory_->memory() != nullptr) return;
-            }
-            memory_.reset();
-            lease_.reset();
-            std::this_thread::sleep_for(Call::PATIENCE / 5);
-            call_.look();
-        }
-    }
-
-    void cut_up() {
-        const int64_t depths = cut_.panels(given_);
-        for (int64_t pair = 0; pair < given_.batch; pair += cut_.pairs) {
-            for (int64_t row = 0; row < given_.m; row += cut_.rows) {
-                for (int64_t column = 0; column < given_.n; column += cut_.columns) {
-                    parts_.push_back({pair, std::min(cut_.pairs, given_.batch - pair), row,
-                                      std::min(cut_.rows, given_.m - row), column,
-                                      std::min(cut_.columns, given_.n - column)});
-                }
-            }
-        }
-        for (int64_t part = 0; part < int64_t(parts_.size()); ++part) {
-            for (int64_t d = 0; d < depths; ++d) {
-                const int64_t start = d * cut_.depth;
-                panels_.push_back({part, start, std::min(cut_.depth, given_.k - start)});
-                const auto panel = int64_t(panels_.size()) - 1;
-                add_tasks(Task::up_a, panel);
-                add_tasks(Task::up_b, panel);
-                add_touches(part, d, depths);
-                // Of the part before, so that this one's panels are on their way meanwhile.
-                if (d == 0 && part > 0) add_tasks(Task::down, part - 1);
-            }
-        }
-        const auto last = int64_t(parts_.size()) - 1;
-        add_tasks(Task::down, last);
-        uploads_left_.resize(panels_.size());
-        downloads_left_.resize(parts_.size());
-        for (const Task &task : tasks_) {
-            if (task.kind != Task::touch) ++left_of(task);
-        }
-    }
-
-    Image image_of(const Task &task) const {
-        const Images<Kind> images{given_};
-        if (task.kind == Task::down || task.kind == Task::touch) return images.of_c(parts_[size_t(task.of)]);
-        const Panel &panel = panels_[size_t(task.of)];
-        const Part &part = parts_[size_t(panel.part)];
-        return task.kind == Task::up_a ? images.of_a(part, panel) : images.of_b(part, panel);
-    }
-
-    int64_t &left_of(const Task &task) {
-        return task.kind == Task::down ? downloads_left_[size_t(task.of)] : uploads_left_[size_t(task.of)];
-    }
-
-    void add_tasks(typename Task::Kind kind, int64_t of) {
-        const Image image = image_of({kind, of, 0, 0});
-        const int64_t all = image.all_rows(), rows = std::max<int64_t>(1, half_bytes_ / image.run);
-        for (int64_t first = 0; first < all; first += rows)
-            tasks_.push_back({kind, of, first, std::min(rows, all - first)});
-    }
-
-    // A panel's share of its part of the result.
-    void add_touches(int64_t part, int64_t panel, int64_t panels) {
-        const Image image = image_of({Task::touch, part, 0, 0});
-        const int64_t all = image.all_rows(), first = all * panel / panels;
-        const int64_t end = all * (panel + 1) / panels;
-        const int64_t rows = std::max<int64_t>(1, TOUCHED / (image.run + 1));
-        for (int64_t row = first; row < end; row += rows)
-            tasks_.push_back({Task::touch, part, row, std::min(rows, end - row)});
-    }
-
-    // ---- On the device --------------------------------------------------------------------------------
-
-    const Queues &queues() const { return lease_->slots().front()->queues; }
-    unsigned *notes() const { return reinterpret_cast<unsigned *>(memory_->memory()); }
-    char *totals(int64_t part) const {
-        return memory_->memory() + Cut::NOTES + part % cut_.totals * cut_.total_bytes();
-    }
-    char *factors(int64_t panel) const {
-        return memory_->memory() + Cut::NOTES + cut_.totals * cut_.total_bytes() +
-               panel % Cut::PANELS * cut_.panel_bytes();
-    }
-    char *scratch() const { return factors(0) + Cut::PANELS * cut_.panel_bytes(); }
-
-    bool is_first(int64_t panel) const { return panels_[size_t(panel)].start == 0; }
-    bool is_last(int64_t panel) const {
-        const Panel &own = panels_[size_t(panel)];
-        return own.start + own.depth == given_.k;
-    }
-
-    // Queues the work on each panel that has been queued to go up, in their order. The mutex is held.
-    void launch_what_is_ready() {
-        while (launched_ < int64_t(panels_.size()) && uploads_left_[size_t(launched_)] == 0) {
-            const int64_t part = panels_[size_t(launched_)].part, before = part - cut_.totals;
-            if (is_first(launched_) && before >= 0 && downloads_left_[size_t(before)] != 0) return;
-            launch(launched_, part);
-            ++launched_;
-            changed_.notify_all();
-        }
-    }
-
-    void launch(int64_t index, int64_t part) {
-        const cudaStream_t compute = queues().compute.get();
-        const auto turn = size_t(index % Cut::PANELS), place = size_t(part % cut_.totals);
-        PK_CUDA(cudaEventRecord(uploaded_[turn].get(), queues().up.get()));
-        PK_CUDA(cudaStreamWaitEvent(compute, uploaded_[turn].get()));
-        if (is_first(index) && part >= cut_.totals)
-            PK_CUDA(cudaStreamWaitEvent(compute, downloaded_[place].get()));
-        if (index == 0) {
-            first_launch_ = call_.seconds();
-            PK_CUDA(cudaEventRecord(began_.get(), compute));
-        }
-        const PanelProduct<Kind> product{given_, way_, device_, scratch(), notes() + 1};
-        product.queue_on(compute, parts_[size_t(part)], panels_[size_t(index)], factors(index), totals(part));
-        PK_CUDA(cudaEventRecord(computed_[turn].get(), compute));
-        if (!is_last(index)) return;
-        if constexpr (is_float_kind<Kind>) {
-            const Part &own = parts_[size_t(part)];
-            const int64_t count = own.pairs * own.rows * own.columns;
-            device::look_at<Kind><<<blocks_for(count), device::THREADS, 0, compute>>>(
-                reinterpret_cast<const Total *>(totals(part)), count, notes());
-            PK_CUDA(cudaGetLastError());
-        }
-        PK_CUDA(cudaEventRecord(finished_[place].get(), compute));
-    }
-
-    // ---- The host's threads -----------------------------------------------------------------------------
-
-    // One of the two halves of a slot's pinned memory, on its way up or down.
-    struct Half {
-        char *memory;
-        cudaEvent_t done;
-        const Task *task = nullptr;
-        double queued = 0;
-    };
-
-    void work(const Slot &slot) {
-        const CurrentDevice current(device_);
-        Lane lane(call_);
-        Half halves[2] = {{slot.host(), slot.uploaded.get()},
-                          {slot.host() + half_bytes_, slot.computed.get()}};
-        double free_since = call_.seconds();
-        size_t turn = 0;
-        try {
-            for (size_t index = next_++; index < tasks_.size() && !is_over_; index = next_++) {
-                const Task &task = tasks_[index];
-                if (task.kind == Task::touch) {
-                    touch(task);
-                } else {
-                    finish(halves[turn], slot, lane, free_since);
-                    begin(task, halves[turn], lane);
-                    turn ^= 1;
-                }
-                call_.look();
-            }
-            for (int i = 0; i < 2; ++i, turn ^= 1) finish(halves[turn], slot, lane, free_since);
-        } catch (const Abandoned &) {
-            slot.drain();
-        } catch (...) {
-            {
-                const std::lock_guard<std::mutex> lock(mutex_);
-                is_over_ = true;
-                changed_.notify_all();
-            }
-            slot.drain();
-            throw;
-        }
-    }
-
-    void touch(const Task &task) const {
-        const Image image = image_of(task);
-        for (int64_t row = task.first; row < task.first + task.rows; ++row) {
-            char *const at = image.row(row);
-            const int64_t bytes = image.run / int64_t(sizeof(Total)) * int64_t(sizeof(Element));
-            // It stays what it is, also if another thread stores a result there meanwhile.
-            for (int64_t i = 0; i < bytes; i += PAGE) __atomic_fetch_add(at + i, char(0), __ATOMIC_RELAXED);
-        }
-    }
-
-    // Waits until all work on a panel has been queued.
-    void wait_for(int64_t panel) {
-        std::unique_lock<std::mutex> lock(mutex_);
-        while (!changed_.wait_for(lock, Call::PATIENCE, [&] { return is_over_ || launched_ > panel; })) {
-            lock.unlock();
-            call_.look();
-            lock.lock();
-        }
-        if (is_over_) throw Abandoned();
-    }
-
-    void begin(const Task &task, Half &half, Lane &lane) {
-        const Image image = image_of(task);
-        const int64_t bytes = task.rows * image.run;
-        if (task.kind == Task::down) {
-            wait_for((task.of + 1) * cut_.panels(given_) - 1);
-            const cudaStream_t down = queues().down.get();
-            half.queued = call_.seconds();
-            PK_CUDA(cudaStreamWaitEvent(down, finished_[size_t(task.of % cut_.totals)].get()));
-            PK_CUDA(cudaMemcpyAsync(half.memory, totals(task.of) + task.first * image.run, size_t(bytes),
-                                    cudaMemcpyDeviceToHost, down));
-            PK_CUDA(cudaEventRecord(half.done, down));
-        } else {
-            const double begin = call_.seconds();
-            image.each(task.first, task.rows, [&](const char *from, int64_t offset, int64_t count) {
-                std::memcpy(half.memory + offset, from, size_t(count));
-            });
-            lane.add(PK_STAGE, begin, call_.seconds(), bytes, bytes / items_.factor);
-            char *to = factors(task.of) + task.first * image.run;
-            if (task.kind == Task::up_b) {
-                const Panel &panel = panels_[size_t(task.of)];
-                const Part &part = parts_[size_t(panel.part)];
-                to += part.pairs * part.rows * panel.depth * items_.factor;
-            }
-            const cudaStream_t up = queues().up.get();
-            // The panel that was there before has to be done with.
-            if (task.of >= Cut::PANELS) {
-                wait_for(task.of - Cut::PANELS);
-                PK_CUDA(cudaStreamWaitEvent(up, computed_[size_t(task.of % Cut::PANELS)].get()));
-            }
-            half.queued = call_.seconds();
-            PK_CUDA(cudaMemcpyAsync(to, half.memory, size_t(bytes), cudaMemcpyHostToDevice, up));
-            PK_CUDA(cudaEventRecord(half.done, up));
-        }
-        half.task = &task;
-        const std::lock_guard<std::mutex> lock(mutex_);
-        if (--left_of(task) == 0 && task.kind == Task::down)
-            PK_CUDA(cudaEventRecord(downloaded_[size_t(task.of % cut_.totals)].get(), queues().down.get()));
-        launch_what_is_ready();
-    }
-
-    // Waits until a half has gone its way; results are stored then.
-    void finish(Half &half, const Slot &slot, Lane &lane, double &free_since) {
-        if (half.task == nullptr) return;
-        const Task &task = *half.task;
-        half.task = nullptr;
-        const Image image = image_of(task);
-        const int64_t bytes = task.rows * image.run;
-        PK_CUDA(cudaEventSynchronize(half.done));
-        const double now = call_.seconds();
-        const bool down = task.kind == Task::down;
-        lane.add(down ? PK_DOWNLOAD : PK_UPLOAD, std::max(half.queued, free_since), now, bytes,
-                 bytes / (down ? items_.total : items_.factor), slot.device, slot.number);
-        free_since = now;
-        if (down) store(task, image, half.memory, lane);
-        const std::lock_guard<std::mutex> lock(call_.mutex);
-        (down ? call_.report.bytes_down : call_.report.bytes_up) += bytes;
-        call_.report.chunks += down;
-    }
-
-    void store(const Task &task, const Image &image, const char *memory, Lane &lane) {
-        const double begin = call_.seconds();
-        const int64_t columns = image.run / int64_t(sizeof(Total));
-        for (int64_t i = 0; i < task.rows; ++i) {
-            auto *const to = reinterpret_cast<Element *>(image.row(task.first + i));
-            const auto *const from = reinterpret_cast<const Total *>(memory + i * image.run);
-            if constexpr (std::is_same<Element, Total>::value) {
-                std::memcpy(to, from, size_t(image.run));
-            } else {
-                for (int64_t j = 0; j < columns; ++j) to[j] = Kind::store(from[j]);
-            }
-        }
-        lane.add(PK_UNSTAGE, begin, call_.seconds(), task.rows * columns * int64_t(sizeof(Element)),
-                 task.rows * columns);
-        call_.advance(task.rows * columns);
-    }
-
-    const Product &given_;
-    Call &call_;
-    const int device_;
-    const Way way_;
-    const Items items_;
-    const int64_t budget_;
-    std::optional<Lease> lease_;
-    int64_t half_bytes_ = 0;
-    Cut cut_{};
-    std::optional<Block> memory_;
-    std::vector<Part> parts_;
-    std::vector<Panel> panels_;
-    std::vector<Task> tasks_;
-    std::atomic<size_t> next_{0};
-
-    std::mutex mutex_;  // guards what follows
-    std::condition_variable changed_;
-    std::vector<int64_t> uploads_left_, downloads_left_;  // that were not queued yet
-    int64_t launched_ = 0;                                // panels
-    std::atomic<bool> is_over_{false};
-
-    // Of panels, and of parts, by their places in the device's memory.
-    Event uploaded_[Cut::PANELS] = {event(), event()}, computed_[Cut::PANELS] = {event(), event()};
-    Event began_ = event();
-    double first_launch_ = 0;
-    Event finished_[2] = {event(), event()}, downloaded_[2] = {event(), event()};
-};
 
 template <class Kind>
 bool run(const Product &given, Call &call, int device, Way way, int64_t method) {
@@ -415,12 +25,9 @@ bool is_worth_splitting(const Product &given, int device) {
     return major >= 8;
 }
 
-}  // namespace
-
 template <class Kind>
-void multiply(const Product &given, Call &call) {
-    arm_faults();
-    require_cuda();
+void launch(const Product &given, Call &call) {
+    if (clear_if_empty<Kind>(given)) return;
     const int device = devices_of(call).front();
     const CurrentDevice current(device);
     const bool has_cublas = is_float_kind<Kind> && cublas::is_open();
@@ -437,6 +44,26 @@ void multiply(const Product &given, Call &call) {
     run<Kind>(given, call, device, has_cublas ? Way::cublas : Way::kernel, method);
 }
 
-}  // namespace pk::product
+}  // namespace
 
-PK_MATMUL_ENTRIES
+}  // namespace pk::matmul
+
+#define PK_ENTRY(t, T, Kind)                                                                                 \
+    extern "C" int32_t pk_matmul_##t(const T *a, const T *b, T *c, int64_t m, int64_t n, int64_t k,          \
+                                     const int64_t *places, int64_t batch, int64_t flags, int64_t precision, \
+                                     int64_t *method, const pk_options *options, pk_report *report) {        \
+        const auto check = [&] {                                                                             \
+            return pk::matmul::Product(a, b, c, m, n, k, places, batch, flags, precision, method,            \
+                                       sizeof(T));                                                           \
+        };                                                                                                   \
+        return pk::called(options, report, check, pk::matmul::launch<pk::matmul::Kind>);                     \
+    }
+PK_MATMUL_TYPES(PK_ENTRY)
+#undef PK_ENTRY
+
+extern "C" int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *found) {
+    return pk::guarded([&] {
+        const std::string name = pk::matmul::checked_path(path, length, found);
+        *found = pk::cublas::open(name);
+    });
+}

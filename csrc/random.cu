@@ -2,7 +2,7 @@
 
 #include "common/random.h"
 #include "common/random_transforms.h"
-#include "stream/stream.h"
+#include "cuda/stream/stream.h"
 
 namespace pk::random {
 
@@ -121,7 +121,7 @@ class Drawing : public Work {
         given.planes = request_.planes;
         given.a = parameter(chunk, 0);
         given.b = parameter(chunk, 1);
-        given.to = chunk.image + chunk.operand(stores[0]);
+        given.to = chunk.memory + chunk.operand(stores[0]);
         given.start = chunk.start;
         given.count = chunk.count;
         given.half = request_.half;
@@ -153,7 +153,7 @@ class Drawing : public Work {
     Parameter parameter(const Chunk &chunk, int index) const {
         for (const Carried &load : loads) {
             if (load.operand != 1 + index) continue;
-            return {reinterpret_cast<const uint64_t *>(chunk.image + chunk.operand(load)), 0};
+            return {reinterpret_cast<const uint64_t *>(chunk.memory + chunk.operand(load)), 0};
         }
         return {nullptr, constants_[index]};
     }
@@ -197,9 +197,8 @@ class Drawing : public Work {
     uint64_t constants_[2] = {};
 };
 
-void compute(const Request &request, Call &call) {
-    arm_faults();
-    require_cuda();
+void launch(const Request &request, Call &call) {
+    if (request.layout.size == 0) return;
     Drawing work(request);
     stream(work, call, devices_of(call), {{0, work.units()}});
 }
@@ -208,8 +207,11 @@ void compute(const Request &request, Call &call) {
 
 }  // namespace pk::random
 
-int32_t pk_random(const pk_draws *draws, const pk_operand *operands, int64_t operand_count,
-                  const int64_t *shape, int64_t dimensions, const pk_options *options, pk_report *report) {
-    return pk::random::drawn(draws, operands, operand_count, shape, dimensions, options, report,
-                             pk::random::compute);
+extern "C" int32_t pk_random(const pk_draws *draws, const pk_operand *operands, int64_t operand_count,
+                             const int64_t *shape, int64_t dimensions, const pk_options *options,
+                             pk_report *report) {
+    return pk::called(
+        options, report,
+        [&] { return pk::random::Request(draws, operands, operand_count, shape, dimensions); },
+        pk::random::launch);
 }

@@ -1,251 +1,14 @@
 #include "common/reduce.h"
 
-#include "common/reduction.h"
-#include "common/types.h"
-#include "interpreter.h"
-#include "stream/stream.h"
+#include "cuda/program/interpreter.h"
+#include "cuda/reduce/reduce.cuh"
+#include "cuda/stream/stream.h"
 
 namespace pk {
 
 namespace {
 
 using namespace reduction;
-
-// What the kernels are given: a chunk's values, in slabs, and where its partials go.
-struct Given {
-    const char *values, *others;
-    int type;
-    Slabs slabs;
-    int64_t first_unit, units, start;  // the chunk's, and its first element
-    char *partials;
-};
-
-namespace device {
-
-constexpr int COLUMNS = 16, THREADS = LANES * COLUMNS;
-
-// What a thread reads at once, so that it comes over the link together.
-constexpr int TOGETHER = 4;
-
-// So many elements, of TOGETHER at most, `step` apart, as bits.
-template <class Bits>
-__device__ void read_bits(const char *values, int64_t first, int64_t step, int count, uint64_t *bits) {
-#pragma unroll
-    for (int i = 0; i < TOGETHER; ++i) {
-        if (i < count) bits[i] = reinterpret_cast<const Bits *>(values)[first + i * step];
-    }
-}
-__device__ void read(const char *values, int type, int64_t first, int64_t step, int count, uint64_t *bits) {
-    switch (type) {
-        case PK_BOOL:
-        case PK_INT8:
-        case PK_UINT8: return read_bits<uint8_t>(values, first, step, count, bits);
-        case PK_INT16:
-        case PK_UINT16:
-        case PK_FLOAT16: return read_bits<uint16_t>(values, first, step, count, bits);
-        case PK_INT32:
-        case PK_UINT32:
-        case PK_FLOAT32: return read_bits<uint32_t>(values, first, step, count, bits);
-        default: return read_bits<uint64_t>(values, first, step, count, bits);
-    }
-}
-
-// An element, as the class of its type's values.
-template <class Word>
-__device__ Word value_of(uint64_t bits, int type) {
-    switch (type) {
-        case PK_BOOL: return Word(bits != 0);
-        case PK_INT8: return Word(int64_t(int8_t(bits)));
-        case PK_INT16: return Word(int64_t(int16_t(bits)));
-        case PK_INT32: return Word(int64_t(int32_t(bits)));
-        case PK_INT64: return Word(int64_t(bits));
-        case PK_FLOAT16: return Word(half::to_float(uint16_t(bits)));
-        case PK_FLOAT32: return Word(bit_cast<float>(uint32_t(bits)));
-        case PK_FLOAT64: return Word(bit_cast<double>(bits));
-        default: return Word(bits);
-    }
-}
-
-// One column of one slab in one unit: where its values begin and its partial goes.
-struct Column {
-    int64_t rows, first_row, at, partial;  // at, of `inner` elements a row
-    __device__ Column(const Given &given, int64_t index) {
-        const int64_t width = given.slabs.inner, of_unit = given.slabs.slabs_a_unit() * width;
-        const int64_t number = given.first_unit + index / of_unit, slab = index % of_unit / width;
-        const Slabs::Unit unit = given.slabs.unit(number);
-        rows = index < given.units * of_unit && slab < unit.slabs ? unit.rows : 0;
-        first_row = unit.block * Slabs::BLOCK;
-        at = given.slabs.start(number) - given.start + slab * given.slabs.length * width + index % width;
-        partial = index;
-    }
-};
-
-// How many of its lane's rows a thread takes from this one on.
-__device__ int rows_at_once(const Column &column, int64_t row) {
-    return int(min(int64_t(TOGETHER), (column.rows - row + LANES - 1) / LANES));
-}
-
-// A kind as a thread gathers it: its lane of its column, joined with the other lanes in shared memory.
-template <class Op, bool has_others>
-struct Gathering {
-    using Word = typename Op::Word;
-    static constexpr int WORDS = Op::WORDS, PARTIAL = Op::PARTIAL;
-    Word lane[WORDS], pivot = Word();
-
-    __device__ void gather(const Given &given, const Column &column, int row_lane) {
-        Op::start(lane);
-        const int64_t width = given.slabs.inner;
-        uint64_t values[TOGETHER], others[TOGETHER];
-        auto read_from = [&](int64_t first, int count) {
-            read(given.values, given.type, first, LANES * width, count, values);
-            if (has_others) read(given.others, other_type(given), first, LANES * width, count, others);
-        };
-        auto value = [&](int i) { return value_of<Word>(values[i], given.type); };
-        auto other = [&](int i) {
-            return has_others ? value_of<Word>(others[i], other_type(given)) : Word(1);
-        };
-        if (Op::has_pivot && column.rows > 0) {
-            read_from(column.at, 1);
-            if (other(0) != 0) pivot = value(0);
-        }
-        for (int64_t row = row_lane; row < column.rows; row += LANES * TOGETHER) {
-            const int count = rows_at_once(column, row);
-            read_from(column.at + row * width, count);
-#pragma unroll
-            for (int i = 0; i < TOGETHER; ++i) {
-                if (i < count) Op::add(lane, value(i), other(i), pivot);
-            }
-        }
-    }
-    __device__ void join(const Word *other) { Op::join(lane, other); }
-    __device__ void close(Word *partial) const { Op::close(lane, pivot, partial); }
-
-   private:
-    // A mask is of bools, a factor of the values' type.
-    __device__ static int other_type(const Given &given) {
-        return std::is_base_of<SumInteger, Op>::value || is_dot ? given.type : int(PK_BOOL);
-    }
-    static constexpr bool is_dot =
-        std::is_base_of<Dot<true>, Op>::value || std::is_base_of<Dot<false>, Op>::value;
-};
-
-template <bool largest, class T>
-struct Placing {
-    using Word = int64_t;
-    static constexpr int WORDS = 2, PARTIAL = 2;
-    Word lane[WORDS];
-
-    __device__ void gather(const Given &given, const Column &column, int row_lane) {
-        Placed<T> best{T(), -1};
-        const int64_t width = given.slabs.inner;
-        uint64_t values[TOGETHER];
-        for (int64_t row = row_lane; row < column.rows; row += LANES * TOGETHER) {
-            const int count = rows_at_once(column, row);
-            read(given.values, given.type, column.at + row * width, LANES * width, count, values);
-#pragma unroll
-            for (int i = 0; i < TOGETHER; ++i) {
-                const int64_t place = column.first_row + row + i * LANES;
-                if (i < count)
-                    take_better<largest>(best, Placed<T>{value_of<T>(values[i], given.type), place});
-            }
-        }
-        put(best);
-    }
-    __device__ void join(const Word *other) {
-        Placed<T> best = placed(lane);
-        take_better<largest>(best, placed(other));
-        put(best);
-    }
-    __device__ void close(Word *partial) const {
-        partial[0] = lane[0];
-        partial[1] = lane[1];
-    }
-
-   private:
-    __device__ static Placed<T> placed(const Word *words) { return {bit_cast<T>(words[0]), words[1]}; }
-    __device__ void put(Placed<T> best) {
-        lane[0] = bit_cast<int64_t>(best.value);
-        lane[1] = best.row;
-    }
-};
-
-template <class Kind>
-__global__ void __launch_bounds__(THREADS) reduce(const __grid_constant__ Given given, bool lanes_first) {
-    using Word = typename Kind::Word;
-    __shared__ Word lanes[LANES][COLUMNS][Kind::WORDS];
-    const int thread = int(threadIdx.x);
-    // What lies side by side is read by neighbouring threads.
-    const int lane = lanes_first ? thread % LANES : thread / COLUMNS;
-    const int place = lanes_first ? thread / LANES : thread % COLUMNS;
-    const Column column(given, int64_t(blockIdx.x) * COLUMNS + place);
-    Kind kind;
-    kind.gather(given, column, lane);
-    for (int w = 0; w < Kind::WORDS; ++w) lanes[lane][place][w] = kind.lane[w];
-    for (int half = LANES / 2; half != 0; half /= 2) {
-        __syncthreads();
-        if (lane < half) {
-            kind.join(lanes[lane + half][place]);
-            for (int w = 0; w < Kind::WORDS; ++w) lanes[lane][place][w] = kind.lane[w];
-        }
-    }
-    if (lane == 0 && column.rows > 0)
-        kind.close(reinterpret_cast<Word *>(given.partials) + column.partial * Kind::PARTIAL);
-}
-
-}  // namespace device
-
-template <class Kind>
-void launch_kind(const Given &given, cudaStream_t queue) {
-    const int64_t columns = given.units * given.slabs.slabs_a_unit() * given.slabs.inner;
-    const auto blocks = unsigned((columns + device::COLUMNS - 1) / device::COLUMNS);
-    const bool lanes_first = given.slabs.inner < device::COLUMNS;
-    device::reduce<Kind><<<blocks, device::THREADS, 0, queue>>>(given, lanes_first);
-    PK_CUDA(cudaGetLastError());
-}
-
-template <class Op, bool has_others = false>
-void launch_op(const Given &given, cudaStream_t queue) {
-    launch_kind<device::Gathering<Op, has_others>>(given, queue);
-}
-
-template <class T>
-void launch_compared(int kind, const Given &given, cudaStream_t queue) {
-    switch (kind) {
-        case PK_LEAST: return launch_op<Extreme<false, T>>(given, queue);
-        case PK_LARGEST: return launch_op<Extreme<true, T>>(given, queue);
-        case PK_WHERE_LEAST: return launch_kind<device::Placing<false, T>>(given, queue);
-        case PK_WHERE_LARGEST: return launch_kind<device::Placing<true, T>>(given, queue);
-        default: return launch_op<Extremes<T>>(given, queue);
-    }
-}
-
-void launch_reduction(const Reduction &asked, const Given &given, cudaStream_t queue) {
-    const bool is_float = is_float_type(given.type), exact = given.type == PK_FLOAT64, masked = asked.masked;
-    switch (asked.asked.kind) {
-        case PK_SUM:
-            if (!is_float) return launch_op<SumInteger>(given, queue);
-            if (masked)
-                return exact ? launch_op<Sum<true, true>, true>(given, queue)
-                             : launch_op<Sum<false, true>, true>(given, queue);
-            return exact ? launch_op<Sum<true, false>>(given, queue)
-                         : launch_op<Sum<false, false>>(given, queue);
-        case PK_PRODUCT:
-            return is_float ? launch_op<Product>(given, queue) : launch_op<ProductInteger>(given, queue);
-        case PK_DOT:
-            if (!is_float) return launch_op<DotInteger, true>(given, queue);
-            return exact ? launch_op<Dot<true>, true>(given, queue)
-                         : launch_op<Dot<false>, true>(given, queue);
-        case PK_SQUARES:
-            if (masked) return launch_op<Moments<true, true>, true>(given, queue);
-            return exact ? launch_op<Moments<true, false>>(given, queue)
-                         : launch_op<Moments<false, false>>(given, queue);
-        default: break;
-    }
-    if (is_float) return launch_compared<double>(asked.asked.kind, given, queue);
-    if (given.type >= PK_INT8 && given.type <= PK_INT64)
-        return launch_compared<int64_t>(asked.asked.kind, given, queue);
-    launch_compared<uint64_t>(asked.asked.kind, given, queue);
-}
 
 class Reducer : public Interpreter {
    public:
@@ -275,8 +38,8 @@ class Reducer : public Interpreter {
         for (int i = 0; i < reduction_.asked.values; ++i)
             at[i] = offset_of(chunk, is_plain_ ? reduction_.loaded(i) : reduction_.first_value + i);
         launch_reduction(reduction_,
-                         {chunk.image + at[0], chunk.image + at[1], reduction_.type, region_.slabs,
-                          chunk.units.start, chunk.units.count, chunk.start, chunk.image + chunk.results},
+                         {chunk.memory + at[0], chunk.memory + at[1], reduction_.type, region_.slabs,
+                          chunk.units.start, chunk.units.count, chunk.start, chunk.memory + chunk.results},
                          chunk.queue);
     }
 
@@ -292,8 +55,9 @@ class Reducer : public Interpreter {
 };
 
 void reduce_region(const Reduction &reduction, const Region &region, Call &call,
-                   const std::vector<int> &devices, uint8_t *exceptions) {
-    const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count, exceptions};
+                   const std::vector<int> &devices) {
+    const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count,
+                                reduction.exceptions};
     Partials partials(reduction, region);
     with_room<Reducer>(
         evaluation, call, devices, [&](Reducer &work) { stream(work, call, devices, {{0, work.units()}}); },
@@ -301,19 +65,24 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
     partials.finish(call);
 }
 
+void launch(const Reduction &reduction, Call &call) {
+    reduction.clear_exceptions();
+    const std::vector<int> devices = devices_of(call);
+    for (const Region &region : reduction.regions()) reduce_region(reduction, region, call, devices);
+}
+
 }  // namespace
 }  // namespace pk
 
-int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *program, int64_t instruction_count,
-                  const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions,
-                  uint8_t *exceptions, const pk_options *options, pk_report *report) {
-    return pk::reduce(reduction, program, instruction_count, operands, operand_count, shape, dimensions,
-                      exceptions, options, report,
-                      [](const pk::Reduction &asked, pk::Call &call, uint8_t *met) {
-                          pk::arm_faults();
-                          pk::require_cuda();
-                          const std::vector<int> devices = pk::devices_of(call);
-                          for (const pk::Region &region : asked.regions())
-                              pk::reduce_region(asked, region, call, devices, met);
-                      });
+extern "C" int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *program,
+                             int64_t instruction_count, const pk_operand *operands, int64_t operand_count,
+                             const int64_t *shape, int64_t dimensions, uint8_t *exceptions,
+                             const pk_options *options, pk_report *report) {
+    return pk::called(
+        options, report,
+        [&] {
+            return pk::Reduction(reduction, program, instruction_count, operands, operand_count, shape,
+                                 dimensions, exceptions, report);
+        },
+        pk::launch);
 }

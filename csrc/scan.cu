@@ -1,6 +1,6 @@
-#include "scan_columns.cuh"
-#include "scan_tiles.cuh"
-#include "stream/stream.h"
+#include "cuda/scan/columns.cuh"
+#include "cuda/scan/tiles.cuh"
+#include "cuda/stream/stream.h"
 
 namespace pk::scan {
 
@@ -83,9 +83,9 @@ class Scanner : public Work {
 
     Given given_of(const Chunk &chunk) const {
         Given given{};
-        given.from = chunk.image + chunk.operand(loads[0]);
-        given.to = chunk.image + chunk.operand(stores[0]);
-        given.met = reinterpret_cast<unsigned *>(chunk.image);
+        given.from = chunk.memory + chunk.operand(loads[0]);
+        given.to = chunk.memory + chunk.operand(stores[0]);
+        given.met = reinterpret_cast<unsigned *>(chunk.memory);
         given.start = chunk.start;
         given.length = slabs_.length;
         given.inner = slabs_.inner;
@@ -96,7 +96,7 @@ class Scanner : public Work {
         given.first_block = first.block;
         given.parts_a_tile = device::parts_a_tile(slabs_.length);
         given.parts = in_order ? chunk.units.count : chunk.count / (slabs_.length * slabs_.inner);
-        given.segments = chunk.image + chunk.scratch;
+        given.segments = chunk.memory + chunk.scratch;
         given.totals =
             static_cast<State *>(given.segments) + given.parts * given.segments_a_part * given.inner;
         if (running_) {
@@ -119,9 +119,7 @@ class Scanner : public Work {
     std::optional<Block> running_;  // totals up to the chunk that is next
 };
 
-void compute(const Request &request, Call &call) {
-    arm_faults();
-    require_cuda();
+void launch(const Request &request, Call &call) {
     const std::vector<int> asked = devices_of(call);
     for (const Region &region : request.regions) {
         visit_op(request.kind, [&](auto op) {
@@ -136,9 +134,11 @@ void compute(const Request &request, Call &call) {
 }  // namespace
 }  // namespace pk::scan
 
-int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
-                int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,
-                pk_report *report) {
-    return pk::scan::scanned(operation, flags, operands, shape, dimensions, outer, rows, options, report,
-                             pk::scan::compute);
+extern "C" int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
+                           int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,
+                           pk_report *report) {
+    return pk::called(
+        options, report,
+        [&] { return pk::scan::Request(operation, flags, operands, shape, dimensions, outer, rows); },
+        pk::scan::launch);
 }

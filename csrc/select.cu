@@ -2,11 +2,11 @@
 
 #include <memory>
 
-#include "common/call.h"
-#include "stream/cuda.h"
-#include "stream/resident.h"
-#include "stream/slots.h"
-#include "stream/stream.h"
+#include "cuda/select/select.cuh"
+#include "cuda/stream/resident.h"
+#include "cuda/stream/runtime.h"
+#include "cuda/stream/slots.h"
+#include "cuda/stream/stream.h"
 
 namespace pk {
 
@@ -21,107 +21,6 @@ constexpr int64_t MOST_ROWS = 1 << 22;
 // Bytes of a long row that are on the device at once, at least; less is not worth trying.
 constexpr int64_t LEAST_PART = 64 << 10;
 constexpr int64_t SPARE = 4096;  // for what is aligned
-
-template <class Key>
-struct Prefixes {
-    int64_t count;
-    int known, digits;
-    Key at[MOST_GROUPS];
-};
-
-namespace device {
-
-// Adds the elements that begin with each prefix to its counters, by their next digits.
-template <Order order, class Key>
-__global__ void count_digits(const Key *in, int64_t size, Prefixes<Key> prefixes, uint32_t *counters) {
-    constexpr int WIDTH = 8 * sizeof(Key);
-    const int rest = WIDTH - prefixes.known - prefixes.digits;
-    const uint64_t mask = (uint64_t(1) << prefixes.digits) - 1;
-    const int64_t step = int64_t(gridDim.x) * blockDim.x;
-    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
-        const uint64_t key = key_of<order>(in[i]);
-        int64_t group = 0;
-        if (prefixes.known > 0) {
-            const uint64_t prefix = key >> (WIDTH - prefixes.known);
-            int64_t end = prefixes.count;
-            while (group < end) {
-                const int64_t middle = (group + end) / 2;
-                if (prefixes.at[middle] < prefix) {
-                    group = middle + 1;
-                } else {
-                    end = middle;
-                }
-            }
-            if (group == prefixes.count || prefixes.at[group] != prefix) continue;
-        }
-        atomicAdd(counters + (uint64_t(group) << prefixes.digits | (key >> rest & mask)), 1u);
-    }
-}
-
-// What select_rows works on. Row i has its own ranks at ranks + i * rank_stride.
-template <class Key>
-struct Rows {
-    const Key *in;
-    int64_t rows, columns;
-    const int64_t *ranks;
-    int64_t rank_stride, rank_count;
-    Key *out;
-    int64_t *nans;
-};
-
-// A block for each row: counts, for each rank, the elements by eight bits, from the highest on.
-template <Order order, class Key>
-__global__ void select_rows(Rows<Key> given) {
-    constexpr int WIDTH = 8 * sizeof(Key), DIGITS = 8;
-    __shared__ uint32_t counters[1 << DIGITS];
-    __shared__ uint32_t nans;
-    __shared__ uint64_t found;
-    __shared__ int64_t left;
-    for (int64_t row = blockIdx.x; row < given.rows; row += gridDim.x) {
-        const Key *in = given.in + row * given.columns;
-        const int64_t *ranks = given.ranks + row * given.rank_stride;
-        Key *out = given.out + row * given.rank_count;
-        if (threadIdx.x == 0) nans = 0;
-        __syncthreads();
-        if (order == Order::floating) {
-            uint32_t own = 0;
-            for (int64_t i = threadIdx.x; i < given.columns; i += blockDim.x) {
-                own += key_of<order>(in[i]) == Key(~Key(0));
-            }
-            if (own != 0) atomicAdd(&nans, own);
-            __syncthreads();
-        }
-        if (threadIdx.x == 0) given.nans[row] = nans;
-        for (int64_t j = 0; j < given.rank_count; ++j) {
-            uint64_t prefix = 0;  // the bits that are known, where the key has them
-            int64_t rank = ranks[j];
-            for (int shift = WIDTH - DIGITS; shift >= 0; shift -= DIGITS) {
-                for (int i = threadIdx.x; i < 1 << DIGITS; i += blockDim.x) counters[i] = 0;
-                __syncthreads();
-                for (int64_t i = threadIdx.x; i < given.columns; i += blockDim.x) {
-                    const uint64_t key = key_of<order>(in[i]);
-                    const bool begins_alike =
-                        shift + DIGITS == WIDTH || (key ^ prefix) >> (shift + DIGITS) == 0;
-                    if (begins_alike) atomicAdd(counters + (key >> shift & ((1 << DIGITS) - 1)), 1u);
-                }
-                __syncthreads();
-                if (threadIdx.x == 0) {
-                    int bin = 0;
-                    for (; bin < (1 << DIGITS) - 1 && rank >= counters[bin]; ++bin) rank -= counters[bin];
-                    found = uint64_t(bin);
-                    left = rank;
-                }
-                __syncthreads();
-                prefix |= found << shift;
-                rank = left;
-            }
-            if (threadIdx.x == 0) out[j] = bits_of_key<order>(Key(prefix));
-        }
-        __syncthreads();  // before the next row's nans
-    }
-}
-
-}  // namespace device
 
 // What a call's parts share.
 struct OnDevice {
@@ -150,14 +49,14 @@ unsigned blocks_for(int64_t threads) {
 
 // A row that the whole device works on. It stays there if it fits, and goes up again for each of the passes,
 // in parts, if not.
-template <Order order, class Key>
+template <Encoding encoding, class Key>
 class LongRow {
    public:
     LongRow(OnDevice &on, const Key *in, int64_t columns) : on_(on), in_(in), columns_(columns) {}
 
     // Returns how many are NaN.
     int64_t select(const int64_t *ranks, int64_t rank_count, Key *out) {
-        if (rank_count == 0 && order != Order::floating) return 0;
+        if (rank_count == 0 && encoding != Encoding::floating) return 0;
         const Block counters(on_.device[0], MOST_COUNTERS * int64_t(sizeof(uint32_t)));
         if (counters.memory() == nullptr) fail_for_room();
         counters_ = reinterpret_cast<uint32_t *>(counters.memory());
@@ -182,7 +81,7 @@ class LongRow {
             const double begin = on_.call.seconds();
             PK_CUDA(cudaMemsetAsync(counters_, 0, bytes, queue.get()));
             const Key *in = reinterpret_cast<const Key *>(resident_->on(0));
-            device::count_digits<order>
+            device::count_digits<encoding>
                 <<<blocks_for(size), BLOCK_THREADS, 0, queue.get()>>>(in, size, prefixes, counters_);
             PK_CUDA(cudaGetLastError());
             PK_CUDA(cudaMemcpyAsync(counters.data(), counters_, bytes, cudaMemcpyDeviceToHost, queue.get()));
@@ -192,7 +91,7 @@ class LongRow {
             on_.came_down(int64_t(bytes));
             on_.call.advance(level.known == 0 ? size : 0);
         }
-        if (level.known == 0 && order == Order::floating) nans_ = found[(int64_t(1) << digits) - 1];
+        if (level.known == 0 && encoding == Encoding::floating) nans_ = found[(int64_t(1) << digits) - 1];
     }
 
     // Has the elements from `start` on the device, and returns how many.
@@ -223,20 +122,20 @@ class LongRow {
     int64_t nans_ = 0;
 };
 
-template <Order order, class Key>
+template <Encoding encoding, class Key>
 void select_long(OnDevice &on, const Selection &asked, const Key *in, Key *out) {
     std::vector<Key> found(size_t(asked.rank_count));
     for (int64_t row = 0; row < asked.rows; ++row) {
-        LongRow<order, Key> work(on, in + row * asked.columns, asked.columns);
+        LongRow<encoding, Key> work(on, in + row * asked.columns, asked.columns);
         asked.nans[row] = work.select(asked.ranks_of(row), asked.rank_count, found.data());
         for (size_t i = 0; i < found.size(); ++i) {
-            out[row * asked.rank_count + int64_t(i)] = bits_of_key<order>(found[i]);
+            out[row * asked.rank_count + int64_t(i)] = bits_of_key<encoding>(found[i]);
         }
     }
 }
 
 // Many rows at once, a block of threads each. Returns false, at some row, if there is no room for one.
-template <Order order, class Key>
+template <Encoding encoding, class Key>
 class ShortRows {
    public:
     ShortRows(OnDevice &on, const Selection &asked, const Key *in, Key *out)
@@ -287,7 +186,7 @@ class ShortRows {
                                       asked_.rank_count,
                                       out,
                                       nans};
-        device::select_rows<order><<<unsigned(rows), BLOCK_THREADS, 0, queue.get()>>>(given);
+        device::select_rows<encoding><<<unsigned(rows), BLOCK_THREADS, 0, queue.get()>>>(given);
         PK_CUDA(cudaGetLastError());
         PK_CUDA(cudaMemcpyAsync(asked_.nans + start, nans, nans_bytes, cudaMemcpyDeviceToHost, queue.get()));
         if (out_bytes != 0) {
@@ -308,28 +207,34 @@ class ShortRows {
     int64_t per_row_ = 0, most_ = 0;
 };
 
-template <Order order, class Key>
-int32_t select_entry(const Selection &asked, const Key *in, Key *out, const pk_options *options,
-                     pk_report *report) {
-    return called(options, report, asked.size(), [&](Call &call) {
-        asked.check(in, out, sizeof(Key));
-        arm_faults();
-        require_cuda();
-        const std::vector<int> devices = devices_of(call);
-        std::fill(asked.nans, asked.nans + asked.rows, 0);
-        if (asked.size() == 0 || (asked.rank_count == 0 && order != Order::floating)) return;
-        const CurrentDevice current(devices[0]);
-        OnDevice on{call, {devices[0]}};
-        if (asked.columns <= SHORT_ROW && asked.rank_count <= FEW_RANKS) {
-            ShortRows<order, Key> rows(on, asked, in, out);
-            if (rows.fits()) return rows.select();
-        }
-        select_long<order>(on, asked, in, out);
-    });
+template <Encoding encoding, class Key>
+void launch(const Selection &asked, Call &call) {
+    const std::vector<int> devices = devices_of(call);
+    std::fill(asked.nans, asked.nans + asked.rows, 0);
+    if (asked.elements() == 0 || (asked.rank_count == 0 && encoding != Encoding::floating)) return;
+    const auto *const in = static_cast<const Key *>(asked.in);
+    auto *const out = static_cast<Key *>(asked.out);
+    const CurrentDevice current(devices[0]);
+    OnDevice on{call, {devices[0]}};
+    if (asked.columns <= SHORT_ROW && asked.rank_count <= FEW_RANKS) {
+        ShortRows<encoding, Key> rows(on, asked, in, out);
+        if (rows.fits()) return rows.select();
+    }
+    select_long<encoding>(on, asked, in, out);
 }
 
 }  // namespace
 
 }  // namespace pk
 
-PK_SELECT_ENTRIES
+#define PK_ENTRY(t, T, encoding)                                                                         \
+    extern "C" int32_t pk_select_##t(const T *in, int64_t rows, int64_t columns, const int64_t *ranks,   \
+                                     int64_t rank_rows, int64_t rank_count, T *out, int64_t *nans,       \
+                                     const pk_options *options, pk_report *report) {                     \
+        const auto check = [&] {                                                                         \
+            return pk::Selection(in, rows, columns, ranks, rank_rows, rank_count, out, nans, sizeof(T)); \
+        };                                                                                               \
+        return pk::called(options, report, check, pk::launch<pk::Encoding::encoding, pk::KeyOf<T>>);     \
+    }
+PK_SORTABLE_TYPES(PK_ENTRY)
+#undef PK_ENTRY

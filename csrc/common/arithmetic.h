@@ -3,13 +3,13 @@
 
 #include <limits>
 
-#include "math/exponential.h"
-#include "math/hyperbolic.h"
-#include "math/inverse_trigonometric.h"
-#include "math/logarithm.h"
-#include "math/power.h"
-#include "math/roots.h"
-#include "math/trigonometric.h"
+#include "common/math/exponential.h"
+#include "common/math/hyperbolic.h"
+#include "common/math/inverse_trigonometric.h"
+#include "common/math/logarithm.h"
+#include "common/math/power.h"
+#include "common/math/roots.h"
+#include "common/math/trigonometric.h"
 #include "portable.h"
 
 namespace pk::arith {

@@ -1,22 +1,13 @@
 #include "histogram.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <mutex>
 
-#include "indexer.h"
-#include "share_out.h"
-#include "status.h"
+namespace pk::histogram {
 
-namespace pk {
-
-static constexpr int64_t WORTH_A_THREAD = 64 << 10;  // elements
-static constexpr int64_t SHARE = 256 << 10;          // elements that a thread takes at once
 static constexpr int64_t MOST_BINS = (int64_t(1) << 31) - 256;
 
-void check_operands(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
-                    int64_t dimensions) {
+static void check_operands(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
+                           int64_t dimensions) {
     require(operands != nullptr, "operands is a null pointer");
     require(shape != nullptr || dimensions == 0, "shape is a null pointer");
     require(dimensions >= 0 && dimensions <= PK_MAX_DIMS, "dimensions is not from 0 to PK_MAX_DIMS");
@@ -26,7 +17,7 @@ void check_operands(const pk_operand *operands, int64_t operand_count, const int
     }
 }
 
-void check_bins(const pk_bins &bins, int value_type) {
+static void check_bins(const pk_bins &bins, int value_type) {
     const bool is_float = is_float_type(value_type);
     require(bins.count >= 0 && bins.count < MOST_BINS, "bins.count is not from 0 to 2^31 - 257");
     if (bins.how == PK_BY_VALUE) {
@@ -94,291 +85,66 @@ Counting::Counting(const pk_operand *operands, int64_t operand_count, const int6
     }
 }
 
-// The places of the edges, and what they may be off by: NumPy's arithmetic and ours round a few times each.
-template <class Edge>
-static double margin_of(const pk_bins &bins, double scale, double epsilon) {
-    const Edge *const edges = reinterpret_cast<const Edge *>(bins.edges);
-    double off = 0, largest = 0;
-    for (int64_t i = 0; i <= bins.count; ++i) {
-        const double edge = edges[i];
-        off = std::max(off, std::fabs((edge - bins.first) * scale - double(i)));
-        largest = std::max(largest, std::fabs(edge));
-    }
-    constexpr double DOUBLES = 0x1p-52;
-    const double margin =
-        off + 16 * epsilon * double(bins.count) + 16 * DOUBLES * (double(bins.count) + largest * scale);
-    return margin < 0.4 ? margin : 1;  // not, if it is NaN
+// The layout of one operand that is only read, and has elements.
+static Layout layout_of_elements(const pk_operand *operand, const int64_t *shape, int64_t dimensions) {
+    check_operands(operand, 1, shape, dimensions);
+    Layout layout(operand, 1, shape, dimensions, {false});
+    require(layout.size != 0, "there are no elements");
+    return layout;
 }
 
-Shortcut::Shortcut(const pk_bins &bins) : scale(double(bins.count) / bins.width) {
-    constexpr double FLOATS = 0x1p-23, DOUBLES = 0x1p-52, RARE = 1.0 / 512;
-    if (bins.type == PK_FLOAT16 || !std::isfinite(float(scale)) || !(std::fabs(scale) > 1e-30)) return;
-    if (bins.type == PK_FLOAT64) {
-        in_double = true;
-        margin = margin_of<double>(bins, scale, DOUBLES);
-        return;
-    }
-    // The difference is a float's in any case.
-    margin = margin_of<float>(bins, scale, FLOATS);
-    in_double = margin > RARE;
+ExtentRequest::ExtentRequest(const pk_operand *operand, const int64_t *shape, int64_t dimensions,
+                             uint64_t *extent)
+    : extent(extent) {
+    require(extent != nullptr, "extent is a null pointer");
+    layout = layout_of_elements(operand, shape, dimensions);
 }
 
-namespace {
-
-int64_t threads_for(int64_t size) { return std::clamp<int64_t>(size / WORTH_A_THREAD, 1, thread_count()); }
-
-// Calls begin() in each thread, which makes its work: block(start, count) for what it gets, and end() then.
-template <class Begin>
-void share_out(int64_t size, int64_t threads, Call &call, Begin begin) {
-    const int64_t fair = (size + threads - 1) / threads;
-    const int64_t share = std::min(SHARE, (fair + Indexer::BLOCK - 1) / Indexer::BLOCK * Indexer::BLOCK);
-    pk::share_out(
-        call, size, share, threads, begin,
-        [&](auto &work, int64_t start, int64_t count) {
-            for (int64_t done = 0; done < count; done += Indexer::BLOCK) {
-                work.block(start + done, std::min(Indexer::BLOCK, count - done));
-            }
-            call.advance(count);
-            return count;
-        },
-        [](auto &work) { work.end(); });
+HistogramRequest::HistogramRequest(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
+                                   int64_t dimensions, const pk_bins *bins, int64_t axes, int64_t *counts)
+    : Counting(operands, operand_count, shape, dimensions, bins, axes, false), counts(counts) {
+    require(counts != nullptr, "counts is a null pointer");
 }
 
-// A thread's counts. Neighbouring elements are often in one bin, and an increment waits for the one before it
-// in the same place: so each element of a few has a table of its own.
-class Tables {
-   public:
-    Tables(int64_t size, int64_t tables) : tables_(tables), size_(size), counts_(size_t(tables * size), 0) {}
-
-    // `index` is an integer in the tables.
-    template <int64_t tables, class Index>
-    void add(const Index *indices, int64_t count) {
-        uint32_t *const counts = counts_.data();
-        int64_t i = 0;
-        for (; i + tables <= count; i += tables) {
-            for (int64_t t = 0; t < tables; ++t) ++counts[t * size_ + indices[i + t]];
-        }
-        for (; i < count; ++i) ++counts[indices[i]];
-    }
-
-    // Whether so many more could be too many for what a count can hold.
-    bool is_full(int64_t count) { return (since_ += count) > std::numeric_limits<int32_t>::max(); }
-
-    // For one thread at a time.
-    void flush(int64_t *to) {
-        for (int64_t table = 0; table < tables_; ++table) {
-            for (int64_t i = 0; i < size_; ++i) to[i] += counts_[size_t(table * size_ + i)];
-        }
-        std::fill(counts_.begin(), counts_.end(), 0);
-        since_ = 0;
-    }
-
-   private:
-    const int64_t tables_, size_;
-    std::vector<uint32_t> counts_;
-    int64_t since_ = 0;
-};
-
-class ByIndex {
-   public:
-    // Of large tables there are few, and a thread that is alone needs none at all.
-    static constexpr int64_t SMALL = 4096, LARGE = 1 << 20, BYTES = 256 << 20;
-    static int64_t threads(int64_t total, int64_t size) {
-        const int64_t fitting = BYTES / int64_t(sizeof(uint32_t)) / (total + 1), worth = size / (total + 1);
-        return std::min(threads_for(size), std::max<int64_t>(1, std::min(fitting, worth)));
-    }
-
-    ByIndex(const Counting &counting, const BinLoops &loops, Call &call, bool alone, int64_t *counts)
-        : counting_(counting),
-          call_(call),
-          counts_(counts),
-          indexer_(counting.layout, loops),
-          small_(counting.total <= SMALL),
-          directly_(alone && counting.total > LARGE),
-          tables_(directly_ ? 0 : counting.total + 1, small_ ? 4 : 1) {}
-
-    void block(int64_t start, int64_t count) {
-        lost_ |= indexer_.indices(counting_, start, count, indices_);
-        if (directly_) {
-            for (int64_t i = 0; i < count; ++i) ++counts_[indices_[i]];
-            return;
-        }
-        if (tables_.is_full(count)) {
-            const std::lock_guard<std::mutex> lock(call_.mutex);
-            tables_.flush(counts_);
-        }
-        small_ ? tables_.add<4>(indices_, count) : tables_.add<1>(indices_, count);
-    }
-    void end() {
-        tables_.flush(counts_);
-        counts_[counting_.total + 1] |= lost_;
-    }
-
-   private:
-    const Counting &counting_;
-    Call &call_;
-    int64_t *const counts_;
-    Indexer indexer_;
-    const bool small_, directly_;
-    Tables tables_;
-    bool lost_ = false;
-    int32_t indices_[Indexer::BLOCK];
-};
-
-// Of elements of one byte each value is counted, and looked up once.
-class ByByte {
-   public:
-    ByByte(const Counting &counting, const BinLoops &loops, Call &call, int64_t *of_byte)
-        : call_(call), of_byte_(of_byte), indexer_(counting.layout, loops) {}
-
-    void block(int64_t start, int64_t count) {
-        if (tables_.is_full(count)) {
-            const std::lock_guard<std::mutex> lock(call_.mutex);
-            tables_.flush(of_byte_);
-        }
-        tables_.add<8>(static_cast<const uint8_t *>(indexer_.elements(0, start, count, room_)), count);
-    }
-    void end() { tables_.flush(of_byte_); }
-
-   private:
-    Call &call_;
-    int64_t *const of_byte_;
-    const Indexer indexer_;
-    Tables tables_{256, 8};
-    uint8_t room_[Indexer::BLOCK];
-};
-
-class Extent {
-   public:
-    Extent(const Layout &layout, const BinLoops &loops, int64_t *least, int64_t *greatest)
-        : indexer_(layout, loops),
-          widen_(loops.extent[layout.views[0].type]),
-          least_(least),
-          greatest_(greatest) {}
-
-    void block(int64_t start, int64_t count) {
-        widen_(indexer_.elements(0, start, count, room_), count, &own_least_, &own_greatest_);
-    }
-    void end() {
-        *least_ = std::min(*least_, own_least_);
-        *greatest_ = std::max(*greatest_, own_greatest_);
-    }
-
-   private:
-    const Indexer indexer_;
-    void (*const widen_)(const void *, int64_t, int64_t *, int64_t *);
-    int64_t *const least_, *const greatest_;
-    int64_t own_least_ = INT64_MAX, own_greatest_ = INT64_MIN;
-    uint64_t room_[Indexer::BLOCK];
-};
-
-class Digitizer {
-   public:
-    Digitizer(const Layout &layout, const pk_bins &bins, bool right, bool decreasing, const BinLoops &loops)
-        : layout_(layout), bins_(bins), right_(right), decreasing_(decreasing), indexer_(layout, loops) {}
-
-    void block(int64_t start, int64_t count) {
-        const View &out = layout_.views[1];
-        const bool directly = out.access == Access::contiguous;
-        auto *to = directly ? reinterpret_cast<int64_t *>(out.base) + start : room_;
-        indexer_.passed(bins_, !right_, start, count, passed_);
-        const int64_t edges = bins_.count + 1;
-        for (int64_t i = 0; i < count; ++i) to[i] = decreasing_ ? edges - passed_[i] : passed_[i];
-        if (!directly) layout_.scatter(out, start, count, to);
-    }
-    void end() {}
-
-   private:
-    const Layout &layout_;
-    const pk_bins &bins_;
-    const bool right_, decreasing_;
-    Indexer indexer_;
-    int32_t passed_[Indexer::BLOCK];
-    int64_t room_[Indexer::BLOCK];
-};
-
-// The element that an extent's key is of.
-uint64_t element_of_key(int type, int64_t key) {
-    if (type == PK_UINT64) return uint64_t(key) ^ uint64_t(1) << 63;
-    if (!is_float_type(type)) return uint64_t(key);
-    const int64_t width = 8 * size_of(type);
-    const uint64_t magnitude = ~uint64_t(0) >> (65 - width);
-    return key < 0 ? uint64_t(key) ^ magnitude : uint64_t(key);
+HistogramOfExtentRequest::HistogramOfExtentRequest(const pk_operand *operand, const int64_t *shape,
+                                                   int64_t dimensions, uint64_t find, int64_t count,
+                                                   int64_t *counts)
+    : count(count), counts(counts), operand_(operand), shape_(shape), dimensions_(dimensions), find_(find) {
+    require(counts != nullptr && find != 0, "counts or find is a null pointer");
+    layout = layout_of_elements(operand, shape, dimensions);
 }
 
-int64_t key_of_infinity(int type) {
-    switch (type) {
-        case PK_FLOAT16: return 0x7c00;
-        case PK_FLOAT32: return 0x7f800000;
-        default: return 0x7ff0000000000000;
-    }
-}
-
-}  // namespace
-
-void count_values(const pk_bins &bins, int type, const BinLoops &loops, const int64_t *of_byte,
-                  int64_t *counts) {
-    uint8_t present[256];
-    int64_t count = 0;
-    for (int byte = 0; byte < 256; ++byte) {
-        if (of_byte[byte] != 0) present[count++] = uint8_t(byte);
-    }
-    pk_operand operand{};
-    operand.address = reinterpret_cast<uint64_t>(present);
-    operand.type = type;
-    operand.strides[0] = 1;
-    const Counting counting(&operand, 1, &count, 1, &bins, 1, false);
-    if (count == 0) return;
-    int32_t indices[256];
-    const bool lost = Indexer(counting.layout, loops).indices(counting, 0, count, indices);
-    for (int64_t i = 0; i < count; ++i) counts[indices[i]] += of_byte[present[i]];
-    counts[counting.total + 1] |= lost;
-}
-
-void count_on_host(const Counting &counting, const BinLoops &loops, Call &call, int64_t *counts) {
-    const int64_t size = counting.layout.size;
-    std::fill_n(counts, counting.total + 2, int64_t(0));
-    if (size == 0) return;
-    if (counting.axes == 1 && counting.view(0).item == 1) {
-        int64_t of_byte[256] = {};
-        share_out(size, threads_for(size), call, [&] { return ByByte(counting, loops, call, of_byte); });
-        return count_values(counting.bins[0], counting.view(0).type, loops, of_byte, counts);
-    }
-    const int64_t threads = ByIndex::threads(counting.total, size);
-    share_out(size, threads, call, [&] { return ByIndex(counting, loops, call, threads == 1, counts); });
-}
-
-void extent_of_keys(int type, int64_t least, int64_t greatest, uint64_t *extent) {
-    const bool has_nan =
-        is_float_type(type) && (greatest > key_of_infinity(type) || least < -key_of_infinity(type) - 1);
-    if (has_nan) least = greatest = key_of_infinity(type) + 1;
-    extent[0] = element_of_key(type, least);
-    extent[1] = element_of_key(type, greatest);
-}
-
-pk_bins found_bins(uint64_t find, const uint64_t *extent, int64_t count, int type) {
+pk_bins HistogramOfExtentRequest::found_bins(const uint64_t *extent) const {
     pk_bins found{};
-    if (reinterpret_cast<pk_find_bins>(find)(extent, &found) != 0) {
+    if (reinterpret_cast<pk_find_bins>(find_)(extent, &found) != 0) {
         fail(PK_INTERRUPTED, "the call was asked to stop");
     }
     require(found.count == count, "the bins found are not as many as was said");
-    check_bins(found, type);
+    check_bins(found, type());
     return found;
 }
 
-void extent_on_host(const Layout &layout, const BinLoops &loops, Call &call, uint64_t *extent) {
-    const int type = layout.views[0].type;
-    int64_t least = INT64_MAX, greatest = INT64_MIN;
-    share_out(layout.size, threads_for(layout.size), call,
-              [&] { return Extent(layout, loops, &least, &greatest); });
-    extent_of_keys(type, least, greatest, extent);
+Counting HistogramOfExtentRequest::counting(const pk_bins &found) const {
+    return Counting(operand_, 1, shape_, dimensions_, &found, 1, false);
 }
 
-void digitize_on_host(const Layout &layout, const pk_bins &bins, bool right, bool decreasing,
-                      const BinLoops &loops, Call &call) {
-    if (layout.size == 0) return;
-    share_out(layout.size, threads_for(layout.size), call,
-              [&] { return Digitizer(layout, bins, right, decreasing, loops); });
+WeightedHistogramRequest::WeightedHistogramRequest(const pk_operand *operands, int64_t operand_count,
+                                                   const int64_t *shape, int64_t dimensions,
+                                                   const pk_bins *bins, int64_t axes, double *sums,
+                                                   int64_t *outside)
+    : Counting(operands, operand_count, shape, dimensions, bins, axes, true), sums(sums), outside(outside) {
+    require(sums != nullptr && outside != nullptr, "sums or outside is a null pointer");
 }
 
-}  // namespace pk
+DigitizeRequest::DigitizeRequest(const pk_operand *operands, const int64_t *shape, int64_t dimensions,
+                                 const pk_bins *bins, bool right, bool decreasing)
+    : bins(bins), right(right), decreasing(decreasing) {
+    require(bins != nullptr, "bins is a null pointer");
+    check_operands(operands, 2, shape, dimensions);
+    require(operands[1].type == PK_INT64, "indices are of the type PK_INT64");
+    require(bins->how == PK_BY_EDGES, "bins.how is not PK_BY_EDGES");
+    check_bins(*bins, operands[0].type);
+    layout = Layout(operands, 2, shape, dimensions, {false, true});
+}
+
+}  // namespace pk::histogram

@@ -1,18 +1,17 @@
-// pk_interp, up to where the engines differ.
 #include "interp.h"
 
-#include <algorithm>
+#include "common/call/status.h"
 
-int32_t pk_interp(const double *xp, const double *fp, int64_t size, double left, double right,
-                  const double *x, double *out, int64_t count, const pk_options *options, pk_report *report) {
-    return pk::called(options, report, std::max<int64_t>(count, 0), [&](pk::Call &call) {
-        pk::require(size > 0, "xp and fp have no points");
-        pk::require(count >= 0, "count is negative");
-        pk::require_aligned(xp, size, sizeof(double));
-        pk::require_aligned(fp, size, sizeof(double));
-        pk::require_aligned(x, count, sizeof(double));
-        pk::require_aligned(out, count, sizeof(double));
-        if (count == 0) return;
-        pk::interpolation::interpolate({{xp, fp, size, left, right}, x, count, out}, call);
-    });
+namespace pk::interp {
+
+Request::Request(const Curve &curve, const double *x, double *out, int64_t count)
+    : curve(curve), x(x), out(out), count(count) {
+    require(curve.size > 0, "xp and fp have no points");
+    require(count >= 0, "count is negative");
+    require_aligned(curve.xp, curve.size, sizeof(double));
+    require_aligned(curve.fp, curve.size, sizeof(double));
+    require_aligned(x, count, sizeof(double));
+    require_aligned(out, count, sizeof(double));
 }
+
+}  // namespace pk::interp

@@ -1,12 +1,13 @@
-// Linear interpolation between points: the arithmetic, which is NumPy's and the same on both engines.
+// Linear interpolation between points: what is asked for, checked, and the arithmetic, which is NumPy's and
+// the same on both engines.
 #pragma once
 
 #include <cstdint>
 
-#include "call.h"
+#include "common/call/call.h"
 #include "portable.h"
 
-namespace pk::interpolation {
+namespace pk::interp {
 
 // Points in order of xp, at least one; what is left and right of them.
 struct Curve {
@@ -15,11 +16,14 @@ struct Curve {
     double left, right;
 };
 
-struct Interpolation {
+struct Request {
     Curve curve;
     const double *x;
-    int64_t count;
     double *out;
+    int64_t count;
+
+    Request(const Curve &curve, const double *x, double *out, int64_t count);
+    int64_t elements() const { return count; }
 };
 
 // The last point that is not right of x, which is not right of the last and not left of the first.
@@ -53,7 +57,4 @@ PK_HD double value_at(const Curve &curve, double x, int64_t &point) {
     return value;
 }
 
-// Of each engine.
-void interpolate(const Interpolation &given, Call &call);
-
-}  // namespace pk::interpolation
+}  // namespace pk::interp

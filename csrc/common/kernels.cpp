@@ -26,6 +26,49 @@ std::string triple(const int64_t (&of)[3]) {
 
 }  // namespace
 
+static int64_t *checked_length(const uint8_t *text, int64_t capacity, int64_t *length) {
+    require(length != nullptr, "length is a null pointer");
+    require(capacity >= 0 && (capacity == 0 || text != nullptr),
+            "capacity is negative, or text is a null pointer");
+    *length = 0;
+    return length;
+}
+
+Request::Request(const pk_run *run, uint8_t *text, int64_t capacity, int64_t *length)
+    : text(text), capacity(capacity), length(checked_length(text, capacity, length)), run(run) {}
+
+static const pk_image &checked_image(const pk_image *image) {
+    require(image != nullptr && image->address != 0 && image->bytes > 0, "an image has no bytes");
+    return *image;
+}
+
+static std::string checked_symbol(const uint8_t *symbol, int64_t bytes) {
+    require(symbol != nullptr && bytes > 0, "a kernel has no symbol");
+    return std::string(reinterpret_cast<const char *>(symbol), size_t(bytes));
+}
+
+static pk_kernel_limits &checked_limits(pk_kernel_limits *limits) {
+    require(limits != nullptr, "limits is a null pointer");
+    return *limits;
+}
+
+InfoRequest::InfoRequest(const pk_image *image, const uint8_t *symbol, int64_t symbol_bytes,
+                         pk_kernel_limits *limits)
+    : image(checked_image(image)),
+      symbol(checked_symbol(symbol, symbol_bytes)),
+      limits(checked_limits(limits)) {}
+
+void fail_no_variable(const std::string &name) {
+    fail(PK_INVALID_ARGUMENT,
+         "symbols: the source has no __constant__ or __device__ variable '" + name + "'");
+}
+
+void require_fits(const std::string &name, int64_t variable_bytes, int64_t value_bytes) {
+    if (value_bytes <= variable_bytes) return;
+    fail(PK_INVALID_ARGUMENT, "symbols: '" + name + "' has " + std::to_string(variable_bytes) +
+                                  " bytes, and its value " + std::to_string(value_bytes));
+}
+
 std::string_view text_of(uint64_t address, int64_t bytes) {
     return {reinterpret_cast<const char *>(address), size_t(bytes)};
 }

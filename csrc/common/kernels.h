@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "../pycudakit.h"
-#include "status.h"
+#include "common/call/call.h"
+#include "pycudakit.h"
 
 namespace pk::kernels {
 
@@ -69,6 +69,30 @@ class Run {
     std::vector<int64_t> value_offsets_;  // of each argument
     std::vector<int64_t> launches_;       // of each step, all rounds of it
 };
+
+// What pk_run_kernels is asked for: a run, and where what kernels print comes.
+struct Request {
+    Request(const pk_run *run, uint8_t *text, int64_t capacity, int64_t *length);
+    int64_t elements() const { return run.launches; }
+
+    uint8_t *text;
+    int64_t capacity;
+    int64_t *length;  // 0 until something is printed
+    Run run;
+};
+
+// What pk_kernel_info is asked for.
+struct InfoRequest {
+    InfoRequest(const pk_image *image, const uint8_t *symbol, int64_t symbol_bytes, pk_kernel_limits *limits);
+
+    const pk_image &image;
+    std::string symbol;
+    pk_kernel_limits &limits;
+};
+
+// Of a run's symbol: the module has no such variable; throws where its value is larger than the variable.
+[[noreturn]] void fail_no_variable(const std::string &name);
+void require_fits(const std::string &name, int64_t variable_bytes, int64_t value_bytes);
 
 std::string_view text_of(uint64_t address, int64_t bytes);
 

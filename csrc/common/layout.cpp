@@ -10,7 +10,7 @@
 #include <emmintrin.h>
 #endif
 
-#include "status.h"
+#include "common/call/status.h"
 #include "types.h"
 
 namespace pk {

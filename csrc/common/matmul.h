@@ -1,16 +1,16 @@
-// Products of matrices: what is asked for, and the entries, each by multiply<Kind>(product, call).
+// Products of matrices: what is asked for, checked, and the arithmetic of each kind of elements.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
-#include "../pycudakit.h"
-#include "call.h"
+#include "common/call/call.h"
 #include "half.h"
-#include "status.h"
+#include "pycudakit.h"
 
-namespace pk::product {
+namespace pk::matmul {
 
 // How elements are stored, what they are multiplied and added up as, and what a product and a sum are.
 template <class Stored, class Sum>
@@ -56,8 +56,14 @@ struct Product {
     int64_t precision;
     int64_t *method;
 
-    int64_t size() const { return m * n * batch; }
+    // `item` is the bytes of an element.
+    Product(const void *a, const void *b, void *c, int64_t m, int64_t n, int64_t k, const int64_t *places,
+            int64_t batch, int64_t flags, int64_t precision, int64_t *method, size_t item);
+    int64_t elements() const { return m * n * batch; }
 };
+
+// The path that pk_open_cublas is given, checked with where it answers.
+std::string checked_path(const uint8_t *path, int64_t length, const int64_t *found);
 
 // What is infinite or NaN, of the bits of a float.
 PK_HD int64_t met_by(float x) {
@@ -69,81 +75,20 @@ PK_HD int64_t met_by(double x) {
     return bits > 0x7ff0000000000000u ? PK_INVALID : bits == 0x7ff0000000000000u ? PK_OVERFLOW : 0;
 }
 
-inline int64_t checked_product(int64_t x, int64_t y) {
-    int64_t result = 0;
-    if (__builtin_mul_overflow(x, y, &result)) {
-        fail(PK_INVALID_ARGUMENT, "a matrix has more elements than 64 bits can count");
-    }
-    return result;
-}
-
-inline void check(const Product &given, int64_t flags, size_t item) {
-    require(given.m >= 0 && given.n >= 0 && given.k >= 0 && given.batch >= 0, "a size is negative");
-    require((flags & ~int64_t(PK_TRANSPOSED_A | PK_TRANSPOSED_B)) == 0, "there are unknown flags");
-    require(given.precision >= PK_HIGHEST && given.precision <= PK_BF16, "the precision is unknown");
-    require(given.method != nullptr, "method is a null pointer");
-    const int64_t results = checked_product(checked_product(given.m, given.n), given.batch);
-    checked_product(checked_product(results, 8), 1);
-    const int64_t of_a = checked_product(given.m, given.k), of_b = checked_product(given.k, given.n);
-    require(given.batch == 0 || given.places != nullptr, "places is a null pointer");
-    require(results == 0 || given.c != nullptr, "c is a null pointer");
-    require(results == 0 || of_a == 0 || given.a != nullptr, "a is a null pointer");
-    require(results == 0 || of_b == 0 || given.b != nullptr, "b is a null pointer");
-    require_aligned(given.a, results == 0 ? 0 : of_a, item);
-    require_aligned(given.b, results == 0 ? 0 : of_b, item);
-    require_aligned(given.c, results, item);
-    for (int64_t i = 0; i < 2 * given.batch; ++i) require(given.places[i] >= 0, "a place is negative");
-}
-
+// Returns whether there is nothing to add up, and then the results are zeros, if there are any.
 template <class Kind>
-void multiply(const Product &given, Call &call);  // of each engine; there is something to add up
-
-template <class Kind>
-int32_t entry(const void *a, const void *b, void *c, int64_t m, int64_t n, int64_t k, const int64_t *places,
-              int64_t batch, int64_t flags, int64_t precision, int64_t *method, const pk_options *options,
-              pk_report *report) {
+bool clear_if_empty(const Product &given) {
     using Element = typename Kind::Element;
-    return guarded([&] {
-        const Product given{a,
-                            b,
-                            c,
-                            m,
-                            n,
-                            k,
-                            places,
-                            batch,
-                            (flags & PK_TRANSPOSED_A) != 0,
-                            (flags & PK_TRANSPOSED_B) != 0,
-                            precision,
-                            method};
-        check(given, flags, sizeof(Element));
-        run_call(options, report, given.size(), [&](Call &call) {
-            *method = PK_BY_LOOPS;
-            if (given.k == 0) std::fill_n(static_cast<Element *>(c), given.size(), Element(0));
-            if (given.k != 0 && given.size() != 0) multiply<Kind>(given, call);
-        });
-    });
+    *given.method = PK_BY_LOOPS;
+    if (given.k == 0) std::fill_n(static_cast<Element *>(given.c), given.elements(), Element(0));
+    return given.k == 0 || given.elements() == 0;
 }
 
-}  // namespace pk::product
+}  // namespace pk::matmul
 
-#define PK_MATMUL_ENTRY(t, T, Kind)                                                                     \
-    int32_t pk_matmul_##t(const T *a, const T *b, T *c, int64_t m, int64_t n, int64_t k,                \
-                          const int64_t *places, int64_t batch, int64_t flags, int64_t precision,       \
-                          int64_t *method, const pk_options *options, pk_report *report) {              \
-        return pk::product::entry<pk::product::Kind>(a, b, c, m, n, k, places, batch, flags, precision, \
-                                                     method, options, report);                          \
-    }
-#define PK_MATMUL_ENTRIES                     \
-    PK_MATMUL_ENTRY(bool, uint8_t, Bool)      \
-    PK_MATMUL_ENTRY(i8, int8_t, Integer8)     \
-    PK_MATMUL_ENTRY(i16, int16_t, Integer16)  \
-    PK_MATMUL_ENTRY(i32, int32_t, Integer32)  \
-    PK_MATMUL_ENTRY(i64, int64_t, Integer64)  \
-    PK_MATMUL_ENTRY(u8, uint8_t, Integer8)    \
-    PK_MATMUL_ENTRY(u16, uint16_t, Integer16) \
-    PK_MATMUL_ENTRY(u32, uint32_t, Integer32) \
-    PK_MATMUL_ENTRY(u64, uint64_t, Integer64) \
-    PK_MATMUL_ENTRY(f16, uint16_t, Float16)   \
-    PK_MATMUL_ENTRY(f32, float, Float32)      \
-    PK_MATMUL_ENTRY(f64, double, Float64)
+// The entries' names for the types of elements, each with its C++ type and its kind.
+#define PK_MATMUL_TYPES(type)                                                                            \
+    type(bool, uint8_t, Bool) type(i8, int8_t, Integer8) type(i16, int16_t, Integer16)                   \
+        type(i32, int32_t, Integer32) type(i64, int64_t, Integer64) type(u8, uint8_t, Integer8)          \
+            type(u16, uint16_t, Integer16) type(u32, uint32_t, Integer32) type(u64, uint64_t, Integer64) \
+                type(f16, uint16_t, Float16) type(f32, float, Float32) type(f64, double, Float64)

@@ -47,7 +47,7 @@ struct NoPole {};
         template <class T> PK_HD static auto apply(uint8_t a, T b, T c) { return expression; }       \
         template <class T> PK_HD static auto pole(T, T) { return pole_; }                            \
     };
-#include "../ops.def"
+#include "ops.def"
 
 // Operations whose complete expression branches, in their branch-free form.
 template <class Op> struct fast_path { static constexpr bool exists = false; };
@@ -59,13 +59,13 @@ template <class Op> struct fast_path { static constexpr bool exists = false; };
         template <class T>                                                      \
         PK_HD static T apply(T a, [[maybe_unused]] T b) { return expression; }  \
     };
-#include "../ops.def"
+#include "ops.def"
 
 // The opcode of each operation, and the list of them all.
 enum opcode : uint16_t {
     before_first = PK_FIRST_OPERATION - 1,
 #define PK_OP(name) op_##name,
-#include "../ops.def"
+#include "ops.def"
     after_last
 };
 constexpr int count = after_last - PK_FIRST_OPERATION;

@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "common/call/status.h"
 #include "operations.h"
-#include "status.h"
 
 namespace pk {
 
@@ -17,7 +17,7 @@ struct Signature {
 
 const Signature signatures[] = {
 #define PK_OP(name) {ops::name::arity, ops::name::types, ops::name::returns_bool},
-#include "../ops.def"
+#include "ops.def"
 };
 
 [[noreturn]] void reject(int64_t instruction, const std::string &reason) {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "../pycudakit.h"
+#include "pycudakit.h"
 
 namespace pk {
 

@@ -1,7 +1,7 @@
 // What a call of pk_random is, checked: for either engine.
 #pragma once
 
-#include "call.h"
+#include "common/call/call.h"
 #include "layout.h"
 #include "random_counts.h"
 
@@ -10,6 +10,8 @@ namespace pk::random {
 struct Request {
     Request(const pk_draws *draws, const pk_operand *operands, int64_t operand_count, const int64_t *shape,
             int64_t dimensions);
+
+    int64_t elements() const { return layout.size; }
 
     int what, type;
     int parameters;
@@ -28,16 +30,5 @@ struct Request {
     bool is_constant(int parameter) const;
     uint64_t constant(int parameter) const;
 };
-
-template <class Compute>
-int32_t drawn(const pk_draws *draws, const pk_operand *operands, int64_t operand_count, const int64_t *shape,
-              int64_t dimensions, const pk_options *options, pk_report *report, Compute compute) {
-    return guarded([&] {
-        const Request request(draws, operands, operand_count, shape, dimensions);
-        run_call(options, report, request.layout.size, [&](Call &call) {
-            if (request.layout.size != 0) compute(request, call);
-        });
-    });
-}
 
 }  // namespace pk::random

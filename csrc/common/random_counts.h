@@ -2,9 +2,9 @@
 // words goes on with those of its own in the next planes.
 #pragma once
 
-#include "math/exponential.h"
-#include "math/logarithm.h"
-#include "philox.h"
+#include "common/math/exponential.h"
+#include "common/math/logarithm.h"
+#include "random_philox.h"
 
 namespace pk::random {
 

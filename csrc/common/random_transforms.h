@@ -2,7 +2,7 @@
 // both engines have the same numbers.
 #pragma once
 
-#include "math/logarithm.h"
+#include "common/math/logarithm.h"
 
 namespace pk::random {
 

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "arithmetic.h"
-#include "reduction.h"
-#include "thread_pool.h"
+#include "common/call/thread_pool.h"
+#include "reduce_ops.h"
 #include "types.h"
 
 namespace pk {
@@ -153,8 +153,7 @@ Joining joining_of(int kind, int type, bool masked) {
     return has_sign ? joining_of_class<int64_t>(kind) : joining_of_class<uint64_t>(kind);
 }
 
-const pk_reduction &checked(const pk_reduction &asked, const pk_operand *operands, int64_t operand_count,
-                            int64_t dimensions) {
+void check(const pk_reduction &asked, const pk_operand *operands, int64_t operand_count, int64_t dimensions) {
     require(asked.kind >= 0 && asked.kind < PK_REDUCTIONS, "reduction.kind is unknown");
     require(asked.finish >= PK_AS_IT_IS && asked.finish <= PK_DEVIATION, "reduction.finish is unknown");
     require(asked.outer >= 0 && asked.reduced >= 0 && asked.outer <= dimensions - asked.reduced,
@@ -180,7 +179,6 @@ const pk_reduction &checked(const pk_reduction &asked, const pk_operand *operand
     }
     require(asked.kind != PK_DOT || asked.values == 2, "PK_DOT takes two values");
     require(asked.kind != PK_SQUARES || is_float_type(type), "PK_SQUARES takes floats");
-    return asked;
 }
 
 // The result's own dimensions, in the order in which results come.
@@ -215,18 +213,31 @@ Layout result_layout(const pk_reduction &asked, const pk_operand &operand, const
 
 }  // namespace
 
-Reduction::Reduction(const pk_reduction &given, const pk_instruction *instructions, int64_t instruction_count,
+static const pk_reduction &checked(const pk_reduction *asked, const pk_instruction *instructions,
+                                   int64_t instruction_count, const pk_operand *operands,
+                                   int64_t operand_count, const int64_t *shape, int64_t dimensions,
+                                   const uint8_t *exceptions, const pk_report *report) {
+    require(asked != nullptr, "reduction is a null pointer");
+    check_evaluate(instructions, instruction_count, operands, operand_count, shape, dimensions, exceptions,
+                   report);
+    check(*asked, operands, operand_count, dimensions);
+    return *asked;
+}
+
+Reduction::Reduction(const pk_reduction *given, const pk_instruction *instructions, int64_t instruction_count,
                      const pk_operand *operands, int64_t operand_count, const int64_t *shape,
-                     int64_t dimensions)
-    : asked(checked(given, operands, operand_count, dimensions)),
+                     int64_t dimensions, uint8_t *exceptions, const pk_report *report)
+    : asked(checked(given, instructions, instruction_count, operands, operand_count, shape, dimensions,
+                    exceptions, report)),
       size(size_of_shape(shape, dimensions)),
       program(instructions, instruction_count, operands, operand_count),
       instruction_count(instruction_count),
-      type(operands[operand_count - 1 - given.values].type),
-      masked(given.values == 2 && given.kind != PK_DOT),
-      joining(joining_of(given.kind, type, masked)),
-      result(result_layout(given, operands[operand_count - 1], shape, dimensions)),
-      first_value(int(operand_count - 1 - given.values)),
+      type(operands[operand_count - 1 - asked.values].type),
+      masked(asked.values == 2 && asked.kind != PK_DOT),
+      joining(joining_of(asked.kind, type, masked)),
+      result(result_layout(asked, operands[operand_count - 1], shape, dimensions)),
+      first_value(int(operand_count - 1 - asked.values)),
+      exceptions(exceptions),
       operands_(operands),
       shape_(shape),
       dimensions_(dimensions) {

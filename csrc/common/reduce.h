@@ -1,15 +1,14 @@
-// What pk_reduce is in either engine, around the computing itself: what a call asks for, its blocks'
-// partials, and the results.
+// What pk_reduce is asked for, checked, the partials of its blocks, and the results that they come to.
 #pragma once
 
 #include <algorithm>
 #include <memory>
 #include <vector>
 
-#include "call.h"
+#include "common/call/call.h"
+#include "common/call/status.h"
 #include "program.h"
 #include "slabs.h"
-#include "status.h"
 
 namespace pk {
 
@@ -32,8 +31,15 @@ struct Reduction {
     const Layout result;  // of the one operand
     int first_value;      // operand
 
-    Reduction(const pk_reduction &asked, const pk_instruction *instructions, int64_t instruction_count,
-              const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions);
+    uint8_t *const exceptions;  // of each instruction
+
+    Reduction(const pk_reduction *asked, const pk_instruction *instructions, int64_t instruction_count,
+              const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions,
+              uint8_t *exceptions, const pk_report *report);
+    int64_t elements() const { return size; }
+
+    // Nothing was met yet.
+    void clear_exceptions() const { std::fill_n(exceptions, instruction_count, uint8_t(0)); }
 
     // If the program does nothing: the operand whose elements are the values. Else -1.
     int loaded(int value) const;
@@ -69,23 +75,5 @@ class Partials {
     const int64_t bytes_;           // of a partial
     std::unique_ptr<char[]> kept_;  // by slab, block and column, where slabs have several blocks
 };
-
-// Calls compute(reduction, call), for the results of all regions.
-template <class Compute>
-int32_t reduce(const pk_reduction *asked, const pk_instruction *program, int64_t instruction_count,
-               const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions,
-               uint8_t *exceptions, const pk_options *options, pk_report *report, Compute compute) {
-    return guarded([&] {
-        require(asked != nullptr, "reduction is a null pointer");
-        check_evaluate(program, instruction_count, operands, operand_count, shape, dimensions, exceptions,
-                       report);
-        const Reduction reduction(*asked, program, instruction_count, operands, operand_count, shape,
-                                  dimensions);
-        run_call(options, report, reduction.size, [&](Call &call) {
-            std::fill_n(exceptions, instruction_count, uint8_t(0));
-            compute(reduction, call, exceptions);
-        });
-    });
-}
 
 }  // namespace pk

@@ -1,6 +1,6 @@
 #include "scan.h"
 
-#include "status.h"
+#include "common/call/status.h"
 #include "types.h"
 
 namespace pk::scan {

@@ -2,10 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
-#include "call.h"
+#include "common/call/call.h"
 #include "scan_ops.h"
 #include "slabs.h"
 #include "types.h"
@@ -35,18 +34,7 @@ struct Request {
 
     Request(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
             int64_t dimensions, int64_t outer, int64_t rows);
+    int64_t elements() const { return size; }
 };
-
-// What pk_scan is in either engine: calls compute(request, call).
-template <class Compute>
-int32_t scanned(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
-                int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options, pk_report *report,
-                Compute compute) {
-    std::optional<Request> request;
-    const int32_t status =
-        guarded([&] { request.emplace(operation, flags, operands, shape, dimensions, outer, rows); });
-    if (status != PK_OK) return status;
-    return called(options, report, request->size, [&](Call &call) { compute(*request, call); });
-}
 
 }  // namespace pk::scan

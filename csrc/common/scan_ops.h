@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <limits>
 
-#include "../pycudakit.h"
 #include "arithmetic.h"
 #include "half.h"
 #include "portable.h"
+#include "pycudakit.h"
 
 namespace pk::scan {
 

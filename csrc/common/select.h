@@ -4,25 +4,31 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
-#include "../pycudakit.h"
+#include "common/call/call.h"
 #include "portable.h"
-#include "status.h"
+#include "pycudakit.h"
+#include "types.h"
 
 namespace pk {
 
-// What the bits of an element mean.
-enum class Order { natural, integer, floating };  // unsigned; two's complement; IEEE's
+// An unsigned integer of an element's bits.
+template <class T>
+using KeyOf = std::conditional_t<
+    sizeof(T) == 1, uint8_t,
+    std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>;
 
 // Unsigned numbers in the order of the values: -0.0 before 0.0, and any NaN last, as the largest key, which
 // no other value has.
-template <Order order, class Key>
+template <Encoding encoding, class Key>
 PK_HD Key key_of(Key bits) {
     constexpr Key SIGN = Key(Key(1) << (8 * sizeof(Key) - 1));
-    if constexpr (order == Order::natural) {
+    if constexpr (encoding == Encoding::natural) {
         return bits;
-    } else if constexpr (order == Order::integer) {
+    } else if constexpr (encoding == Encoding::integer) {
         return Key(bits ^ SIGN);
     } else {
         constexpr int MANTISSA = sizeof(Key) == 2 ? 10 : sizeof(Key) == 4 ? 23 : 52;
@@ -32,51 +38,32 @@ PK_HD Key key_of(Key bits) {
     }
 }
 
-template <Order order, class Key>
+template <Encoding encoding, class Key>
 PK_HD Key bits_of_key(Key key) {
     constexpr Key SIGN = Key(Key(1) << (8 * sizeof(Key) - 1));
-    if constexpr (order == Order::natural) {
+    if constexpr (encoding == Encoding::natural) {
         return key;
-    } else if constexpr (order == Order::integer) {
+    } else if constexpr (encoding == Encoding::integer) {
         return Key(key ^ SIGN);
     } else {
         return select((key & SIGN) != 0, Key(key ^ SIGN), Key(~key));
     }
 }
 
-// What an entry is asked for.
+// What an entry is asked for, checked. Of the pointers, `item` is the bytes of an element.
 struct Selection {
+    const void *in;
     int64_t rows, columns;
     const int64_t *ranks;
     int64_t rank_rows, rank_count;
+    void *out;
     int64_t *nans;
 
+    Selection(const void *in, int64_t rows, int64_t columns, const int64_t *ranks, int64_t rank_rows,
+              int64_t rank_count, void *out, int64_t *nans, size_t item);
+    int64_t elements() const { return rows * columns; }
+
     const int64_t *ranks_of(int64_t row) const { return ranks + (rank_rows == 1 ? 0 : row * rank_count); }
-
-    int64_t size() const {
-        const bool fits = rows > 0 && columns > 0 && columns <= INT64_MAX / 8 / rows;
-        return fits ? rows * columns : 0;
-    }
-
-    void check(const void *in, const void *out, size_t bytes) const {
-        require(rows >= 0 && columns >= 0 && rank_count >= 0, "a count is negative");
-        require(rows == 0 || columns <= INT64_MAX / 8 / rows, "rows times columns is too large");
-        require(rows == 0 || rank_count <= INT64_MAX / 8 / rows, "rows times rank_count is too large");
-        require(rank_rows == 1 || rank_rows == rows, "rank_rows is neither 1 nor rows");
-        require(in != nullptr || rows == 0 || columns == 0, "in is a null pointer");
-        require(nans != nullptr || rows == 0, "nans is a null pointer");
-        require_aligned(in, size(), bytes);
-        require_aligned(nans, rows, sizeof(int64_t));
-        if (rows == 0 || rank_count == 0) return;
-        require(ranks != nullptr && out != nullptr, "ranks or out is a null pointer");
-        require_aligned(ranks, rank_count, sizeof(int64_t));
-        require_aligned(out, rank_count, bytes);
-        for (int64_t row = 0; row < rank_rows; ++row) {
-            const int64_t *own = ranks_of(row);
-            require(own[0] >= 0 && own[rank_count - 1] < columns, "a rank is not from 0 to columns - 1");
-            require(std::is_sorted(own, own + rank_count), "the ranks of a row are not in ascending order");
-        }
-    }
 };
 
 // The elements whose highest bits are `prefix`, and the ranks that fall among them.
@@ -150,25 +137,3 @@ void narrow(int64_t columns, const int64_t *ranks, int64_t rank_count, Key *out,
 }
 
 }  // namespace pk
-
-// The entries, each by select<Order, Key>(selection, in, out, options, report).
-#define PK_SELECT_ENTRY(name, type, order, key)                                                        \
-    int32_t pk_select_##name(const type *in, int64_t rows, int64_t columns, const int64_t *ranks,      \
-                             int64_t rank_rows, int64_t rank_count, type *out, int64_t *nans,          \
-                             const pk_options *options, pk_report *report) {                           \
-        return pk::select_entry<pk::Order::order>({rows, columns, ranks, rank_rows, rank_count, nans}, \
-                                                  reinterpret_cast<const key *>(in),                   \
-                                                  reinterpret_cast<key *>(out), options, report);      \
-    }
-#define PK_SELECT_ENTRIES                              \
-    PK_SELECT_ENTRY(i8, int8_t, integer, uint8_t)      \
-    PK_SELECT_ENTRY(i16, int16_t, integer, uint16_t)   \
-    PK_SELECT_ENTRY(i32, int32_t, integer, uint32_t)   \
-    PK_SELECT_ENTRY(i64, int64_t, integer, uint64_t)   \
-    PK_SELECT_ENTRY(u8, uint8_t, natural, uint8_t)     \
-    PK_SELECT_ENTRY(u16, uint16_t, natural, uint16_t)  \
-    PK_SELECT_ENTRY(u32, uint32_t, natural, uint32_t)  \
-    PK_SELECT_ENTRY(u64, uint64_t, natural, uint64_t)  \
-    PK_SELECT_ENTRY(f16, uint16_t, floating, uint16_t) \
-    PK_SELECT_ENTRY(f32, float, floating, uint32_t)    \
-    PK_SELECT_ENTRY(f64, double, floating, uint64_t)

@@ -1,6 +1,6 @@
 #include "slabs.h"
 
-#include "status.h"
+#include "common/call/status.h"
 #include "types.h"
 
 namespace pk {

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "../pycudakit.h"
 #include "portable.h"
+#include "pycudakit.h"
 
 namespace pk {
 
@@ -83,5 +83,16 @@ constexpr uint32_t INTEGERS = 1u << PK_INT8 | 1u << PK_INT16 | 1u << PK_INT32 | 
 constexpr uint32_t FLOATS = 1u << PK_FLOAT16 | 1u << PK_FLOAT32 | 1u << PK_FLOAT64;
 
 constexpr bool is_float_type(int type) { return (FLOATS >> type & 1u) != 0; }
+
+// How the bits of an element encode its value, for whoever puts elements in order.
+enum class Encoding { natural, integer, floating };  // unsigned; two's complement; IEEE's
+
+// The entries' names for the types that are sorted and selected among, each with its C++ type and its
+// encoding.
+#define PK_SORTABLE_TYPES(type)                                                                     \
+    type(i8, int8_t, integer) type(i16, int16_t, integer) type(i32, int32_t, integer)               \
+        type(i64, int64_t, integer) type(u8, uint8_t, natural) type(u16, uint16_t, natural)         \
+            type(u32, uint32_t, natural) type(u64, uint64_t, natural) type(f16, uint16_t, floating) \
+                type(f32, float, floating) type(f64, double, floating)
 
 }  // namespace pk

@@ -1,22 +1,57 @@
-// The CPU library has no devices, and says so in the same words to everyone.
+// The CPU library has no devices, nor constants of streaming; its pinned memory is ordinary memory.
+#include "common/device.h"
+
 #include <cstdlib>
+#include <mutex>
+#include <unordered_set>
 
-#include "../common/result_memory.h"
-#include "../common/status.h"
-#include "kernel_release.h"
+#include "common/call/forks.h"
+#include "common/call/result_memory.h"
+#include "cpu/kernels/release.h"
+#include "loops.h"
 
-[[noreturn]] static void no_device() {
-    pk::fail(PK_INVALID_ARGUMENT, "there is no device of that index: the CPU library has none");
+namespace pk {
+
+namespace {
+
+constexpr int64_t DEVICES = 0, CONSTANTS = 0;
+constexpr size_t PAGE = 4096;
+
+std::mutex taken_mutex;
+
+// The addresses of pinned arrays; the mutex is held. Never destroyed: arrays are returned until the very end.
+std::unordered_set<uint64_t> &taken() {
+    static auto *const addresses = new std::unordered_set<uint64_t>;
+    hold_over_forks<taken_mutex>();
+    return *addresses;
 }
 
-int32_t pk_device_count(int64_t *count) {
+}  // namespace
+
+}  // namespace pk
+
+extern "C" int32_t pk_device_count(int64_t *count) {
     return pk::guarded([&] {
         pk::require(count != nullptr, "count is a null pointer");
-        *count = 0;
+        *count = pk::DEVICES;
     });
 }
 
-int32_t pk_memory_info(pk_memory *memory) {
+extern "C" int32_t pk_device_info(int64_t index, pk_device *device) {
+    return pk::guarded([&] {
+        pk::require(device != nullptr, "device is a null pointer");
+        pk::require_index(index, pk::DEVICES, "device");
+    });
+}
+
+extern "C" int32_t pk_link_speed(int64_t device, pk_link *link) {
+    return pk::guarded([&] {
+        pk::require(link != nullptr, "link is a null pointer");
+        pk::require_index(device, pk::DEVICES, "device");
+    });
+}
+
+extern "C" int32_t pk_memory_info(pk_memory *memory) {
     return pk::guarded([&] {
         pk::require(memory != nullptr, "memory is a null pointer");
         *memory = pk_memory{};
@@ -24,58 +59,55 @@ int32_t pk_memory_info(pk_memory *memory) {
     });
 }
 
-int32_t pk_release(void) {
+extern "C" int32_t pk_release(void) {
     return pk::guarded([] {
         pk::kernels::release();
         pk::release_result_memory();
     });
 }
 
-int32_t pk_device_info(int64_t, pk_device *device) {
+extern "C" int32_t pk_instruction_set(const char **name) {
     return pk::guarded([&] {
-        pk::require(device != nullptr, "device is a null pointer");
-        no_device();
+        pk::require(name != nullptr, "name is a null pointer");
+        *name = pk::loops().name;
     });
 }
 
-int32_t pk_link_speed(int64_t, pk_link *link) {
+extern "C" int32_t pk_pinned_take(int64_t bytes, uint64_t *address) {
     return pk::guarded([&] {
-        pk::require(link != nullptr, "link is a null pointer");
-        no_device();
-    });
-}
-
-int32_t pk_pinned_take(int64_t bytes, uint64_t *address) {
-    return pk::guarded([&] {
-        pk::require(address != nullptr, "address is a null pointer");
-        pk::require(bytes > 0, "bytes is not positive");
+        pk::require_pinned(bytes, address);
         void *memory = nullptr;
-        if (posix_memalign(&memory, 4096, size_t(bytes)) != 0) throw std::bad_alloc();
+        if (posix_memalign(&memory, pk::PAGE, size_t(bytes)) != 0) throw std::bad_alloc();
+        const std::lock_guard<std::mutex> lock(pk::taken_mutex);
         *address = reinterpret_cast<uint64_t>(memory);
+        pk::taken().insert(*address);
     });
 }
 
-int32_t pk_pinned_return(uint64_t address) {
-    std::free(reinterpret_cast<void *>(address));
-    return PK_OK;
+extern "C" int32_t pk_pinned_return(uint64_t address) {
+    return pk::guarded([&] {
+        {
+            const std::lock_guard<std::mutex> lock(pk::taken_mutex);
+            pk::require_taken(pk::taken().erase(address) != 0);
+        }
+        std::free(reinterpret_cast<void *>(address));
+    });
 }
 
-int32_t pk_tuning_count(int64_t *count) {
+extern "C" int32_t pk_tuning_count(int64_t *count) {
     return pk::guarded([&] {
         pk::require(count != nullptr, "count is a null pointer");
-        *count = 0;
+        *count = pk::CONSTANTS;
     });
 }
 
-int32_t pk_tuning_info(int64_t, pk_tuning *tuning) {
+extern "C" int32_t pk_tuning_info(int64_t index, pk_tuning *tuning) {
     return pk::guarded([&] {
         pk::require(tuning != nullptr, "tuning is a null pointer");
-        pk::fail(PK_INVALID_ARGUMENT, "there is no constant of that index: the CPU library has none");
+        pk::require_index(index, pk::CONSTANTS, "constant");
     });
 }
 
-int32_t pk_tune(int64_t, int64_t) {
-    return pk::guarded([] {
-        pk::fail(PK_INVALID_ARGUMENT, "there is no constant of that index: the CPU library has none");
-    });
+extern "C" int32_t pk_tune(int64_t index, int64_t) {
+    return pk::guarded([&] { pk::require_index(index, pk::CONSTANTS, "constant"); });
 }

@@ -1,11 +1,11 @@
 #include <algorithm>
 
-#include "../common/evaluate.h"
-#include "../common/share_out.h"
-#include "copy.h"
-#include "machine.h"
+#include "common/call/share_out.h"
+#include "common/elementwise.h"
+#include "elementwise_copy.h"
+#include "program_machine.h"
 
-namespace pk {
+namespace pk::elementwise {
 
 // In seconds. Waking threads takes as long as WAKING, so none is woken where sharing would spare less, and
 // each for no less than WORTH_A_THREAD. (pycudakit/_cost.py has WAKING, too.) A step takes A_BYTE or longer
@@ -57,17 +57,26 @@ static void evaluate(const Evaluation &evaluation, Call &call, const Plan &plan,
     compute(range.count, threads, (fitting + plan.block - 1) / plan.block * plan.block);
 }
 
-}  // namespace pk
+static void launch(const Request &request, Call &call) {
+    const Evaluation evaluation = request.begin();
+    const std::vector<pk_range> &ranges = call.ranges();
+    if (ranges.empty()) return;
+    if (ranges.size() == 1 && copy(evaluation, call, ranges[0])) return;
+    const Plan plan(evaluation.program, evaluation.layout);
+    for (const pk_range &range : ranges) evaluate(evaluation, call, plan, range);
+}
 
-int32_t pk_evaluate(const pk_instruction *program, int64_t instruction_count, const pk_operand *operands,
-                    int64_t operand_count, const int64_t *shape, int64_t dimensions,
-                    const pk_options *options, uint8_t *exceptions, pk_report *report) {
-    return pk::evaluate(program, instruction_count, operands, operand_count, shape, dimensions, options,
-                        exceptions, report,
-                        [](const pk::Evaluation &evaluation, pk::Call &call, const auto &ranges) {
-                            if (ranges.empty()) return;
-                            if (ranges.size() == 1 && pk::copy(evaluation, call, ranges[0])) return;
-                            const pk::Plan plan(evaluation.program, evaluation.layout);
-                            for (const pk_range &range : ranges) pk::evaluate(evaluation, call, plan, range);
-                        });
+}  // namespace pk::elementwise
+
+extern "C" int32_t pk_evaluate(const pk_instruction *program, int64_t instruction_count,
+                               const pk_operand *operands, int64_t operand_count, const int64_t *shape,
+                               int64_t dimensions, const pk_options *options, uint8_t *exceptions,
+                               pk_report *report) {
+    return pk::called_in_ranges(
+        options, report,
+        [&] {
+            return pk::elementwise::Request(program, instruction_count, operands, operand_count, shape,
+                                            dimensions, exceptions, report);
+        },
+        pk::elementwise::launch);
 }

@@ -1,19 +1,18 @@
-#include "../common/interp.h"
+#include "common/interp.h"
 
 #include <algorithm>
 
-#include "../common/share_out.h"
+#include "common/call/share_out.h"
 
-namespace pk::interpolation {
+namespace pk::interp {
 
 namespace {
 
 constexpr int64_t WORTH_A_THREAD = 8192;  // values, below which a thread is not woken for more
 constexpr int64_t SHARE = 65536;          // values between two looks at whether the call is to stop
 
-}  // namespace
-
-void interpolate(const Interpolation &given, Call &call) {
+void launch(const Request &given, Call &call) {
+    if (given.count == 0) return;
     const int64_t threads = std::clamp<int64_t>(given.count / WORTH_A_THREAD, 1, thread_count());
     const int64_t share = std::min(SHARE, (given.count + threads - 1) / threads);
     share_out(
@@ -27,4 +26,14 @@ void interpolate(const Interpolation &given, Call &call) {
         });
 }
 
-}  // namespace pk::interpolation
+}  // namespace
+
+}  // namespace pk::interp
+
+extern "C" int32_t pk_interp(const double *xp, const double *fp, int64_t size, double left, double right,
+                             const double *x, double *out, int64_t count, const pk_options *options,
+                             pk_report *report) {
+    return pk::called(
+        options, report, [&] { return pk::interp::Request({xp, fp, size, left, right}, x, out, count); },
+        pk::interp::launch);
+}

@@ -3,12 +3,12 @@
 
 #include <cstdint>
 
-#include "../common/bin_loops.h"
-#include "../common/operations.h"
-#include "../common/pixels.h"
-#include "../common/products.h"
-#include "../common/scan_ops.h"
-#include "filter_loops.h"
+#include "common/histogram_loops.h"
+#include "common/image_pixels.h"
+#include "common/operations.h"
+#include "common/scan_ops.h"
+#include "image_filter_loops.h"
+#include "matmul_loops.h"
 #include "random_loops.h"
 
 namespace pk {
@@ -40,11 +40,12 @@ constexpr int SUM_OF_FLOAT32 = scan::kinds;  // from float32 to float32; others 
 // Dense pixels. To resize, each row of `sums` is made from a row of an image, those are added up, and the
 // sums divided and rounded; or the nearest pixels are picked.
 struct PixelLoops {
-    void (*gray[PK_TYPE_COUNT])(const void *in, void *out, int64_t pixels, const pixels::Grey &grey);
+    void (*gray[PK_TYPE_COUNT])(const void *in, void *out, int64_t pixels, const image::pixels::Grey &grey);
     void (*lookup[PK_TYPE_COUNT])(const void *in, void *out, int64_t count, const uint16_t *table);
-    void (*pick[PK_TYPE_COUNT])(const void *row, void *out, int64_t channels, const pixels::Taps &taps);
+    void (*pick[PK_TYPE_COUNT])(const void *row, void *out, int64_t channels,
+                                const image::pixels::Taps &taps);
     void (*along_row[PK_TYPE_COUNT])(const void *row, double *sums, int64_t channels,
-                                     const pixels::Taps &taps);
+                                     const image::pixels::Taps &taps);
     void (*add_row)(double weight, const double *row, double *sums, int64_t count, bool is_first);
     void (*round_row[PK_TYPE_COUNT])(const double *sums, double divisor, void *out, int64_t count);
 };
@@ -60,7 +61,7 @@ struct Loops {
     BinLoops bins;
     PixelLoops pixels;
     RandomLoops random;
-    ProductLoops product;
+    MatmulLoops matmul;
     ScanLoops scan[scan::kinds + 1];  // run[1] is the exclusive one
     FilterLoops filters;
 };

@@ -1,22 +1,22 @@
 // Products of matrices on the CPU, for callers of the ABI and for the types that no BLAS has: tiles of the
 // result, each by one thread, which packs what it reads.
-#include "../common/matmul.h"
+#include "common/matmul.h"
 
 #include <cstring>
 #include <memory>
 
-#include "../common/share_out.h"
+#include "common/call/share_out.h"
 #include "loops.h"
 
-namespace pk::product {
+namespace pk::matmul {
 
 namespace {
 
-constexpr int64_t STRIP = ProductLoops::STRIP, HEIGHT = 16 * STRIP, DEPTH = 256;
+constexpr int64_t STRIP = MatmulLoops::STRIP, HEIGHT = 16 * STRIP, DEPTH = 256;
 
 template <class Kind>
-ProductLoop loop_of() {
-    const ProductLoops &all = loops().product;
+MatmulLoop loop_of() {
+    const MatmulLoops &all = loops().matmul;
     using Total = typename Kind::Total;
     if (std::is_same<Kind, Bool>::value) return all.logical;
     if (std::is_same<Total, float>::value) return all.float32;
@@ -55,7 +55,7 @@ template <class Kind>
 class Tiles {
     using Element = typename Kind::Element;
     using Total = typename Kind::Total;
-    static constexpr int64_t WIDE = ProductLoops::WIDE_BYTES / int64_t(sizeof(Total)), WIDTH = 4 * WIDE;
+    static constexpr int64_t WIDE = MatmulLoops::WIDE_BYTES / int64_t(sizeof(Total)), WIDTH = 4 * WIDE;
 
    public:
     Tiles(const Product &given, Call &call) : given_(given), call_(call) {}
@@ -105,7 +105,7 @@ class Tiles {
 
     const Product &given_;
     Call &call_;
-    const ProductLoop loop_ = loop_of<Kind>();
+    const MatmulLoop loop_ = loop_of<Kind>();
     int64_t met_ = 0;
     const std::unique_ptr<Total[]> rows_ = room(HEIGHT * DEPTH), columns_ = room(WIDTH * DEPTH),
                                    sums_ = room(HEIGHT * WIDTH);
@@ -121,10 +121,9 @@ Product turned(const Product &given) {
     return result;
 }
 
-}  // namespace
-
 template <class Kind>
-void multiply(const Product &asked, Call &call) {
+void launch(const Product &asked, Call &call) {
+    if (clear_if_empty<Kind>(asked)) return;
     Product given = asked;
     std::vector<int64_t> places;
     if (asked.n == 1 && asked.m > 1) {
@@ -137,7 +136,7 @@ void multiply(const Product &asked, Call &call) {
     }
     const int64_t tiles = Tiles<Kind>::count(given);
     constexpr double WORTH_A_THREAD = 1 << 20;  // products of elements
-    const double products = double(given.size()) * double(given.k);
+    const double products = double(given.elements()) * double(given.k);
     const int64_t most = int64_t(std::min(products / WORTH_A_THREAD, 1e6)) + 1;
     const int64_t share = std::max<int64_t>(1, tiles / (64 * thread_count()));
     share_out(
@@ -149,13 +148,26 @@ void multiply(const Product &asked, Call &call) {
         [&](Tiles<Kind> &work) { call.report.exceptions |= work.met(); });
 }
 
-}  // namespace pk::product
+}  // namespace
 
-PK_MATMUL_ENTRIES
+}  // namespace pk::matmul
 
-int32_t pk_open_cublas(const uint8_t *, int64_t, int64_t *found) {
+#define PK_ENTRY(t, T, Kind)                                                                                 \
+    extern "C" int32_t pk_matmul_##t(const T *a, const T *b, T *c, int64_t m, int64_t n, int64_t k,          \
+                                     const int64_t *places, int64_t batch, int64_t flags, int64_t precision, \
+                                     int64_t *method, const pk_options *options, pk_report *report) {        \
+        const auto check = [&] {                                                                             \
+            return pk::matmul::Product(a, b, c, m, n, k, places, batch, flags, precision, method,            \
+                                       sizeof(T));                                                           \
+        };                                                                                                   \
+        return pk::called(options, report, check, pk::matmul::launch<pk::matmul::Kind>);                     \
+    }
+PK_MATMUL_TYPES(PK_ENTRY)
+#undef PK_ENTRY
+
+extern "C" int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *found) {
     return pk::guarded([&] {
-        pk::require(found != nullptr, "found is a null pointer");
+        (void)pk::matmul::checked_path(path, length, found);
         *found = 0;
     });
 }

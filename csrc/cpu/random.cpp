@@ -1,12 +1,12 @@
-#include "../common/random.h"
+#include "common/random.h"
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
 
-#include "../common/share_out.h"
-#include "../common/types.h"
+#include "common/call/share_out.h"
+#include "common/types.h"
 #include "loops.h"
 
 namespace pk::random {
@@ -185,7 +185,8 @@ class Drawer {
     alignas(64) uint64_t results_[BLOCK];
 };
 
-void compute(const Request &request, Call &call) {
+void launch(const Request &request, Call &call) {
+    if (request.layout.size == 0) return;
     const int64_t size = request.layout.size;
     const int64_t threads = std::clamp<int64_t>(size / (8 * BLOCK), 1, thread_count());
     const int64_t share = std::clamp(size / (16 * threads) / BLOCK * BLOCK, LEAST_SHARE, MOST_SHARE);
@@ -205,8 +206,11 @@ void compute(const Request &request, Call &call) {
 
 }  // namespace pk::random
 
-int32_t pk_random(const pk_draws *draws, const pk_operand *operands, int64_t operand_count,
-                  const int64_t *shape, int64_t dimensions, const pk_options *options, pk_report *report) {
-    return pk::random::drawn(draws, operands, operand_count, shape, dimensions, options, report,
-                             pk::random::compute);
+extern "C" int32_t pk_random(const pk_draws *draws, const pk_operand *operands, int64_t operand_count,
+                             const int64_t *shape, int64_t dimensions, const pk_options *options,
+                             pk_report *report) {
+    return pk::called(
+        options, report,
+        [&] { return pk::random::Request(draws, operands, operand_count, shape, dimensions); },
+        pk::random::launch);
 }

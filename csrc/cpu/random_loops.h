@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "../common/random_counts.h"
+#include "common/random_counts.h"
 
 namespace pk {
 

@@ -1,12 +1,11 @@
-#include "../common/reduce.h"
+#include "common/reduce.h"
 
-#include <atomic>
-#include <mutex>
+#include <optional>
 
-#include "../common/evaluate.h"
-#include "../common/reduction.h"
-#include "../common/thread_pool.h"
-#include "machine.h"
+#include "common/call/share_out.h"
+#include "common/elementwise.h"
+#include "common/reduce_ops.h"
+#include "program_machine.h"
 
 namespace pk {
 
@@ -76,113 +75,160 @@ int64_t unit_elements(const Reduction &reduction) {
     return std::clamp(reduction.size / (8 * thread_count()), LEAST, MOST);
 }
 
-void reduce_region(const Reduction &reduction, const Region &region, Call &call, uint8_t *exceptions) {
+// A thread's way through some of a region's units, which it folds to their partials.
+class Folder {
+   public:
+    Folder(const Reduction &reduction, const Region &region, const Values &values, const Plan *plan,
+           int64_t most_units, Partials &partials, Call &call)
+        : reduction_(reduction),
+          region_(region),
+          slabs_(region.slabs),
+          values_(values),
+          partials_(partials),
+          call_(call),
+          loop_(loops().reduce[reduction.asked.kind][reduction.masked][reduction.type]),
+          lanes_(size_t((MOST_WORDS + 1) * LANES * std::max(slabs_.inner, MOST_TOGETHER))),
+          folded_(size_t(most_units * words_a_unit())) {
+        if (plan == nullptr) return;
+        machine_.emplace(*plan, reduction.instruction_count);
+        computed_.resize(size_t(reduction.asked.values), std::vector<double>(size_t(slabs_.most_elements())));
+    }
+
+    // Returns how many elements the units have.
+    int64_t run(int64_t first, int64_t units) {
+        for (int64_t i = 0; i < units; ++i) fold(first + i, folded_.data() + i * words_a_unit());
+        partials_.take(first, units, reinterpret_cast<const char *>(folded_.data()));
+        const int64_t count = slabs_.start(first + units) - slabs_.start(first);
+        if (!machine_) call_.advance(count);
+        return count;
+    }
+
+    // For one thread at a time.
+    void end() const {
+        if (!machine_) return;
+        for (int64_t i = 0; i < reduction_.instruction_count; ++i) {
+            const uint8_t met = machine_->exceptions()[size_t(i)];
+            reduction_.exceptions[i] |= met;
+            call_.report.exceptions |= met;
+        }
+    }
+
+   private:
+    int64_t words_a_unit() const { return partials_.bytes_a_unit() / int64_t(sizeof(double)); }
+
+    void fold(int64_t index, double *partials) {
+        const Slabs::Unit unit = slabs_.unit(index);
+        const int64_t start = slabs_.start(index);
+        if (machine_) compute(start, slabs_.start(index + 1) - start);
+        // Short slabs of one column are as good as the columns of one.
+        const bool together = slabs_.inner == 1 && slabs_.length < SHORT && unit.slabs > 1;
+        const int64_t most = together ? MOST_TOGETHER : 1;
+        for (int64_t slab = 0; slab < unit.slabs; slab += most) {
+            ValueBlock block = block_of(unit, start, slab);
+            if (together) {
+                block.width = std::min(unit.slabs - slab, most);
+                block.column = slabs_.length;
+            }
+            loop_(block, lanes_.data(), partials + slab * slabs_.inner * reduction_.joining.words);
+        }
+        if (slabs_.blocks() > 1 && slabs_.inner == 1) keep_leader(unit.slab, partials);
+    }
+
+    // Has the program fill the buffers with the values of some elements.
+    void compute(int64_t start, int64_t count) {
+        for (size_t v = 0; v < computed_.size(); ++v) {
+            const int operand = reduction_.first_value + int(v);
+            machine_->move(operand, reinterpret_cast<char *>(computed_[v].data()) - start * item_of(operand));
+        }
+        machine_->run(start, count, call_);
+    }
+
+    int64_t item_of(int operand) const { return region_.layout.views[size_t(operand)].item; }
+
+    // The values of a slab of a unit that begins at an element.
+    ValueBlock block_of(const Slabs::Unit &unit, int64_t start, int64_t slab) const {
+        ValueBlock block{};
+        block.rows = unit.rows;
+        block.width = block.stride = slabs_.inner;
+        block.column = 1;
+        block.first_row = unit.block * Slabs::BLOCK;
+        block.leader = led_ == unit.slab ? &leader_ : nullptr;
+        const int64_t first = slab * slabs_.length * slabs_.inner;  // of the unit's elements
+        const void **const places[] = {&block.values, &block.others};
+        for (int v = 0; v < reduction_.asked.values; ++v) {
+            if (machine_) {
+                const auto *const computed = reinterpret_cast<const char *>(computed_[size_t(v)].data());
+                *places[v] = computed + first * item_of(reduction_.first_value + v);
+            } else {
+                *places[v] = values_.at(region_, v, start + first);
+                block.stride = values_.stride(region_, v);
+            }
+        }
+        return block;
+    }
+
+    // Where places are looked for, the best of a slab's earlier blocks spares most of the later ones a
+    // search.
+    void keep_leader(int64_t slab, const double *partial) {
+        const auto beats = reduction_.joining.beats;
+        if (beats == nullptr || (led_ == slab && !beats(partial, &leader_))) return;
+        leader_ = partial[0];
+        led_ = slab;
+    }
+
+    const Reduction &reduction_;
+    const Region &region_;
+    const Slabs slabs_;
+    const Values &values_;
+    Partials &partials_;
+    Call &call_;
+    const BlockLoop loop_;
+    std::optional<Machine> machine_;             // where the values are a program's
+    std::vector<std::vector<double>> computed_;  // by it
+    std::vector<double> lanes_, folded_;
+    double leader_ = 0;
+    int64_t led_ = -1;  // the slab that the leader is of
+};
+
+void reduce_region(const Reduction &reduction, const Region &region, Call &call) {
     const Slabs &slabs = region.slabs;
-    const Values own(reduction, region);
-    std::unique_ptr<const Plan> plan;
-    if (own.needs_program) plan = std::make_unique<const Plan>(reduction.program, region.layout);
-    const BlockLoop loop = loops().reduce[reduction.asked.kind][reduction.masked][reduction.type];
+    const Values values(reduction, region);
+    std::optional<const Plan> plan;
+    if (values.needs_program) plan.emplace(reduction.program, region.layout);
     Partials partials(reduction, region);
-    const int64_t units = slabs.units(), each = partials.bytes_a_unit();
+    const int64_t units = slabs.units();
     const int64_t threads = std::clamp<int64_t>(region.layout.size / WORTH_A_THREAD, 1, thread_count());
     // Taken at a time, so that what a thread asks and tells the others costs little.
-    const int64_t many =
+    const int64_t share =
         std::clamp<int64_t>(units / (4 * threads), 1, std::max<int64_t>(1, SHARE / slabs.most_elements()));
-
-    std::atomic<int64_t> next{0};
-    run_on_threads(threads, call, [&] {
-        if (next >= units) return;
-        const DefaultFloatingPoint environment;
-        Lane lane(call);
-        std::unique_ptr<Machine> machine;
-        std::vector<std::vector<double>> buffers;
-        if (plan != nullptr) {
-            machine = std::make_unique<Machine>(*plan, reduction.instruction_count);
-            buffers.resize(size_t(reduction.asked.values),
-                           std::vector<double>(size_t(slabs.most_elements())));
-        }
-        std::vector<double> lanes(size_t((MOST_WORDS + 1) * LANES * std::max(slabs.inner, MOST_TOGETHER)));
-        std::vector<double> closed(size_t(many * each / 8));
-        double leader = 0;
-        int64_t led = -1;  // the slab that the leader is of
-        auto fold = [&](int64_t index, double *partial) {
-            const Slabs::Unit unit = slabs.unit(index);
-            const int64_t start = slabs.start(index), count = slabs.start(index + 1) - start;
-            if (machine != nullptr) {
-                for (size_t v = 0; v < buffers.size(); ++v) {
-                    const int operand = reduction.first_value + int(v);
-                    machine->move(operand, reinterpret_cast<char *>(buffers[v].data()) -
-                                               start * region.layout.views[size_t(operand)].item);
-                }
-                machine->run(start, count, call);
-            }
-            // Short slabs of one column are as good as the columns of one.
-            const bool together = slabs.inner == 1 && slabs.length < SHORT && unit.slabs > 1;
-            for (int64_t slab = 0; slab < unit.slabs;) {
-                const int64_t now = together ? std::min(unit.slabs - slab, MOST_TOGETHER) : 1;
-                const int64_t first = slab * slabs.length * slabs.inner;  // of the unit's elements
-                ValueBlock block{nullptr,
-                                 nullptr,
-                                 unit.rows,
-                                 slabs.inner,
-                                 slabs.inner,
-                                 1,
-                                 unit.block * Slabs::BLOCK,
-                                 led == unit.slab ? &leader : nullptr};
-                const void **const places[] = {&block.values, &block.others};
-                for (int v = 0; v < reduction.asked.values; ++v) {
-                    if (machine != nullptr) {
-                        const int64_t item = region.layout.views[size_t(reduction.first_value + v)].item;
-                        *places[v] = reinterpret_cast<const char *>(buffers[size_t(v)].data()) + first * item;
-                    } else {
-                        *places[v] = own.at(region, v, start + first);
-                        block.stride = own.stride(region, v);
-                    }
-                }
-                if (together) {
-                    block.width = now;
-                    block.column = slabs.length;
-                }
-                loop(block, lanes.data(), partial + slab * slabs.inner * reduction.joining.words);
-                slab += now;
-                if (slabs.blocks() > 1 && slabs.inner == 1 && reduction.joining.beats != nullptr &&
-                    (led != unit.slab || reduction.joining.beats(partial, &leader))) {
-                    leader = partial[0];
-                    led = unit.slab;
-                }
-            }
-        };
-        for (int64_t from = next.fetch_add(many); from < units; from = next.fetch_add(many)) {
-            const double begin = call.seconds();
-            const int64_t to = std::min(from + many, units), count = slabs.start(to) - slabs.start(from);
-            for (int64_t index = from; index < to; ++index)
-                fold(index, closed.data() + (index - from) * each / 8);
-            partials.take(from, to - from, reinterpret_cast<const char *>(closed.data()));
-            lane.add(PK_COMPUTE, begin, call.seconds(), 0, count);
-            if (machine == nullptr) call.advance(count);
-        }
-        if (machine == nullptr) return;
-        const std::lock_guard<std::mutex> lock(call.mutex);
-        for (int64_t i = 0; i < reduction.instruction_count; ++i) {
-            exceptions[i] |= machine->exceptions()[size_t(i)];
-            call.report.exceptions |= machine->exceptions()[size_t(i)];
-        }
-    });
+    share_out(
+        call, units, share, threads,
+        [&] { return Folder(reduction, region, values, plan ? &*plan : nullptr, share, partials, call); },
+        [](Folder &folder, int64_t first, int64_t count) { return folder.run(first, count); },
+        [](Folder &folder) { folder.end(); });
     partials.finish(call);
-    call.report.chunks += units;
+}
+
+void launch(const Reduction &reduction, Call &call) {
+    reduction.clear_exceptions();
+    for (const Region &region : reduction.regions(unit_elements(reduction))) {
+        reduce_region(reduction, region, call);
+    }
 }
 
 }  // namespace
 
 }  // namespace pk
 
-int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *program, int64_t instruction_count,
-                  const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions,
-                  uint8_t *exceptions, const pk_options *options, pk_report *report) {
-    return pk::reduce(reduction, program, instruction_count, operands, operand_count, shape, dimensions,
-                      exceptions, options, report,
-                      [](const pk::Reduction &asked, pk::Call &call, uint8_t *met) {
-                          for (const pk::Region &region : asked.regions(pk::unit_elements(asked)))
-                              pk::reduce_region(asked, region, call, met);
-                      });
+extern "C" int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *program,
+                             int64_t instruction_count, const pk_operand *operands, int64_t operand_count,
+                             const int64_t *shape, int64_t dimensions, uint8_t *exceptions,
+                             const pk_options *options, pk_report *report) {
+    return pk::called(
+        options, report,
+        [&] {
+            return pk::Reduction(reduction, program, instruction_count, operands, operand_count, shape,
+                                 dimensions, exceptions, report);
+        },
+        pk::launch);
 }

@@ -1,13 +1,13 @@
-#include "../common/scan.h"
+#include "common/scan.h"
 
 #include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <thread>
 
-#include "../common/call.h"
-#include "../common/thread_pool.h"
-#include "terms.h"
+#include "common/call/call.h"
+#include "common/call/thread_pool.h"
+#include "scan_terms.h"
 
 namespace pk::scan {
 
@@ -210,7 +210,7 @@ class Scanner {
 };
 
 template <class Op>
-void compute(const Request &request, const Region &region, Call &call) {
+void scan_region(const Request &request, const Region &region, Call &call) {
     const Slabs &slabs = region.slabs;
     const int64_t all = slabs.units(), share = std::max<int64_t>(1, RUN_ELEMENTS / slabs.most_elements());
     const int64_t worth = region.layout.size / (RUN_ELEMENTS / 2);
@@ -243,18 +243,20 @@ void compute(const Request &request, const Region &region, Call &call) {
     call.report.chunks += (all + share - 1) / share;
 }
 
+void launch(const Request &request, Call &call) {
+    for (const Region &region : request.regions) {
+        visit_op(request.kind, [&](auto op) { scan_region<decltype(op)>(request, region, call); });
+    }
+}
+
 }  // namespace
 }  // namespace pk::scan
 
-int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
-                int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,
-                pk_report *report) {
-    return pk::scan::scanned(operation, flags, operands, shape, dimensions, outer, rows, options, report,
-                             [](const pk::scan::Request &request, pk::Call &call) {
-                                 for (const pk::Region &region : request.regions) {
-                                     pk::scan::visit_op(request.kind, [&](auto op) {
-                                         pk::scan::compute<decltype(op)>(request, region, call);
-                                     });
-                                 }
-                             });
+extern "C" int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
+                           int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,
+                           pk_report *report) {
+    return pk::called(
+        options, report,
+        [&] { return pk::scan::Request(operation, flags, operands, shape, dimensions, outer, rows); },
+        pk::scan::launch);
 }

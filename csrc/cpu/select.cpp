@@ -1,9 +1,9 @@
-#include "../common/select.h"
+#include "common/select.h"
 
 #include <atomic>
 #include <mutex>
 
-#include "../common/share_out.h"
+#include "common/call/share_out.h"
 
 namespace pk {
 
@@ -18,9 +18,9 @@ constexpr int64_t LONG_ROW = 1 << 17;
 // What a thread may work on before it looks whether the call is to stop: some 0.1 s.
 constexpr int64_t MOST_AT_ONCE = 1 << 23;
 
-template <Order order, class Key>
+template <Encoding encoding, class Key>
 void make_keys(const Key *in, int64_t count, Key *keys) {
-    for (int64_t i = 0; i < count; ++i) keys[i] = key_of<order>(in[i]);
+    for (int64_t i = 0; i < count; ++i) keys[i] = key_of<encoding>(in[i]);
 }
 
 template <class Key>
@@ -117,7 +117,7 @@ class Selector {
 };
 
 // One row that all threads work on.
-template <Order order, class Key>
+template <Encoding encoding, class Key>
 class LongRow {
    public:
     LongRow(const Key *in, int64_t columns, Call &call) : in_(in), columns_(columns), call_(call) {}
@@ -125,7 +125,7 @@ class LongRow {
     // Returns how many are NaN.
     int64_t select(const int64_t *ranks, int64_t rank_count, Key *out) {
         if (rank_count == 0) {
-            if (order != Order::floating) return 0;
+            if (encoding != Encoding::floating) return 0;
             std::atomic<int64_t> nans{0};
             each_block([&] {
                 return [&, mine = int64_t(0)](const Key *keys, int64_t count, bool ends) mutable {
@@ -162,7 +162,7 @@ class LongRow {
                 const int64_t end = std::min(start + SHARE, columns_);
                 for (int64_t at = start; at < end; at += BLOCK) {
                     const int64_t count = std::min(BLOCK, end - at);
-                    make_keys<order>(in_ + at, count, keys);
+                    make_keys<encoding>(in_ + at, count, keys);
                     visit(keys, count, false);
                 }
                 lane.add(PK_COMPUTE, begin, call_.seconds(), 0, end - start);
@@ -212,68 +212,59 @@ class LongRow {
                 if (!ends) std::fill(own.begin(), own.end(), 0);
             };
         });
-        if (known == 0 && order == Order::floating) nans_ = counters[(int64_t(1) << digits) - 1];
+        if (known == 0 && encoding == Encoding::floating) nans_ = counters[(int64_t(1) << digits) - 1];
     }
+
+    // Which of a level's groups a key is of.
+    class Membership {
+       public:
+        explicit Membership(const Level<Key> &level)
+            : rest_(WIDTH - level.known), is_one_(level.groups.size() == 1), prefix_(level.groups[0].prefix) {
+            if (is_one_) return;
+            places_.resize(size_t(1) << level.known);
+            for (size_t i = 0; i < level.groups.size(); ++i) {
+                places_[size_t(level.groups[i].prefix)] = uint32_t(i + 1);
+            }
+        }
+
+        // Copies the keys that are of any, and returns how many. There is room for one more than all.
+        int64_t copy(const Key *keys, int64_t count, Key *to) const {
+            int64_t kept = 0;
+            if (is_one_) {
+                for (int64_t i = 0; i < count; ++i) {
+                    to[kept] = keys[i];
+                    kept += Key(keys[i] >> rest_) == prefix_;
+                }
+            } else {
+                for (int64_t i = 0; i < count; ++i) {
+                    to[kept] = keys[i];
+                    kept += places_[size_t(keys[i] >> rest_)] != 0;
+                }
+            }
+            return kept;
+        }
+
+        // Of a key that is of one.
+        size_t group(Key key) const { return is_one_ ? 0 : size_t(places_[size_t(key >> rest_)] - 1); }
+
+       private:
+        const int rest_;
+        const bool is_one_;
+        const Key prefix_;
+        std::vector<uint32_t> places_;  // of each prefix: 1 + its group
+    };
+
+    // Keys, those of a group side by side from its start on; the last start is where they all end.
+    struct Members {
+        std::vector<Key> keys;
+        std::vector<int64_t> starts;
+    };
 
     // Copies the groups' elements, if they are few, and selects there.
     bool collect(const Level<Key> &level, const int64_t *ranks, Key *out) {
+        if (!are_few(level)) return false;
+        Members members = members_of(level);
         const std::vector<Group<Key>> &groups = level.groups;
-        int64_t wanted = 0, largest = 0;
-        for (const Group<Key> &group : groups) {
-            wanted += group.count;
-            largest = std::max(largest, group.count);
-        }
-        const int64_t few = std::min(columns_ / 4, MOST_AT_ONCE);
-        const bool many_groups = int64_t(groups.size()) > MOST_GROUPS;
-        if (level.known > MOST_DIGITS && groups.size() > 1) return false;
-        if (many_groups ? largest > few : wanted > few) return false;
-
-        const int rest = WIDTH - level.known;
-        const bool one = groups.size() == 1;
-        std::vector<uint32_t> places;  // of each prefix: 1 + its group
-        if (!one) {
-            places.resize(size_t(1) << level.known);
-            for (size_t i = 0; i < groups.size(); ++i) places[size_t(groups[i].prefix)] = uint32_t(i + 1);
-        }
-        std::mutex mutex;
-        std::vector<std::vector<Key>> collected;
-        each_block([&] {
-            return [&, mine = std::vector<Key>()](const Key *keys, int64_t count, bool ends) mutable {
-                Key found[BLOCK + 1];
-                int64_t kept = 0;
-                if (one) {
-                    const Key prefix = groups[0].prefix;
-                    for (int64_t i = 0; i < count; ++i) {
-                        found[kept] = keys[i];
-                        kept += Key(keys[i] >> rest) == prefix;
-                    }
-                } else {
-                    for (int64_t i = 0; i < count; ++i) {
-                        found[kept] = keys[i];
-                        kept += places[size_t(keys[i] >> rest)] != 0;
-                    }
-                }
-                mine.insert(mine.end(), found, found + kept);
-                if (!ends) return;
-                const std::lock_guard<std::mutex> lock(mutex);
-                collected.push_back(std::move(mine));
-            };
-        });
-
-        // What was found may be other than what was counted, if someone writes to the array meanwhile.
-        std::vector<int64_t> starts(groups.size() + 1, 0);
-        const auto group_of = [&](Key key) { return one ? 0 : size_t(places[size_t(key >> rest)] - 1); };
-        for (const std::vector<Key> &part : collected) {
-            for (Key key : part) ++starts[group_of(key) + 1];
-        }
-        for (size_t i = 0; i < groups.size(); ++i) starts[i + 1] += starts[i];
-        std::vector<Key> keys(size_t(starts.back()));
-        std::vector<int64_t> ends(starts.begin(), starts.end() - 1);
-        for (std::vector<Key> &part : collected) {
-            for (Key key : part) keys[size_t(ends[group_of(key)]++)] = key;
-            part = {};
-        }
-
         std::atomic<size_t> next{0};
         run_on_threads(int64_t(groups.size()), call_, [&] {
             Selector<Key> selector(call_);
@@ -282,12 +273,54 @@ class LongRow {
                 const Group<Key> &group = groups[i];
                 own.assign(ranks + group.first, ranks + group.last);
                 for (int64_t &rank : own) rank -= group.below;
-                selector.select(keys.data() + starts[i], starts[i + 1] - starts[i], own.data(),
-                                int64_t(own.size()), out + group.first);
+                selector.select(members.keys.data() + members.starts[i],
+                                members.starts[i + 1] - members.starts[i], own.data(), int64_t(own.size()),
+                                out + group.first);
                 call_.look();
             }
         });
         return true;
+    }
+
+    bool are_few(const Level<Key> &level) const {
+        if (level.known > MOST_DIGITS && level.groups.size() > 1) return false;
+        int64_t wanted = 0, largest = 0;
+        for (const Group<Key> &group : level.groups) {
+            wanted += group.count;
+            largest = std::max(largest, group.count);
+        }
+        const bool many_groups = int64_t(level.groups.size()) > MOST_GROUPS;
+        return (many_groups ? largest : wanted) <= std::min(columns_ / 4, MOST_AT_ONCE);
+    }
+
+    Members members_of(const Level<Key> &level) {
+        const Membership membership(level);
+        std::mutex mutex;
+        std::vector<std::vector<Key>> collected;
+        each_block([&] {
+            return [&, mine = std::vector<Key>()](const Key *keys, int64_t count, bool ends) mutable {
+                Key found[BLOCK + 1];
+                mine.insert(mine.end(), found, found + membership.copy(keys, count, found));
+                if (!ends) return;
+                const std::lock_guard<std::mutex> lock(mutex);
+                collected.push_back(std::move(mine));
+            };
+        });
+
+        // What was found may be other than what was counted, if someone writes to the array meanwhile.
+        Members members{{}, std::vector<int64_t>(level.groups.size() + 1, 0)};
+        std::vector<int64_t> &starts = members.starts;
+        for (const std::vector<Key> &part : collected) {
+            for (Key key : part) ++starts[membership.group(key) + 1];
+        }
+        for (size_t i = 1; i < starts.size(); ++i) starts[i] += starts[i - 1];
+        members.keys.resize(size_t(starts.back()));
+        std::vector<int64_t> ends(starts.begin(), starts.end() - 1);
+        for (std::vector<Key> &part : collected) {
+            for (Key key : part) members.keys[size_t(ends[membership.group(key)]++)] = key;
+            part = {};
+        }
+        return members;
     }
 
     const Key *in_;
@@ -298,20 +331,20 @@ class LongRow {
     Key all_ = Key(~Key(0)), any_ = 0;  // the bits that all elements have, and any
 };
 
-template <Order order, class Key>
+template <Encoding encoding, class Key>
 void select_long(const Selection &asked, const Key *in, Key *out, Call &call) {
     std::vector<Key> found(size_t(asked.rank_count));
     for (int64_t row = 0; row < asked.rows; ++row) {
-        LongRow<order, Key> work(in + row * asked.columns, asked.columns, call);
+        LongRow<encoding, Key> work(in + row * asked.columns, asked.columns, call);
         asked.nans[row] = work.select(asked.ranks_of(row), asked.rank_count, found.data());
         for (size_t i = 0; i < found.size(); ++i) {
-            out[row * asked.rank_count + int64_t(i)] = bits_of_key<order>(found[i]);
+            out[row * asked.rank_count + int64_t(i)] = bits_of_key<encoding>(found[i]);
         }
         ++call.report.chunks;
     }
 }
 
-template <Order order, class Key>
+template <Encoding encoding, class Key>
 void select_short(const Selection &asked, const Key *in, Key *out, Call &call) {
     const int64_t share = std::max<int64_t>(1, SHARE / 4 / std::max<int64_t>(1, asked.columns));
     const int64_t shares = (asked.rows + share - 1) / share;
@@ -328,35 +361,44 @@ void select_short(const Selection &asked, const Key *in, Key *out, Call &call) {
         },
         [&](Own &own, int64_t first, int64_t count) {
             for (int64_t row = first; row < first + count; ++row) {
-                make_keys<order>(in + row * asked.columns, asked.columns, own.keys.data());
-                asked.nans[row] = order == Order::floating ? count_last(own.keys.data(), asked.columns) : 0;
+                make_keys<encoding>(in + row * asked.columns, asked.columns, own.keys.data());
+                asked.nans[row] =
+                    encoding == Encoding::floating ? count_last(own.keys.data(), asked.columns) : 0;
                 const int64_t *given = asked.ranks_of(row);
                 std::copy(given, given + asked.rank_count, own.ranks.begin());
                 Key *found = out + row * asked.rank_count;
                 own.selector.select(own.keys.data(), asked.columns, own.ranks.data(), asked.rank_count,
                                     found);
-                for (int64_t i = 0; i < asked.rank_count; ++i) found[i] = bits_of_key<order>(found[i]);
+                for (int64_t i = 0; i < asked.rank_count; ++i) found[i] = bits_of_key<encoding>(found[i]);
             }
             call.advance(count * asked.columns);
             return count * asked.columns;
         });
 }
 
-template <Order order, class Key>
-int32_t select_entry(const Selection &asked, const Key *in, Key *out, const pk_options *options,
-                     pk_report *report) {
-    return called(options, report, asked.size(), [&](Call &call) {
-        asked.check(in, out, sizeof(Key));
-        if (asked.columns > LONG_ROW) {
-            select_long<order>(asked, in, out, call);
-        } else {
-            select_short<order>(asked, in, out, call);
-        }
-    });
+template <Encoding encoding, class Key>
+void launch(const Selection &asked, Call &call) {
+    const auto *const in = static_cast<const Key *>(asked.in);
+    auto *const out = static_cast<Key *>(asked.out);
+    if (asked.columns > LONG_ROW) {
+        select_long<encoding>(asked, in, out, call);
+    } else {
+        select_short<encoding>(asked, in, out, call);
+    }
 }
 
 }  // namespace
 
 }  // namespace pk
 
-PK_SELECT_ENTRIES
+#define PK_ENTRY(t, T, encoding)                                                                         \
+    extern "C" int32_t pk_select_##t(const T *in, int64_t rows, int64_t columns, const int64_t *ranks,   \
+                                     int64_t rank_rows, int64_t rank_count, T *out, int64_t *nans,       \
+                                     const pk_options *options, pk_report *report) {                     \
+        const auto check = [&] {                                                                         \
+            return pk::Selection(in, rows, columns, ranks, rank_rows, rank_count, out, nans, sizeof(T)); \
+        };                                                                                               \
+        return pk::called(options, report, check, pk::launch<pk::Encoding::encoding, pk::KeyOf<T>>);     \
+    }
+PK_SORTABLE_TYPES(PK_ENTRY)
+#undef PK_ENTRY

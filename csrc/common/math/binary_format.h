@@ -1,7 +1,7 @@
 // The layout of float and double, for the elementary functions that take numbers apart by their bits.
 #pragma once
 
-#include "../portable.h"
+#include "common/portable.h"
 
 namespace pk::math::detail {
 

@@ -1,8 +1,8 @@
 // exp, exp2 and expm1 for float and double: branch-free, and the same bits on every machine.
 #pragma once
 
-#include "../portable.h"
 #include "binary_format.h"
+#include "common/portable.h"
 #include "polynomial.h"
 
 namespace pk::math {

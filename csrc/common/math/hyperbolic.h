@@ -1,8 +1,8 @@
 // sinh, cosh, tanh and their inverses for float and double: branch-free, and the same bits on every machine.
 #pragma once
 
-#include "../portable.h"
 #include "binary_format.h"
+#include "common/portable.h"
 #include "exponential.h"
 #include "logarithm.h"
 #include "polynomial.h"

@@ -1,7 +1,7 @@
 // Polynomial evaluation for the elementary functions.
 #pragma once
 
-#include "../portable.h"
+#include "common/portable.h"
 
 namespace pk::math::detail {
 

@@ -1,8 +1,8 @@
-#include "../../common/bin_loops_of.h"
+#include "common/histogram_loops_of.h"
 #include "table.h"
 
 namespace pk {
 
-void PK_ISA_FUNCTION(fill_bins)(Loops &loops) { fill_all(loops.bins); }
+void PK_ISA_FUNCTION(fill_histogram)(Loops &loops) { fill_all(loops.bins); }
 
 }  // namespace pk

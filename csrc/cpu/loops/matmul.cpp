@@ -1,4 +1,4 @@
-#include "../../common/products.h"
+#include "cpu/matmul_loops.h"
 #include "table.h"
 
 namespace pk {
@@ -19,8 +19,8 @@ using Vector __attribute__((vector_size(VECTOR))) = T;
 // after the other, whatever the vectors.
 template <class T, bool is_logical, int vectors>
 PK_HD void add_strip(const T *rows, const T *columns, T *sums, int64_t width, int64_t depth) {
-    constexpr int STRIP = ProductLoops::STRIP, LANES = VECTOR / int(sizeof(T));
-    constexpr int64_t WIDE = ProductLoops::WIDE_BYTES / int64_t(sizeof(T));
+    constexpr int STRIP = MatmulLoops::STRIP, LANES = VECTOR / int(sizeof(T));
+    constexpr int64_t WIDE = MatmulLoops::WIDE_BYTES / int64_t(sizeof(T));
     Vector<T> sum[STRIP][vectors];
     for (int r = 0; r < STRIP; ++r) {
         for (int v = 0; v < vectors; ++v) memcpy(&sum[r][v], sums + r * width + v * LANES, VECTOR);
@@ -46,8 +46,8 @@ PK_HD void add_strip(const T *rows, const T *columns, T *sums, int64_t width, in
 template <class T, bool is_logical = false>
 void add_product(const void *rows, const void *columns, void *sums, int64_t height, int64_t width,
                  int64_t depth) {
-    constexpr int STRIP = ProductLoops::STRIP, LANES = VECTOR / int(sizeof(T));
-    constexpr int64_t WIDE = ProductLoops::WIDE_BYTES / int64_t(sizeof(T));
+    constexpr int STRIP = MatmulLoops::STRIP, LANES = VECTOR / int(sizeof(T));
+    constexpr int64_t WIDE = MatmulLoops::WIDE_BYTES / int64_t(sizeof(T));
     constexpr int ALL = WIDE / LANES, AT_ONCE = 3;
     static_assert(ALL % AT_ONCE == 0, "a group of columns is whole vectors");
     for (int64_t j = 0; j < width; j += WIDE) {
@@ -63,10 +63,10 @@ void add_product(const void *rows, const void *columns, void *sums, int64_t heig
 
 }  // namespace
 
-void PK_ISA_FUNCTION(fill_products)(Loops &loops) {
-    loops.product = {add_product<uint8_t>,      add_product<uint16_t>, add_product<uint32_t>,
-                     add_product<uint64_t>,     add_product<float>,    add_product<double>,
-                     add_product<uint8_t, true>};
+void PK_ISA_FUNCTION(fill_matmul)(Loops &loops) {
+    loops.matmul = {add_product<uint8_t>,      add_product<uint16_t>, add_product<uint32_t>,
+                    add_product<uint64_t>,     add_product<float>,    add_product<double>,
+                    add_product<uint8_t, true>};
 }
 
 }  // namespace pk

@@ -54,7 +54,7 @@ void fill(Loop *by_type) {
 
 void PK_ISA_FUNCTION(fill_operations)(Loops &loops) {
 #define PK_OP(name) fill<ops::name>(loops.operation[ops::op_##name - PK_FIRST_OPERATION]);
-#include "../../ops.def"
+#include "ops.def"
     loops.name = PK_STRING(PK_ISA);
 }
 

@@ -1,4 +1,4 @@
-#include "../../common/random_transforms.h"
+#include "common/random_transforms.h"
 #include "table.h"
 
 #if defined(__AVX512F__)

@@ -1,7 +1,7 @@
 // Inside one instruction set: the names that the build gives its table.
 #pragma once
 
-#include "../loops.h"
+#include "cpu/loops.h"
 
 #define PK_JOIN_(a, b) a##b
 #define PK_JOIN(a, b) PK_JOIN_(a, b)
@@ -30,11 +30,11 @@ struct Suspicion {
 
 void PK_ISA_FUNCTION(fill_operations)(Loops &loops);
 void PK_ISA_FUNCTION(fill_casts)(Loops &loops);
-void PK_ISA_FUNCTION(fill_reductions)(Loops &loops);
-void PK_ISA_FUNCTION(fill_bins)(Loops &loops);
-void PK_ISA_FUNCTION(fill_products)(Loops &loops);
-void PK_ISA_FUNCTION(fill_scans)(Loops &loops);
-void PK_ISA_FUNCTION(fill_pixels)(Loops &loops);
+void PK_ISA_FUNCTION(fill_reduce)(Loops &loops);
+void PK_ISA_FUNCTION(fill_histogram)(Loops &loops);
+void PK_ISA_FUNCTION(fill_matmul)(Loops &loops);
+void PK_ISA_FUNCTION(fill_scan)(Loops &loops);
+void PK_ISA_FUNCTION(fill_image_pixels)(Loops &loops);
 void PK_ISA_FUNCTION(fill_random)(Loops &loops);
-void PK_ISA_FUNCTION(fill_filters)(Loops &loops);
+void PK_ISA_FUNCTION(fill_image_filters)(Loops &loops);
 }  // namespace pk

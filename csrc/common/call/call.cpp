@@ -1,0 +1,168 @@
+#include "call.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "status.h"
+
+namespace pk {
+
+namespace {
+
+// The end of the process, which one thread brings about.
+std::atomic<bool> ending{false};
+std::atomic<std::thread::id> ender{};
+std::atomic<int64_t> calls_under_way{0};
+
+bool must_rest() { return ending && ender.load() != std::this_thread::get_id(); }
+
+// The process is about to end and this thread with it: it must not touch anything any more.
+void rest_if_ending() {
+    while (must_rest()) pause();
+}
+
+void watch_forks() {
+    static const int registered = pthread_atfork(nullptr, nullptr, [] { calls_under_way = 0; });
+    (void)registered;
+}
+
+}  // namespace
+
+Call::Call(const pk_options *options, pk_report *report_given) : report(*report_given) {
+    rest_if_ending();
+    watch_forks();
+    if (options != nullptr) options_ = *options;
+    const auto *rest = reinterpret_cast<const pk_rest *>(options_.rest);
+    require(options_.device_count >= 0 && options_.span_capacity >= 0, "options hold a negative count");
+    require(rest == nullptr || (rest->count >= 0 && rest->count <= PK_MAX_RANGES),
+            "options.rest has a count that is not from 0 to PK_MAX_RANGES");
+    if (options_.devices == 0) options_.device_count = 0;
+    if (options_.spans == 0) options_.span_capacity = 0;
+    ++calls_under_way;
+}
+
+Call::~Call() {
+    --calls_under_way;
+    rest_if_ending();
+}
+
+void Call::begin(int64_t elements) {
+    const auto *rest = reinterpret_cast<const pk_rest *>(options_.rest);
+    ranges_ = {{0, elements}};
+    if (rest != nullptr && rest->count != 0) ranges_.assign(rest->ranges, rest->ranges + rest->count);
+    for (const pk_range &range : ranges_) {
+        require(range.start >= 0 && range.count >= 0 && range.start <= elements - range.count,
+                "options.rest has a range that the call has not");
+        all_ += range.count;
+    }
+    ranges_.erase(std::remove_if(ranges_.begin(), ranges_.end(), [](auto &r) { return r.count == 0; }),
+                  ranges_.end());
+    report = pk_report{};
+}
+
+void Call::look() {
+    if (std::this_thread::get_id() == caller_) ask();
+    if (stopped_.load(std::memory_order_relaxed)) fail(PK_INTERRUPTED, "the call was asked to stop");
+}
+
+void Call::ask() {
+    if ((options_.watch == 0 && !ending) || stopped_) return;
+    const Clock::time_point now = Clock::now();
+    if (now - asked_ < PATIENCE) return;
+    if (ending) {
+        if (must_rest()) stopped_ = true;
+        return;
+    }
+    const auto watch = reinterpret_cast<pk_watch>(options_.watch);
+    const pk_progress progress{done_.load(std::memory_order_relaxed), all_};
+    if (watch(&progress) != 0) stopped_ = true;
+    asked_ = Clock::now();
+}
+
+// A device does one thing of a kind after the other, and a chunk's span begins when it was queued: leaves of
+// each what came after the one before.
+static void clip(pk_span *spans, int64_t count) {
+    std::vector<pk_span *> order;
+    for (int64_t i = 0; i < count; ++i) {
+        if (spans[i].device >= 0) order.push_back(&spans[i]);
+    }
+    std::sort(order.begin(), order.end(), [](auto *a, auto *b) {
+        return std::tie(a->device, a->stage, a->end) < std::tie(b->device, b->stage, b->end);
+    });
+    for (size_t i = 1; i < order.size(); ++i) {
+        pk_span &span = *order[i];
+        const pk_span &before = *order[i - 1];
+        const bool alike = before.device == span.device && before.stage == span.stage;
+        if (alike) span.begin = std::min(std::max(span.begin, before.end), span.end);
+    }
+}
+
+void Call::end() {
+    report.spans = spans_;
+    if (options_.span_capacity != 0) {
+        clip(reinterpret_cast<pk_span *>(options_.spans), std::min<int64_t>(spans_, options_.span_capacity));
+    }
+    timeline_.report(report);
+    for (int stage = 0; stage < PK_STAGES; ++stage) {
+        if (stage_seconds_[stage]) report.stage_seconds[stage] = *stage_seconds_[stage];
+    }
+    report.seconds = seconds();
+    if (stopped_) fail(PK_INTERRUPTED, "the call was asked to stop");
+}
+
+void Call::not_delivered(const std::vector<pk_range> &ranges) {
+    auto *rest = reinterpret_cast<pk_rest *>(options_.rest);
+    if (rest == nullptr) return;
+    std::vector<pk_range> sorted = ranges;
+    std::sort(sorted.begin(), sorted.end(), [](auto &a, auto &b) { return a.start < b.start; });
+    rest->count = 0;
+    for (const pk_range &range : sorted) {
+        pk_range *last = rest->count == 0 ? nullptr : &rest->ranges[rest->count - 1];
+        const bool adjoins = last != nullptr && last->start + last->count == range.start;
+        if (adjoins || rest->count == PK_MAX_RANGES) {
+            last->count =
+                range.start + range.count - last->start;  // if need be, with some that was delivered
+        } else {
+            rest->ranges[rest->count++] = range;
+        }
+    }
+}
+
+Lane::Lane(Call &call) : call_(call) {
+    const std::lock_guard<std::mutex> lock(call.mutex);
+    std::vector<std::thread::id> &threads = call.threads_;
+    const auto known = std::find(threads.begin(), threads.end(), std::this_thread::get_id());
+    number_ = int(known - threads.begin());
+    if (known == threads.end()) threads.push_back(std::this_thread::get_id());
+    call.report.threads = std::max(call.report.threads, int64_t(threads.size()));
+}
+
+Lane::~Lane() {
+    std::lock_guard<std::mutex> lock(call_.mutex);
+    call_.timeline_.merge(std::move(timeline_));
+}
+
+void Lane::add(int stage, double begin, double end, int64_t bytes, int64_t elements, int device, int slot) {
+    timeline_.mark(stage, begin, end);
+    const int64_t index = call_.spans_.fetch_add(1, std::memory_order_relaxed);
+    if (index >= call_.options_.span_capacity) return;
+    reinterpret_cast<pk_span *>(call_.options_.spans)[index] = {begin, end,    bytes, elements,
+                                                                stage, device, slot,  0};
+}
+
+}  // namespace pk
+
+extern "C" int32_t pk_shutdown(void) {
+    return pk::guarded([] {
+        pk::ender = std::this_thread::get_id();
+        pk::ending = true;
+        const auto latest = pk::Clock::now() + std::chrono::seconds(5);
+        while (pk::calls_under_way != 0 && pk::Clock::now() < latest) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+    });
+}

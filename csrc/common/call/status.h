@@ -1,0 +1,56 @@
+// How an entry of the ABI fails: a Failure is thrown anywhere below, and the entry's barrier turns it
+// into a status and the thread's last message.
+#pragma once
+
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "pycudakit.h"
+
+namespace pk {
+
+class Failure : public std::runtime_error {
+   public:
+    Failure(pk_status status, const std::string &message) : std::runtime_error(message), status_(status) {}
+    pk_status status() const { return status_; }
+
+   private:
+    pk_status status_;
+};
+
+[[noreturn]] inline void fail(pk_status status, const std::string &message) {
+    throw Failure(status, message);
+}
+
+inline void require(bool holds, const char *message) {
+    if (!holds) fail(PK_INVALID_ARGUMENT, message);
+}
+
+// What has no elements may lie anywhere.
+inline void require_aligned(const void *array, int64_t count, size_t bytes) {
+    require(count == 0 || reinterpret_cast<uintptr_t>(array) % bytes == 0,
+            "an array is not aligned to its elements");
+}
+
+const char *last_error() noexcept;
+pk_status set_last_error(pk_status status, const char *message) noexcept;
+
+template <class Body>
+int32_t guarded(Body &&body) noexcept {
+    try {
+        std::forward<Body>(body)();
+        return PK_OK;
+    } catch (const Failure &failure) {
+        return set_last_error(failure.status(), failure.what());
+    } catch (const std::bad_alloc &) {
+        return set_last_error(PK_OUT_OF_MEMORY, "out of host memory");
+    } catch (const std::exception &error) {
+        return set_last_error(PK_DEVICE_ERROR, error.what());
+    } catch (...) {
+        return set_last_error(PK_DEVICE_ERROR, "an unknown C++ exception");
+    }
+}
+
+}  // namespace pk

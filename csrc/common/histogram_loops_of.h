@@ -1,0 +1,189 @@
+// The loops of histogram_loops.h, for whatever instruction set includes this. All has internal linkage: the
+// linker must not merge code of one instruction set into another.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include "histogram_loops.h"
+
+namespace pk {
+namespace {
+
+template <int type, int as>
+void convert(const void *elements_, int64_t count, void *values_) {
+    using T = typename bins::compared_type<as>::type;
+    const auto *elements = static_cast<const typename bins::element<type>::Raw *>(elements_);
+    T *values = static_cast<T *>(values_);
+    for (int64_t i = 0; i < count; ++i) values[i] = T(bins::element<type>::value(elements[i]));
+}
+
+template <int type, class Edge>
+void keep(const void *elements_, int64_t count, const pk_bins &given, void *values_) {
+    const auto *elements = static_cast<const typename bins::element<type>::Raw *>(elements_);
+    Edge *values = static_cast<Edge *>(values_);
+    const auto low = bins::element_of<type>(given.low), high = bins::element_of<type>(given.high);
+    for (int64_t i = 0; i < count; ++i) {
+        values[i] = bins::kept<Edge>(bins::element<type>::value(elements[i]), low, high);
+    }
+}
+
+template <int type>
+void by_value(const void *elements_, int64_t count, int32_t bins, int32_t *indices) {
+    const auto *elements = static_cast<const typename bins::element<type>::Raw *>(elements_);
+    for (int64_t i = 0; i < count; ++i) {
+        indices[i] = bins::by_value(bins::element<type>::value(elements[i]), bins);
+    }
+}
+
+// False if any value is too near to an edge for that.
+template <class Edge, class Place>
+bool take_shortcut(const Edge *values, int64_t count, Edge first, Place scale, Place margin, int32_t bins,
+                   int32_t *indices) {
+    const Place all = Place(bins), other = 1 - margin;
+    uint32_t near = 0;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < count; ++i) {
+        const Place place = Place(values[i] - first) * scale;
+        const Place held = place < all ? place : all;  // all of them for NaN, too: no bin
+        const int32_t at = int32_t(held);
+        const Place part = held - Place(at);
+        near |= uint32_t(((part > margin) & (part < other)) | (values[i] != values[i])) ^ 1u;
+        indices[i] = at;
+    }
+    return near == 0;
+}
+
+template <int kind>
+bool by_width(const void *values_, int64_t count, const pk_bins &given, const Shortcut &shortcut,
+              int32_t *indices) {
+    constexpr int64_t PART = 64;
+    const auto width = bins::width_with<kind>(given, reinterpret_cast<const void *>(given.edges));
+    using Edge = typename std::decay<decltype(*width.edges)>::type;
+    const Edge *values = static_cast<const Edge *>(values_);
+    uint32_t lost = 0;
+    for (int64_t done = 0; done < count; done += PART) {
+        const int64_t part = std::min(PART, count - done);
+        if (shortcut.margin < 0.5) {
+            const double scale = shortcut.scale, margin = shortcut.margin;
+            const Edge *from = values + done;
+            int32_t *to = indices + done;
+            const bool is_sure =
+                shortcut.in_double
+                    ? take_shortcut(from, part, width.first, scale, margin, width.count, to)
+                    : take_shortcut(from, part, width.first, Edge(scale), Edge(margin), width.count, to);
+            if (is_sure) continue;
+        }
+#pragma GCC ivdep
+        for (int64_t i = done; i < done + part; ++i) indices[i] = width.index(values[i], lost);
+    }
+    return lost != 0;
+}
+
+// As bins::search, a step for all values after the other.
+template <int as>
+void search(const void *values_, int64_t count, const pk_bins &given, bool or_equals, int32_t *passed) {
+    using T = typename bins::compared_type<as>::type;
+    const T *values = static_cast<const T *>(values_), *edges = reinterpret_cast<const T *>(given.edges);
+    std::fill_n(passed, count, 0);
+    auto step = [&](auto equals) {
+        auto length = int32_t(given.count + 1);
+        while (length > 1) {
+            const int32_t half = length / 2;
+            const T *const middle = edges + half - 1;
+#pragma GCC ivdep
+            for (int64_t i = 0; i < count; ++i) {
+                passed[i] += bins::passes(middle[passed[i]], values[i], equals.value) ? half : 0;
+            }
+            length -= half;
+        }
+#pragma GCC ivdep
+        for (int64_t i = 0; i < count; ++i) {
+            passed[i] += int32_t(bins::passes(edges[passed[i]], values[i], equals.value));
+        }
+    };
+    or_equals ? step(std::true_type()) : step(std::false_type());
+}
+
+template <int as>
+void by_edges(const void *values_, int64_t count, const pk_bins &given, int32_t *indices) {
+    using T = typename bins::compared_type<as>::type;
+    const T *values = static_cast<const T *>(values_);
+    search<as>(values_, count, given, true, indices);
+    const T last = reinterpret_cast<const T *>(given.edges)[given.count];
+    for (int64_t i = 0; i < count; ++i) {
+        indices[i] = bins::between(indices[i], values[i], last, int32_t(given.count));
+    }
+}
+
+// Floats' keys are integers in their order, NaN beyond the infinities.
+template <int type>
+void extent(const void *elements_, int64_t count, int64_t *least, int64_t *greatest) {
+    using Raw = typename bins::element<type>::Raw;
+    using Key = typename std::conditional<
+        is_float_type(type),
+        typename std::conditional<sizeof(Raw) == 8, int64_t,
+                                  typename std::conditional<sizeof(Raw) == 4, int32_t, int16_t>::type>::type,
+        Raw>::type;
+    const Raw *elements = static_cast<const Raw *>(elements_);
+    Key low = std::numeric_limits<Key>::max(), high = std::numeric_limits<Key>::min();
+    for (int64_t i = 0; i < count; ++i) {
+        Key key;
+        if constexpr (is_float_type(type)) {
+            key = bit_cast<Key>(elements[i]);
+            key = Key(key ^ (key >> (8 * sizeof(Key) - 1) & std::numeric_limits<Key>::max()));
+        } else {
+            key = type == PK_BOOL ? Key(elements[i] != 0) : Key(elements[i]);
+        }
+        low = key < low ? key : low;
+        high = key > high ? key : high;
+    }
+    // An uint64's key is moved down by 2^63.
+    constexpr uint64_t moved = type == PK_UINT64 ? uint64_t(1) << 63 : 0;
+    *least = std::min(*least, int64_t(uint64_t(low) ^ moved));
+    *greatest = std::max(*greatest, int64_t(uint64_t(high) ^ moved));
+}
+
+template <int type = 0>
+void fill_types(BinLoops &loops) {
+    if constexpr (type < PK_TYPE_COUNT) {
+        constexpr bool is_float = is_float_type(type);
+        if constexpr (!is_float) {
+            loops.by_value[type] = by_value<type>;
+            loops.convert[type][bins::AS_INT64] = convert<type, bins::AS_INT64>;
+            loops.convert[type][bins::AS_UINT64] = convert<type, bins::AS_UINT64>;
+        }
+        loops.convert[type][bins::AS_FLOAT] = convert<type, bins::AS_FLOAT>;
+        loops.convert[type][bins::AS_DOUBLE] = convert<type, bins::AS_DOUBLE>;
+        loops.keep[type][0] = keep<type, float>;
+        loops.keep[type][1] = keep<type, double>;
+        loops.extent[type] = extent<type>;
+        fill_types<type + 1>(loops);
+    }
+}
+
+template <int i = 0>
+void fill_widths(BinLoops &loops) {
+    if constexpr (i < bins::WIDTHS) {
+        loops.by_width[i] = by_width<i>;
+        fill_widths<i + 1>(loops);
+    }
+}
+
+template <int i = 0>
+void fill_searches(BinLoops &loops) {
+    if constexpr (i < bins::COMPARED) {
+        loops.search[i] = search<i>;
+        loops.by_edges[i] = by_edges<i>;
+        fill_searches<i + 1>(loops);
+    }
+}
+
+void fill_all(BinLoops &loops) {
+    fill_types(loops);
+    fill_widths(loops);
+    fill_searches(loops);
+}
+
+}  // namespace
+}  // namespace pk

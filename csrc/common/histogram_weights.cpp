@@ -1,0 +1,132 @@
+// Weights are added on the host's threads, in one order: see pk_weighted_histogram.
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <type_traits>
+
+#include "common/call/status.h"
+#include "common/call/thread_pool.h"
+#include "histogram.h"
+#include "histogram_indexer.h"
+
+namespace pk::histogram {
+
+namespace {
+
+constexpr int64_t RUN = 65536;  // NumPy's, so that its sums of float64 are ours
+
+int64_t run_for(int64_t total) {
+    int64_t run = RUN;
+    while (run < 4 * total) run *= 2;
+    return run;
+}
+
+// Threads fold their runs' sums in turn.
+class InOrder {
+   public:
+    explicit InOrder(Call &call) : call_(call) {}
+
+    template <class Fold>
+    void take(int64_t turn, Fold fold) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        while (turn_ != turn) {
+            changed_.wait_for(lock, Call::PATIENCE);
+            call_.look();
+        }
+        fold();
+        ++turn_;
+        changed_.notify_all();
+    }
+
+   private:
+    Call &call_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    int64_t turn_ = 0;
+};
+
+// Adds every run's weights, as Sum, in order, and hands the runs' sums to fold(sums) in order. Returns
+// whether any element's bin was lost.
+template <class Sum, class Fold>
+bool add_runs(const Counting &counting, const BinLoops &loops, Call &call, int64_t *none, Fold fold) {
+    const int64_t size = counting.layout.size, run = run_for(counting.total);
+    const int64_t runs = (size + run - 1) / run;
+    const int weights_type = counting.view(counting.axes).type;
+    const bins::Compared as = std::is_same<Sum, double>::value ? bins::AS_DOUBLE
+                              : weights_type == PK_UINT64      ? bins::AS_UINT64
+                                                               : bins::AS_INT64;
+    std::atomic<int64_t> next{0};
+    std::atomic<bool> any_lost{false};
+    InOrder in_order(call);
+    run_on_threads(std::min(runs, thread_count()), call, [&] {
+        if (next >= runs) return;
+        const DefaultFloatingPoint environment;
+        Lane lane(call);
+        Indexer indexer(counting.layout, loops);
+        std::vector<Sum> sums(size_t(counting.total + 1));
+        int32_t indices[Indexer::BLOCK];
+        uint64_t room[Indexer::BLOCK];
+        bool lost = false;
+        // From here to its turn, a thread ends only if all do.
+        for (int64_t i = next++; i < runs; i = next++) {
+            const double began = call.seconds();
+            const int64_t start = i * run, count = std::min(run, size - start);
+            std::fill(sums.begin(), sums.end(), Sum(0));
+            int64_t nowhere = 0;
+            for (int64_t done = 0; done < count; done += Indexer::BLOCK) {
+                const int64_t part = std::min(Indexer::BLOCK, count - done);
+                lost |= indexer.indices(counting, start + done, part, indices);
+                const auto *weights =
+                    static_cast<const Sum *>(indexer.values(counting.axes, as, start + done, part, room));
+                for (int64_t j = 0; j < part; ++j) {
+                    sums[size_t(indices[j])] += weights[j];
+                    nowhere += indices[j] == counting.total;
+                }
+                if (done % RUN == 0) call.look();
+            }
+            in_order.take(i, [&] {
+                fold(sums.data());
+                *none += nowhere;
+            });
+            lane.add(PK_COMPUTE, began, call.seconds(), 0, count);
+            call.advance(count);
+        }
+        if (lost) any_lost = true;
+    });
+    call.report.chunks += runs;
+    return any_lost;
+}
+
+}  // namespace
+
+void add_weights(const Counting &counting, const BinLoops &loops, Call &call, double *sums,
+                 int64_t *outside) {
+    std::fill_n(sums, counting.total, 0.0);
+    outside[0] = 0;
+    outside[1] = add_runs<double>(counting, loops, call, outside, [&](const double *run) {
+        for (int64_t i = 0; i < counting.total; ++i) sums[i] += run[i];
+    });
+}
+
+void count_weights(const Counting &counting, const BinLoops &loops, Call &call, int64_t *counts) {
+    const int64_t total = counting.total;
+    const int type = counting.view(counting.axes).type;
+    require(!is_float_type(type), "weights that are counted are integers");
+    std::fill_n(counts, total + 2, int64_t(0));
+    auto *const sums = reinterpret_cast<uint64_t *>(counts);
+    if (counting.bins[0].how == PK_BY_WIDTH) {
+        counts[total + 1] = add_runs<double>(counting, loops, call, counts + total, [&](const double *run) {
+            for (int64_t i = 0; i < total; ++i) {
+                sums[i] += type == PK_UINT64 ? uint64_t(run[i]) : uint64_t(int64_t(run[i]));
+            }
+        });
+    } else {
+        counts[total + 1] =
+            add_runs<uint64_t>(counting, loops, call, counts + total, [&](const uint64_t *run) {
+                for (int64_t i = 0; i < total; ++i) sums[i] += run[i];
+            });
+    }
+}
+
+}  // namespace pk::histogram

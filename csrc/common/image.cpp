@@ -1,0 +1,166 @@
+#include "image.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "common/call/status.h"
+#include "types.h"
+
+namespace pk::image {
+
+namespace {
+
+constexpr int64_t MOST_SIDE = int64_t(1) << 30;  // so that (2 * i + 1) * side has room
+
+// What every entry asks of its operands and shape; returns the number of elements.
+int64_t checked(const pk_operand *operands, const int64_t *shape, int64_t dimensions,
+                int64_t least_dimensions, bool floats_too) {
+    require(operands != nullptr, "operands is a null pointer");
+    require(shape != nullptr, "shape is a null pointer");
+    require(dimensions >= least_dimensions && dimensions <= PK_MAX_DIMS,
+            "dimensions is not a number that an image has");
+    const int type = operands[0].type;
+    require(type == PK_UINT8 || type == PK_UINT16 || (floats_too && type == PK_FLOAT32),
+            floats_too ? "an image is of uint8, uint16 or float32" : "a table is for uint8 or uint16");
+    require(operands[1].type == type, "the result is of another type");
+    bool is_empty = false;
+    for (int64_t d = 0; d < dimensions; ++d) {
+        require(shape[d] >= 0, "a dimension is negative");
+        is_empty |= shape[d] == 0;
+    }
+    if (is_empty) return 0;
+    int64_t bytes = size_of(type);
+    for (int64_t d = 0; d < dimensions; ++d) {
+        require(!__builtin_mul_overflow(bytes, shape[d], &bytes),
+                "the shape has more bytes than 63 bits can count");
+    }
+    require(operands[0].address != 0 && operands[1].address != 0, "an operand is a null pointer");
+    return bytes / size_of(type);
+}
+
+char *dense_result(const pk_operand &operand) {
+    require(operand.flags == 0, "the result is byte-swapped");
+    char *const out = reinterpret_cast<char *>(operand.address);
+    require_aligned(out, 1, size_t(size_of(operand.type)));
+    return out;
+}
+
+// A layout's order is that of the operands that are stored to: here of one that is dense, without memory.
+Layout in_shape_order(const pk_operand &operand, const int64_t *shape, int64_t dimensions) {
+    pk_operand both[2] = {operand, operand};
+    both[1].flags = 0;
+    int64_t stride = size_of(operand.type);
+    for (int64_t d = dimensions; d-- > 0; stride *= shape[d]) both[1].strides[d] = stride;
+    return Layout(both, 2, shape, dimensions, {false, true});
+}
+
+pixels::Grey grey_by(const int64_t *weights, int64_t divisor, int64_t channels, int64_t truncates) {
+    require(weights != nullptr, "weights is a null pointer");
+    require(channels == 3 || channels == 4, "the last dimension is not of 3 or 4 channels");
+    require(divisor >= 1 && divisor <= pixels::MOST_DIVISOR, "divisor is not from 1 to 16384");
+    require(truncates == 0 || truncates == 1, "truncates is neither 0 nor 1");
+    pixels::Grey grey{channels, {}, {}, int32_t(divisor), truncates != 0, {}};
+    int64_t left = divisor;
+    for (int i = 0; i < 3; ++i) {
+        require(weights[i] >= 0 && weights[i] <= left, "weights are negative, or together above the divisor");
+        left -= weights[i];
+        grey.places[i] = i;
+        grey.weights[i] = int32_t(weights[i]);
+        grey.shares[i] = double(weights[i]) / double(divisor);
+    }
+    return grey;
+}
+
+}  // namespace
+
+Grey::Grey(const pk_operand *operands, const int64_t *shape, int64_t dimensions, const int64_t *weights,
+           int64_t divisor, int64_t truncates)
+    : size(checked(operands, shape, dimensions, 1, true)),
+      type(operands[0].type),
+      grey(grey_by(weights, divisor, shape[dimensions - 1], truncates)) {
+    if (size == 0) return;
+    out = dense_result(operands[1]);
+    // Channels backwards, as OpenCV has them, are channels in other places.
+    pk_operand source = operands[0];
+    int64_t &step = source.strides[dimensions - 1];
+    if (step == -size_of(type)) {
+        source.address += uint64_t(step * (grey.channels - 1));
+        step = -step;
+        for (int32_t &place : grey.places) place = int32_t(grey.channels) - 1 - place;
+    }
+    layout = in_shape_order(source, shape, dimensions);
+}
+
+Lookup::Lookup(const pk_operand *operands, const int64_t *shape, int64_t dimensions, const uint16_t *table,
+               int64_t count)
+    : size(checked(operands, shape, dimensions, 0, false)), table(table), count(count) {
+    require(table != nullptr, "table is a null pointer");
+    require(count == int64_t(1) << 8 * size_of(operands[0].type),
+            "the table has not an element for each value of the type");
+    layout = Layout(operands, 2, shape, dimensions, {false, true});
+}
+
+// Places are compared as integers: in units of 1 / (2 * to) where centres matter, and of 1 / to where edges
+// do.
+Taps::Taps(int64_t method, int64_t from, int64_t to) {
+    first.reserve(size_t(to));
+    begin.reserve(size_t(to) + 1);
+    begin.push_back(0);
+    const int64_t common = std::gcd(from, to);
+    const int64_t step = from / common, unit = to / common;  // a new pixel, and an old one
+    if (method == PK_RESIZE_AREA) divisor = double(step);
+    for (int64_t i = 0; i < to; ++i) {
+        const int64_t centre = (2 * i + 1) * from;
+        if (method == PK_RESIZE_NEAREST) {
+            first.push_back(centre / (2 * to));
+            weights.push_back(1);
+        } else if (method == PK_RESIZE_BILINEAR) {
+            const int64_t beyond = std::max<int64_t>(0, centre - to);  // the centre of the first old pixel
+            const int64_t at = std::min(beyond / (2 * to), from - 1);
+            const double share = at == from - 1 ? 0 : double(beyond % (2 * to)) / double(2 * to);
+            first.push_back(at);
+            weights.push_back(1 - share);
+            if (share != 0) weights.push_back(share);
+        } else {
+            const int64_t left = i * step, right = left + step;
+            first.push_back(left / unit);
+            for (int64_t at = left / unit; at * unit < right; ++at) {
+                weights.push_back(double(std::min((at + 1) * unit, right) - std::max(at * unit, left)));
+            }
+        }
+        most = std::max(most, int64_t(weights.size()) - begin.back());
+        begin.push_back(int64_t(weights.size()));
+    }
+}
+
+Resize::Resize(const pk_operand *operands, const int64_t *shape, int64_t dimensions, int64_t new_height,
+               int64_t new_width, int64_t method)
+    : size(checked(operands, shape, dimensions, 3, true)),
+      type(operands[0].type),
+      height(shape[dimensions - 3]),
+      width(shape[dimensions - 2]),
+      channels(shape[dimensions - 1]),
+      new_height(new_height),
+      new_width(new_width),
+      method(method) {
+    require(method == PK_RESIZE_NEAREST || method == PK_RESIZE_BILINEAR || method == PK_RESIZE_AREA,
+            "method is not one of PK_RESIZE_NEAREST, PK_RESIZE_BILINEAR and PK_RESIZE_AREA");
+    for (int64_t side : {height, width, new_height, new_width}) {
+        require(side >= 0 && side <= MOST_SIDE, "a side of an image is negative or above 2^30");
+    }
+    bool has_result = channels != 0 && new_height != 0 && new_width != 0;
+    for (int64_t d = 0; d < dimensions - 3; ++d) has_result = has_result && shape[d] != 0;
+    require(size != 0 || !has_result, "an image has no pixels to resize");
+    if (!has_result) size = 0;
+    if (size == 0) return;
+    images = size / (height * width * channels);
+    int64_t bytes = sizeof(double);
+    for (int64_t n : {images, new_height, new_width, channels}) {
+        require(!__builtin_mul_overflow(bytes, n, &bytes),
+                "the result has more bytes than 63 bits can count");
+    }
+    out = dense_result(operands[1]);
+    layout = in_shape_order(operands[0], shape, dimensions);
+}
+
+}  // namespace pk::image

@@ -1,0 +1,107 @@
+#include "image_filters.h"
+
+#include <algorithm>
+
+#include "common/call/status.h"
+
+namespace pk::image::filters {
+
+namespace {
+
+void require_type(int type, const char *message) {
+    require(type == PK_UINT8 || type == PK_UINT16 || type == PK_FLOAT32, message);
+}
+
+void require_dense(const pk_operand &operand, const int64_t *shape, int64_t size) {
+    require(operand.flags == 0, "an image is not in the machine's byte order");
+    require(operand.address != 0 || size == 0, "an image is a null pointer");
+    require_aligned(reinterpret_cast<const void *>(operand.address), size, size_t(size_of(operand.type)));
+    int64_t stride = size_of(operand.type);
+    for (int d = 3; d >= 0; --d) {
+        require(shape[d] == 1 || size == 0 || operand.strides[d] == stride, "an image is not C-contiguous");
+        stride *= shape[d];
+    }
+}
+
+double total(const std::vector<double> &weights) {
+    double sum = 0;
+    for (double weight : weights) sum += std::fabs(weight);
+    return std::max(1.0, sum);
+}
+
+bool are_integers(const std::vector<double> &weights) {
+    return std::all_of(weights.begin(), weights.end(), [](double w) { return w == std::nearbyint(w); });
+}
+
+}  // namespace
+
+Filter::Filter(const pk_window *window, const double *given, int64_t weight_count, const pk_operand *operands,
+               const int64_t *shape) {
+    require(window != nullptr && operands != nullptr && shape != nullptr, "an argument is a null pointer");
+    kind = window->kind, border = window->border;
+    height = window->height, width = window->width, above = window->above, left = window->left;
+    outside = window->outside;
+    require(kind >= PK_CORRELATE && kind <= PK_MEDIAN, "window.kind is not one of PK_CORRELATE to PK_MEDIAN");
+    require(border >= PK_REFLECT && border <= PK_SHRINK,
+            "window.border is not one of PK_REFLECT to PK_SHRINK");
+    require(border != PK_SHRINK || kind == PK_BOX, "only PK_BOX has the border PK_SHRINK");
+    require(height >= 1 && height <= MOST_SIZE && width >= 1 && width <= MOST_SIZE,
+            "a window has from 1 to 63 rows and columns");
+    require(above >= 0 && above < height && left >= 0 && left < width,
+            "the result's place is not in the window");
+
+    int64_t size = 1;
+    for (int d = 0; d < 4; ++d) {
+        require(shape[d] >= 0, "an image's shape has a negative number");
+        require(shape[d] == 0 || size <= INT64_MAX / 8 / shape[d], "an image is too large");
+        size *= shape[d];
+    }
+    batch = shape[0], rows = shape[1], columns = shape[2], channels = shape[3];
+    type = operands[0].type, result_type = operands[1].type;
+    require_type(type, "an image is of uint8, uint16 or float32");
+    require(result_type == type || (result_type == PK_FLOAT32 && sums()),
+            "a result is of the image's type, or a sum's of float32");
+    for (int i = 0; i < 2; ++i) require_dense(operands[i], shape, size);
+    in = reinterpret_cast<const char *>(operands[0].address);
+    out = reinterpret_cast<char *>(operands[1].address);
+    const double most = type == PK_UINT8 ? 255 : 65535;
+    require(type == PK_FLOAT32 || (outside >= 0 && outside <= most && outside == std::nearbyint(outside)),
+            "window.outside is not a number of the image's type");
+
+    const int64_t wanted = kind == PK_CORRELATE ? height * width : kind == PK_SEPARABLE ? height + width : 0;
+    require(weight_count == wanted, "there are not as many weights as the window has");
+    require(given != nullptr || wanted == 0, "weights is a null pointer");
+    require(std::all_of(given, given + wanted, [](double w) { return std::isfinite(w); }),
+            "a weight is not finite");
+    if (kind == PK_CORRELATE) weights.assign(given, given + wanted);
+    if (kind == PK_SEPARABLE) {
+        down.assign(given, given + height);
+        across.assign(given + height, given + wanted);
+    }
+    if (kind == PK_BOX) {
+        down.assign(size_t(height), 1);
+        across.assign(size_t(width), 1);
+    }
+    if (border == PK_SHRINK) outside = 0;
+    choose_arithmetic();
+}
+
+void Filter::choose_arithmetic() {
+    if (!sums() || type == PK_FLOAT32) return;
+    const double most = type == PK_UINT8 ? 255 : 65535;
+    if (kind == PK_BOX) {
+        // With so few elements their sum is exact in float32, and no quotient is rounded to half an integer.
+        if (type == PK_UINT16 && height * width > 255) arithmetic = Sums::float64;
+        return;
+    }
+    const double largest = most * (kind == PK_CORRELATE ? total(weights) : total(down) * total(across));
+    if (are_integers(weights) && are_integers(down) && are_integers(across)) {
+        if (largest < 32768 && type == PK_UINT8) arithmetic = Sums::int16;
+        if (largest < 0x1p24) return;
+    }
+    // Half a unit is what rounding has to spare.
+    const double error = double(height + width + 4) * 0x1p-24 * largest;
+    if (result_type != PK_FLOAT32 && error > 0.4) arithmetic = Sums::float64;
+}
+
+}  // namespace pk::image::filters

@@ -1,0 +1,100 @@
+// Filters of images, as both engines compute them: what is asked for, checked; the arithmetic that follows
+// from that alone; what lies beyond an image's border; and how results are rounded.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "portable.h"
+#include "pycudakit.h"
+#include "types.h"
+
+namespace pk::image::filters {
+
+constexpr int64_t MOST_SIZE = 63;  // of a window, along an axis
+
+// Where an index beyond 0 to size - 1 is taken from, or -1 if from nowhere.
+PK_HD int64_t inside(int border, int64_t index, int64_t size) {
+    if (index >= 0 && index < size) return index;
+    if (border == PK_NEAREST) return index < 0 ? 0 : size - 1;
+    const int64_t period = border == PK_WRAP      ? size
+                           : border == PK_REFLECT ? 2 * size
+                           : border == PK_MIRROR  ? 2 * size - 2
+                                                  : 0;
+    if (period == 0) return border == PK_MIRROR ? 0 : -1;
+    int64_t place = index % period;
+    if (place < 0) place += period;
+    if (place < size) return place;
+    return border == PK_REFLECT ? period - 1 - place : period - place;
+}
+
+// How many of the `taps` indices from `first` on are from 0 to size - 1.
+PK_HD int64_t overlap(int64_t first, int64_t taps, int64_t size) {
+    const int64_t begin = first > 0 ? first : 0, end = first + taps < size ? first + taps : size;
+    return end - begin;
+}
+
+// Rounded to the nearest integer that T has, to even between two; NaN as 0. Floats are as they are.
+template <class T, class Sum>
+PK_HD T rounded(Sum sum) {
+    if constexpr (std::is_same_v<T, float>) {
+        return float(sum);
+    } else if constexpr (std::is_integral_v<Sum>) {
+        constexpr Sum MOST = sizeof(T) >= sizeof(Sum) ? Sum(32767) : Sum(T(~T(0)));
+        return T(sum < 0 ? Sum(0) : sum > MOST ? MOST : sum);
+    } else {
+        constexpr Sum MOST = T(~T(0)), MAGIC = sizeof(Sum) == 4 ? Sum(0x1.8p23) : Sum(0x1.8p52);
+        const Sum least = select(sum > 0, sum, Sum(0)), bounded = select(least < MOST, least, MOST);
+        return T(int32_t((bounded + MAGIC) - MAGIC));
+    }
+}
+
+// Unsigned numbers in the order of the elements, any NaN first where the smallest is wanted, and else last.
+template <bool smallest>
+PK_HD uint32_t key_of(float element) {
+    const auto bits = bit_cast<uint32_t>(element);
+    const uint32_t flipped = select((bits >> 31) != 0, ~bits, bits | 0x80000000u);
+    const uint32_t key = select((bits & 0x7fffffffu) > 0x7f800000u, ~uint32_t(0), flipped);
+    return smallest ? key + 1 : key;
+}
+template <bool smallest>
+PK_HD float element_of(uint32_t key) {
+    if (smallest) key -= 1;
+    return bit_cast<float>(select((key >> 31) != 0, key ^ 0x80000000u, ~key));
+}
+
+// What sums are computed in. Those of int16 are exact, and so those of float32 would be the same.
+enum class Sums { int16, float32, float64 };
+
+struct Filter {
+    Filter(const pk_window *window, const double *weights, int64_t weight_count, const pk_operand *operands,
+           const int64_t *shape);
+
+    bool sums() const { return kind <= PK_BOX; }
+    bool in_two_passes() const { return kind != PK_CORRELATE && kind != PK_MEDIAN; }
+    // The window's elements, as one pays for them.
+    int64_t window() const { return in_two_passes() ? height + width : height * width; }
+    int64_t rank() const { return height * width / 2; }  // the median's
+    int64_t row() const { return columns * channels; }   // elements
+    int64_t image() const { return rows * row(); }
+    int64_t elements() const { return batch * image(); }
+    int64_t below() const { return height - 1 - above; }
+    int64_t right() const { return width - 1 - left; }
+
+    int kind, border;
+    int64_t height, width, above, left;  // of the window
+    double outside;
+    int64_t batch, rows, columns, channels;
+    int type, result_type;
+    const char *in;
+    char *out;
+    Sums arithmetic = Sums::float32;
+    // The window's; in two passes, those down a column and those along a row.
+    std::vector<double> weights, down, across;
+
+   private:
+    void choose_arithmetic();
+};
+
+}  // namespace pk::image::filters

@@ -1,0 +1,52 @@
+#include "matmul.h"
+
+#include "common/call/status.h"
+
+namespace pk::matmul {
+
+static int64_t times(int64_t x, int64_t y) {
+    int64_t result = 0;
+    if (__builtin_mul_overflow(x, y, &result)) {
+        fail(PK_INVALID_ARGUMENT, "a matrix has more elements than 64 bits can count");
+    }
+    return result;
+}
+
+Product::Product(const void *a, const void *b, void *c, int64_t m, int64_t n, int64_t k,
+                 const int64_t *places, int64_t batch, int64_t flags, int64_t precision, int64_t *method,
+                 size_t item)
+    : a(a),
+      b(b),
+      c(c),
+      m(m),
+      n(n),
+      k(k),
+      places(places),
+      batch(batch),
+      transposed_a((flags & PK_TRANSPOSED_A) != 0),
+      transposed_b((flags & PK_TRANSPOSED_B) != 0),
+      precision(precision),
+      method(method) {
+    require(m >= 0 && n >= 0 && k >= 0 && batch >= 0, "a size is negative");
+    require((flags & ~int64_t(PK_TRANSPOSED_A | PK_TRANSPOSED_B)) == 0, "there are unknown flags");
+    require(precision >= PK_HIGHEST && precision <= PK_BF16, "the precision is unknown");
+    require(method != nullptr, "method is a null pointer");
+    const int64_t results = times(times(m, n), batch), of_a = times(m, k), of_b = times(k, n);
+    times(results, sizeof(double));
+    require(batch == 0 || places != nullptr, "places is a null pointer");
+    require(results == 0 || c != nullptr, "c is a null pointer");
+    require(results == 0 || of_a == 0 || a != nullptr, "a is a null pointer");
+    require(results == 0 || of_b == 0 || b != nullptr, "b is a null pointer");
+    require_aligned(a, results == 0 ? 0 : of_a, item);
+    require_aligned(b, results == 0 ? 0 : of_b, item);
+    require_aligned(c, results, item);
+    for (int64_t i = 0; i < 2 * batch; ++i) require(places[i] >= 0, "a place is negative");
+}
+
+std::string checked_path(const uint8_t *path, int64_t length, const int64_t *found) {
+    require(found != nullptr, "found is a null pointer");
+    require(length >= 0 && (length == 0 || path != nullptr), "path is a null pointer");
+    return std::string(reinterpret_cast<const char *>(path), size_t(length));
+}
+
+}  // namespace pk::matmul

@@ -1,0 +1,334 @@
+// What reductions compute, the same on every engine: how values gather in the lanes of a block, how lanes and
+// then blocks become one, and what the result is. Rows go to LANES lanes in turn; lanes are joined in halves,
+// neighbouring blocks in pairs. Floats gather in float64; when they are joined, and float64 from the start,
+// with an account of what every addition rounded away.
+#pragma once
+
+#include <cstdint>
+
+#include "half.h"
+#include "portable.h"
+#include "pycudakit.h"
+
+namespace pk::reduction {
+
+constexpr int LANES = 16;
+
+// ---- A float64 and what it lacks -----------------------------------------------------------------------
+
+struct Exact {
+    double high, low;
+};
+
+PK_HD Exact two_sum(double a, double b) {
+    const double sum = a + b, taken = sum - a;
+    return {sum, (a - (sum - taken)) + (b - taken)};
+}
+PK_HD Exact two_product(double a, double b) {
+    const double product = a * b;
+    return {product, fma(a, b, -product)};
+}
+PK_HD bool is_finite(double x) { return x - x == 0; }
+// Without what it lacks where that means nothing, and where it would make a plus of a minus zero.
+PK_HD double rounded(Exact x) { return is_finite(x.high) && x.low != 0 ? x.high + x.low : x.high; }
+
+PK_HD Exact add(Exact a, Exact b) {
+    const Exact sum = two_sum(a.high, b.high);
+    return two_sum(sum.high, sum.low + (a.low + b.low));
+}
+PK_HD Exact multiply(Exact a, Exact b) {
+    const Exact product = two_product(a.high, b.high);
+    return two_sum(product.high, product.low + (a.high * b.low + a.low * b.high));
+}
+PK_HD Exact divide(Exact a, double b) {
+    const double first = a.high / b;
+    if (!is_finite(first)) return {first, 0};
+    return two_sum(first, (fma(-first, b, a.high) + a.low) / b);
+}
+PK_HD Exact root(Exact a) {
+    const double first = pk::sqrt(a.high);
+    if (!(first > 0) || !is_finite(first)) return {first, 0};
+    return two_sum(first, (fma(-first, first, a.high) + a.low) / (2 * first));
+}
+
+// ---- Kinds ---------------------------------------------------------------------------------------------
+
+// Adds to a lane, which has its sum and what that lacks in two words.
+template <bool exact, class V>
+PK_HD void add_to(V *lane, V value) {
+    if constexpr (exact) {
+        const V sum = lane[0] + value, taken = sum - lane[0];
+        lane[1] += (lane[0] - (sum - taken)) + (value - taken);
+        lane[0] = sum;
+    } else {
+        lane[0] += value;
+    }
+}
+
+// Each has the words that a lane gathers in, as doubles or integers, and what a block comes to, its partial;
+// `value` and `other` are converted to the word's class: double, int64_t or uint64_t.
+//   start(lane)                     a lane without values, which join() leaves the other as it is
+//   add(lane, value, other, pivot)  of the block's columns the pivot is the first value
+//   join(lane, other lane)
+//   close(lane, pivot, partial)     when all lanes are one
+//   merge(partial, the next one)
+
+// The sum, and, if it is masked, the count of values whose `other` is not 0.
+template <bool exact, bool masked>
+struct Sum {
+    using Word = double;
+    static constexpr int WORDS = masked ? 3 : 2, PARTIAL = WORDS;
+    static constexpr bool has_pivot = false;
+
+    static PK_HD void start(Word *lane) {
+        lane[0] = lane[1] = -0.0;  // which, added to anything, is nothing
+        if (masked) lane[WORDS - 1] = 0;
+    }
+
+    template <class V>
+    static PK_HD void add(V *lane, V value, V other, V) {
+        add_to<exact>(lane, value);
+        if (masked) lane[WORDS - 1] += other;
+    }
+    static PK_HD void join(Word *lane, const Word *other) {
+        const Exact sum = two_sum(lane[0], other[0]);
+        lane[0] = sum.high;
+        lane[1] = (lane[1] + other[1]) + sum.low;
+        if (masked) lane[WORDS - 1] += other[WORDS - 1];
+    }
+    static PK_HD void close(const Word *lane, double, Word *partial) {
+        for (int i = 0; i < WORDS; ++i) partial[i] = lane[i];
+    }
+    static PK_HD void merge(Word *partial, const Word *next) { join(partial, next); }
+};
+
+// The sum of value * other. Of exact ones the product's rounding counts, too; others' products have none.
+template <bool exact>
+struct Dot : Sum<exact, false> {
+    template <class V>
+    static PK_HD void add(V *lane, V value, V other, V) {
+        const V product = value * other;
+        add_to<exact>(lane, product);
+        if constexpr (exact) lane[1] += fma(value, other, -product);
+    }
+};
+
+// The product as a factor of a magnitude from 1/2 to 2, what that lacks, and an exponent of 2, which
+// overflows only when the product does.
+struct Product {
+    using Word = double;
+    static constexpr int WORDS = 3, PARTIAL = 3;
+    static constexpr bool has_pivot = false;
+
+    static PK_HD void start(Word *lane) {
+        lane[0] = 1;
+        lane[1] = lane[2] = 0;
+    }
+    static PK_HD void multiply(Word *lane, double factor, double lacks, double exponent) {
+        const double product = lane[0] * factor;
+        const double lost = fma(lane[0], factor, -product) + (lane[0] * lacks + lane[1] * factor);
+        const bool small = abs(product) < 0.5, large = abs(product) >= 2;
+        const double scale = select(small, 2.0, select(large, 0.5, 1.0));
+        lane[0] = product * scale;
+        lane[1] = lost * scale;
+        lane[2] += exponent + select(small, -1.0, select(large, 1.0, 0.0));
+    }
+    static PK_HD void add(Word *lane, double value, double, double) {
+        const bool tiny = abs(value) < 0x1p-1022;
+        const double normal = select(tiny, value * 0x1p54, value);
+        const uint64_t bits = bit_cast<uint64_t>(normal);
+        const bool plain = value != 0 && is_finite(value);
+        const double exponent = double(int64_t(bits >> 52 & 0x7ff)) - select(tiny, 1023.0 + 54, 1023.0);
+        const double factor = bit_cast<double>((bits & 0x800fffffffffffffu) | 0x3ff0000000000000u);
+        multiply(lane, select(plain, factor, value), 0, select(plain, exponent, 0.0));
+    }
+    static PK_HD void join(Word *lane, const Word *other) { multiply(lane, other[0], other[1], other[2]); }
+    static PK_HD void close(const Word *lane, double, Word *partial) {
+        for (int i = 0; i < WORDS; ++i) partial[i] = lane[i];
+    }
+    static PK_HD void merge(Word *partial, const Word *next) { join(partial, next); }
+
+    static PK_HD double power_of_two(double exponent) {  // from -1022 to 1023
+        return bit_cast<double>(uint64_t(int64_t(exponent) + 1023) << 52);
+    }
+    static PK_HD double result(const Word *partial) {
+        double value = rounded({partial[0], partial[1]});
+        double left = select(partial[2] < -4000, -4000.0, select(partial[2] > 4000, 4000.0, partial[2]));
+        for (; left > 1023; left -= 1023) value *= 0x1p1023;
+        for (; left < -1022; left += 1022) value *= 0x1p-1022;
+        return value * power_of_two(left);
+    }
+};
+
+// The sums of the differences from the pivot and of their squares, and the count; in a partial after the
+// pivot. Exact ones count the differences' and squares' own rounding, too. A value that is masked out has an
+// `other` of 0.
+template <bool exact, bool masked>
+struct Moments {
+    using Word = double;
+    static constexpr int WORDS = 5, PARTIAL = 6;
+    static constexpr bool has_pivot = true;
+
+    static PK_HD void start(Word *lane) {
+        for (int i = 0; i < WORDS; ++i) lane[i] = 0;
+    }
+
+    template <class V>
+    static PK_HD void add(V *lane, V value, V other, V pivot) {
+        V given = value;
+        if constexpr (masked) given = other != 0 ? value : pivot;
+        const V off = given - pivot, square = off * off;
+        add_to<exact>(lane, off);
+        add_to<exact>(lane + 2, square);
+        if constexpr (exact) {
+            const V taken = off - given, lost = (given - (off - taken)) + (-pivot - taken);
+            lane[1] += lost;
+            lane[3] += fma(off, off, -square) + 2 * off * lost;
+        }
+        lane[4] += other;
+    }
+    static PK_HD void join(Word *lane, const Word *other) {
+        for (int i = 0; i < 4; i += 2) {
+            const Exact sum = two_sum(lane[i], other[i]);
+            lane[i] = sum.high;
+            lane[i + 1] = (lane[i + 1] + other[i + 1]) + sum.low;
+        }
+        lane[4] += other[4];
+    }
+    static PK_HD void close(const Word *lane, double pivot, Word *partial) {
+        partial[0] = pivot;
+        for (int i = 0; i < WORDS; ++i) partial[i + 1] = lane[i];
+    }
+    static PK_HD void merge(Word *partial, const Word *next) {
+        if (next[5] == 0) return;
+        if (partial[5] == 0) {
+            for (int i = 0; i < PARTIAL; ++i) partial[i] = next[i];
+            return;
+        }
+        // The next one's sums about this one's pivot.
+        const Exact off = two_sum(next[0], -partial[0]), all = reduction::multiply(off, {next[5], 0});
+        const Exact sum{next[1], next[2]}, squares{next[3], next[4]};
+        const Exact twice{2 * sum.high, 2 * sum.low};
+        const Exact moved = reduction::add(sum, all);
+        const Exact moved_squares = reduction::add(
+            squares, reduction::add(reduction::multiply(off, twice), reduction::multiply(off, all)));
+        const Word lane[WORDS] = {moved.high, moved.low, moved_squares.high, moved_squares.low, next[5]};
+        join(partial + 1, lane);
+    }
+
+    // The sum of the squares of the differences from the mean.
+    static PK_HD Exact squares(const Word *partial) {
+        const Exact sum = two_sum(partial[1], partial[2]), all = two_sum(partial[3], partial[4]);
+        if (!is_finite(partial[1]) || !is_finite(partial[3]))
+            return {partial[3] - (partial[1] - partial[1]), 0};
+        const Exact mean = divide(sum, partial[5]), own = reduction::multiply(sum, mean);
+        const Exact result = reduction::add(all, {-own.high, -own.low});
+        return result.high > 0 ? result : Exact{0, 0};
+    }
+};
+
+// Integers wrap around, as NumPy's do.
+struct SumInteger {
+    using Word = uint64_t;
+    static constexpr int WORDS = 1, PARTIAL = 1;
+    static constexpr bool has_pivot = false;
+
+    static PK_HD void start(Word *lane) { lane[0] = 0; }
+
+    template <class V>
+    static PK_HD void add(V *lane, V value, V, V) {
+        lane[0] += value;
+    }
+    static PK_HD void join(Word *lane, const Word *other) { lane[0] += other[0]; }
+    static PK_HD void close(const Word *lane, uint64_t, Word *partial) { partial[0] = lane[0]; }
+    static PK_HD void merge(Word *partial, const Word *next) { join(partial, next); }
+};
+struct DotInteger : SumInteger {
+    static PK_HD void add(Word *lane, uint64_t value, uint64_t other, uint64_t) { lane[0] += value * other; }
+};
+struct ProductInteger : SumInteger {
+    static PK_HD void start(Word *lane) { lane[0] = 1; }
+    static PK_HD void add(Word *lane, uint64_t value, uint64_t, uint64_t) { lane[0] *= value; }
+    static PK_HD void join(Word *lane, const Word *other) { lane[0] *= other[0]; }
+    static PK_HD void merge(Word *partial, const Word *next) { join(partial, next); }
+};
+
+// Whether a comes before b among the largest, or smallest. NaN comes before all.
+template <bool largest, class T>
+PK_HD auto beats(T a, T b) {
+    return (largest ? a > b : a < b) | ((a != a) & (b == b));
+}
+template <bool largest, class T>
+PK_HD T last_of_all() {
+    if constexpr (std::is_same<T, double>::value) {
+        return bit_cast<double>(largest ? 0xfff0000000000000u : 0x7ff0000000000000u);
+    } else if constexpr (std::is_same<T, float>::value) {
+        return bit_cast<float>(largest ? 0xff800000u : 0x7f800000u);
+    } else {
+        constexpr T least = std::is_signed<T>::value ? T(T(1) << (8 * sizeof(T) - 1)) : T(0);
+        return largest ? least : T(~least);
+    }
+}
+
+template <bool largest, class T>
+struct Extreme {
+    using Word = T;
+    static constexpr int WORDS = 1, PARTIAL = 1;
+    static constexpr bool has_pivot = false;
+
+    static PK_HD void start(Word *lane) { lane[0] = last_of_all<largest, T>(); }
+
+    template <class V>
+    static PK_HD void add(V *lane, V value, V, V) {
+        lane[0] = beats<largest>(value, lane[0]) ? value : lane[0];
+    }
+    static PK_HD void join(Word *lane, const Word *other) { add(lane, other[0], T(), T()); }
+    static PK_HD void close(const Word *lane, T, Word *partial) { partial[0] = lane[0]; }
+    static PK_HD void merge(Word *partial, const Word *next) { join(partial, next); }
+};
+
+// The least and the largest.
+template <class T>
+struct Extremes {
+    using Word = T;
+    static constexpr int WORDS = 2, PARTIAL = 2;
+    static constexpr bool has_pivot = false;
+    using Least = Extreme<false, T>;
+    using Largest = Extreme<true, T>;
+
+    static PK_HD void start(Word *lane) {
+        Least::start(lane);
+        Largest::start(lane + 1);
+    }
+
+    template <class V>
+    static PK_HD void add(V *lane, V value, V other, V pivot) {
+        Least::add(lane, value, other, pivot);
+        Largest::add(lane + 1, value, other, pivot);
+    }
+    static PK_HD void join(Word *lane, const Word *other) {
+        Least::join(lane, other);
+        Largest::join(lane + 1, other + 1);
+    }
+    static PK_HD void close(const Word *lane, T, Word *partial) {
+        partial[0] = lane[0];
+        partial[1] = lane[1];
+    }
+    static PK_HD void merge(Word *partial, const Word *next) { join(partial, next); }
+};
+
+// The first of the largest or smallest, and its row in its slab. Rows come in any order.
+template <class T>
+struct Placed {
+    T value;
+    int64_t row;  // -1: none yet
+};
+template <bool largest, class T>
+PK_HD void take_better(Placed<T> &best, Placed<T> other) {
+    if (other.row < 0) return;
+    const bool better = beats<largest>(other.value, best.value);
+    const bool earlier = other.row < best.row && !beats<largest>(best.value, other.value);
+    if (best.row < 0 || better || earlier) best = other;
+}
+
+}  // namespace pk::reduction

@@ -1,0 +1,36 @@
+#include "select.h"
+
+#include "common/call/status.h"
+
+namespace pk {
+
+Selection::Selection(const void *in, int64_t rows, int64_t columns, const int64_t *ranks, int64_t rank_rows,
+                     int64_t rank_count, void *out, int64_t *nans, size_t item)
+    : in(in),
+      rows(rows),
+      columns(columns),
+      ranks(ranks),
+      rank_rows(rank_rows),
+      rank_count(rank_count),
+      out(out),
+      nans(nans) {
+    require(rows >= 0 && columns >= 0 && rank_count >= 0, "a count is negative");
+    require(rows == 0 || columns <= INT64_MAX / 8 / rows, "rows times columns is too large");
+    require(rows == 0 || rank_count <= INT64_MAX / 8 / rows, "rows times rank_count is too large");
+    require(rank_rows == 1 || rank_rows == rows, "rank_rows is neither 1 nor rows");
+    require(in != nullptr || rows == 0 || columns == 0, "in is a null pointer");
+    require(nans != nullptr || rows == 0, "nans is a null pointer");
+    require_aligned(in, elements(), item);
+    require_aligned(nans, rows, sizeof(int64_t));
+    if (rows == 0 || rank_count == 0) return;
+    require(ranks != nullptr && out != nullptr, "ranks or out is a null pointer");
+    require_aligned(ranks, rank_count, sizeof(int64_t));
+    require_aligned(out, rank_count, item);
+    for (int64_t row = 0; row < rank_rows; ++row) {
+        const int64_t *own = ranks_of(row);
+        require(own[0] >= 0 && own[rank_count - 1] < columns, "a rank is not from 0 to columns - 1");
+        require(std::is_sorted(own, own + rank_count), "the ranks of a row are not in ascending order");
+    }
+}
+
+}  // namespace pk

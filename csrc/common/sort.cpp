@@ -1,0 +1,217 @@
+// Sorting as both engines do it, on what each has of its own.
+#include "sort.h"
+
+#include <utility>
+#include <vector>
+
+#include "common/call/status.h"
+#include "sort_unique.h"
+
+namespace pk {
+
+namespace {
+
+constexpr int64_t PIECE = 256 << 10;  // elements that a thread takes at once
+
+// Where a sorted row has both zeros, puts them in the order in which they came.
+template <class Order>
+void restore_zeros(const Order &ordering, const Rows &rows, void *out, Call &call) {
+    using Key = typename Order::Key;
+    const auto *const in = static_cast<const Key *>(rows.in);
+    auto *const sorted = static_cast<Key *>(out);
+    const Key negative = ordering.key(Order::TOP), positive = ordering.key(0);
+    auto mixed_from = [&](const Key *row) -> int64_t {
+        auto key_at = [&](int64_t i) { return ordering.key(row[i]); };
+        const int64_t first = place_of(key_at, rows.columns, negative, false);
+        if (first == rows.columns || key_at(first) != negative) return -1;
+        const int64_t next = place_of(key_at, rows.columns, positive, false);
+        return next < rows.columns && key_at(next) == positive ? first : -1;
+    };
+    auto is_zero = [](Key bits) { return Key(bits << 1) == 0; };
+    if (rows.columns <= PIECE) {
+        in_pieces(call, rows.count, PIECE / rows.columns, [&](int64_t, int64_t begin, int64_t end) {
+            for (int64_t row = begin * rows.columns; row < end * rows.columns; row += rows.columns) {
+                const int64_t first = mixed_from(sorted + row);
+                if (first < 0) continue;
+                int64_t at = row + first;
+                for (int64_t i = row; i < row + rows.columns; ++i) {
+                    if (is_zero(in[i])) sorted[at++] = in[i];
+                }
+            }
+        });
+        return;
+    }
+    for (int64_t row = 0; row < rows.count * rows.columns; row += rows.columns) {
+        const int64_t first = mixed_from(sorted + row);
+        if (first < 0) continue;
+        std::vector<int64_t> at(size_t(rows.columns / PIECE + 1));
+        in_pieces(call, rows.columns, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
+            at[size_t(piece)] = std::count_if(in + row + begin, in + row + end, is_zero);
+        });
+        int64_t sum = row + first;
+        for (int64_t &next : at) next = std::exchange(sum, sum + next);
+        in_pieces(call, rows.columns, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
+            for (int64_t i = row + begin; i < row + end; ++i) {
+                if (is_zero(in[i])) sorted[at[size_t(piece)]++] = in[i];
+            }
+        });
+    }
+}
+
+void sort_whole(const Rows &rows, void *out, Call &call) {
+    sort_rows(rows, out, call);
+    const HostWork timed(call, rows.elements());
+    with_ordering(rows.type, false, false, [&](auto ordering) {
+        if constexpr (decltype(ordering)::of_floats) restore_zeros(ordering, rows, out, call);
+    });
+}
+
+// Of both zeros, unique_row() gave -0.0; the first of them is wanted.
+template <class Order, class Key = typename Order::Key>
+void restore_zero(const Order &ordering, const Rows &row, Key *values, int64_t found, Call &call) {
+    auto key_at = [&](int64_t i) { return ordering.key(values[i]); };
+    const int64_t place = place_of(key_at, found, ordering.key(0), false);
+    if (place == found || values[place] != Order::TOP) return;
+    const auto *const in = static_cast<const Key *>(row.in);
+    std::atomic<int64_t> first{row.columns};
+    in_pieces(call, row.columns, PIECE, [&](int64_t, int64_t begin, int64_t end) {
+        if (begin > first) return;
+        for (int64_t i = begin; i < end; ++i) {
+            if (Key(in[i] << 1) != 0) continue;
+            for (int64_t known = first; i < known && !first.compare_exchange_weak(known, i);) {
+            }
+            return;
+        }
+    });
+    values[place] = in[first];
+}
+
+template <class Order>
+void find_values(const Order &ordering, const UniqueRequest &unique, Call &call) {
+    *unique.found = unique_row(unique, unique.splits_nan(), unique.values, call);
+    if constexpr (Order::of_floats) {
+        const HostWork timed(call, unique.columns);
+        restore_zero(ordering, unique, static_cast<typename Order::Key *>(unique.values), *unique.found,
+                     call);
+    }
+}
+
+// Makes counts of where the runs of `size` elements begin.
+void subtract_starts(int64_t *starts, int64_t found, int64_t size, Call &call) {
+    std::vector<int64_t> ends(size_t(found / PIECE + 1), size);  // of each piece
+    for (int64_t next = PIECE; next < found; next += PIECE) ends[size_t(next / PIECE - 1)] = starts[next];
+    in_pieces(call, found, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
+        for (int64_t i = begin; i + 1 < end; ++i) starts[i] = starts[i + 1] - starts[i];
+        starts[end - 1] = ends[size_t(piece)] - starts[end - 1];
+    });
+}
+
+// The values, and what else is wanted.
+template <class Order>
+void find_more(const Order &ordering, const UniqueRequest &unique, Call &call) {
+    using Key = typename Order::Key;
+    const int64_t size = unique.columns;
+    const auto *const in = static_cast<const Key *>(unique.in);
+    const bool index = unique.wants(PK_UNIQUE_INDEX), inverse = unique.wants(PK_UNIQUE_INVERSE);
+    const bool counts = unique.wants(PK_UNIQUE_COUNTS);
+    const Scratch<Key> sorted(size);
+    const Scratch<int64_t> order(index || inverse ? size : 0);
+    if (index || inverse) {
+        argsort_rows(unique, order.get(), size, false, call);
+        in_pieces(call, size, PIECE, [&](int64_t, int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) sorted[i] = in[order[i]];
+        });
+    } else {
+        sort_whole(unique, sorted.get(), call);
+    }
+    const HostWork timed(call, size);
+    *unique.found = each_run(call, ordering, sorted.get(), size, unique.splits_nan(), [&](const Runs &runs) {
+        for (int64_t i = 0; i < runs.count; ++i) {
+            static_cast<Key *>(unique.values)[runs.before + i] = sorted[runs.starts[i]];
+            if (index) unique.index[runs.before + i] = order[runs.starts[i]];
+            if (counts) unique.counts[runs.before + i] = runs.starts[i];
+        }
+        if (!inverse) return;
+        int64_t run = runs.before - 1, next = 0;
+        for (int64_t i = runs.begin; i < runs.end; ++i) {
+            const bool begins = next < runs.count && runs.starts[next] == i;
+            run += begins;
+            next += begins;
+            unique.inverse[order[i]] = run;
+        }
+    });
+    if (counts) subtract_starts(unique.counts, *unique.found, size, call);
+}
+
+}  // namespace
+
+Rows::Rows(KeyType type, const void *in, int64_t count, int64_t columns)
+    : type(type), in(in), count(count), columns(columns) {
+    require(count >= 0 && columns >= 0, "rows or columns is negative");
+    require(columns == 0 || count <= INT64_MAX / 16 / columns, "there are too many elements");
+    require_aligned(in, elements(), size_t(type.bytes));
+}
+
+SortRequest::SortRequest(const Rows &rows, void *out) : Rows(rows), out(out) {
+    require_aligned(out, elements(), size_t(type.bytes));
+}
+
+ArgsortRequest::ArgsortRequest(const Rows &rows, int64_t *order, int64_t kept, bool descending)
+    : Rows(rows), order(order), kept(kept), descending(descending) {
+    require(kept >= 0 && kept <= columns, "kept is not from 0 to columns");
+    require_aligned(order, count * kept, sizeof(int64_t));
+}
+
+SearchRequest::SearchRequest(KeyType type, const void *sorted, int64_t size, const void *values,
+                             int64_t *places, int64_t count, bool right)
+    : type(type), sorted(sorted), size(size), values(values), places(places), count(count), right(right) {
+    require(size >= 0 && count >= 0, "size or count is negative");
+    require_aligned(sorted, size, size_t(type.bytes));
+    require_aligned(values, count, size_t(type.bytes));
+    require_aligned(places, count, sizeof(int64_t));
+}
+
+UniqueRequest::UniqueRequest(const Rows &row, int64_t wanted, void *values, int64_t *index, int64_t *inverse,
+                             int64_t *counts, int64_t *found)
+    : Rows(row),
+      wanted(wanted),
+      values(values),
+      index(index),
+      inverse(inverse),
+      counts(counts),
+      found(found) {
+    require_aligned(values, columns, size_t(type.bytes));
+    require(wanted >= 0 && wanted < 2 * PK_UNIQUE_EQUAL_NAN, "wanted has an unknown flag");
+    require_aligned(index, wants(PK_UNIQUE_INDEX) ? columns : 0, sizeof(int64_t));
+    require_aligned(inverse, wants(PK_UNIQUE_INVERSE) ? columns : 0, sizeof(int64_t));
+    require_aligned(counts, wants(PK_UNIQUE_COUNTS) ? columns : 0, sizeof(int64_t));
+    require_aligned(found, 1, sizeof(int64_t));
+}
+
+void sort(const SortRequest &request, Call &call) {
+    if (request.elements() != 0) sort_whole(request, request.out, call);
+}
+
+void argsort(const ArgsortRequest &request, Call &call) {
+    if (request.elements() == 0 || request.kept == 0) return;
+    argsort_rows(request, request.order, request.kept, request.descending, call);
+}
+
+void search(const SearchRequest &request, Call &call) {
+    if (request.count != 0) find_places(request, call);
+}
+
+void find_unique(const UniqueRequest &request, Call &call) {
+    *request.found = 0;
+    if (request.columns == 0) return;
+    const bool only_values = (request.wanted & ~PK_UNIQUE_EQUAL_NAN) == 0;
+    with_ordering(request.type, false, true, [&](auto ordering) {
+        if (only_values) {
+            find_values(ordering, request, call);
+        } else {
+            find_more(ordering, request, call);
+        }
+    });
+}
+
+}  // namespace pk

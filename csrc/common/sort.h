@@ -1,0 +1,165 @@
+// What the sorting entries are asked for, checked, what the engines do of it, and what they share.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+#include "common/call/call.h"
+#include "common/call/thread_pool.h"
+#include "sort_ordering.h"
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace pk {
+
+struct Rows {
+    KeyType type;
+    const void *in;
+    int64_t count, columns;  // rows, and elements of each
+
+    Rows(KeyType type, const void *in, int64_t count, int64_t columns);
+    int64_t elements() const { return count * columns; }
+};
+
+// ---- What is asked for ----
+
+struct SortRequest : Rows {
+    void *out;
+
+    SortRequest(const Rows &rows, void *out);
+};
+
+struct ArgsortRequest : Rows {
+    int64_t *order;
+    int64_t kept;
+    bool descending;
+
+    ArgsortRequest(const Rows &rows, int64_t *order, int64_t kept, bool descending);
+};
+
+struct SearchRequest {
+    KeyType type;
+    const void *sorted;
+    int64_t size;
+    const void *values;
+    int64_t *places;
+    int64_t count;
+    bool right;
+
+    SearchRequest(KeyType type, const void *sorted, int64_t size, const void *values, int64_t *places,
+                  int64_t count, bool right);
+    int64_t elements() const { return count; }
+};
+
+struct UniqueRequest : Rows {
+    int64_t wanted;
+    void *values;
+    int64_t *index, *inverse, *counts, *found;
+
+    UniqueRequest(const Rows &row, int64_t wanted, void *values, int64_t *index, int64_t *inverse,
+                  int64_t *counts, int64_t *found);
+    bool wants(int64_t flag) const { return (wanted & flag) != 0; }
+    bool splits_nan() const { return !wants(PK_UNIQUE_EQUAL_NAN); }
+};
+
+// What the engines' entries launch: the work that follows from what each engine does.
+void sort(const SortRequest &request, Call &call);
+void argsort(const ArgsortRequest &request, Call &call);
+void search(const SearchRequest &request, Call &call);
+void find_unique(const UniqueRequest &request, Call &call);
+
+// ---- Of each engine ----
+
+// Sorts each row; -0.0 comes before 0.0, and every NaN is the same one.
+void sort_rows(const Rows &rows, void *out, Call &call);
+
+// Puts the distinct elements of one row in order and returns how many; with `splits_nan`, NaN are distinct.
+// `values` has room for all. Of both zeros it gives -0.0, and every NaN is the same one.
+int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call);
+
+// The first `kept` of each row's stable order.
+void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descending, Call &call);
+
+void find_places(const SearchRequest &request, Call &call);
+
+extern const int HOST_STAGE;  // what the engine calls the host's own part of the work
+
+// ---- Shared ----
+
+// Calls work(index, begin, end) for every piece of [0, count), on several threads.
+template <class Work>
+void in_pieces(Call &call, int64_t count, int64_t piece, Work work) {
+    const int64_t pieces = (count + piece - 1) / piece;
+    std::atomic<int64_t> next{0};
+    run_on_threads(std::min(pieces, thread_count()), call, [&] {
+        int64_t index = next++;
+        if (index >= pieces) return;
+        const Lane counted(call);
+        for (; index < pieces; index = next++) {
+            call.look();
+            work(index, index * piece, std::min(count, (index + 1) * piece));
+        }
+    });
+}
+
+// While it lives, the host works, with as many threads as take part.
+class HostWork {
+   public:
+    HostWork(Call &call, int64_t elements)
+        : call_(call), elements_(elements), begin_(call.seconds()), lane_(call) {}
+    ~HostWork() { lane_.add(HOST_STAGE, begin_, call_.seconds(), 0, elements_); }
+    HostWork(const HostWork &) = delete;
+    HostWork &operator=(const HostWork &) = delete;
+
+   private:
+    Call &call_;
+    const int64_t elements_;
+    const double begin_;
+    Lane lane_;
+};
+
+// Memory for a call, in huge pages where it is large: it is touched anew each time.
+template <class T>
+class Scratch {
+   public:
+    explicit Scratch(int64_t count) {
+        constexpr size_t HUGE_PAGE = 2 << 20;
+        const size_t bytes = size_t(count) * sizeof(T);
+        if (posix_memalign(&memory_, bytes < HUGE_PAGE ? 64 : HUGE_PAGE, std::max<size_t>(bytes, 64)) != 0) {
+            throw std::bad_alloc();
+        }
+#if defined(__linux__)
+        if (bytes >= HUGE_PAGE) (void)madvise(memory_, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+#endif
+    }
+    ~Scratch() { std::free(memory_); }
+    Scratch(const Scratch &) = delete;
+    Scratch &operator=(const Scratch &) = delete;
+
+    T *get() const { return static_cast<T *>(memory_); }
+    T &operator[](int64_t i) const { return get()[i]; }
+
+   private:
+    void *memory_ = nullptr;
+};
+
+// The first place in sorted keys whose key is not below `key`; with `right`, whose key is above it.
+template <class KeyAt, class Key>
+PK_HD int64_t place_of(KeyAt key_at, int64_t size, Key key, bool right) {
+    int64_t low = 0, left = size;
+    while (left > 0) {
+        const int64_t half = left / 2;
+        const Key other = key_at(low + half);
+        const bool before = other < key || (right && other == key);
+        low = before ? low + half + 1 : low;
+        left = before ? left - half - 1 : half;
+    }
+    return low;
+}
+
+}  // namespace pk

@@ -1,0 +1,76 @@
+// The order that arrays are sorted in, as the order of unsigned integers.
+#pragma once
+
+#include <cstdint>
+
+#include "portable.h"
+#include "types.h"
+
+namespace pk {
+
+// What elements are, as far as their order goes.
+struct KeyType {
+    int bytes;
+    bool is_signed, is_float;
+
+    constexpr KeyType(size_t bytes, Encoding encoding)
+        : bytes(int(bytes)),
+          is_signed(encoding == Encoding::integer),
+          is_float(encoding == Encoding::floating) {}
+};
+
+// Maps the bits of an element to a key. NaN has one key, the last one, in either direction.
+template <class Bits, bool is_float>
+struct Ordering {
+    using Key = Bits;
+    static constexpr bool of_floats = is_float;
+    static constexpr Key TOP = Key(Key(1) << (8 * sizeof(Key) - 1));
+    static constexpr int MANTISSA = sizeof(Key) == 2 ? 10 : sizeof(Key) == 4 ? 23 : sizeof(Key) == 8 ? 52 : 0;
+    static constexpr Key ALL = Key(~Key(0));
+    static constexpr Key INFINITE = Key((ALL >> MANTISSA << MANTISSA) & Key(~TOP));  // of floats
+    static constexpr Key NAN_BITS = Key(INFINITE | (INFINITE >> 1 & Key(~INFINITE)));
+
+    Key flip;       // of integers: the sign's bit
+    Key invert;     // all ones: the largest first
+    bool one_zero;  // -0.0 and 0.0 have one key; else -0.0 comes first
+
+    PK_HD Key key(Key bits) const {
+        if constexpr (is_float) {
+            if (Key(bits & Key(~TOP)) > INFINITE) return Key(NAN_BITS | TOP);
+            if (one_zero && bits == TOP) bits = 0;
+            return Key(bits ^ ((bits & TOP) != 0 ? ALL : TOP) ^ invert);
+        } else {
+            return Key(bits ^ flip ^ invert);
+        }
+    }
+
+    // Where key() is one to one.
+    PK_HD Key bits(Key key) const {
+        if constexpr (is_float) {
+            return Key(key ^ ((key & TOP) != 0 ? TOP : ALL));
+        } else {
+            return Key(key ^ flip ^ invert);
+        }
+    }
+};
+
+// Calls body(ordering) with the type's Ordering.
+template <class Body>
+void with_ordering(KeyType type, bool descending, bool one_zero, Body body) {
+    auto call = [&](auto ordering) {
+        using Order = decltype(ordering);
+        using Key = typename Order::Key;
+        ordering.flip = type.is_signed ? Order::TOP : Key(0);
+        ordering.invert = descending ? Order::ALL : Key(0);
+        ordering.one_zero = one_zero;
+        body(ordering);
+    };
+    switch (type.bytes) {
+        case 1: return call(Ordering<uint8_t, false>{});
+        case 2: return type.is_float ? call(Ordering<uint16_t, true>{}) : call(Ordering<uint16_t, false>{});
+        case 4: return type.is_float ? call(Ordering<uint32_t, true>{}) : call(Ordering<uint32_t, false>{});
+        default: return type.is_float ? call(Ordering<uint64_t, true>{}) : call(Ordering<uint64_t, false>{});
+    }
+}
+
+}  // namespace pk

@@ -1,0 +1,108 @@
+#include "elementwise_copy.h"
+
+#include <cstdlib>
+
+#include "common/call/share_out.h"
+
+namespace pk {
+
+namespace {
+
+constexpr int64_t LARGE = 8 << 20;                               // bytes: caches hold no more
+constexpr int64_t WORTH_A_THREAD = 32 << 10, SHARE = 256 << 10;  // elements, and bytes that a thread copies
+
+// Dimensions of a copy: planes of rows and columns. Along the columns the target is dense, and along the rows
+// the source is, or nearly.
+class Planes {
+   public:
+    Planes(const Layout &layout, const View &from, const View &to) : layout_(layout), from_(from), to_(to) {
+        const size_t last = layout.shape.size() - 1;
+        rows_ = last;
+        for (size_t d = 0; d < last; ++d) {
+            const int64_t stride = std::abs(from.strides[d]);
+            if (stride != 0 && stride < std::abs(from.strides[rows_])) rows_ = d;
+        }
+        if (rows_ == last) return;
+        for (size_t d = 0; d < last; ++d) {
+            if (d != rows_) outer_.push_back(d);
+        }
+        const int64_t line = 4 * 64 / from.item;
+        band_ = std::max<int64_t>(1, SHARE / (from.item * layout.shape[last]) / line) * line;
+        bands_ = (layout.shape[rows_] + band_ - 1) / band_;
+        count_ = layout.size / layout.shape[rows_] / layout.shape[last] * bands_;
+    }
+
+    int64_t count() const { return count_; }  // 0: there is no better way than row by row
+
+    // Copies a part; returns how many elements that was.
+    int64_t copy(int64_t part) const {
+        const size_t last = layout_.shape.size() - 1;
+        const int64_t row = part % bands_ * band_, columns = layout_.shape[last];
+        const int64_t rows = std::min(band_, layout_.shape[rows_] - row);
+        const char *from = from_.base + row * from_.strides[rows_];
+        char *to = to_.base + row * to_.strides[rows_];
+        int64_t rest = part / bands_;
+        for (size_t d : outer_) {
+            const int64_t at = rest % layout_.shape[d];
+            rest /= layout_.shape[d];
+            from += at * from_.strides[d];
+            to += at * to_.strides[d];
+        }
+        gather_plane(from_, from, from_.strides[rows_], from_.strides[last], rows, columns, to,
+                     to_.strides[rows_] / to_.item, layout_.size * to_.item > LARGE);
+        return rows * columns;
+    }
+
+   private:
+    const Layout &layout_;
+    const View &from_, &to_;
+    size_t rows_ = 0;
+    std::vector<size_t> outer_;
+    int64_t band_ = 1, bands_ = 1, count_ = 0;
+};
+
+// Calls part(index) for each of `parts`, of `elements` in all; it returns how many it has copied.
+template <class Part>
+void in_parts(Call &call, int64_t parts, int64_t elements, Part part) {
+    const int64_t threads =
+        std::clamp<int64_t>(elements / WORTH_A_THREAD, 1, std::min(parts, thread_count()));
+    share_out(
+        call, parts, 1, threads, [] { return 0; },
+        [&](int, int64_t index, int64_t) {
+            const int64_t count = part(index);
+            call.advance(count);
+            return count;
+        });
+}
+
+}  // namespace
+
+bool copy(const Evaluation &evaluation, Call &call, pk_range range) {
+    const std::vector<Step> &steps = evaluation.program.steps;
+    const Layout &layout = evaluation.layout;
+    const bool copies = steps.size() == 2 && steps[0].op == PK_LOAD && steps[1].op == PK_STORE;
+    if (!copies || range.start != 0 || range.count != layout.size) return false;
+    View from = layout.views[size_t(steps[0].a)], to = layout.views[size_t(steps[1].target)];
+    if (from.type != to.type || from.access != Access::strided) return false;
+    from.swapped = from.swapped != to.swapped;
+    const bool is_dense = to.strides.back() == to.item && reinterpret_cast<uintptr_t>(to.base) % 8 == 0;
+    if (!is_dense) return false;
+    for (int64_t stride : to.strides) {
+        if (stride % to.item != 0) return false;
+    }
+    const Planes planes(layout, from, to);
+    if (planes.count() != 0) {
+        in_parts(call, planes.count(), range.count, [&](int64_t part) { return planes.copy(part); });
+        return true;
+    }
+    if (to.strides.size() != 1 && to.access != Access::contiguous) return false;
+    const int64_t share = std::max<int64_t>(1, SHARE / to.item);
+    in_parts(call, (range.count + share - 1) / share, range.count, [&](int64_t part) {
+        const int64_t start = part * share, count = std::min(share, range.count - start);
+        layout.gather(from, start, count, to.base + start * to.item);
+        return count;
+    });
+    return true;
+}
+
+}  // namespace pk

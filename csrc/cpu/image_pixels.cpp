@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <vector>
+
+#include "common/call/share_out.h"
+#include "common/image.h"
+#include "loops.h"
+
+namespace pk::image {
+
+namespace {
+
+// A thread is woken for no less than this many bytes, and takes so many of the result at once: smaller shares
+// have two threads wait for each other in the first touch of one huge page.
+constexpr int64_t WORTH_A_THREAD = 128 << 10;
+constexpr int64_t SHARE_BYTES = 4 << 20;
+constexpr int64_t BLOCK = 4096;  // pixels that are gathered at once
+
+// Calls make_worker() in each thread, and what that returns as worker(first, count) for shares of `count`
+// things, of so many elements and bytes each.
+template <class MakeWorker>
+void share_out(Call &call, int64_t count, int64_t elements, int64_t read_bytes, int64_t written_bytes,
+               const MakeWorker &make_worker) {
+    const double work = double(count) * double(read_bytes + written_bytes) / WORTH_A_THREAD;
+    const int64_t threads = std::clamp<int64_t>(int64_t(std::min(work, 1e6)), 1, thread_count());
+    const int64_t fair = (count + threads - 1) / threads;
+    const int64_t share = std::clamp<int64_t>(SHARE_BYTES / written_bytes, 1, fair);
+    pk::share_out(call, count, share, threads, make_worker, [&](auto &worker, int64_t first, int64_t own) {
+        worker(first, own);
+        return own * elements;
+    });
+}
+
+// Dense elements of a view, where they are or gathered.
+class Gathered {
+   public:
+    Gathered(const Layout &layout, int64_t view, int64_t most)
+        : layout_(layout), view_(layout.views[size_t(view)]) {
+        if (view_.access != Access::contiguous) memory_.resize(size_t(most * view_.item));
+    }
+    bool is_in_place() const { return view_.access == Access::contiguous; }
+    char *room(int64_t start) { return is_in_place() ? view_.base + start * view_.item : memory_.data(); }
+    const char *take(int64_t start, int64_t count) {
+        if (!is_in_place()) layout_.gather(view_, start, count, memory_.data());
+        return room(start);
+    }
+    void give(int64_t start, int64_t count) {
+        if (!is_in_place()) layout_.scatter(view_, start, count, memory_.data());
+    }
+
+   private:
+    const Layout &layout_;
+    const View &view_;
+    std::vector<char> memory_;
+};
+
+// Makes new rows, one after the other, and keeps the last two of the sums along old ones: those between which
+// many new rows may lie.
+class Resizer {
+   public:
+    Resizer(const Resize &given, const Taps &down, const Taps &across, bool picks, Call &call)
+        : given_(given),
+          down_(down.view()),
+          across_(across.view()),
+          divisor_(down.divisor * across.divisor),
+          picks_(picks),
+          call_(call),
+          source_(given.layout, 0, given.row_elements()) {
+        if (picks) return;
+        for (Row &row : rows_) row.sums.resize(size_t(given.new_row_elements()));
+        total_.resize(size_t(given.new_row_elements()));
+    }
+
+    void operator()(int64_t first, int64_t count) {
+        const int64_t elements = given_.new_row_elements(), item = given_.layout.views[0].item;
+        for (int64_t row = first; row < first + count; ++row) {
+            make(row, given_.out + row * elements * item);
+            call_.advance(elements);
+        }
+    }
+
+   private:
+    struct Row {
+        int64_t index = -1;
+        std::vector<double> sums;
+    };
+
+    void make(int64_t row, char *out) {
+        const int64_t i = row % given_.new_height;
+        const int64_t first = row / given_.new_height * given_.height + down_.first[i];
+        if (picks_) {
+            loops().pixels.pick[given_.type](old_row(first), out, given_.channels, across_);
+            return;
+        }
+        for (int64_t k = 0; k < down_.count(i); ++k) {
+            loops().pixels.add_row(down_.weights[down_.begin[i] + k], sums_along(first + k), total_.data(),
+                                   given_.new_row_elements(), k == 0);
+            call_.look();
+        }
+        loops().pixels.round_row[given_.type](total_.data(), divisor_, out, given_.new_row_elements());
+    }
+
+    const char *old_row(int64_t row) {
+        return source_.take(row * given_.row_elements(), given_.row_elements());
+    }
+
+    const double *sums_along(int64_t row) {
+        if (rows_[latest_].index != row) {
+            latest_ = 1 - latest_;
+            Row &other = rows_[latest_];
+            if (other.index != row) {
+                loops().pixels.along_row[given_.type](old_row(row), other.sums.data(), given_.channels,
+                                                      across_);
+                other.index = row;
+            }
+        }
+        return rows_[latest_].sums.data();
+    }
+
+    const Resize &given_;
+    const pixels::Taps down_, across_;
+    const double divisor_;
+    const bool picks_;
+    Call &call_;
+    Gathered source_;
+    Row rows_[2];
+    int latest_ = 0;
+    std::vector<double> total_;
+};
+
+}  // namespace
+
+void make_gray(const Grey &given, Call &call) {
+    if (given.size == 0) return;
+    const int64_t channels = given.grey.channels, item = given.layout.views[0].item;
+    share_out(call, given.pixels(), channels, channels * item, item, [&] {
+        return
+            [&, pixels = Gathered(given.layout, 0, BLOCK * channels)](int64_t first, int64_t count) mutable {
+                for (int64_t done = 0; done < count; done += BLOCK) {
+                    const int64_t now = std::min(BLOCK, count - done), at = first + done;
+                    loops().pixels.gray[given.type](pixels.take(at * channels, now * channels),
+                                                    given.out + at * item, now, given.grey);
+                    call.advance(now * channels);
+                }
+            };
+    });
+}
+
+void look_up(const Lookup &given, Call &call) {
+    if (given.size == 0) return;
+    const View &view = given.layout.views[0];
+    share_out(call, given.size, 1, view.item, view.item, [&] {
+        return [&, in = Gathered(given.layout, 0, BLOCK), out = Gathered(given.layout, 1, BLOCK)](
+                   int64_t first, int64_t count) mutable {
+            for (int64_t done = 0; done < count; done += BLOCK) {
+                const int64_t now = std::min(BLOCK, count - done), at = first + done;
+                loops().pixels.lookup[view.type](in.take(at, now), out.room(at), now, given.table);
+                out.give(at, now);
+                call.advance(now);
+            }
+        };
+    });
+}
+
+void resize(const Resize &given, Call &call) {
+    if (given.size == 0) return;
+    const Taps down(given.method, given.height, given.new_height);
+    const Taps across(given.method, given.width, given.new_width);
+    const int64_t item = given.layout.views[0].item;
+    const int64_t written = given.new_row_elements() * item;
+    const int64_t read = std::max(written, given.size / given.new_rows() * item);
+    share_out(call, given.new_rows(), given.new_row_elements(), read, written,
+              [&] { return Resizer(given, down, across, given.method == PK_RESIZE_NEAREST, call); });
+}
+
+}  // namespace pk::image

@@ -1,0 +1,189 @@
+#include "fibers.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <new>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define PK_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define PK_ASAN 1
+#endif
+#endif
+
+#if defined(PK_ASAN)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#else
+#define ASAN_UNPOISON_MEMORY_REGION(memory, bytes) ((void)(memory), (void)(bytes))
+#endif
+
+#if !defined(MAP_NORESERVE)
+#define MAP_NORESERVE 0
+#endif
+#if !defined(MAP_STACK)
+#define MAP_STACK 0
+#endif
+
+// Saves what a called function must keep, and goes on from where another stack was left the same way.
+#if !defined(PK_UCONTEXT)
+extern "C" __attribute__((visibility("hidden"))) void pk_switch_stacks(void **from, void *to);
+
+#if defined(__APPLE__)
+#define PK_SYMBOL "_pk_switch_stacks"
+#define PK_HIDDEN ".private_extern " PK_SYMBOL "\n"
+#else
+#define PK_SYMBOL "pk_switch_stacks"
+#define PK_HIDDEN ".hidden " PK_SYMBOL "\n.type " PK_SYMBOL ", %function\n"
+#endif
+
+#if defined(__x86_64__)
+asm(".text\n.globl " PK_SYMBOL "\n" PK_HIDDEN PK_SYMBOL R"(:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+)");
+static constexpr size_t SAVED_WORDS = 6;  // the return address follows
+#else
+asm(".text\n.globl " PK_SYMBOL "\n" PK_HIDDEN ".p2align 2\n" PK_SYMBOL R"(:
+    sub sp, sp, #160
+    stp x19, x20, [sp, #0]
+    stp x21, x22, [sp, #16]
+    stp x23, x24, [sp, #32]
+    stp x25, x26, [sp, #48]
+    stp x27, x28, [sp, #64]
+    stp x29, x30, [sp, #80]
+    stp d8, d9, [sp, #96]
+    stp d10, d11, [sp, #112]
+    stp d12, d13, [sp, #128]
+    stp d14, d15, [sp, #144]
+    mov x9, sp
+    str x9, [x0]
+    mov sp, x1
+    ldp x19, x20, [sp, #0]
+    ldp x21, x22, [sp, #16]
+    ldp x23, x24, [sp, #32]
+    ldp x25, x26, [sp, #48]
+    ldp x27, x28, [sp, #64]
+    ldp x29, x30, [sp, #80]
+    ldp d8, d9, [sp, #96]
+    ldp d10, d11, [sp, #112]
+    ldp d12, d13, [sp, #128]
+    ldp d14, d15, [sp, #144]
+    add sp, sp, #160
+    ret
+)");
+#endif
+#endif
+
+namespace pk::kernels {
+
+static constexpr size_t GUARD = size_t(64) << 10;  // a whole number of pages, whatever their size
+
+Fibers::~Fibers() {
+    for (const Chunk &chunk : chunks_) {
+        ASAN_UNPOISON_MEMORY_REGION(chunk.memory, chunk.bytes);
+        munmap(chunk.memory, chunk.bytes);
+    }
+}
+
+void Fibers::make(int count) {
+    if (count <= this->count()) return;
+    const int old = this->count();
+    take_stacks(count - old);
+    places_.resize(size_t(count));
+    for (int i = old; i < count; ++i) {
+        places_[size_t(i)].bottom = tops_[size_t(i)] - STACK;
+        places_[size_t(i)].bytes = STACK;
+        reset(i);
+    }
+}
+
+void Fibers::take_stacks(int count) {
+    const size_t each = GUARD + STACK, bytes = each * size_t(count);
+    void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    chunks_.push_back({static_cast<char *>(memory), bytes, count});
+    for (int i = 0; i < count; ++i) {
+        char *const guard = static_cast<char *>(memory) + each * size_t(i);
+        if (mprotect(guard, GUARD, PROT_NONE) != 0) throw std::bad_alloc();
+        tops_.push_back(guard + each);
+    }
+}
+
+void Fibers::reset(int fiber) {
+    Place &place = places_[size_t(fiber)];
+    char *const top = tops_[size_t(fiber)];
+    ASAN_UNPOISON_MEMORY_REGION(top - STACK, STACK);  // of calls that were abandoned there
+#if defined(PK_UCONTEXT)
+    getcontext(&place.context);
+    place.context.uc_stack.ss_sp = top - STACK;
+    place.context.uc_stack.ss_size = STACK;
+    place.context.uc_link = nullptr;
+    makecontext(&place.context, base_, 0);
+#else
+    // Tops at different places of a page, or they would compete for the same lines of the cache.
+    char *const start = top - 64 - 192 * size_t(fiber % 20);
+#if defined(__x86_64__)
+    // As a call leaves it: the stack pointer is 8 off a multiple of 16 when the base begins.
+    void **words = reinterpret_cast<void **>(start) - (SAVED_WORDS + 2);
+    std::fill(words, words + SAVED_WORDS + 2, nullptr);
+    words[SAVED_WORDS] = reinterpret_cast<void *>(base_);
+#else
+    void **words = reinterpret_cast<void **>(start) - 20;
+    std::fill(words, words + 20, nullptr);
+    words[11] = reinterpret_cast<void *>(base_);  // x30
+#endif
+    place.stack_pointer = words;
+#endif
+}
+
+#if defined(PK_ASAN)
+// A fiber may go on in another thread than it stopped in, so that no address of this is to be kept.
+static thread_local Place *left = nullptr;
+__attribute__((noinline)) static void set_left(Place *place) { left = place; }
+__attribute__((noinline)) static Place &get_left() { return *left; }
+#endif
+
+void Fibers::arrived() {
+#if defined(PK_ASAN)
+    Place &from = get_left();
+    __sanitizer_finish_switch_fiber(nullptr, &from.bottom, &from.bytes);
+#endif
+}
+
+void Fibers::change(Place &from, Place &to) {
+#if defined(PK_ASAN)
+    void *fake = nullptr;
+    set_left(&from);
+    __sanitizer_start_switch_fiber(&fake, to.bottom, to.bytes);
+#endif
+#if defined(PK_UCONTEXT)
+    swapcontext(&from.context, &to.context);
+#else
+    pk_switch_stacks(&from.stack_pointer, to.stack_pointer);
+#endif
+#if defined(PK_ASAN)
+    Place &before = get_left();
+    __sanitizer_finish_switch_fiber(fake, &before.bottom, &before.bytes);
+#endif
+}
+
+}  // namespace pk::kernels

@@ -1,0 +1,354 @@
+#include <algorithm>
+#include <limits>
+
+#include "common/reduce_ops.h"
+#include "table.h"
+
+namespace pk {
+namespace {
+
+using namespace reduction;
+
+// A value as an array stores it, as what its kind gathers.
+template <int type>
+struct Stored {
+    using Item = typename std::conditional<type == PK_FLOAT16, uint16_t, typename type_of<type>::type>::type;
+    static PK_HD typename type_of<type>::type value(Item item) {
+        if constexpr (type == PK_FLOAT16) {
+            return half::to_float(item);
+        } else if constexpr (type == PK_BOOL) {
+            return item != 0;
+        } else {
+            return item;
+        }
+    }
+    template <class Word>
+    static PK_HD Word as(Item item) {
+        if constexpr (std::is_signed<Item>::value && std::is_same<Word, uint64_t>::value) {
+            return uint64_t(int64_t(value(item)));
+        } else {
+            return Word(value(item));
+        }
+    }
+};
+
+// The class that holds the values of a type that are compared.
+template <class T>
+using class_of = typename std::conditional<
+    std::is_floating_point<T>::value, double,
+    typename std::conditional<std::is_signed<T>::value, int64_t, uint64_t>::type>::type;
+
+// The lanes lie word by word, of each word lane by lane, of each lane column by column, so that rows that lie
+// side by side are added to lanes side by side. Adds `times` values to each of `count` lanes: values that are
+// `step` apart, of columns that are `column` apart.
+template <class Op, int times, class Word, class Item, class Other, class Value, class Second>
+PK_HD void add_rows(Word *__restrict lanes, int64_t apart, int64_t count, const Item *__restrict values,
+                    const Other *__restrict others, int64_t step, int64_t column,
+                    const Word *__restrict pivots, Value value, Second second) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < count; ++i) {
+        Word lane[Op::WORDS];
+        for (int w = 0; w < Op::WORDS; ++w) lane[w] = lanes[w * apart + i];
+        for (int t = 0; t < times; ++t) {
+            const int64_t at = t * step + i * column;
+            Op::add(lane, value(values[at]), second(others, at), Op::has_pivot ? pivots[i] : Word());
+        }
+        for (int w = 0; w < Op::WORDS; ++w) lanes[w * apart + i] = lane[w];
+    }
+}
+
+// Asks for the next rows of a few columns, which no hardware would guess.
+template <int rows, class Item>
+PK_HD void ask_for(const Item *values, int64_t step, int64_t width) {
+    constexpr int64_t LINE = 64 / sizeof(Item);
+    for (int t = 0; t < rows; ++t) {
+        for (int64_t i = 0; i < width; i += LINE) __builtin_prefetch(values + t * step + i);
+    }
+}
+
+template <class Op, class Word>
+PK_HD void join_rows(Word *__restrict lanes, const Word *__restrict others, int64_t apart, int64_t count) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < count; ++i) {
+        Word lane[Op::WORDS], other[Op::WORDS];
+        for (int w = 0; w < Op::WORDS; ++w) {
+            lane[w] = lanes[w * apart + i];
+            other[w] = others[w * apart + i];
+        }
+        Op::join(lane, other);
+        for (int w = 0; w < Op::WORDS; ++w) lanes[w * apart + i] = lane[w];
+    }
+}
+
+// One column whose rows are dense has its lanes in vector registers.
+#if defined(__AVX512F__)
+constexpr int REGISTER = 64;
+#elif defined(__AVX2__)
+constexpr int REGISTER = 32;
+#else
+constexpr int REGISTER = 16;
+#endif
+
+template <class Op, class Item>
+constexpr bool in_registers = false;
+template <class Item>
+constexpr bool in_registers<Sum<sizeof(Item) == 8, false>, Item> = std::is_floating_point<Item>::value;
+template <class Item>
+constexpr bool in_registers<Dot<false>, Item> = std::is_same<Item, float>::value;
+
+// Returns the row up to which all are added to the lanes, which were just started.
+template <class Op, class Word, class Item>
+PK_HD int64_t gather(Word *lanes, const Item *values, const Item *others, int64_t rows, bool has_others) {
+    constexpr int BYTES = std::min<int>(REGISTER, LANES * sizeof(Word)), WIDE = BYTES / sizeof(Word);
+    constexpr int PARTS = LANES / WIDE;
+    typedef Word Words __attribute__((vector_size(BYTES)));
+    typedef Item Items __attribute__((vector_size(WIDE * sizeof(Item))));
+    auto load = [](const Item *from) {
+        Items items;
+        memcpy(&items, from, sizeof(items));
+        return __builtin_convertvector(items, Words);
+    };
+    Words held[PARTS][Op::WORDS];
+    for (int p = 0; p < PARTS; ++p) {
+        for (int w = 0; w < Op::WORDS; ++w) memcpy(&held[p][w], lanes + w * LANES + p * WIDE, BYTES);
+    }
+    const int64_t whole = rows / LANES * LANES;
+    for (int64_t row = 0; row < whole; row += LANES) {
+#pragma GCC unroll 16
+        for (int p = 0; p < PARTS; ++p) {
+            const Words value = load(values + row + p * WIDE);
+            Op::add(held[p], value, has_others ? load(others + row + p * WIDE) : value, value);
+        }
+    }
+    for (int p = 0; p < PARTS; ++p) {
+        for (int w = 0; w < Op::WORDS; ++w) memcpy(lanes + w * LANES + p * WIDE, &held[p][w], BYTES);
+    }
+    return whole;
+}
+
+enum class Others { none, values, mask };
+
+// Integers in the order of a type's values.
+template <int type>
+PK_HD auto in_order(typename Stored<type>::Item item) {
+    using Item = typename Stored<type>::Item;
+    if constexpr (is_float_type(type)) {
+        using Bits = typename std::conditional<
+            sizeof(Item) == 8, int64_t,
+            typename std::conditional<sizeof(Item) == 4, int32_t, int16_t>::type>::type;
+        const Bits bits = bit_cast<Bits>(item);
+        constexpr Bits magnitude = std::numeric_limits<Bits>::max();
+        return Bits(bits ^ (Bits(bits >> (8 * sizeof(bits) - 1)) & magnitude));
+    } else {
+        return Item(Stored<type>::value(item));
+    }
+}
+
+template <int type>
+PK_HD auto infinity_of() {
+    if constexpr (type == PK_FLOAT16) return uint16_t(0x7c00);
+    if constexpr (type == PK_FLOAT32) return bit_cast<float>(0x7f800000u);
+    if constexpr (type == PK_FLOAT64) return bit_cast<double>(0x7ff0000000000000u);
+}
+
+template <class Op>
+constexpr bool is_extreme = false;
+template <bool largest, class T>
+constexpr bool is_extreme<Extreme<largest, T>> = true;
+template <class T>
+constexpr bool is_extreme<Extremes<T>> = true;
+
+// Whatever comes in no order: the whole of one dense column as a single lane.
+template <class Op, int type>
+PK_HD bool take_whole(const ValueBlock &block, void *partial) {
+    using Item = typename Stored<type>::Item;
+    const Item *const values = static_cast<const Item *>(block.values);
+    if constexpr (std::is_same<Op, SumInteger>::value) {
+        uint64_t sum = 0;
+        for (int64_t i = 0; i < block.rows; ++i) sum += Stored<type>::template as<uint64_t>(values[i]);
+        memcpy(partial, &sum, sizeof(sum));
+        return true;
+    } else if constexpr (is_extreme<Op>) {
+        using Key = decltype(in_order<type>(values[0]));
+        Key least = std::numeric_limits<Key>::max(), most = std::numeric_limits<Key>::min();
+        for (int64_t i = 0; i < block.rows; ++i) {
+            const Key key = in_order<type>(values[i]);
+            least = key < least ? key : least;
+            most = key > most ? key : most;
+        }
+        auto value_of = [&](Key key) -> class_of<typename Op::Word> {
+            if constexpr (is_float_type(type)) {
+                // NaN of either sign is beyond the infinities, and in_order() its own inverse.
+                const Key infinity = in_order<type>(infinity_of<type>());
+                if (most > infinity || least < Key(~infinity)) return NAN;
+                return Stored<type>::value(bit_cast<Item>(in_order<type>(bit_cast<Item>(key))));
+            } else {
+                return key;
+            }
+        };
+        const class_of<typename Op::Word> both[] = {value_of(least), value_of(most)};
+        constexpr bool takes_most = std::is_same<Op, Extreme<true, typename Op::Word>>::value;
+        memcpy(partial, both + takes_most, Op::PARTIAL * sizeof(both[0]));
+        return true;
+    }
+    return false;
+}
+
+template <class Op, int type, Others has>
+void reduce(const ValueBlock &block, void *lanes_, void *partials_) {
+    using Word = typename Op::Word;
+    using From = Stored<type>;
+    using Item = typename From::Item;
+    using Other = typename std::conditional<has == Others::mask, uint8_t, Item>::type;
+    auto value = [](Item item) { return From::template as<Word>(item); };
+    auto second = [](const Other *others, int64_t i) {
+        if constexpr (has == Others::none) return Word(1);
+        if constexpr (has == Others::mask) return Word(others[i] != 0);
+        if constexpr (has == Others::values) return From::template as<Word>(others[i]);
+    };
+
+    if (block.width == 1 && block.stride == 1 && take_whole<Op, type>(block, partials_)) return;
+    const int64_t width = block.width, rows = block.rows, column = block.column,
+                  used = std::min<int64_t>(rows, LANES);
+    const int64_t apart = LANES * width;
+    Word *const lanes = static_cast<Word *>(lanes_), *const pivots = lanes + Op::WORDS * apart;
+    const Item *values = static_cast<const Item *>(block.values);
+    const Other *others = static_cast<const Other *>(has == Others::none ? block.values : block.others);
+    Word nothing[Op::WORDS];
+    Op::start(nothing);
+    for (int w = 0; w < Op::WORDS; ++w) std::fill_n(lanes + w * apart, used * width, nothing[w]);
+    if (Op::has_pivot) {
+        for (int64_t i = 0; i < width; ++i) {
+            const int64_t at = i * column;
+            pivots[i] = second(others, at) != 0 ? value(values[at]) : Word(0);
+        }
+        for (int64_t l = 1; l < used; ++l) std::copy_n(pivots, width, pivots + l * width);
+    }
+    constexpr int TIMES = 4;
+    const bool dense = column == 1 && block.stride == width;  // rows side by side, and so lanes
+    int64_t row = 0;
+    if constexpr (in_registers<Op, Item> && has != Others::mask) {
+        if (width == 1 && dense) row = gather<Op>(lanes, values, others, rows, has == Others::values);
+    }
+    const int64_t count = dense ? apart : width, many = rows / (TIMES * LANES) * (TIMES * LANES);
+    const int64_t step = LANES * block.stride;
+    for (; row < many; row += TIMES * LANES) {
+        for (int64_t l = 0; l < (dense ? 1 : LANES); ++l) {
+            const int64_t at = (row + l) * block.stride;
+            if (!dense && row + TIMES * LANES < many) ask_for<TIMES>(values + at + TIMES * step, step, width);
+            add_rows<Op, TIMES>(lanes + l * width, apart, count, values + at, others + at, step, 1, pivots,
+                                value, second);
+        }
+    }
+    for (; row < rows; row += dense ? LANES : 1) {
+        const int64_t at = row * block.stride, left = dense ? std::min((rows - row) * width, apart) : width;
+        Word *const to = lanes + (dense ? 0 : row % LANES * width);
+        if (column == 1) {
+            add_rows<Op, 1>(to, apart, left, values + at, others + at, 0, 1, pivots, value, second);
+        } else {
+            add_rows<Op, 1>(to, apart, left, values + at, others + at, 0, column, pivots, value, second);
+        }
+    }
+    for (int64_t half = LANES / 2; half != 0; half /= 2) {
+        if (half < used) {
+            const int64_t pairs = std::min(half, used - half);
+            join_rows<Op>(lanes, lanes + half * width, apart, pairs * width);
+        }
+    }
+    for (int64_t i = 0; i < width; ++i) {
+        Word lane[Op::WORDS], partial[Op::PARTIAL];
+        for (int w = 0; w < Op::WORDS; ++w) lane[w] = lanes[w * apart + i];
+        Op::close(lane, Op::has_pivot ? pivots[i] : Word(0), partial);
+        for (int w = 0; w < Op::PARTIAL; ++w) {
+            using Wide =
+                typename std::conditional<sizeof(Word) == 8, Word,
+                                          typename std::conditional<std::is_floating_point<Word>::value,
+                                                                    double, class_of<Word>>::type>::type;
+            static_cast<Wide *>(partials_)[i * Op::PARTIAL + w] = partial[w];
+        }
+    }
+}
+
+// Where the extreme of each column first stands. First the extremes, then where they are.
+template <bool largest, int type>
+void place(const ValueBlock &block, void *lanes, void *partials_) {
+    using T = typename type_of<type>::type;
+    using Wide = class_of<T>;
+    using Item = typename Stored<type>::Item;
+    const int64_t width = block.width;
+    auto *const extremes = reinterpret_cast<Wide *>(static_cast<char *>(lanes) + block.width * LANES * 8);
+    reduce<Extreme<largest, T>, type, Others::none>(block, lanes, extremes);
+    auto *const placed = static_cast<Placed<Wide> *>(partials_);
+    const Item *const values = static_cast<const Item *>(block.values);
+    if (width == 1 && block.stride == 1) {
+        // What does not beat an earlier block loses to it, wherever it stands.
+        if (block.leader != nullptr &&
+            !beats<largest>(extremes[0], *static_cast<const Wide *>(block.leader))) {
+            placed[0] = {extremes[0], block.first_row};
+            return;
+        }
+        const T extreme = T(extremes[0]);
+        auto stands = [&](int64_t row) {
+            const T v = Stored<type>::value(values[row]);
+            return v == extreme || v != v;
+        };
+        using Mask = typename std::conditional<
+            sizeof(T) == 8, int64_t,
+            typename std::conditional<
+                sizeof(T) == 4, int32_t,
+                typename std::conditional<sizeof(T) == 2, int16_t, int8_t>::type>::type>::type;
+        constexpr int64_t TOGETHER = 64;
+        int64_t row = 0;
+        for (; extreme == extreme && row + TOGETHER <= block.rows; row += TOGETHER) {
+            Mask found = 0;
+            for (int64_t i = 0; i < TOGETHER; ++i)
+                found |= Stored<type>::value(values[row + i]) == extreme ? Mask(-1) : Mask(0);
+            if (found != 0) break;
+        }
+        while (!stands(row)) ++row;
+        placed[0] = {extremes[0], block.first_row + row};
+        return;
+    }
+    int64_t *const where = static_cast<int64_t *>(lanes);
+    for (int64_t row = block.rows; row-- > 0;) {
+        const Item *const at = values + row * block.stride;
+        const int64_t column = block.column;
+#pragma GCC ivdep
+        for (int64_t i = 0; i < width; ++i) {
+            const T v = Stored<type>::value(at[i * column]);
+            where[i] = (v == T(extremes[i])) | (v != v) ? row : where[i];
+        }
+    }
+    for (int64_t i = 0; i < width; ++i) placed[i] = {extremes[i], block.first_row + where[i]};
+}
+
+template <int type>
+void fill(BlockLoop (*reduce_of)[2][PK_TYPE_COUNT]) {
+    using T = typename type_of<type>::type;
+    auto set = [&](int kind, BlockLoop loop) { reduce_of[kind][0][type] = loop; };
+    set(PK_LEAST, reduce<Extreme<false, T>, type, Others::none>);
+    set(PK_LARGEST, reduce<Extreme<true, T>, type, Others::none>);
+    set(PK_WHERE_LEAST, place<false, type>);
+    set(PK_WHERE_LARGEST, place<true, type>);
+    set(PK_SPREAD, reduce<Extremes<T>, type, Others::none>);
+    if constexpr (is_float_type(type)) {
+        constexpr bool exact = type == PK_FLOAT64;
+        set(PK_SUM, reduce<Sum<exact, false>, type, Others::none>);
+        set(PK_PRODUCT, reduce<Product, type, Others::none>);
+        set(PK_DOT, reduce<Dot<exact>, type, Others::values>);
+        set(PK_SQUARES, reduce<Moments<exact, false>, type, Others::none>);
+        reduce_of[PK_SUM][1][type] = reduce<Sum<exact, true>, type, Others::mask>;
+        reduce_of[PK_SQUARES][1][type] = reduce<Moments<true, true>, type, Others::mask>;
+    } else {
+        set(PK_SUM, reduce<SumInteger, type, Others::none>);
+        set(PK_PRODUCT, reduce<ProductInteger, type, Others::none>);
+        set(PK_DOT, reduce<DotInteger, type, Others::values>);
+    }
+    if constexpr (type + 1 < PK_TYPE_COUNT) fill<type + 1>(reduce_of);
+}
+
+}  // namespace
+
+void PK_ISA_FUNCTION(fill_reduce)(Loops &loops) { fill<0>(loops.reduce); }
+
+}  // namespace pk

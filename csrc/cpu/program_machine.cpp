@@ -1,0 +1,226 @@
+#include "program_machine.h"
+
+#include <algorithm>
+
+#include "common/types.h"
+
+namespace pk {
+
+// A block's registers and operands share L1 with the code's constants and the stack.
+static constexpr int64_t L1_BUDGET = 24 << 10;
+static constexpr int64_t SMALLEST_BLOCK = 64, LARGEST_BLOCK = 64 << 10;
+static constexpr int64_t REGISTER_ITEM = 8;
+static constexpr int64_t LOOK_AFTER = 64 << 10;  // elements times steps
+static constexpr int32_t NO_REGISTER = -1;
+
+// The bytes that a value of a type takes in a register.
+static int64_t register_item(int type) { return type == PK_FLOAT16 ? 4 : size_of(type); }
+
+// Whether a store changes the memory of a loaded value before the value is last used.
+static bool overwritten_in_use(const std::vector<Step> &steps, size_t load, const Layout &layout) {
+    const char *memory = layout.views[steps[load].a].base;
+    const int32_t value = steps[load].target;
+    bool overwritten = false, renamed = false;
+    for (size_t i = load + 1; i < steps.size(); ++i) {
+        const Step &step = steps[i];
+        const bool uses = step.op != PK_LOAD && (step.a == value || step.b == value || step.c == value);
+        renamed |= uses && step.op == PK_CAST && step.type == step.to;
+        if (overwritten && (uses || renamed)) return true;
+        if (step.op == PK_STORE) {
+            overwritten |= layout.views[step.target].base == memory;
+        } else if (step.target == value && !renamed) {
+            return false;
+        }
+    }
+    return overwritten && renamed;
+}
+
+Plan::Plan(const Program &program, const Layout &layout)
+    : layout(layout),
+      home_(size_t(program.register_count)),
+      registers_(size_t(program.register_count), NO_REGISTER) {
+    steps.reserve(2 * program.steps.size());  // of float16 and scattered operands more than one
+    int64_t widest = 1;
+    for (size_t i = 0; i < program.steps.size(); ++i) {
+        const Step &step = program.steps[i];
+        widest = std::max({widest, register_item(step.type), register_item(step.to)});
+        if (step.op == PK_LOAD) {
+            add_load(step, overwritten_in_use(program.steps, i, layout));
+        } else if (step.op == PK_STORE) {
+            add_store(step);
+        } else {
+            add_compute(step);
+        }
+    }
+    // Without registers there is nothing to keep in L1.
+    int64_t bytes = register_count * widest;
+    for (const View &view : layout.views) bytes += view.item;
+    const int64_t fitting = L1_BUDGET / bytes / SMALLEST_BLOCK * SMALLEST_BLOCK;
+    block = register_count == 0 ? LARGEST_BLOCK : std::clamp(fitting, SMALLEST_BLOCK, LARGEST_BLOCK / 16);
+}
+
+// The machine's register for one of the program's; values that stay in an operand's memory need none.
+Place Plan::register_for(int32_t program_register) {
+    int32_t &index = registers_[program_register];
+    if (index == NO_REGISTER) index = register_count++;
+    return {Place::in_register, index};
+}
+
+void Plan::add_load(const Step &step, bool must_move) {
+    const View &view = layout.views[step.a];
+    const bool half = view.type == PK_FLOAT16;
+    std::vector<BlockStep> &list = view.access == Access::constant ? constants : steps;
+    Place raw{Place::in_operand, step.a};
+    if (view.access != Access::contiguous || must_move) {
+        BlockStep gather;
+        gather.kind = view.access == Access::constant ? BlockStep::fill : BlockStep::gather;
+        gather.operand = step.a;
+        // A constant stays where it is for the whole call, so no other value may share its register.
+        raw = view.access == Access::constant || half ? new_register() : register_for(step.target);
+        gather.target = raw;
+        list.push_back(gather);
+    }
+    home_[step.target] = raw;
+    if (half) {
+        BlockStep widen;
+        widen.loop = loops().half_to_float;
+        widen.a = raw;
+        widen.target = view.access == Access::constant ? new_register() : register_for(step.target);
+        list.push_back(widen);
+        home_[step.target] = widen.target;
+    }
+}
+
+void Plan::add_compute(const Step &step) {
+    if (step.op == PK_CAST && (step.type == step.to || is_widening_of_half(step.type, step.to))) {
+        // The value stays where it is. A value in a register may die here, and its register be reused,
+        // so such a value moves.
+        const Place from = home_[step.a];
+        if (from.kind == Place::in_operand) {
+            home_[step.target] = from;
+            return;
+        }
+    }
+    BlockStep compute;
+    compute.a = home_[step.a];
+    if (step.b >= 0) compute.b = home_[step.b];
+    if (step.c >= 0) compute.c = home_[step.c];
+    compute.target = register_for(step.target);
+    compute.origin = step.origin;
+    if (step.op == PK_CAST) {
+        compute.loop = loops().cast[step.type][step.to];
+        compute.check = cast_check(step.type, step.to);
+    } else {
+        compute.loop = loops().operation[step.op - PK_FIRST_OPERATION][step.type];
+        compute.check = operation_check(step.op, step.type);
+        if (step.to == PK_FLOAT16) compute.round = loops().round_to_half;
+    }
+    steps.push_back(compute);
+    home_[step.target] = compute.target;
+}
+
+void Plan::add_store(const Step &step) {
+    const View &view = layout.views[step.target];
+    const Place out{Place::in_operand, step.target};
+    Place from = home_[step.a];
+    BlockStep *last = steps.empty() ? nullptr : &steps.back();
+    const bool just_made = last != nullptr && last->kind == BlockStep::compute &&
+                           from.kind == Place::in_register && last->target.kind == Place::in_register &&
+                           last->target.index == from.index;
+    if (view.access == Access::contiguous && view.type != PK_FLOAT16 && just_made &&
+        may_write_directly(step.target, *last)) {
+        last->target = out;
+        home_[step.a] = out;
+        return;
+    }
+    BlockStep store;
+    store.a = from;
+    store.target = out;
+    store.operand = step.target;
+    if (view.type == PK_FLOAT16) {
+        store.loop = loops().float_to_half;
+        if (view.access != Access::contiguous) {
+            store.target = new_register();
+            steps.push_back(store);
+            store.a = store.target;
+            store.kind = BlockStep::scatter;
+        }
+    } else if (view.access == Access::contiguous) {
+        const int type = view.type == PK_BOOL ? PK_UINT8 : view.type;
+        store.loop = loops().cast[type][type];
+    } else {
+        store.kind = BlockStep::scatter;
+    }
+    steps.push_back(store);
+}
+
+// A check reads the arguments after the result was written: they must not be the same memory.
+bool Plan::may_write_directly(int32_t operand, const BlockStep &producer) const {
+    if (producer.check == nullptr) return true;
+    for (const Place &argument : {producer.a, producer.b, producer.c}) {
+        if (argument.kind == Place::in_operand &&
+            layout.views[argument.index].base == layout.views[operand].base) {
+            return false;
+        }
+    }
+    return true;
+}
+
+Machine::Machine(const Plan &plan, int64_t instruction_count)
+    : plan_(plan), register_bytes_(plan.block * REGISTER_ITEM), exceptions_(size_t(instruction_count), 0) {
+    bases_.reserve(plan.layout.views.size());
+    for (const View &view : plan.layout.views) bases_.push_back(view.base);
+    constexpr int64_t LINE = 64;
+    memory_.reset(new char[size_t(register_bytes_ * plan.register_count + LINE)]);
+    registers_ = memory_.get() + (LINE - int64_t(reinterpret_cast<uintptr_t>(memory_.get()) % LINE)) % LINE;
+    run_block(plan.constants, 0, plan.block);
+}
+
+void *Machine::at(const Place &place, int64_t start) const {
+    switch (place.kind) {
+        case Place::in_register: return registers_ + place.index * register_bytes_;
+        case Place::in_operand: {
+            const size_t operand = size_t(place.index);
+            return bases_[operand] + start * plan_.layout.views[operand].item;
+        }
+        default: return nullptr;
+    }
+}
+
+void Machine::run(int64_t start, int64_t count, Call &call) {
+    const int64_t often = LOOK_AFTER / int64_t(plan_.steps.size()) + 1;  // elements
+    int64_t looked = 0;
+    for (int64_t done = 0; done < count;) {
+        const int64_t block = std::min(plan_.block, count - done);
+        run_block(plan_.steps, start + done, block);
+        done += block;
+        if (done - looked >= often || done == count) {
+            call.advance(done - looked);
+            looked = done;
+        }
+    }
+}
+
+void Machine::run_block(const std::vector<BlockStep> &steps, int64_t start, int64_t count) {
+    const Layout &layout = plan_.layout;
+    for (const BlockStep &step : steps) {
+        void *target = at(step.target, start);
+        const void *a = at(step.a, start);
+        switch (step.kind) {
+            case BlockStep::fill: layout.fill(layout.views[step.operand], count, target); break;
+            case BlockStep::gather: layout.gather(layout.views[step.operand], start, count, target); break;
+            case BlockStep::scatter: layout.scatter(layout.views[step.operand], start, count, a); break;
+            case BlockStep::compute: {
+                const void *b = at(step.b, start);
+                bool suspect = step.loop(target, a, b, at(step.c, start), count);
+                if (step.round != nullptr) suspect = step.round(target, target, nullptr, nullptr, count);
+                if (suspect && step.check != nullptr) {
+                    exceptions_[step.origin] |= step.check(a, b != nullptr ? b : a, target, count);
+                }
+                break;
+            }
+        }
+    }
+}
+
+}  // namespace pk

@@ -1,0 +1,56 @@
+// A scan's operands from the arrays' types to the types that are computed in, and back.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "common/scan.h"
+#include "loops.h"
+
+namespace pk::scan {
+
+// Memory for elements of any type, uninitialised.
+class Room {
+   public:
+    void *of(int64_t elements) {
+        if (elements > elements_) {
+            memory_.reset(new uint64_t[size_t(elements)]);
+            elements_ = elements;
+        }
+        return memory_.get();
+    }
+
+   private:
+    std::unique_ptr<uint64_t[]> memory_;
+    int64_t elements_ = 0;
+};
+
+class Terms {
+   public:
+    Terms(const Request &request, const Region &region);
+
+    const ScanLoops &loops() const { return loops_; }
+    bool are_floats() const { return is_fused_; }  // else of the type request.term
+
+    // The terms of elements of the region, where they stay until the next are loaded.
+    const void *load(int64_t start, int64_t count);
+    // Where to put their results, and then, from there to the array. store() returns whether any result may
+    // have become infinite.
+    void *results(int64_t start, int64_t count);
+    bool store(const void *results, int64_t start, int64_t count);
+
+    uint32_t met() const { return met_; }  // by casts
+
+   private:
+    bool convert(int from, int to, const void *source, void *target, int64_t count);
+
+    const Request &request_;
+    const Layout &layout_;
+    const bool is_fused_;  // float32 as it is, both ways
+    const bool is_in_place_;
+    const ScanLoops &loops_;
+    Room gathered_, terms_, narrow_, results_, dense_, floats_;
+    uint32_t met_ = 0;
+};
+
+}  // namespace pk::scan

@@ -1,0 +1,213 @@
+// Sorting on the CPU: long rows by radix, least significant digit first, all threads at each digit; short
+// rows each by one thread.
+#include <mutex>
+#include <vector>
+
+#include "common/sort_unique.h"
+#include "sort_radix.h"
+
+namespace pk {
+
+const int HOST_STAGE = PK_COMPUTE;
+
+namespace {
+
+constexpr int64_t LONG_ROW = 64 << 10;  // of at least so many elements
+constexpr int64_t PIECE = 16 << 10;     // elements that a thread takes at once of what is short
+// Calls sort_row(row, a, b) for each of many short rows; a and b have room for one.
+template <class E, class SortRow>
+void each_short_row(Call &call, const Rows &rows, SortRow sort_row) {
+    in_pieces(call, rows.count, std::max<int64_t>(1, PIECE / rows.columns),
+              [&](int64_t, int64_t begin, int64_t end) {
+                  std::vector<E> a(size_t(rows.columns)), b(size_t(rows.columns));
+                  for (int64_t row = begin; row < end; ++row) sort_row(row, a.data(), b.data());
+                  call.advance((end - begin) * rows.columns);
+              });
+}
+
+// `other` has room for a long row.
+template <class Order, class Key = typename Order::Key>
+void sort_each(const Order &ordering, const Rows &rows, Key *out, Key *other, Call &call) {
+    const auto *const in = static_cast<const Key *>(rows.in);
+    const int64_t size = rows.columns;
+    if (size < LONG_ROW) {
+        return each_short_row<Key>(call, rows, [&](int64_t row, Key *keys, Key *room) {
+            for (int64_t i = 0; i < size; ++i) keys[i] = ordering.key(in[row * size + i]);
+            sort_few(keys, room, size);
+            for (int64_t i = 0; i < size; ++i) out[row * size + i] = ordering.bits(keys[i]);
+        });
+    }
+    for (int64_t row = 0; row < rows.count; ++row) {
+        const Key *const from = in + row * size;
+        Key *const to = out + row * size;
+        radix_sort<Key>(
+            call, size, [=](int64_t i) { return ordering.key(from[i]); },
+            [=](Key key) { return ordering.bits(key); }, to,
+            [&](int left) { return left % 2 == 0 ? to : other; });
+        call.advance(size);
+    }
+}
+
+// The few that come first.
+template <class Key>
+class Best {
+   public:
+    using Item = Pair<Key, int64_t>;
+    explicit Best(int64_t kept) : kept_(size_t(kept)), room_(std::max<size_t>(2 * kept_, 256)) {
+        items_.reserve(room_);
+    }
+    // For ascending indices: of equal keys, one that comes later is not among the first.
+    void offer(const Item &item) {
+        if (!is_full_ || item.key < bound_.key) add(item);
+    }
+    // What another thread found, sorted, may lie before what is here.
+    void take(const std::vector<Item> &found) {
+        for (const Item &item : found) {
+            if (is_full_ && !is_less(item, bound_)) return;
+            add(item);
+        }
+    }
+    const std::vector<Item> &sorted() {
+        shrink();
+        std::sort(items_.begin(), items_.end(), is_less<Key, int64_t>);
+        return items_;
+    }
+
+   private:
+    void add(const Item &item) {
+        items_.push_back(item);
+        if (items_.size() == room_) shrink();
+    }
+    void shrink() {
+        if (items_.size() < kept_) return;
+        const auto last = items_.begin() + std::ptrdiff_t(kept_) - 1;
+        std::nth_element(items_.begin(), last, items_.end(), is_less<Key, int64_t>);
+        bound_ = *last;
+        is_full_ = true;
+        items_.resize(kept_);
+    }
+
+    const size_t kept_, room_;
+    std::vector<Item> items_;
+    Item bound_{};
+    bool is_full_ = false;
+};
+
+template <class Order>
+void argsort_few(const Order &ordering, const Rows &rows, int64_t *order, int64_t kept, Call &call) {
+    using Key = typename Order::Key;
+    const auto *const in = static_cast<const Key *>(rows.in);
+    const int64_t size = rows.columns;
+    auto find = [&](int64_t row, int64_t begin, int64_t end, Best<Key> &best) {
+        for (int64_t i = begin; i < end; ++i) best.offer({ordering.key(in[row * size + i]), i});
+        call.advance(end - begin);
+    };
+    auto put = [&](int64_t row, Best<Key> &best) {
+        int64_t *to = order + row * kept;
+        for (const auto &item : best.sorted()) *to++ = item.index;
+    };
+    if (size < LONG_ROW) {
+        return in_pieces(call, rows.count, std::max<int64_t>(1, PIECE / size),
+                         [&](int64_t, int64_t begin, int64_t end) {
+                             for (int64_t row = begin; row < end; ++row) {
+                                 Best<Key> best(kept);
+                                 find(row, 0, size, best);
+                                 put(row, best);
+                             }
+                         });
+    }
+    for (int64_t row = 0; row < rows.count; ++row) {
+        Best<Key> all(kept);
+        std::mutex mutex;
+        in_pieces(call, size, std::max(chunk_of(size), 2 * kept), [&](int64_t, int64_t begin, int64_t end) {
+            Best<Key> best(kept);
+            find(row, begin, end, best);
+            const auto &found = best.sorted();
+            const std::lock_guard<std::mutex> lock(mutex);
+            all.take(found);
+        });
+        put(row, all);
+    }
+}
+
+template <class I, class Order>
+void argsort_each(const Order &ordering, const Rows &rows, int64_t *order, int64_t kept, Call &call) {
+    using Key = typename Order::Key;
+    using E = Pair<Key, I>;
+    const auto *const in = static_cast<const Key *>(rows.in);
+    const int64_t size = rows.columns;
+    if (size < LONG_ROW) {
+        return each_short_row<E>(call, rows, [&](int64_t row, E *pairs, E *other) {
+            for (int64_t i = 0; i < size; ++i) pairs[i] = {ordering.key(in[row * size + i]), I(i)};
+            sort_few(pairs, other, size);
+            for (int64_t i = 0; i < kept; ++i) order[row * kept + i] = int64_t(pairs[i].index);
+        });
+    }
+    const Scratch<E> a(size), b(size);
+    const Scratch<int64_t> whole(kept == size ? 0 : size);
+    for (int64_t row = 0; row < rows.count; ++row) {
+        const Key *const from = in + row * size;
+        int64_t *const to = kept == size ? order + row * size : whole.get();
+        radix_sort<E>(
+            call, size, [=](int64_t i) { return E{ordering.key(from[i]), I(i)}; },
+            [](const E &pair) { return int64_t(pair.index); }, to,
+            [&](int left) { return left % 2 == 0 ? a.get() : b.get(); });
+        if (kept != size) std::copy_n(to, kept, order + row * kept);
+        call.advance(size);
+    }
+}
+
+}  // namespace
+
+void sort_rows(const Rows &rows, void *out, Call &call) {
+    const HostWork timed(call, rows.count * rows.columns);
+    with_ordering(rows.type, false, false, [&](auto ordering) {
+        using Key = typename decltype(ordering)::Key;
+        const Scratch<Key> other(rows.columns < LONG_ROW ? 0 : rows.columns);
+        sort_each(ordering, rows, static_cast<Key *>(out), other.get(), call);
+    });
+}
+
+int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call) {
+    const HostWork timed(call, row.columns);
+    int64_t found = 0;
+    with_ordering(row.type, false, false, [&](auto ordering) {
+        using Key = typename decltype(ordering)::Key;
+        auto *const out = static_cast<Key *>(values);
+        const Scratch<Key> sorted(row.columns);
+        sort_each(ordering, row, sorted.get(), out, call);
+        found = copy_distinct(call, ordering, sorted.get(), row.columns, splits_nan, out);
+    });
+    return found;
+}
+
+void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descending, Call &call) {
+    const HostWork timed(call, rows.count * rows.columns);
+    with_ordering(rows.type, descending, true, [&](auto ordering) {
+        if (kept < rows.columns / 8) {
+            argsort_few(ordering, rows, order, kept, call);
+        } else if (rows.columns <= int64_t(UINT32_MAX) && rows.type.bytes < 8) {
+            argsort_each<uint32_t>(ordering, rows, order, kept, call);
+        } else {
+            argsort_each<uint64_t>(ordering, rows, order, kept, call);
+        }
+    });
+}
+
+void find_places(const SearchRequest &given, Call &call) {
+    const HostWork timed(call, given.count);
+    with_ordering(given.type, false, true, [&](auto ordering) {
+        using Key = typename decltype(ordering)::Key;
+        const auto *const sorted = static_cast<const Key *>(given.sorted);
+        const auto *const values = static_cast<const Key *>(given.values);
+        auto key_at = [&](int64_t i) { return ordering.key(sorted[i]); };
+        in_pieces(call, given.count, PIECE, [&](int64_t, int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+                given.places[i] = place_of(key_at, given.size, ordering.key(values[i]), given.right);
+            }
+            call.advance(end - begin);
+        });
+    });
+}
+
+}  // namespace pk

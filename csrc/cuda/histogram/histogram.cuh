@@ -1,0 +1,229 @@
+// Counting on the device: in which bins the elements of a chunk are, and how many are in each.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "common/histogram_bins.h"
+
+namespace pk::histogram::device {
+
+// Where the values of an axis lie in a chunk's memory, and their bins, whose edges are on the device.
+struct Axis {
+    pk_bins bins;
+    int64_t offset;
+    int32_t type;
+};
+
+struct Tally {
+    Axis axes[2];
+    int32_t axis_count;
+    int32_t total;
+    int32_t copies;  // of the table in shared memory, a power of two; 0: there is none
+    const char *memory;
+    int64_t count;
+    unsigned long long *table;  // total + 2
+};
+
+template <class Body>
+__device__ __forceinline__ auto with_element(const Axis &axis, const char *memory, int64_t i, Body body) {
+    const char *const at = memory + axis.offset;
+#define PK_ELEMENT(type)                                                    \
+    case type: {                                                            \
+        using Element = bins::element<type>;                                \
+        return body(reinterpret_cast<const typename Element::Raw *>(at)[i], \
+                    std::integral_constant<int, type>());                   \
+    }
+    switch (axis.type) {
+        PK_ELEMENT(PK_BOOL)
+        PK_ELEMENT(PK_INT8)
+        PK_ELEMENT(PK_INT16)
+        PK_ELEMENT(PK_INT32)
+        PK_ELEMENT(PK_INT64)
+        PK_ELEMENT(PK_UINT8)
+        PK_ELEMENT(PK_UINT16)
+        PK_ELEMENT(PK_UINT32)
+        PK_ELEMENT(PK_UINT64)
+        PK_ELEMENT(PK_FLOAT16)
+        PK_ELEMENT(PK_FLOAT32)
+        default: PK_ELEMENT(PK_FLOAT64)
+    }
+#undef PK_ELEMENT
+}
+
+template <class T>
+__device__ __forceinline__ T value_of(const Axis &axis, const char *memory, int64_t i) {
+    return with_element(axis, memory, i, [](auto raw, auto type) {
+        return T(bins::element<decltype(type)::value>::value(raw));
+    });
+}
+
+template <class T>
+__device__ __forceinline__ int32_t passed_as(const Axis &axis, const char *memory, int64_t i, bool or_equals,
+                                             bool as_bin) {
+    const T value = value_of<T>(axis, memory, i);
+    const T *const edges = reinterpret_cast<const T *>(axis.bins.edges);
+    const int32_t count = int32_t(axis.bins.count);
+    const int32_t passed = bins::search(value, edges, count + 1, or_equals);
+    return as_bin ? bins::between(passed, value, edges[count], count) : passed;
+}
+
+// How many edges are passed; or the bin after them.
+__device__ __forceinline__ int32_t passed(const Axis &axis, const char *memory, int64_t i, bool or_equals,
+                                          bool as_bin) {
+    switch (bins::compared(axis.bins.type)) {
+        case bins::AS_INT64: return passed_as<int64_t>(axis, memory, i, or_equals, as_bin);
+        case bins::AS_UINT64: return passed_as<uint64_t>(axis, memory, i, or_equals, as_bin);
+        case bins::AS_DOUBLE: return passed_as<double>(axis, memory, i, or_equals, as_bin);
+        default: return passed_as<float>(axis, memory, i, or_equals, as_bin);
+    }
+}
+
+template <int kind>
+__device__ __forceinline__ int32_t by_width_as(const Axis &axis, const char *memory, int64_t i,
+                                               uint32_t &lost) {
+    const auto width = bins::width_with<kind>(axis.bins, reinterpret_cast<const void *>(axis.bins.edges));
+    using Edge = typename std::decay<decltype(*width.edges)>::type;
+    const uint64_t low = axis.bins.low, high = axis.bins.high;
+    const Edge value = with_element(axis, memory, i, [=](auto raw, auto type) {
+        constexpr int code = decltype(type)::value;
+        return bins::kept<Edge>(bins::element<code>::value(raw), bins::element_of<code>(low),
+                                bins::element_of<code>(high));
+    });
+    return width.index(value, lost);
+}
+
+__device__ __forceinline__ int32_t bin_of(const Axis &axis, const char *memory, int64_t i, uint32_t &lost) {
+    if (axis.bins.how == PK_BY_VALUE) {
+        const int32_t count = int32_t(axis.bins.count);
+        return bins::by_value(value_of<int64_t>(axis, memory, i), count);
+    }
+    if (axis.bins.how == PK_BY_EDGES) return passed(axis, memory, i, true, true);
+    switch (bins::width_kind(axis.bins.type, axis.bins.quotient)) {
+        case bins::FLOAT_FLOAT: return by_width_as<bins::FLOAT_FLOAT>(axis, memory, i, lost);
+        case bins::FLOAT_DOUBLE: return by_width_as<bins::FLOAT_DOUBLE>(axis, memory, i, lost);
+        case bins::DOUBLE_DOUBLE: return by_width_as<bins::DOUBLE_DOUBLE>(axis, memory, i, lost);
+        case bins::HALF_HALF: return by_width_as<bins::HALF_HALF>(axis, memory, i, lost);
+        case bins::HALF_FLOAT: return by_width_as<bins::HALF_FLOAT>(axis, memory, i, lost);
+        default: return by_width_as<bins::HALF_DOUBLE>(axis, memory, i, lost);
+    }
+}
+
+// A block counts in shared memory first, where neighbouring threads have tables of their own, interleaved.
+extern __shared__ uint32_t counts[];
+
+__device__ __forceinline__ void begin_counts(const Tally &given) {
+    const int32_t places = (given.total + 1) * given.copies;
+    for (int32_t i = int32_t(threadIdx.x); i < places; i += int32_t(blockDim.x)) counts[i] = 0;
+    __syncthreads();
+}
+
+__device__ __forceinline__ void add_counts(const Tally &given) {
+    __syncthreads();
+    for (int32_t place = int32_t(threadIdx.x); place <= given.total; place += int32_t(blockDim.x)) {
+        unsigned long long sum = 0;
+        for (int32_t copy = 0; copy < given.copies; ++copy) sum += counts[place * given.copies + copy];
+        if (sum != 0) atomicAdd(&given.table[place], sum);
+    }
+}
+
+// Counts a chunk into the call's table.
+__global__ void count(const __grid_constant__ Tally given) {
+    const int32_t copies = given.copies;
+    begin_counts(given);
+    uint32_t lost = 0;
+    const int32_t own = int32_t(threadIdx.x) & (copies - 1);
+    const int64_t step = int64_t(gridDim.x) * blockDim.x;
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < given.count; i += step) {
+        int32_t at = bin_of(given.axes[0], given.memory, i, lost);
+        if (given.axis_count == 2) {
+            const int32_t other = bin_of(given.axes[1], given.memory, i, lost);
+            const int32_t first = int32_t(given.axes[0].bins.count),
+                          second = int32_t(given.axes[1].bins.count);
+            at = at == first || other == second ? given.total : at * second + other;
+        }
+        if (copies != 0) {
+            atomicAdd(&counts[at * copies + own], 1u);
+        } else {
+            atomicAdd(&given.table[at], 1ull);
+        }
+    }
+    if (lost != 0) atomicOr(&given.table[given.total + 1], 1ull);
+    if (copies != 0) add_counts(given);
+}
+
+// The same where each byte is its own bin: by words, so that a warp asks the link for whole lines.
+__global__ void count_bytes(const __grid_constant__ Tally given) {
+    const char *const bytes = given.memory + given.axes[0].offset;
+    const auto *const words = reinterpret_cast<const uint32_t *>(bytes);
+    begin_counts(given);
+    const int32_t own = int32_t(threadIdx.x) & (given.copies - 1);
+    auto add = [&](uint32_t byte) { atomicAdd(&counts[int32_t(byte) * given.copies + own], 1u); };
+    const int64_t first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, whole = given.count / 4;
+    for (int64_t i = first; i < whole; i += int64_t(gridDim.x) * blockDim.x) {
+        const uint32_t word = words[i];
+        for (int shift = 0; shift < 32; shift += 8) add(word >> shift & 255);
+    }
+    if (first < given.count % 4) add(uint8_t(bytes[whole * 4 + first]));
+    add_counts(given);
+}
+
+struct Keep {
+    Axis axis;
+    const char *memory;
+    char *to;
+    int64_t count;
+    long long *extent;  // keys: the least, the greatest
+};
+
+// Copies a chunk to where it stays, and widens the extent.
+__global__ void keep(const __grid_constant__ Keep given) {
+    __shared__ long long extent[2];
+    if (threadIdx.x == 0) {
+        extent[0] = INT64_MAX;
+        extent[1] = INT64_MIN;
+    }
+    __syncthreads();
+    long long least = INT64_MAX, greatest = INT64_MIN;
+    const int64_t step = int64_t(gridDim.x) * blockDim.x;
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < given.count; i += step) {
+        const long long key = with_element(given.axis, given.memory, i, [&](auto raw, auto type) {
+            reinterpret_cast<decltype(raw) *>(given.to)[i] = raw;
+            return static_cast<long long>(bins::key_of<decltype(type)::value>(raw));
+        });
+        least = min(least, key);
+        greatest = max(greatest, key);
+    }
+    for (int lanes = 16; lanes != 0; lanes /= 2) {
+        least = min(least, __shfl_down_sync(0xffffffffu, least, unsigned(lanes)));
+        greatest = max(greatest, __shfl_down_sync(0xffffffffu, greatest, unsigned(lanes)));
+    }
+    if (threadIdx.x % 32 == 0) {
+        atomicMin(&extent[0], least);
+        atomicMax(&extent[1], greatest);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        atomicMin(&given.extent[0], extent[0]);
+        atomicMax(&given.extent[1], extent[1]);
+    }
+}
+
+struct Search {
+    Axis axis;
+    bool or_equals, decreasing;
+    char *memory;
+    int64_t count;
+    int64_t result;  // its offset
+};
+
+__global__ void digitize(const __grid_constant__ Search given) {
+    const int64_t step = int64_t(gridDim.x) * blockDim.x;
+    auto *const to = reinterpret_cast<int64_t *>(given.memory + given.result);
+    const int64_t edges = given.axis.bins.count + 1;
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < given.count; i += step) {
+        const int64_t found = passed(given.axis, given.memory, i, given.or_equals, false);
+        to[i] = given.decreasing ? edges - found : found;
+    }
+}
+
+}  // namespace pk::histogram::device

@@ -1,0 +1,217 @@
+// What counting has the streaming engine do.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "common/histogram.h"
+#include "cuda/stream/resident.h"
+#include "cuda/stream/stream.h"
+#include "histogram.cuh"
+
+namespace pk::histogram {
+
+constexpr int THREADS = 256;
+
+inline unsigned blocks_for(int64_t count) {
+    constexpr int64_t EACH = 8, MOST = 512;  // elements of a thread; blocks, each of which has a table to add
+    return unsigned(std::clamp<int64_t>(count / (THREADS * EACH), 1, MOST));
+}
+
+// Adds the edges to what stays on the devices; returns where, -1 if there are none.
+inline int64_t keep_edges(Resident &resident, const pk_bins &given) {
+    if (given.how == PK_BY_VALUE) return -1;
+    const int64_t item = given.type == PK_FLOAT16 || given.type == PK_FLOAT32 ? 4 : 8;
+    return resident.add(reinterpret_cast<const void *>(given.edges), item * (given.count + 1));
+}
+
+inline device::Axis axis_on(const char *resident, const pk_bins &given, int64_t edges_at, int64_t offset,
+                            int type) {
+    device::Axis axis{given, offset, type};
+    axis.bins.edges = edges_at < 0 ? 0 : reinterpret_cast<uint64_t>(resident + edges_at);
+    return axis;
+}
+
+// Counts values of a layout; what is in the table, which is zero at first, comes back with finish().
+class Counter : public Work {
+   public:
+    Counter(const Layout &layout, const pk_bins *bins, int64_t axes, const int *types, int64_t total,
+            int64_t *table, Call &call, const std::vector<int> &devices)
+        : Work(layout, loads_of(axes), {}, 0, 0),
+          bins_(bins),
+          types_(types, types + axes),
+          total_(total),
+          table_(table),
+          call_(call),
+          devices_(devices) {
+        for (int64_t i = 0; i < axes; ++i) edges_at_.push_back(keep_edges(resident_, bins[i]));
+        table_at_ = resident_.add(table, table_bytes());
+        has_room = resident_.upload(call, devices);
+        counts_bytes_ = axes == 1 && types_[0] == PK_UINT8 && bins[0].how == PK_BY_VALUE && total == 256;
+        walks = counts_bytes_ || takes_lines();
+        while (copies_ != 0 && copies_ * (total + 1) > SHARED) copies_ /= 2;
+    }
+
+    void launch(const Chunk &chunk) override {
+        int64_t offsets[2] = {};
+        for (size_t i = 0; i < loads.size(); ++i) offsets[i] = chunk.operand(loads[i]);
+        launch_on(resident_.on(chunk.device), chunk.memory, offsets, chunk.count, chunk.queue);
+    }
+
+    // For all elements of one axis, which are on the first device.
+    void launch_all(const char *elements, cudaStream_t queue) const {
+        const int64_t offset = 0;
+        launch_on(resident_.on(0), elements, &offset, layout.size, queue);
+    }
+
+    void collect(const void *) override {}
+
+    // Once every chunk was computed.
+    void finish() {
+        std::vector<int64_t> one(size_t(total_ + 2));
+        for (size_t place = 0; place < devices_.size(); ++place) {
+            const CurrentDevice current(devices_[place]);
+            const char *const from = resident_.on(int(place)) + table_at_;
+            PK_CUDA(cudaMemcpy(one.data(), from, size_t(table_bytes()), cudaMemcpyDeviceToHost));
+            for (size_t i = 0; i < one.size(); ++i) table_[i] += one[i];
+            call_.report.bytes_down += table_bytes();
+        }
+        table_[total_ + 1] = table_[total_ + 1] != 0;
+    }
+
+    bool has_room = false;
+
+   private:
+    static constexpr int64_t SHARED = 10 << 10;  // counts in a block's shared memory
+
+    static std::vector<Carried> loads_of(int64_t axes) {
+        std::vector<Carried> loads;
+        for (int64_t i = 0; i < axes; ++i) loads.push_back({int(i), 0});
+        return loads;
+    }
+    void launch_on(char *resident, const char *memory, const int64_t *offsets, int64_t count,
+                   cudaStream_t queue) const {
+        device::Tally given{};
+        given.axis_count = int32_t(loads.size());
+        for (size_t i = 0; i < loads.size(); ++i) {
+            given.axes[i] = axis_on(resident, bins_[i], edges_at_[i], offsets[i], types_[i]);
+        }
+        given.total = int32_t(total_);
+        given.copies = int32_t(copies_);
+        given.memory = memory;
+        given.count = count;
+        given.table = reinterpret_cast<unsigned long long *>(resident + table_at_);
+        const size_t shared_bytes = size_t(copies_ * (total_ + 1)) * sizeof(uint32_t);
+        if (counts_bytes_) {
+            device::count_bytes<<<blocks_for(count / 4), THREADS, shared_bytes, queue>>>(given);
+        } else {
+            device::count<<<blocks_for(count), THREADS, shared_bytes, queue>>>(given);
+        }
+        PK_CUDA(cudaGetLastError());
+    }
+
+    int64_t table_bytes() const { return (total_ + 2) * int64_t(sizeof(int64_t)); }
+
+    const pk_bins *const bins_;
+    const std::vector<int> types_;
+    const int64_t total_;
+    int64_t *const table_;
+    Call &call_;
+    const std::vector<int> &devices_;
+    int64_t copies_ = 8;
+    bool counts_bytes_ = false;
+    Resident resident_;
+    std::vector<int64_t> edges_at_;
+    int64_t table_at_ = 0;
+};
+
+class Digitizer : public Work {
+   public:
+    Digitizer(const DigitizeRequest &request, Call &call, const std::vector<int> &devices)
+        : Work(request.layout, {{0, 0}}, {{1, 0}}, 0, 0),
+          bins_(*request.bins),
+          right_(request.right),
+          decreasing_(request.decreasing) {
+        edges_at_ = keep_edges(resident_, bins_);
+        has_room = resident_.upload(call, devices);
+    }
+
+    void launch(const Chunk &chunk) override {
+        const int type = layout.views[0].type;
+        const device::Search given{
+            axis_on(resident_.on(chunk.device), bins_, edges_at_, chunk.operand(loads[0]), type),
+            !right_,
+            decreasing_,
+            chunk.memory,
+            chunk.count,
+            chunk.operand(stores[0]),
+        };
+        device::digitize<<<blocks_for(chunk.count), THREADS, 0, chunk.queue>>>(given);
+        PK_CUDA(cudaGetLastError());
+    }
+
+    void collect(const void *) override {}
+
+    bool has_room = false;
+
+   private:
+    const pk_bins &bins_;
+    const bool right_, decreasing_;
+    Resident resident_;
+    int64_t edges_at_ = 0;
+};
+
+// Takes all elements to a device, where they stay, and finds the extent.
+class Keeper : public Work {
+   public:
+    Keeper(const Layout &layout, Call &call, const std::vector<int> &devices)
+        : Work(layout, {{0, 0}}, {}, 0, 0), data_(block_on(devices[0], layout.size * layout.views[0].item)) {
+        if (data_.memory() == nullptr) return;
+        walks = takes_lines();
+        keys_at_ = resident_.add(keys, sizeof(keys));
+        has_room = resident_.upload(call, devices);
+    }
+
+    void launch(const Chunk &chunk) override {
+        const View &view = layout.views[0];
+        const device::Keep given{
+            axis_on(nullptr, pk_bins{}, -1, chunk.operand(loads[0]), view.type),
+            chunk.memory,
+            data() + chunk.start * view.item,
+            chunk.count,
+            reinterpret_cast<long long *>(resident_.on(chunk.device) + keys_at_),
+        };
+        device::keep<<<blocks_for(chunk.count), THREADS, 0, chunk.queue>>>(given);
+        PK_CUDA(cudaGetLastError());
+    }
+
+    void collect(const void *) override {}
+
+    // Once every chunk was computed.
+    void finish() {
+        PK_CUDA(cudaMemcpy(keys, resident_.on(0) + keys_at_, sizeof(keys), cudaMemcpyDeviceToHost));
+    }
+
+    char *data() const { return data_.memory(); }
+
+    bool has_room = false;
+    int64_t keys[2] = {INT64_MAX, INT64_MIN};
+
+   private:
+    static Block block_on(int device, int64_t bytes) {
+        const CurrentDevice current(device);
+        return Block(device, bytes);
+    }
+
+    const Block data_;
+    Resident resident_;
+    int64_t keys_at_ = 0;
+};
+
+// A queue whose work is done when it ends, whatever failed.
+struct OwnQueue {
+    Stream queue = stream();
+    ~OwnQueue() { (void)cudaStreamSynchronize(queue.get()); }
+};
+
+}  // namespace pk::histogram

@@ -1,0 +1,190 @@
+#include "filters.cuh"
+
+#include <cstring>
+
+#include "common/image.h"
+#include "cuda/stream/resident.h"
+#include "cuda/stream/stream.h"
+#include "cuda/stream/tuning.h"
+
+namespace pk::image::filters {
+
+namespace {
+
+// Bytes of an image and its result, of which several may share a chunk; a larger one goes in bands.
+constexpr int64_t SMALL_IMAGE = 1 << 20;
+// Bytes of a band and its result that are worth what is staged around it, if the window's rows are more.
+constexpr int64_t WORTHWHILE_BAND = 4 << 20;
+// Bytes that are better copied than read over the link by each window that has them.
+constexpr int64_t WORTH_COPYING = 512 << 10;
+
+// The weights on each of a call's devices, in the type of the sums.
+class Weights {
+   public:
+    Weights(const Filter &filter, Call &call, const std::vector<int> &devices) {
+        if (!filter.sums()) return;
+        std::vector<double> all = filter.weights;
+        all.insert(all.end(), filter.down.begin(), filter.down.end());
+        all.insert(all.end(), filter.across.begin(), filter.across.end());
+        const std::vector<float> narrow(all.begin(), all.end());
+        const bool is_double = filter.arithmetic == Sums::float64;
+        const void *const from = is_double ? static_cast<const void *>(all.data()) : narrow.data();
+        resident_.add(from, int64_t(all.size() * (is_double ? sizeof(double) : sizeof(float))));
+        if (!resident_.upload(call, devices)) {
+            fail(PK_OUT_OF_MEMORY,
+                 "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left for a filter's weights");
+        }
+    }
+    const void *on(int place) const { return resident_.on(place); }
+
+   private:
+    Resident resident_;
+};
+
+// Images from one on: whole ones, or one of them in bands.
+class Filtering : public Work {
+   public:
+    Filtering(const Filter &filter, const Weights &weights, const Layout &layout, int64_t first_image,
+              bool in_bands)
+        : Work(layout, {load_of(filter, in_bands)}, {{1, 0}}, 0, 0),
+          filter_(filter),
+          weights_(weights),
+          first_image_(first_image),
+          in_bands_(in_bands) {
+        unit_elements = in_bands ? filter.row() : filter.image();
+        may_stay = layout.size * carried_bytes < WORTH_COPYING;
+        alone = true;
+        if (!in_bands) return;
+        const int64_t worthwhile = WORTHWHILE_BAND / (filter.row() * bytes_of_both(filter));
+        least_units = std::clamp<int64_t>(4 * (filter.height - 1), 1, std::max<int64_t>(1, worthwhile));
+    }
+
+    static int64_t bytes_of_both(const Filter &filter) {
+        return size_of(filter.type) + size_of(filter.result_type);
+    }
+
+    int64_t units() const override { return layout.size / unit_elements; }
+    int64_t start(int64_t unit) const override { return unit * unit_elements; }
+
+    // Of a band, the rows that the window reaches above and below it come along, from where the border's mode
+    // has them.
+    void stage(const Carried &load, const Chunk &chunk, char *to) const override {
+        if (!in_bands_) return Work::stage(load, chunk, to);
+        const int64_t bytes = filter_.row() * load.item;
+        const char *const image = filter_.in + first_image_ * filter_.rows * bytes;
+        const int64_t begin = chunk.units.start - filter_.above;
+        const int64_t end = chunk.units.start + chunk.units.count + filter_.below();
+        const int64_t low = std::max<int64_t>(begin, 0), high = std::min(end, filter_.rows);
+        std::memcpy(to + (low - begin) * bytes, image + low * bytes, size_t((high - low) * bytes));
+        auto copy_rows = [&](int64_t from, int64_t until) {
+            for (int64_t row = from; row < until; ++row) {
+                const int64_t source = inside(filter_.border, row, filter_.rows);
+                char *const place = to + (row - begin) * bytes;
+                if (source < 0) {
+                    std::memset(place, 0, size_t(bytes));  // which the kernel does not look at
+                } else {
+                    std::memcpy(place, image + source * bytes, size_t(bytes));
+                }
+            }
+        };
+        copy_rows(begin, low);
+        copy_rows(high, end);
+    }
+
+    void launch(const Chunk &chunk) override {
+        device::Given given = given_of(chunk);
+        if (!filter_.sums()) {
+            launch<device::OrderTile, uint32_t>(given, chunk);
+        } else if (filter_.arithmetic == Sums::float64) {
+            launch<device::SumTile<double>, double>(given, chunk);
+        } else {
+            launch<device::SumTile<float>, float>(given, chunk);
+        }
+    }
+
+    void collect(const void *) override {}
+
+   private:
+    static Carried load_of(const Filter &filter, bool in_bands) {
+        Carried load{0, 0};
+        if (in_bands) load.halo = (filter.height - 1) * filter.row();
+        return load;
+    }
+
+    device::Given given_of(const Chunk &chunk) const {
+        device::Given given{};
+        given.in = chunk.memory + chunk.operand(loads[0]);
+        given.out = chunk.memory + chunk.operand(stores[0]);
+        given.weights = weights_.on(chunk.device);
+        given.type = filter_.type;
+        given.result_type = filter_.result_type;
+        given.kind = filter_.kind;
+        given.border = filter_.border;
+        given.height = int(filter_.height);
+        given.width = int(filter_.width);
+        given.above = int(filter_.above);
+        given.left = int(filter_.left);
+        given.rank = int(filter_.rank());
+        given.outside = float(filter_.outside);
+        given.rows = filter_.rows;
+        given.columns = filter_.columns;
+        given.channels = filter_.channels;
+        given.is_band = in_bands_;
+        given.first_row = in_bands_ ? chunk.units.start : 0;
+        given.band_rows = in_bands_ ? chunk.units.count : filter_.rows;
+        return given;
+    }
+
+    template <class Tile, class Sum>
+    void launch(device::Given &given, const Chunk &chunk) const {
+        constexpr int64_t ROWS = device::ROWS<Sum>, COLUMNS = device::COLUMNS;
+        given.row_tiles = (given.band_rows + ROWS - 1) / ROWS;
+        given.column_tiles = (given.columns + COLUMNS - 1) / COLUMNS;
+        const int64_t images = in_bands_ ? 1 : chunk.units.count;
+        const int64_t blocks = images * given.row_tiles * given.column_tiles * given.channels;
+        if (blocks > INT32_MAX) fail(PK_INVALID_ARGUMENT, "a chunk has too many tiles");
+        const int64_t reach_rows = ROWS + given.height - 1, reach_columns = COLUMNS + given.width - 1;
+        const int64_t shared = reach_rows * (COLUMNS * int64_t(sizeof(Sum)) + reach_columns * 4);
+        device::filter<Tile><<<unsigned(blocks), device::THREADS, size_t(shared), chunk.queue>>>(given);
+        PK_CUDA(cudaGetLastError());
+    }
+
+    const Filter &filter_;
+    const Weights &weights_;
+    const int64_t first_image_;
+    const bool in_bands_;
+};
+
+// The elements of so many images, as the engine walks them.
+Layout layout_of(const Filter &filter, int64_t first_image, int64_t images) {
+    pk_operand operands[2]{};
+    const char *const addresses[] = {filter.in, filter.out};
+    const int types[] = {filter.type, filter.result_type};
+    for (int i = 0; i < 2; ++i) {
+        operands[i].type = types[i];
+        operands[i].strides[0] = size_of(types[i]);
+        operands[i].address =
+            reinterpret_cast<uint64_t>(addresses[i] + first_image * filter.image() * size_of(types[i]));
+    }
+    const int64_t size = images * filter.image();
+    return Layout(operands, 2, &size, 1, {false, true});
+}
+
+}  // namespace
+
+}  // namespace pk::image::filters
+
+void pk::image::filter(const filters::Filter &filter, Call &call) {
+    using namespace filters;
+    const std::vector<int> devices = devices_of(call);
+    if (filter.elements() == 0) return;
+    const Weights weights(filter, call, devices);
+    const int64_t small = std::min(SMALL_IMAGE, tuned(Tune::chunk_bytes) / 2);
+    const bool in_bands = filter.image() * Filtering::bytes_of_both(filter) > small;
+    const int64_t images = in_bands ? 1 : filter.batch;
+    for (int64_t image = 0; image < filter.batch; image += images) {
+        const Layout layout = layout_of(filter, image, images);
+        Filtering work(filter, weights, layout, image, in_bands);
+        stream(work, call, devices, {{0, work.units()}});
+    }
+}

@@ -1,0 +1,35 @@
+// What the kernels of pixels stand on: a thread for each element, of whichever type.
+#pragma once
+
+#include "common/image.h"
+#include "cuda/stream/runtime.h"
+
+namespace pk::image {
+
+constexpr int THREADS = 256;
+
+inline __device__ int64_t own_index() { return int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
+
+// A thread for each of `count` elements.
+template <class Kernel, class... Given>
+void launch_for(int64_t count, cudaStream_t queue, Kernel kernel, Given... given) {
+    kernel<<<unsigned((count + THREADS - 1) / THREADS), THREADS, 0, queue>>>(given...);
+    PK_CUDA(cudaGetLastError());
+}
+
+// Calls body(T()) for an image's type.
+template <class Body>
+void with_type(int type, Body body) {
+    switch (type) {
+        case PK_UINT8: return body(uint8_t());
+        case PK_UINT16: return body(uint16_t());
+        default: return body(float());
+    }
+}
+
+[[noreturn]] inline void fail_for_room() {
+    fail(PK_OUT_OF_MEMORY,
+         "other calls have too much of PYCUDAKIT_DEVICE_MEMORY, or it is too small for a row of the image");
+}
+
+}  // namespace pk::image

@@ -1,0 +1,204 @@
+#include <algorithm>
+
+#include "cuda/stream/resident.h"
+#include "cuda/stream/stream.h"
+#include "pixels.cuh"
+
+namespace pk::image {
+
+namespace {
+
+// Old rows that are added up between two looks at whether the call is to stop.
+constexpr int64_t MOST_OLD_ROWS = 1 << 20;
+
+namespace device {
+
+// Sums along each of some old rows.
+template <class T>
+__global__ void add_along(const T *rows, int64_t row_elements, int64_t channels, pixels::Taps across,
+                          int64_t count, double *along) {
+    const int64_t i = own_index(), elements = across.size * channels;
+    if (i >= count) return;
+    const T *row = rows + i / elements * row_elements + i % channels;
+    along[i] = pixels::along_row(row, channels, across, i % elements / channels);
+}
+
+// What is added up for new rows: those from `first` on, of old ones from `old_first` on.
+struct Sums {
+    int64_t first, elements, height, new_height;
+    int64_t old_first, old_rows;
+    const double *along;
+    pixels::Taps down;
+};
+
+// Adds what some old rows give; an earlier launch has added those before them.
+__global__ void add_down(Sums given, int64_t count, double *sums) {
+    const int64_t i = own_index();
+    if (i >= count) return;
+    const int64_t row = given.first + i / given.elements, place = row % given.new_height;
+    // The first of its old rows, counted from those that are there; and which of its own are.
+    const int64_t base = row / given.new_height * given.height + given.down.first[place] - given.old_first;
+    const int64_t begin = base < 0 ? -base : 0, left = given.old_rows - base;
+    const int64_t end = left < given.down.count(place) ? left : given.down.count(place);
+    const double *weights = given.down.weights + given.down.begin[place];
+    const double *column = given.along + i % given.elements;
+    double sum = begin == 0 ? 0 : sums[i];
+    for (int64_t k = begin; k < end; ++k) {
+        const double value = weights[k] * column[(base + k) * given.elements];
+        sum = k == 0 ? value : sum + value;
+    }
+    if (begin < end) sums[i] = sum;
+}
+
+template <class T>
+__global__ void round_sums(const double *sums, double divisor, int64_t count, T *out) {
+    const int64_t i = own_index();
+    if (i < count) out[i] = pixels::rounded<T>(sums[i], divisor);
+}
+
+}  // namespace device
+
+// Sums that lie on the device, rounded on their way down.
+class RoundWork : public Work {
+   public:
+    RoundWork(const Layout &layout, const double *sums, double divisor)
+        : Work(layout, {}, {{0, 0}}, 0, 0), sums_(sums), divisor_(divisor) {}
+    void launch(const Chunk &chunk) override {
+        with_type(layout.views[0].type, [&](auto of_type) {
+            using T = decltype(of_type);
+            launch_for(chunk.count, chunk.queue, device::round_sums<T>, sums_ + chunk.start, divisor_,
+                       chunk.count, reinterpret_cast<T *>(chunk.memory + chunk.operand(stores[0])));
+        });
+    }
+    void collect(const void *) override {}
+
+   private:
+    const double *const sums_;
+    const double divisor_;
+};
+
+// The weights along one axis, on the device.
+class DeviceTaps {
+   public:
+    DeviceTaps(const Taps &taps, Call &call, const std::vector<int> &device) {
+        auto add = [&](const auto &values) {
+            return memory_.add(values.data(), int64_t(values.size() * sizeof(values[0])));
+        };
+        const int64_t first = add(taps.first), begin = add(taps.begin), weights = add(taps.weights);
+        if (!memory_.upload(call, device)) fail_for_room();
+        const char *at = memory_.on(0);
+        view = {int64_t(taps.first.size()), taps.most, reinterpret_cast<const int64_t *>(at + first),
+                reinterpret_cast<const int64_t *>(at + begin),
+                reinterpret_cast<const double *>(at + weights)};
+    }
+    pixels::Taps view{};
+
+   private:
+    Resident memory_;
+};
+
+// New rows in bands, and for each the old rows that it needs, in parts if there is no room for all: sums
+// along these rows are added up to those of the new ones, which are rounded on their way down.
+class Resizer {
+   public:
+    Resizer(const Resize &given, Call &call, int device)
+        : given_(given),
+          call_(call),
+          device_{device},
+          down_(given.method, given.height, given.new_height),
+          across_(given.method, given.width, given.new_width),
+          down_there_(down_, call, device_),
+          across_there_(across_, call, device_),
+          item_(given.layout.views[0].item),
+          elements_(given.new_row_elements()) {
+        const int64_t room = streaming_memory().device_budget / 2;
+        const int64_t sums = elements_ * int64_t(sizeof(double));
+        band_ = std::min(room / 4 / sums, given.new_rows());
+        part_ = std::min(
+            {room / 2 / (given.row_elements() * item_ + sums), MOST_OLD_ROWS, given.images * given.height});
+    }
+
+    void run() {
+        for (;; band_ /= 2, part_ /= 2) {
+            if (band_ == 0 || part_ == 0) fail_for_room();
+            const Block sums(device_[0], band_ * elements_ * int64_t(sizeof(double)));
+            const Block along(device_[0], part_ * elements_ * int64_t(sizeof(double)));
+            if (sums.memory() == nullptr || along.memory() == nullptr) continue;
+            sums_ = reinterpret_cast<double *>(sums.memory());
+            along_ = reinterpret_cast<double *>(along.memory());
+            for (int64_t row = 0; row < given_.new_rows(); row += band_) {
+                make(row, std::min(band_, given_.new_rows() - row));
+            }
+            return;
+        }
+    }
+
+   private:
+    int64_t image(int64_t row) const { return row / given_.new_height * given_.height; }
+
+    void make(int64_t first, int64_t rows) {
+        const pixels::Taps down = down_.view();
+        const int64_t last = first + rows - 1;
+        const int64_t end = image(last) + down.end(last % given_.new_height);
+        for (int64_t old = image(first) + down.first[first % given_.new_height]; old < end;) {
+            old += add(first, rows, old, end);
+        }
+        pk_operand result{};
+        result.address = reinterpret_cast<uint64_t>(given_.out + first * elements_ * item_);
+        result.type = given_.type;
+        result.strides[0] = item_;
+        const int64_t size = rows * elements_;
+        const Layout layout(&result, 1, &size, 1, {true});
+        RoundWork work(layout, sums_, down_.divisor * across_.divisor);
+        stream(work, call_, device_, {{0, size}});
+    }
+
+    // Adds old rows from `old` on, and returns how many.
+    int64_t add(int64_t first, int64_t rows, int64_t old, int64_t end) {
+        for (; part_ != 0; part_ /= 2) {
+            const int64_t old_rows = std::min(part_, end - old), row_elements = given_.row_elements();
+            Resident source;
+            const int64_t offset = source.add(given_.layout, given_.layout.views[0], old * row_elements,
+                                              old_rows * row_elements);
+            if (!source.upload(call_, device_)) continue;
+            const Queue queue(stream_);
+            const double begin = call_.seconds();
+            with_type(given_.type, [&](auto of_type) {
+                using T = decltype(of_type);
+                launch_for(old_rows * elements_, queue.get(), device::add_along<T>,
+                           reinterpret_cast<const T *>(source.on(0) + offset), row_elements, given_.channels,
+                           across_there_.view, old_rows * elements_, along_);
+            });
+            const device::Sums sums{first, elements_, given_.height, given_.new_height,
+                                    old,   old_rows,  along_,        down_there_.view};
+            launch_for(rows * elements_, queue.get(), device::add_down, sums, rows * elements_, sums_);
+            PK_CUDA(cudaStreamSynchronize(queue.get()));
+            lane_.add(PK_KERNEL, begin, call_.seconds(), 0, 0);
+            call_.look();
+            return old_rows;
+        }
+        fail_for_room();
+    }
+
+    const Resize &given_;
+    Call &call_;
+    const std::vector<int> device_;
+    const Taps down_, across_;
+    const DeviceTaps down_there_, across_there_;
+    const int64_t item_, elements_;  // of a new row
+    int64_t band_, part_;            // new and old rows at once
+    double *sums_ = nullptr, *along_ = nullptr;
+    Lane lane_{call_};
+    const Stream stream_ = pk::stream();
+};
+
+}  // namespace
+
+void resize(const Resize &given, Call &call) {
+    const std::vector<int> devices = devices_of(call);
+    if (given.size == 0) return;
+    const CurrentDevice current(devices[0]);
+    Resizer(given, call, devices[0]).run();
+}
+
+}  // namespace pk::image

@@ -1,0 +1,132 @@
+#include "buffers.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cuda/stream/tuning.h"
+#include "traffic.h"
+
+namespace pk::kernels {
+
+namespace {
+
+constexpr int64_t ALIGNMENT = 256;
+constexpr int64_t MOST_BYTES = int64_t(1) << 50;
+// What begins as zeros goes up with what is staged, as long as it is small.
+constexpr int64_t WORTH_A_MEMSET = 32 << 10;
+
+char *host(const pk_buffer &buffer) { return reinterpret_cast<char *>(buffer.address); }
+bool goes_up(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_UP) != 0; }
+bool comes_down(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_DOWN) != 0; }
+int first_byte(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_POISON) != 0 ? PK_POISON : 0; }
+
+}  // namespace
+
+Buffers::Buffers(const Run &run, Call &call, int device, Holdings &held)
+    : run_(run), call_(call), device_(device) {
+    lay_out();
+    const SlotBytes slot = Lease::usual(Lease::staged);
+    const bool are_small = all_ <= slot.device &&
+                           std::max(up_end_, down_end_) <= std::min(slot.host, tuned(Tune::in_place_bytes));
+    if (are_small) {
+        held.lease.emplace(slot, SlotBytes{0, 0}, device, 1, call);
+        const Slot &own = *held.lease->slots().front();
+        // One that was made where memory is short may be too small.
+        if (all_ <= own.device_bytes) {
+            memory_ = own.memory();
+            staged_ = own.host();
+            return;
+        }
+        held.lease.reset();
+    }
+    memory_ = take_memory(device, std::max(all_, ALIGNMENT), held.block, held.memory);
+}
+
+// Side by side: what goes up, what also comes down, what comes down, and the rest.
+void Buffers::lay_out() {
+    offsets_.resize(size_t(run_.buffers.size));
+    auto place = [&](bool up, bool down) {
+        for (int64_t i = 0; i < run_.buffers.size; ++i) {
+            const pk_buffer &buffer = run_.buffers[i];
+            if (goes_up(buffer) != up || comes_down(buffer) != down) continue;
+            if (buffer.bytes > MOST_BYTES - all_)
+                fail(PK_OUT_OF_MEMORY, "the buffers of this run have more than " +
+                                           std::to_string(MOST_BYTES) + " bytes: no GPU has that");
+            offsets_[size_t(i)] = all_;
+            all_ += (buffer.bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+            if (up) bytes_up_ += buffer.bytes;
+            if (down) bytes_down_ += buffer.bytes;
+        }
+    };
+    place(true, false);
+    down_begin_ = all_;
+    place(true, true);
+    up_end_ = all_;
+    place(false, true);
+    down_end_ = all_;
+    place(false, false);
+    if (all_ - up_end_ <= WORTH_A_MEMSET) up_end_ = all_;
+}
+
+void Buffers::fill(int64_t index, cudaStream_t queue) {
+    const pk_buffer &buffer = run_.buffers[index];
+    PK_CUDA(cudaMemsetAsync(address(index), first_byte(buffer), size_t(buffer.bytes), queue));
+}
+
+void Buffers::upload(cudaStream_t queue) {
+    if (are_small()) {
+        upload_small(queue);
+    } else {
+        for (int64_t i = 0; i < run_.buffers.size; ++i) {
+            if (!goes_up(run_.buffers[i]) && run_.buffers[i].bytes != 0) fill(i, queue);
+        }
+        Traffic traffic(call_, device_, true);
+        each(PK_BUFFER_UP,
+             [&](int64_t i, auto &buffer) { traffic.add(host(buffer), address(i), buffer.bytes); });
+        traffic.run(queue);
+    }
+    call_.report.bytes_up += bytes_up_;
+}
+
+void Buffers::upload_small(cudaStream_t queue) {
+    if (up_end_ != 0) {
+        for (int64_t i = 0; i < run_.buffers.size; ++i) {
+            const pk_buffer &buffer = run_.buffers[i];
+            char *const to = staged_ + offsets_[size_t(i)];
+            if (buffer.bytes == 0 || offsets_[size_t(i)] >= up_end_) continue;
+            if (goes_up(buffer)) {
+                std::memcpy(to, host(buffer), size_t(buffer.bytes));
+            } else {
+                std::memset(to, first_byte(buffer), size_t(buffer.bytes));
+            }
+        }
+        PK_CUDA(cudaMemcpyAsync(memory_, staged_, size_t(up_end_), cudaMemcpyHostToDevice, queue));
+        call_.report.chunks += 1;
+    }
+    for (int64_t i = 0; i < run_.buffers.size; ++i) {
+        if (offsets_[size_t(i)] >= up_end_ && run_.buffers[i].bytes != 0) fill(i, queue);
+    }
+}
+
+void Buffers::queue_download(cudaStream_t queue) {
+    if (!are_small() || down_begin_ == down_end_) return;
+    PK_CUDA(cudaMemcpyAsync(staged_ + down_begin_, memory_ + down_begin_, size_t(down_end_ - down_begin_),
+                            cudaMemcpyDeviceToHost, queue));
+    call_.report.chunks += 1;
+}
+
+void Buffers::download(cudaStream_t queue) {
+    if (are_small()) {
+        each(PK_BUFFER_DOWN, [&](int64_t i, auto &buffer) {
+            std::memcpy(host(buffer), staged_ + offsets_[size_t(i)], size_t(buffer.bytes));
+        });
+    } else {
+        Traffic traffic(call_, device_, false);
+        each(PK_BUFFER_DOWN,
+             [&](int64_t i, auto &buffer) { traffic.add(host(buffer), address(i), buffer.bytes); });
+        traffic.run(queue);
+    }
+    call_.report.bytes_down += bytes_down_;
+}
+
+}  // namespace pk::kernels

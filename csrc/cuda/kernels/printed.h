@@ -1,0 +1,20 @@
+// What kernels print: records in a device's memory, and the text that they are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace pk::kernels {
+
+// As pycudakit/_kernels/device_include/prelude.h has it; records of `room` bytes follow.
+struct Printed {
+    uint64_t used = 0, room = 0;
+};
+
+// The variable that every module has which prints, the address of a Printed.
+constexpr char PRINTED_SYMBOL[] = "_ZN9pycudakit7printedIvEE";
+
+// The text of the records, of which there are those that fit into the room; if more came, it says so.
+std::string text_of_records(const char *records, const Printed &printed);
+
+}  // namespace pk::kernels

@@ -1,0 +1,108 @@
+#include "cublas.h"
+
+#include <dlfcn.h>
+
+#include <map>
+#include <mutex>
+
+#include "common/call/status.h"
+#include "cuda/stream/runtime.h"
+
+namespace pk::cublas {
+
+namespace {
+
+using Handle = void *;
+enum { SUCCESS = 0, ALLOC_FAILED = 3 };  // of its statuses
+enum { AS_IT_IS = 0, TRANSPOSED = 1 };
+constexpr int ANY_ALGORITHM = -1;
+
+struct Functions {
+    int (*create)(Handle *) = nullptr;
+    int (*set_stream)(Handle, cudaStream_t) = nullptr;
+    int (*multiply)(Handle, int, int, int, int, int, const void *, const void *, int, int, long long,
+                    const void *, int, int, long long, const void *, void *, int, int, long long, int, int,
+                    int) = nullptr;
+    const char *(*name_of)(int) = nullptr;
+};
+
+// Never closed: at the process's exit the driver may be gone before it.
+struct Library {
+    std::mutex mutex;
+    Functions functions;
+    bool is_open = false;
+    std::map<int, Handle> handles;  // a device's each
+};
+
+Library &library() {
+    static Library *const library = new Library;
+    return *library;
+}
+
+template <class Function>
+bool find(void *opened, const char *name, Function &function) {
+    function = reinterpret_cast<Function>(dlsym(opened, name));
+    return function != nullptr;
+}
+
+bool open_file(const char *path, Functions &functions) {
+    void *const opened = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (opened == nullptr) return false;
+    const bool found = find(opened, "cublasCreate_v2", functions.create) &&
+                       find(opened, "cublasSetStream_v2", functions.set_stream) &&
+                       find(opened, "cublasGemmStridedBatchedEx", functions.multiply) &&
+                       find(opened, "cublasGetStatusName", functions.name_of);
+    if (!found) (void)dlclose(opened);
+    return found;
+}
+
+void check(int status, const Functions &functions, const char *call) {
+    if (status == SUCCESS) return;
+    fail(status == ALLOC_FAILED ? PK_OUT_OF_MEMORY : PK_DEVICE_ERROR,
+         std::string(functions.name_of(status)) + " of " + call);
+}
+
+}  // namespace
+
+bool open(const std::string &path) {
+    Library &library = cublas::library();
+    const std::lock_guard<std::mutex> lock(library.mutex);
+    if (library.is_open) return true;
+    for (const char *name : {path.c_str(), "libcublas.so.13", "libcublas.so.12"}) {
+        if (*name == '\0' || !open_file(name, library.functions)) continue;
+        library.is_open = true;
+        return true;
+    }
+    return false;
+}
+
+bool is_open() {
+    Library &library = cublas::library();
+    const std::lock_guard<std::mutex> lock(library.mutex);
+    return library.is_open;
+}
+
+void multiply(const Products &given, int device, cudaStream_t queue) {
+    Library &library = cublas::library();
+    const std::lock_guard<std::mutex> lock(library.mutex);
+    const Functions &functions = library.functions;
+    require(library.is_open, "cuBLAS is not open");
+    Handle &handle = library.handles[device];
+    if (handle == nullptr) check(functions.create(&handle), functions, "cublasCreate");
+    check(functions.set_stream(handle, queue), functions, "cublasSetStream");
+    const float ones[] = {1.0f, given.adds ? 1.0f : 0.0f};
+    const double wide_ones[] = {1.0, given.adds ? 1.0 : 0.0};
+    const bool wide = given.compute == IN_FLOAT64;
+    const void *const alpha = wide ? static_cast<const void *>(wide_ones) : ones;
+    const void *const beta = wide ? static_cast<const void *>(wide_ones + 1) : ones + 1;
+    // cuBLAS goes column by column, and so sees transposes: of c = a b, it computes c' = b' a'.
+    check(functions.multiply(handle, given.transposed_b ? TRANSPOSED : AS_IT_IS,
+                             given.transposed_a ? TRANSPOSED : AS_IT_IS, int(given.n), int(given.m),
+                             int(given.k), alpha, given.b, given.factor, int(given.b_pitch), given.b_stride,
+                             given.a, given.factor, int(given.a_pitch), given.a_stride, beta, given.c,
+                             given.total, int(given.c_pitch), given.c_stride, int(given.batch), given.compute,
+                             ANY_ALGORITHM),
+          functions, "cublasGemmStridedBatchedEx");
+}
+
+}  // namespace pk::cublas

@@ -1,0 +1,97 @@
+#include "tuning.h"
+
+#include <atomic>
+#include <cctype>
+#include <cstdio>
+#include <string>
+
+#include "common/call/environment.h"
+#include "common/device.h"
+
+namespace pk {
+
+namespace {
+
+struct Constant {
+    const char *name, *text;
+    int64_t usual, least, most;
+};
+
+// In the order of Tune. Measured on a host of 16 cores with an H200 on PCIe 5.
+constexpr Constant constants[] = {
+    {"threads", "host threads that stream for one GPU", 16, 1, 1024},
+    {"worth_a_thread", "bytes of a call for each host thread that it wakes", 1 << 20, 1, 1 << 30},
+    {"slots", "chunks that a thread has under way at once", 2, 1, 64},
+    // A little more than 3 MiB, so that rows of a round number of bytes leave room for what is beside them.
+    {"chunk_bytes", "pinned bytes of a slot: the most that a chunk's operands share", (3 << 20) + (64 << 10),
+     256 << 10, 1 << 30},
+    {"device_bytes", "device bytes of a slot", 8 << 20, 512 << 10, 1 << 30},
+    {"direct_bytes", "device bytes of a slot for operands that need no staging", 24 << 20, 512 << 10,
+     1 << 30},
+    {"smallest_chunk", "bytes of a call's first and last chunks", 256 << 10, 1, 1 << 30},
+    {"run", "neighbouring chunks that a thread takes at once, so that two seldom meet in a huge page", 3, 1,
+     1024},
+    {"in_place_bytes", "a chunk of at most so many bytes stays in pinned memory, and the kernel goes there",
+     1 << 20, 0, 16 << 20},
+    {"walk_bytes", "pinned bytes of a slot where all chunks stay there, as each element is read once",
+     512 << 10, 4 << 10, 16 << 20},
+    {"walk_both_ways", "bytes of a call up to which they stay there although there are large results",
+     192 << 20, 0, 1 << 30},
+    {"block", "threads a block of the elementwise kernel", 128, 32, 1024},
+};
+constexpr int64_t COUNT = sizeof(constants) / sizeof(*constants);
+
+int64_t initial(const Constant &constant) {
+    std::string variable = std::string("PYCUDAKIT_STREAM_") + constant.name;
+    for (char &letter : variable) letter = char(std::toupper(letter));
+    const int64_t value = from_environment(variable.c_str(), "a number", constant.usual, constant.least);
+    if (value > constant.most) {
+        fail(PK_INVALID_ARGUMENT, variable + " is " + std::to_string(value) + "; set it to at most " +
+                                      std::to_string(constant.most) + ", or unset it");
+    }
+    return value;
+}
+
+struct Values {
+    std::atomic<int64_t> at[COUNT];
+    Values() {
+        for (int64_t i = 0; i < COUNT; ++i) at[i] = initial(constants[i]);
+    }
+};
+
+Values &values() {
+    static Values values;
+    return values;
+}
+
+}  // namespace
+
+int64_t tuned(Tune constant) { return values().at[int(constant)].load(std::memory_order_relaxed); }
+
+int64_t tuning_count() { return COUNT; }
+
+pk_tuning tuning_of(int64_t index) {
+    require_index(index, COUNT, "constant");
+    const Constant &constant = constants[index];
+    pk_tuning found{};
+    std::snprintf(found.name, sizeof(found.name), "%s", constant.name);
+    std::snprintf(found.text, sizeof(found.text), "%s", constant.text);
+    found.value = tuned(Tune(index));
+    found.usual = constant.usual;
+    found.least = constant.least;
+    found.most = constant.most;
+    return found;
+}
+
+void tune(int64_t index, int64_t value) {
+    require_index(index, COUNT, "constant");
+    const Constant &constant = constants[index];
+    if (value < constant.least || value > constant.most) {
+        fail(PK_INVALID_ARGUMENT, std::string(constant.name) + " is from " + std::to_string(constant.least) +
+                                      " to " + std::to_string(constant.most) + ", not " +
+                                      std::to_string(value));
+    }
+    values().at[index] = value;
+}
+
+}  // namespace pk

@@ -1,9 +1,0 @@
-// What the user's kernels leave behind from call to call.
-#pragma once
-
-namespace pk::kernels {
-
-// Gives back images and streams that no call uses.
-void release();
-
-}  // namespace pk::kernels

@@ -113,3 +113,25 @@ def test_excerpts_are_of_the_files():
         wanted = [line.strip() for line in block.splitlines() if line.strip() not in ("", "...")]
         missing = [line for line in wanted if not any(line in own for own in lines)]
         assert not missing, f"{name}: {missing[0]}"
+
+
+def test_the_map_names_what_there_is():
+    """Each file and folder that CONTRIBUTING.md's map names is there."""
+    if not (ROOT / "csrc").is_dir() or not (ROOT / "pycudakit").is_dir():
+        pytest.skip("needs the whole tree")
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    start, end = (text.index(f"\n## {title}\n") for title in ("Where things are", "Testing"))
+    named = re.findall(r"`([\w./]+(?:/|\.(?:py|cpp|cuh?|h))\*?)`", text[start:end])
+    bases = (
+        "",
+        "benchmarks",
+        "csrc",
+        "csrc/common",
+        "pycudakit",
+        "pycudakit/_families/elementwise",
+        "pycudakit/_programs",
+    )
+    bases += ("pycudakit/kernels", "pycudakit/kernels/running", "pycudakit/kernels/compiling")
+    missing = [name for name in named if not any((ROOT / base / name).exists() for base in bases)]
+    assert len(named) > 60
+    assert missing == []

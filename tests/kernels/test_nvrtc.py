@@ -311,7 +311,7 @@ def test_the_hosts_numbers(compile):
 
 @pytest.mark.parametrize("standard", ["c++14", "c++17", "c++20"])
 def test_only_modules_that_print_carry_it(compile, standard):
-    symbol = b"_ZN9pycudakit7printedIvEE"  # as csrc/kernel_printed.h has it
+    symbol = b"_ZN9pycudakit7printedIvEE"  # as csrc/cuda/kernels/printed.h has it
     options = (f"-std={standard}",)
     assert symbol not in compile(source(ADD, "add", options=options)).data
     text = '__global__ void f(char *c, long n, bool b) { printf("%s %p %ld %d %c", c, c, n, b, c[0]); }'

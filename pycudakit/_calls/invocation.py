@@ -108,6 +108,12 @@ def by_numpy(function: str, reason: str, compute: Callable[[], T]) -> T:
     return result
 
 
+def nothing(function: str) -> int:
+    """Record a call that has nothing to compute, and return what that met."""
+    done(Call(function, "numpy", "there was nothing to compute"))
+    return 0
+
+
 class apart:  # noqa: N801  (a context manager)
     """Keep the calls of a block to oneself: the list that it gives has them at the end."""
 
@@ -135,7 +141,10 @@ def one_call(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         def made_of_others(*args: P.args, **kwargs: P.kwargs) -> T:
             with apart() as parts:
                 result = function(*args, **kwargs)
-            done(_Joined(name, parts) if parts else Call(name, "numpy", "there was nothing to compute"))
+            if parts:
+                done(_Joined(name, parts))
+            else:
+                nothing(name)
             return result
 
         return made_of_others

@@ -72,7 +72,6 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     first = float(values[0] if left is None else left)
     last = float(values[-1] if right is None else right)
     out = result_memory.empty(np.shape(x), FLOAT64)
-    if out.size:
-        points = places, values, places.size, first, last
-        invocation.run(plan, "pk_interp", *points, at, out, out.size, size=out.size)
+    points = places, values, places.size, first, last
+    invocation.run(plan, "pk_interp", *points, at, out, out.size, size=out.size)
     return out if out.ndim else out[()]

@@ -13,7 +13,7 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._calls import cost, floating, invocation
 from pycudakit._calls.arguments import needs_copy
-from pycudakit._calls.invocation import one_call, run
+from pycudakit._calls.invocation import nothing, one_call, run
 from pycudakit._calls.operands import allocate, as_array, describe
 from pycudakit._calls.plan import Cost, Plan
 from pycudakit._calls.plan import plan_call as plan
@@ -176,7 +176,7 @@ def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
         or (planned.automatic and planned.engine == "cuda" and np.may_share_memory(out, array))
     ):
         target = _allocate(result, array, flat)
-    met = _compute(scan, planned, array, along, target) if array.size else 0
+    met = _compute(scan, planned, array, along, target) if array.size else nothing(scan.name)
     if met:
         is_cast = array.dtype.kind == "f" and result.kind != "f"
         floating.report_met({"cast" if is_cast else "accumulate": met})

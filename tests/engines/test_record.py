@@ -165,6 +165,26 @@ def test_what_has_no_elements_is_numpys(engine, name):
     assert [(call.function, call.engine) for call in p.calls] in ([(name, "numpy")], [])
 
 
+NOTHING = np.empty((0, 3))
+OF_NOTHING = {
+    **dict.fromkeys(("sqrt", "sum", "cumsum", "cummax", "sort", "unique", "diff", "prod"), (NOTHING,)),
+    "add": (NOTHING, 1.0),
+    "digitize": (NOTHING, [1.0, 2.0]),
+    "dot": (NOTHING, np.empty((3, 0))),
+    "histogram": (NOTHING,),
+    "interp": (NOTHING, [0.0, 1.0], [0.0, 1.0]),
+    "matmul": (NOTHING, np.empty((3, 0))),
+    "searchsorted": ([1.0, 2.0], NOTHING),
+}
+
+
+@pytest.mark.parametrize("name", OF_NOTHING)
+def test_a_call_with_nothing_to_compute_is_recorded_once(engine, name):
+    with pk.profile() as p:
+        getattr(pk, name)(*OF_NOTHING[name])
+    assert [call.function for call in p.calls] == [name]
+
+
 def test_nothing_to_multiply_is_a_call_too(engine):
     pk.add(X, X)
     pk.linalg.matrix_power(SQUARE, 0)

@@ -6,7 +6,7 @@
 
 namespace pk::kernels {
 
-// As pycudakit/_kernels/device_include/prelude.h has it; records of `room` bytes follow.
+// As pycudakit/kernels/compiling/device_include/prelude.h has it; records of `room` bytes follow.
 struct Printed {
     uint64_t used = 0, room = 0;
 };

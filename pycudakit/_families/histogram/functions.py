@@ -398,6 +398,7 @@ def histogram2d(
     return core, *edges
 
 
+@one_call("digitize")
 def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     """Find the interval that each element lies in.
 

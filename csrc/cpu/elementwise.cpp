@@ -26,14 +26,14 @@ static int64_t threads_for(double seconds) {
     return worth_waking ? std::clamp(int64_t(seconds / WORTH_A_THREAD), int64_t(1), most) : 1;
 }
 
-static void evaluate(const Evaluation &evaluation, Call &call, const Plan &plan, pk_range range) {
+static void evaluate(const Evaluation &evaluation, Call &call, const BlockProgram &program, pk_range range) {
     int64_t widest = 1;
     for (const View &view : evaluation.layout.views) widest = std::max(widest, view.item);
 
     double last_share = 0;  // seconds, of a thread that was alone
     const auto compute = [&](int64_t count, int64_t threads, int64_t share) {
         share_out(
-            call, count, share, threads, [&] { return Machine(plan, evaluation.instruction_count); },
+            call, count, share, threads, [&] { return Machine(program, evaluation.instruction_count); },
             [&](Machine &machine, int64_t first, int64_t own) {
                 const double begin = call.seconds();
                 machine.run(range.start + first, own, call);
@@ -45,8 +45,8 @@ static void evaluate(const Evaluation &evaluation, Call &call, const Plan &plan,
         range.count -= count;
     };
 
-    const int64_t bytes = range.count * std::max<int64_t>(widest, 4) * int64_t(plan.steps.size());
-    const int64_t block = std::min(plan.block, LARGEST);
+    const int64_t bytes = range.count * std::max<int64_t>(widest, 4) * int64_t(program.steps.size());
+    const int64_t block = std::min(program.block, LARGEST);
     int64_t threads = threads_for(double(bytes) * A_BYTE);
     if (threads == 1 && thread_count() > 1 && range.count >= FEW * block) {
         compute(2 * block, 1, block);
@@ -54,7 +54,7 @@ static void evaluate(const Evaluation &evaluation, Call &call, const Plan &plan,
     }
     const int64_t fair = (range.count + threads - 1) / threads;
     const int64_t fitting = std::min(fair, SHARE_BYTES / widest);
-    compute(range.count, threads, (fitting + plan.block - 1) / plan.block * plan.block);
+    compute(range.count, threads, (fitting + program.block - 1) / program.block * program.block);
 }
 
 static void launch(const Request &request, Call &call) {
@@ -62,8 +62,8 @@ static void launch(const Request &request, Call &call) {
     const std::vector<pk_range> &ranges = call.ranges();
     if (ranges.empty()) return;
     if (ranges.size() == 1 && copy(evaluation, call, ranges[0])) return;
-    const Plan plan(evaluation.program, evaluation.layout);
-    for (const pk_range &range : ranges) evaluate(evaluation, call, plan, range);
+    const BlockProgram program(evaluation.program, evaluation.layout);
+    for (const pk_range &range : ranges) evaluate(evaluation, call, program, range);
 }
 
 }  // namespace pk::elementwise

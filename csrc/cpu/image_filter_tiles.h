@@ -1,5 +1,5 @@
-// How filters of images go through them on the CPU: tile after tile, whose rows go through a ring of as many
-// as a window has.
+// How filters walk images on the CPU: tile after tile, and each tile's rows through a ring, which holds as
+// many rows as the window has.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,7 @@ class Cut {
     int64_t strip_, strips_, band_, bands_;
 };
 
-// The last rows that a window reaches, each at its number modulo their count, where vectors begin.
+// The last rows that a window reaches. Row i is at place i modulo the number of places, aligned for vectors.
 template <class Cell>
 class Ring {
    public:

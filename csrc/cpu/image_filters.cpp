@@ -106,8 +106,8 @@ class Summer : Worker<T> {
 const MeanLoops<uint8_t> &mean_loops(uint8_t) { return loops().filters.means8; }
 const MeanLoops<uint16_t> &mean_loops(uint16_t) { return loops().filters.means16; }
 
-// Means of integers: sums of columns slide down. Of bytes, of an odd number of them so small that their sum
-// fits in 16 bits, a multiplication divides.
+// Means of integers: the sum of each of the window's columns slides down, row by row. Where the window has an
+// odd number of bytes, few enough for their sum to fit in 16 bits, a multiplication does the division.
 template <class T, class Sum>
 class Averager : Worker<T> {
     using Worker<T>::filter_;

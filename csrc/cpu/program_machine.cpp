@@ -35,7 +35,7 @@ static bool overwritten_in_use(const std::vector<Step> &steps, size_t load, cons
     return overwritten && renamed;
 }
 
-Plan::Plan(const Program &program, const Layout &layout)
+BlockProgram::BlockProgram(const Program &program, const Layout &layout)
     : layout(layout),
       home_(size_t(program.register_count)),
       registers_(size_t(program.register_count), NO_REGISTER) {
@@ -60,13 +60,13 @@ Plan::Plan(const Program &program, const Layout &layout)
 }
 
 // The machine's register for one of the program's; values that stay in an operand's memory need none.
-Place Plan::register_for(int32_t program_register) {
+Place BlockProgram::register_for(int32_t program_register) {
     int32_t &index = registers_[program_register];
     if (index == NO_REGISTER) index = register_count++;
     return {Place::in_register, index};
 }
 
-void Plan::add_load(const Step &step, bool must_move) {
+void BlockProgram::add_load(const Step &step, bool must_move) {
     const View &view = layout.views[step.a];
     const bool half = view.type == PK_FLOAT16;
     std::vector<BlockStep> &list = view.access == Access::constant ? constants : steps;
@@ -91,7 +91,7 @@ void Plan::add_load(const Step &step, bool must_move) {
     }
 }
 
-void Plan::add_compute(const Step &step) {
+void BlockProgram::add_compute(const Step &step) {
     if (step.op == PK_CAST && (step.type == step.to || is_widening_of_half(step.type, step.to))) {
         // The value stays where it is. A value in a register may die here, and its register be reused,
         // so such a value moves.
@@ -119,7 +119,7 @@ void Plan::add_compute(const Step &step) {
     home_[step.target] = compute.target;
 }
 
-void Plan::add_store(const Step &step) {
+void BlockProgram::add_store(const Step &step) {
     const View &view = layout.views[step.target];
     const Place out{Place::in_operand, step.target};
     Place from = home_[step.a];
@@ -155,7 +155,7 @@ void Plan::add_store(const Step &step) {
 }
 
 // A check reads the arguments after the result was written: they must not be the same memory.
-bool Plan::may_write_directly(int32_t operand, const BlockStep &producer) const {
+bool BlockProgram::may_write_directly(int32_t operand, const BlockStep &producer) const {
     if (producer.check == nullptr) return true;
     for (const Place &argument : {producer.a, producer.b, producer.c}) {
         if (argument.kind == Place::in_operand &&
@@ -166,14 +166,16 @@ bool Plan::may_write_directly(int32_t operand, const BlockStep &producer) const 
     return true;
 }
 
-Machine::Machine(const Plan &plan, int64_t instruction_count)
-    : plan_(plan), register_bytes_(plan.block * REGISTER_ITEM), exceptions_(size_t(instruction_count), 0) {
-    bases_.reserve(plan.layout.views.size());
-    for (const View &view : plan.layout.views) bases_.push_back(view.base);
+Machine::Machine(const BlockProgram &program, int64_t instruction_count)
+    : program_(program),
+      register_bytes_(program.block * REGISTER_ITEM),
+      exceptions_(size_t(instruction_count), 0) {
+    bases_.reserve(program.layout.views.size());
+    for (const View &view : program.layout.views) bases_.push_back(view.base);
     constexpr int64_t LINE = 64;
-    memory_.reset(new char[size_t(register_bytes_ * plan.register_count + LINE)]);
+    memory_.reset(new char[size_t(register_bytes_ * program.register_count + LINE)]);
     registers_ = memory_.get() + (LINE - int64_t(reinterpret_cast<uintptr_t>(memory_.get()) % LINE)) % LINE;
-    run_block(plan.constants, 0, plan.block);
+    run_block(program.constants, 0, program.block);
 }
 
 void *Machine::at(const Place &place, int64_t start) const {
@@ -181,18 +183,18 @@ void *Machine::at(const Place &place, int64_t start) const {
         case Place::in_register: return registers_ + place.index * register_bytes_;
         case Place::in_operand: {
             const size_t operand = size_t(place.index);
-            return bases_[operand] + start * plan_.layout.views[operand].item;
+            return bases_[operand] + start * program_.layout.views[operand].item;
         }
         default: return nullptr;
     }
 }
 
 void Machine::run(int64_t start, int64_t count, Call &call) {
-    const int64_t often = LOOK_AFTER / int64_t(plan_.steps.size()) + 1;  // elements
+    const int64_t often = LOOK_AFTER / int64_t(program_.steps.size()) + 1;  // elements
     int64_t looked = 0;
     for (int64_t done = 0; done < count;) {
-        const int64_t block = std::min(plan_.block, count - done);
-        run_block(plan_.steps, start + done, block);
+        const int64_t block = std::min(program_.block, count - done);
+        run_block(program_.steps, start + done, block);
         done += block;
         if (done - looked >= often || done == count) {
             call.advance(done - looked);
@@ -202,7 +204,7 @@ void Machine::run(int64_t start, int64_t count, Call &call) {
 }
 
 void Machine::run_block(const std::vector<BlockStep> &steps, int64_t start, int64_t count) {
-    const Layout &layout = plan_.layout;
+    const Layout &layout = program_.layout;
     for (const BlockStep &step : steps) {
         void *target = at(step.target, start);
         const void *a = at(step.a, start);

@@ -30,9 +30,9 @@ struct BlockStep {
 };
 
 // A program laid out over a call's operands; shared by the threads that run it.
-class Plan {
+class BlockProgram {
    public:
-    Plan(const Program &program, const Layout &layout);
+    BlockProgram(const Program &program, const Layout &layout);
 
     const Layout &layout;
     std::vector<BlockStep> constants;  // run once a thread, for the operands that are one element
@@ -55,7 +55,7 @@ class Plan {
 // One thread's registers.
 class Machine {
    public:
-    explicit Machine(const Plan &plan, int64_t instruction_count);
+    explicit Machine(const BlockProgram &program, int64_t instruction_count);
 
     void run(int64_t start, int64_t count, Call &call);
     // Lets an operand that lies side by side be elsewhere: its element 0.
@@ -66,7 +66,7 @@ class Machine {
     void run_block(const std::vector<BlockStep> &steps, int64_t start, int64_t count);
     void *at(const Place &place, int64_t start) const;
 
-    const Plan &plan_;
+    const BlockProgram &program_;
     std::unique_ptr<char[]> memory_;
     char *registers_;
     int64_t register_bytes_;

@@ -78,8 +78,8 @@ int64_t unit_elements(const Reduction &reduction) {
 // A thread's way through some of a region's units, which it folds to their partials.
 class Folder {
    public:
-    Folder(const Reduction &reduction, const Region &region, const Values &values, const Plan *plan,
-           int64_t most_units, Partials &partials, Call &call)
+    Folder(const Reduction &reduction, const Region &region, const Values &values,
+           const BlockProgram *program, int64_t most_units, Partials &partials, Call &call)
         : reduction_(reduction),
           region_(region),
           slabs_(region.slabs),
@@ -89,8 +89,8 @@ class Folder {
           loop_(loops().reduce[reduction.asked.kind][reduction.masked][reduction.type]),
           lanes_(size_t((MOST_WORDS + 1) * LANES * std::max(slabs_.inner, MOST_TOGETHER))),
           folded_(size_t(most_units * words_a_unit())) {
-        if (plan == nullptr) return;
-        machine_.emplace(*plan, reduction.instruction_count);
+        if (program == nullptr) return;
+        machine_.emplace(*program, reduction.instruction_count);
         computed_.resize(size_t(reduction.asked.values), std::vector<double>(size_t(slabs_.most_elements())));
     }
 
@@ -193,8 +193,8 @@ class Folder {
 void reduce_region(const Reduction &reduction, const Region &region, Call &call) {
     const Slabs &slabs = region.slabs;
     const Values values(reduction, region);
-    std::optional<const Plan> plan;
-    if (values.needs_program) plan.emplace(reduction.program, region.layout);
+    std::optional<const BlockProgram> program;
+    if (values.needs_program) program.emplace(reduction.program, region.layout);
     Partials partials(reduction, region);
     const int64_t units = slabs.units();
     const int64_t threads = std::clamp<int64_t>(region.layout.size / WORTH_A_THREAD, 1, thread_count());
@@ -203,7 +203,9 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call)
         std::clamp<int64_t>(units / (4 * threads), 1, std::max<int64_t>(1, SHARE / slabs.most_elements()));
     share_out(
         call, units, share, threads,
-        [&] { return Folder(reduction, region, values, plan ? &*plan : nullptr, share, partials, call); },
+        [&] {
+            return Folder(reduction, region, values, program ? &*program : nullptr, share, partials, call);
+        },
         [](Folder &folder, int64_t first, int64_t count) { return folder.run(first, count); },
         [](Folder &folder) { folder.end(); });
     partials.finish(call);

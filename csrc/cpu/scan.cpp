@@ -13,11 +13,11 @@ namespace pk::scan {
 
 namespace {
 
-// The units that a thread takes at once make up about so many elements, which stay in cache while it looks at
-// them a second time. A thread is woken for no less than half as many.
+// A thread takes as many units at once as have about this many elements, so that they are still in the cache
+// when it reads them a second time. A thread is woken only for half as many or more.
 constexpr int64_t RUN_ELEMENTS = 32 << 10;
 
-// What runs before a unit, handed on in the units' order.
+// The running totals before a unit, handed on from unit to unit in their order.
 template <class State>
 class Chain {
    public:

@@ -109,7 +109,7 @@ inline int64_t chunk_of(int64_t size) {
     return std::clamp(size / (4 * thread_count()) + 1, SHORTEST_CHUNK, LONGEST_CHUNK);
 }
 
-// One digit of all elements.
+// One pass: puts all elements in the order of one digit, stably.
 template <class Out, class Read, class Convert>
 void pass(Call &call, int64_t size, int shift, Read read, Convert convert, Out *out) {
     const int64_t chunk = chunk_of(size), chunks = (size + chunk - 1) / chunk;

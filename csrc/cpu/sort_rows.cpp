@@ -25,7 +25,7 @@ void each_short_row(Call &call, const Rows &rows, SortRow sort_row) {
               });
 }
 
-// `other` has room for a long row.
+// Sorts each row; `other` is scratch with room for a long one.
 template <class Order, class Key = typename Order::Key>
 void sort_each(const Order &ordering, const Rows &rows, Key *out, Key *other, Call &call) {
     const auto *const in = static_cast<const Key *>(rows.in);
@@ -48,7 +48,7 @@ void sort_each(const Order &ordering, const Rows &rows, Key *out, Key *other, Ca
     }
 }
 
-// The few that come first.
+// Keeps the few that come first in the order of those it is offered.
 template <class Key>
 class Best {
    public:

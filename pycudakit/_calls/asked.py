@@ -1,4 +1,4 @@
-"""Which engine runs a call, and on which GPUs: what is asked for, and what there is."""
+"""Which engine is asked for here, and which GPUs, progress and profiles."""
 
 from __future__ import annotations
 

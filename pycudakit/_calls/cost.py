@@ -1,4 +1,4 @@
-"""Which engine will answer first: one model, with measured constants."""
+"""What calls take beside their work: measured constants, and the times that they make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pycudakit/_calls/floating.py."""
+"""Floating-point exceptions that calls met, told as `np.errstate` asks for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pycudakit/_calls/operands.py."""
+"""Arrays as operands of a library: rows of its table, strides, and new ones for results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the families other than the elementwise one share: which engine runs a call, and how it runs there."""
+"""Where a call runs, and why."""
 
 from __future__ import annotations
 

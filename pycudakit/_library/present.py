@@ -1,4 +1,4 @@
-"""Which engines there are."""
+"""Which engines there are here, and how many GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pycudakit/_library/types.py."""
+"""NumPy's types that the ABI has, and their codes."""
 
 from __future__ import annotations
 

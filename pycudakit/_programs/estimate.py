@@ -1,4 +1,4 @@
-"""Pycudakit/_programs/estimate.py."""
+"""What programs take on each engine, by measured rates, and so where `auto` runs them."""
 
 from __future__ import annotations
 

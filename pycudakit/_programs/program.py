@@ -1,4 +1,4 @@
-"""Elementwise programs: NumPy's functions and types, as instructions for `pk_evaluate`."""
+"""A program as data: instructions for `pk_evaluate`, and what they apply to."""
 
 from __future__ import annotations
 

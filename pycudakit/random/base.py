@@ -1,4 +1,4 @@
-"""What a generator holds, how it runs a call, and what a call is given; what it draws is in random.py."""
+"""What a generator holds, how it runs a call, and what a call is given; generator.py has what it draws."""
 
 from __future__ import annotations
 

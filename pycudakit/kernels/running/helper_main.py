@@ -1,4 +1,4 @@
-"""The helper process that `isolation` starts: it runs one request after the other."""
+"""The helper process that `helpers` starts: it runs one request after the other."""
 
 from __future__ import annotations
 

@@ -110,8 +110,10 @@ def described(
 
 
 def joined(function: str, parts: list[Call]) -> Call:
-    """Return one call that was made of others: on the engine, and for the reason, of the longest."""
+    """Return one call that was made of others: on the engine of the longest, and for its reason."""
     longest = max(parts, key=lambda part: part.seconds or 0.0)
+    notes = [note for part in parts for note in part.reason.split("; ")[1:]]  # of how a part was computed
+    reason = "; ".join(dict.fromkeys([*longest.reason.split("; "), *notes]))
     known = [part.seconds for part in parts if part.seconds is not None]
     seconds = sum(known) if known else None
     stages: dict[str, float] = {}
@@ -123,7 +125,7 @@ def joined(function: str, parts: list[Call]) -> Call:
     return Call(
         function,
         longest.engine,
-        longest.reason,
+        reason,
         seconds,
         bytes_up=sum(part.bytes_up for part in parts),
         bytes_down=sum(part.bytes_down for part in parts),

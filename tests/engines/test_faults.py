@@ -8,8 +8,9 @@ import pytest
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit._calls import cost
+from pycudakit._calls.plan import Plan
 from pycudakit._library import present
+from pycudakit._programs import estimate
 
 pytestmark = pytest.mark.skipif(not pk.engines()["cuda"], reason="needs a GPU")
 
@@ -182,7 +183,8 @@ def test_out_of_memory_says_how_much(monkeypatch):
 
 
 def test_auto_takes_over_what_is_left(monkeypatch):
-    monkeypatch.setattr(cost, "choose", lambda *_: ("cuda", "the test"))
+    plan = Plan("add", "cuda", "the test", automatic=True)
+    monkeypatch.setattr(estimate, "choose", lambda *_: plan)
     taken_over, raised = 0, 0
     with pk.engine("auto"), pk.tuned(**copied()):
         for n in range(1, 110, 3):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pycudakit as pk
+from pycudakit._calls import record
 
 X = np.linspace(0.5, 4.0, 24).reshape(4, 6)
 SQUARE = X[:, :4]
@@ -189,3 +190,21 @@ def test_nothing_to_multiply_is_a_call_too(engine):
     pk.add(X, X)
     pk.linalg.matrix_power(SQUARE, 0)
     assert pk.last_call().function == "matrix_power"
+
+
+def test_a_call_tells_how_its_parts_were_computed():
+    first = pk.Call("extent", "cuda", "the engine asked for", 2.0)
+    second = pk.Call("weigh", "cuda", "the engine asked for; weights are added on the host", 1.0)
+    whole = record.joined("bincount", [first, second])
+    assert whole.reason == "the engine asked for; weights are added on the host"
+    assert (whole.function, whole.engine, whole.seconds) == ("bincount", "cuda", 3.0)
+
+
+def test_spans_of_parts_are_on_one_clock(engine):
+    with pk.profile() as p:
+        pk.linalg.matrix_power(np.arange(64.0).reshape(8, 8).astype(np.int64), 5)
+    (call,) = p.calls
+    assert call.spans is not None
+    assert (np.diff(call.spans["begin"][call.spans["begin"].argsort()]) >= 0).all()
+    assert call.spans["end"].max() > call.spans["begin"].min()
+    assert call.seconds <= call.spans["end"].max() + 1.0

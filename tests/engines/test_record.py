@@ -5,6 +5,7 @@ import pytest
 
 import pycudakit as pk
 from pycudakit._calls import record
+from pycudakit._library import abi
 
 X = np.linspace(0.5, 4.0, 24).reshape(4, 6)
 SQUARE = X[:, :4]
@@ -200,11 +201,22 @@ def test_a_call_tells_how_its_parts_were_computed():
     assert (whole.function, whole.engine, whole.seconds) == ("bincount", "cuda", 3.0)
 
 
-def test_spans_of_parts_are_on_one_clock(engine):
+def test_spans_of_parts_are_on_one_clock():
+    spans = np.zeros(1, abi.SPAN)
+    spans["end"] = 0.5
+    parts = [pk.Call("matmul", "cpu", "", 0.5, began=began, spans=spans) for began in (10.0, 12.0)]
+    whole = record.joined("matrix_power", parts)
+    assert whole.began == 10.0
+    assert whole.spans["begin"].tolist() == [0.0, 2.0]
+    assert whole.spans["end"].tolist() == [0.5, 2.5]
+    assert spans["begin"] == 0  # and the parts are as they were
+
+
+def test_parts_are_added_up(engine):
+    x = np.arange(64, dtype=np.int64).reshape(8, 8)
     with pk.profile() as p:
-        pk.linalg.matrix_power(np.arange(64.0).reshape(8, 8).astype(np.int64), 5)
-    (call,) = p.calls
-    assert call.spans is not None
-    assert (np.diff(call.spans["begin"][call.spans["begin"].argsort()]) >= 0).all()
-    assert call.spans["end"].max() > call.spans["begin"].min()
-    assert call.seconds <= call.spans["end"].max() + 1.0
+        pk.linalg.matrix_power(x, 5)
+        pk.matmul(x, x)
+    power, product = p.calls
+    assert power.chunks == 3 * product.chunks
+    assert len(power.spans) == 3 * len(product.spans)

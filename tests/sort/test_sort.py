@@ -117,9 +117,7 @@ def test_unique(engine, data, array):
     flags = {f"return_{name}": data.draw(st.booleans(), name) for name in ("index", "inverse", "counts")}
     flags["equal_nan"] = data.draw(st.booleans(), "equal_nan")
     if flags["return_inverse"] and not flags["equal_nan"]:
-        flags["return_index"] = (
-            True  # or NumPy's sort is one that leaves NaN in no order, and each is its own
-        )
+        flags["return_index"] = True  # or NumPy's sort leaves NaN, of which each is its own, in no order
     with pk.engine(engine):
         ours, numpys = outcome(pk.unique, array, **flags), outcome(np.unique, array, **flags)
     assert_same_outcome(ours, numpys, free_zero=True, strides=False, context=describe(array, flags))

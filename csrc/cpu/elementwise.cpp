@@ -8,8 +8,8 @@
 namespace pk::elementwise {
 
 // In seconds. Waking threads takes as long as WAKING, so none is woken where sharing would spare less, and
-// each for no less than WORTH_A_THREAD. (pycudakit/_calls/cost.py has WAKING, too.) A step takes A_BYTE or longer
-// for a byte of the widest operand.
+// each for no less than WORTH_A_THREAD. (pycudakit/_programs/estimate.py has WAKING, too.) A step takes
+// A_BYTE or longer for a byte of the widest operand.
 static constexpr double WAKING = 45e-6, WORTH_A_THREAD = 8e-6, A_BYTE = 60e-12;
 
 // Where that is too short, the call's second block tells how much longer it takes, as the first finds cold

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import TYPE_CHECKING
 
 from pycudakit import errors
 from pycudakit._library import loader, machine
-
-if TYPE_CHECKING:
-    pass
 
 # Seconds
 CALL = 75e-6  # of a call to a library, waking its threads and cold caches included
@@ -18,14 +14,12 @@ SHARED_WORK = 80e-6  # below this, a second thread does not pay
 CUDA_CALL = 150e-6  # of a call to the GPU
 WORTH_WAKING = 5e-3  # from this on, it is worth waking the GPU up, which takes longer
 
-
 # Bytes a second of memory: for a thread that works alone, NumPy's too, beyond the first caches; beyond all
 # caches for each of several threads, for all, and for all of them staging and un-staging. A streamed call
 # takes the link's own time for its bytes so many times over, or longer for the latter.
 ALONE_BANDWIDTH = 27e9
 THREAD_BANDWIDTH, HOST_BANDWIDTH, STAGING_BANDWIDTH = 10e9, 65e9, 52e9
 LINK_TIMES = 1.2
-
 
 SMALL = "auto: NumPy answers first at this size"
 CPU_FIRST = "auto: the CPU engine answers first"
@@ -39,14 +33,14 @@ def threads() -> int:
     return count.value
 
 
-def _on_threads(workers: int, work: float, moved: float, waits: bool) -> float:
+def on_threads(workers: int, work: float, moved: float, waits: bool) -> float:
     """Return the seconds that threads of the CPU engine take for work, and for so many bytes."""
     several = min(workers * THREAD_BANDWIDTH, HOST_BANDWIDTH)
     moving = moved / (several if workers > 1 else ALONE_BANDWIDTH)
     return max(work / workers, moving) if waits else work / workers + moving
 
 
-def _staging(moved: float) -> float:
+def staging_seconds(moved: float) -> float:
     """Return the seconds that host threads take to bring so many bytes to the link, and from it."""
     return moved / min(threads() * THREAD_BANDWIDTH, STAGING_BANDWIDTH)
 
@@ -57,4 +51,4 @@ def cuda_seconds(up: int, down: int) -> float:
         link = machine.link_speed(0)
     except errors.Error:  # which the call would meet, too
         return float("inf")
-    return CUDA_CALL + max(_staging(up + down), LINK_TIMES * max(up / link.up, down / link.down))
+    return CUDA_CALL + max(staging_seconds(up + down), LINK_TIMES * max(up / link.up, down / link.down))

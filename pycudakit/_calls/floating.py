@@ -16,8 +16,6 @@ _KINDS = (
     (abi.OVERFLOW, "over", "overflow", 2),
     (abi.INVALID, "invalid", "invalid value", 8),
 )
-
-
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 

@@ -10,9 +10,9 @@ from pycudakit._calls.cost import (
     CALL,
     CUDA_CALL,
     WORTH_WAKING,
-    _on_threads,
-    _staging,
     cuda_seconds,
+    on_threads,
+    staging_seconds,
     threads,
 )
 from pycudakit._calls.plan import Plan, on_cpu, small_call
@@ -20,26 +20,20 @@ from pycudakit._library import machine, present
 from pycudakit._programs.program import ElementProgram
 from pycudakit._programs.rates import NANOSECONDS
 
-ALONE = 7e-6  # of one that wakes none, beyond NumPy's
-
-
+# Seconds
+ALONE = 7e-6  # of a call to a library that wakes no threads, beyond NumPy's
 NUMPY_CALL = 1e-6  # of NumPy's call for each function of an expression
 
-
 CLEARLY = 0.9  # of the time of others, for the GPU to be taken
-
 
 # What must be spared for the CPU engine to wake threads for elementwise work (csrc/cpu/elementwise.cpp).
 WAKING = 45e-6
 
-
 # Several functions take so much of their times one by one, since values stay in registers between them.
 FUSED = 0.7
 
-
 # Threads gain less where memory is waited for: as if so many did nothing.
 IDLE_THREADS = 0.85
-
 
 # Nanoseconds an element of an instruction that was not measured, NumPy's and ours.
 UNKNOWN = (0.2, 0.2)
@@ -77,7 +71,7 @@ def estimate(program: ElementProgram) -> Estimate:
     moved = program.in_bytes + program.out_bytes
     moving = moved / ALONE_BANDWIDTH
     waits = moving > numpy
-    spared = _on_threads(1, ours, moved, waits) * (1 - 1 / threads())
+    spared = on_threads(1, ours, moved, waits) * (1 - 1 / threads())
     shared_from = WAKING / spared if spared else float("inf")
     start = ALONE - NUMPY_CALL * (len(pairs) - 1)
     return Estimate(
@@ -106,10 +100,10 @@ def _numpy_below(numpy: float, ours: float, moving: float, shared_from: float, s
 
 def _cuda_from(ours: float, moved: float, waits: bool, shared_from: float) -> float:
     """Return how many elements it takes for a GPU, on a link that is fast enough, to come first."""
-    alone = (CUDA_CALL / CLEARLY - ALONE) / _on_threads(1, ours, moved, waits)
+    alone = (CUDA_CALL / CLEARLY - ALONE) / on_threads(1, ours, moved, waits)
     if alone < shared_from:
         return alone
-    gain = CLEARLY * _on_threads(threads(), ours, moved, waits) - _staging(moved)
+    gain = CLEARLY * on_threads(threads(), ours, moved, waits) - staging_seconds(moved)
     return max((CUDA_CALL - CLEARLY * CALL) / gain, shared_from) if gain > 0 else float("inf")
 
 
@@ -117,7 +111,7 @@ def cpu_seconds(program: ElementProgram, size: int, moved: int) -> float:
     """Return what a call takes on the CPU engine."""
     known = estimate(program)
     call, workers = (CALL, threads()) if size >= known.shared_from else (ALONE, 1)
-    return call + _on_threads(workers, size * known.ours, moved, known.waits)
+    return call + on_threads(workers, size * known.ours, moved, known.waits)
 
 
 def choose(function: str, program: ElementProgram, size: int, up: int) -> Plan:

@@ -174,7 +174,10 @@ def going_on() -> Iterator[None]:
 def say_more(text: str) -> None:
     """Add to the reason of the thread's last call."""
     call = _local.call
-    if call is not None:
+    if isinstance(call, tuple) and not isinstance(call, _Joined):
+        function, engine, reason, devices, report = call
+        _amend(call, (function, engine, f"{reason}; {text}", devices, report))
+    elif call is not None:
         known = _described(call)
         _amend(call, replace(known, reason=f"{known.reason}; {text}"))
 

@@ -1,7 +1,7 @@
 """Reductions against NumPy.
 
 Each row that has a required figure ends with ok or SHORT. Sums and means may be farther from NumPy's than
-the last place, since NumPy's are less exact; tests/test_reduction_accuracy.py has both errors.
+the last place, since NumPy's are less exact; tests/reduce/test_accuracy.py has both errors.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Medians and quantiles against NumPy. (The name keeps clear of Python's own `statistics`.)
+"""Medians and quantiles against NumPy. (The name keeps clear of Python's own `select`.)
 
 Each row that has a required figure ends with ok or SHORT.
 """

@@ -104,7 +104,7 @@ def matrix_power(a: Any, n: int) -> Any:
     numpy = functools.partial(np.linalg.matrix_power, a, n)
     array = operands.as_array(a)
     if array is None:
-        return invocation.numpys("matrix_power", numpy)
+        return invocation.by_numpy_alone("matrix_power", numpy)
     try:
         power = operator.index(n)
     except TypeError:

@@ -27,7 +27,7 @@ from pycudakit._library import abi, loader, present
 from pycudakit._library.types import Array
 
 _SPANS = 1 << 16  # that are kept of a call, in a profile
-LOST = (errors.NoDevice, errors.OutOfMemory, errors.DeviceError)  # after these, another engine may go on
+_FAILURES = (errors.NoDevice, errors.OutOfMemory, errors.DeviceError)  # after which the CPU engine may go on
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -82,16 +82,27 @@ def _described(call: Record) -> Call:
 
 def done(call: Record) -> None:
     """Record a call: it is the thread's last, and profiles have it, unless it is a part of another."""
-    _local.call = call
     if _local.parts is not None:
-        _local.parts.append(call)
-    elif profiles := _here.get().profiles:
+        _add_part(call)
+        _local.call = call
+        return
+    _local.call = call
+    if profiles := _here.get().profiles:
         _local.call = _described(call)
         for calls in profiles:
             calls.append(_local.call)
 
 
-def saying(call: Call) -> Callable[[], object]:
+def _add_part(*calls: Record) -> None:
+    """Add to what a call is made of, after what a recorder has said meanwhile."""
+    parts, last = _local.parts, _local.call
+    if parts is not None:
+        if last is not None and not (parts and parts[-1] is last):
+            parts.append(last)
+        parts.extend(calls)
+
+
+def recorder(call: Call) -> Callable[[], object]:
     """Return what records a call that is always the same, where nobody watches: it takes no time."""
     return functools.partial(setattr, _local, "call", call)
 
@@ -110,7 +121,7 @@ def by_numpy(function: str, reason: str, compute: Callable[[], T]) -> T:
 
 def nothing(function: str) -> int:
     """Record a call that has nothing to compute, and return what that met."""
-    done(Call(function, "numpy", "there was nothing to compute"))
+    done(Call(function, "numpy", "nothing was left for an engine to compute"))
     return 0
 
 
@@ -128,8 +139,7 @@ class apart:  # noqa: N801  (a context manager)
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Leave no trace."""
-        if not self._calls and _local.call is not None:  # what `saying` said
-            self._calls.append(_local.call)
+        _add_part()
         _local.call, _local.parts = self._outer
 
 
@@ -152,7 +162,7 @@ def one_call(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     return decorate
 
 
-def numpys(function: str, compute: Callable[[], T], foreign: str | None = None) -> T:
+def by_numpy_alone(function: str, compute: Callable[[], T], foreign: str | None = None) -> T:
     """Have NumPy compute what it alone takes, if the engine in force allows it.
 
     That is for an argument of which `as_array` made None, or because the call is `foreign`.
@@ -162,7 +172,7 @@ def numpys(function: str, compute: Callable[[], T], foreign: str | None = None) 
 
 
 @contextlib.contextmanager
-def going_on() -> Iterator[None]:
+def as_part_of_last() -> Iterator[None]:
     """Make what is called in a block a part of the call before it."""
     before = _local.call
     with apart() as parts:
@@ -171,7 +181,7 @@ def going_on() -> Iterator[None]:
         _amend(before, _Joined(before[0] if isinstance(before, tuple) else before.function, [before, *parts]))
 
 
-def say_more(text: str) -> None:
+def add_reason(text: str) -> None:
     """Add to the reason of the thread's last call."""
     call = _local.call
     if isinstance(call, tuple) and not isinstance(call, _Joined):
@@ -184,9 +194,12 @@ def say_more(text: str) -> None:
 
 def _amend(before: Record, after: Record) -> None:
     """Put something else in the place of the last call."""
+    parts = _local.parts
     _local.call = after
-    if _local.parts:
-        _local.parts[-1] = after
+    if parts is not None:
+        if parts and parts[-1] is before:
+            parts.pop()
+        parts.append(after)
     elif profiles := _here.get().profiles:
         _local.call = _described(after)
         for calls in profiles:
@@ -260,7 +273,7 @@ class Invocation(ABC):
         rest = np.zeros(1, abi.REST) if self.takes_rest else None
         try:
             return self._run_with_options(plan, wanted, rest)
-        except LOST as error:
+        except _FAILURES as error:
             warn_of_takeover(error)
             return self.take_over(plan, wanted, rest)
 
@@ -290,21 +303,20 @@ class Invocation(ABC):
         began = 0.0 if spans is None else time.perf_counter()
         try:
             entry()
-        except errors.Interrupted:
+        except errors.Error as error:
+            if isinstance(error, (errors.DeviceError, errors.NoDevice)):
+                present.status.cache_clear()  # the device may be lost for good
             if not self._watcher.stopped:
                 raise
-        except (errors.DeviceError, errors.NoDevice):
-            present.status.cache_clear()  # the device may be lost for good
-            raise
-        if self._watcher.stopped:
+        if self._watcher.stopped:  # whatever else went wrong on the way out
             self._stop()
         told = plan.function, plan.engine, plan.reason, devices, self.report.tobytes()
         if spans is not None:
             done(described(*told, began, spans))
-        else:
-            _local.call = told
+        else:  # as `done` does where there is no profile, without a call
             if _local.parts is not None:
-                _local.parts.append(told)
+                _add_part(told)
+            _local.call = told
         met: int = self._exceptions.item()
         return met
 

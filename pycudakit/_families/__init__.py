@@ -1,1 +1,1 @@
-"""pycudakit's own functions, each named as the csrc/<family>.cu that computes it."""
+"""pycudakit's own functions, each named as csrc/<family>.cu; expressions are elementwise's and reduce's."""

@@ -58,7 +58,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     at, places, values = (operands.as_array(value) for value in (x, xp, fp))
     by_numpy = functools.partial(np.interp, x, xp, fp, left, right, period)
     if at is None or places is None or values is None:
-        return invocation.numpys("interp", by_numpy)
+        return invocation.by_numpy_alone("interp", by_numpy)
     plan = plan_call("interp", [at], _cost_of(at, places.size))
     if plan.engine == "numpy":
         return invocation.by_numpy("interp", plan.reason, by_numpy)

@@ -15,8 +15,7 @@ from pycudakit._calls import cost, floating, invocation
 from pycudakit._calls.arguments import needs_copy
 from pycudakit._calls.invocation import nothing, one_call, run
 from pycudakit._calls.operands import allocate, as_array, describe
-from pycudakit._calls.plan import Cost, Plan
-from pycudakit._calls.plan import plan_call as plan
+from pycudakit._calls.plan import NOTHING, Cost, Plan, plan_call
 from pycudakit._families.elementwise.functions import not_equal, subtract
 from pycudakit._library import abi, result_memory
 from pycudakit._library.types import BOOL, FLOAT64, Array, DType, code_of
@@ -149,7 +148,7 @@ def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     foreign = array is None or (wanted is not None and code_of(wanted) is None)
     foreign = foreign or (isinstance(out, np.ndarray) and as_array(out) is None)
     if array is None or foreign:
-        planned = plan(scan.name, [None], Cost(0, 0, 0, 0))
+        planned = plan_call(scan.name, [None], NOTHING)
         return by_numpy(planned.reason)
 
     if array.ndim == 0:
@@ -158,7 +157,7 @@ def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     if flat and (array.ndim == 1 or array.flags.c_contiguous):
         array, along = array.reshape(-1), 0
     result = _result_type(scan.ufunc, array.dtype, wanted, out.dtype if isinstance(out, np.ndarray) else None)
-    planned = plan(scan.name, [array], _cost_of(scan, array, result))
+    planned = plan_call(scan.name, [array], _cost_of(scan, array, result))
     if planned.engine == "numpy":
         return by_numpy(planned.reason)
 

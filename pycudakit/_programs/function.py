@@ -54,7 +54,7 @@ class ElementFunction:
         self.labels = labels
         self.types_numbers = types_numbers
         self.numpy_below: dict[tuple[Any, ...], float] = {}  # elements, by the arguments' types, once known
-        self.say_small = invocation.saying(Call(name, "numpy", SMALL))
+        self.record_small = invocation.recorder(Call(name, "numpy", SMALL))
 
     def is_small(self, first: Any, *others: Any) -> bool:
         """Tell whether NumPy will answer a plain call first, and if so, record that it did."""
@@ -70,7 +70,7 @@ class ElementFunction:
                 return False
         small = first.size < self.numpy_below.get(tuple(types), 0)
         if small:
-            self.say_small()
+            self.record_small()
         return small
 
 

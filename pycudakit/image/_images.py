@@ -10,8 +10,7 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._calls import cost
 from pycudakit._calls.operands import as_array, describe
-from pycudakit._calls.plan import Cost, Plan
-from pycudakit._calls.plan import plan_call as plan
+from pycudakit._calls.plan import Cost, Plan, plan_call
 from pycudakit._library import abi
 from pycudakit._library.types import FLOAT32, UINT8, Array
 
@@ -48,7 +47,7 @@ def planned(
     function: str, nanoseconds: float, up: int, down: int, numpy: float | None = None, gpu: float = 0.0
 ) -> Plan:
     """Choose the engine of a call that takes so many nanoseconds on one thread, in NumPy `numpy` seconds."""
-    chosen = plan(function, (), _cost_of(nanoseconds, up, down, numpy, gpu))
+    chosen = plan_call(function, (), _cost_of(nanoseconds, up, down, numpy, gpu))
     if chosen.engine == "numpy" and numpy is None:
         raise errors.Unsupported(f"{function}: NumPy has none; choose another engine")
     return chosen

@@ -16,8 +16,7 @@ from pycudakit._calls import invocation
 from pycudakit._calls.cost import CALL, threads
 from pycudakit._calls.invocation import run
 from pycudakit._calls.operands import as_array, describe
-from pycudakit._calls.plan import Cost
-from pycudakit._calls.plan import plan_call as plan
+from pycudakit._calls.plan import Cost, plan_call
 from pycudakit._library import abi, result_memory
 from pycudakit._library.types import FLOAT32, Array, DType
 from pycudakit.image._images import TYPES
@@ -149,13 +148,14 @@ def filtered(
         if array.size:
             made = window()
             cost = Cost(None, _seconds(made, array), array.nbytes, array.size * result.itemsize)
-    planned = plan(name, [array], cost, foreign)
+    planned = plan_call(name, [array], cost, foreign)
     if planned.engine == "numpy" or array is None:
         return _by_scipy(name, planned.reason, image, dtype, scipys)
     made = made or window()
     code = border.code(array.dtype)
     out = result_memory.empty(array.shape, result)
     if array.size == 0:
+        invocation.nothing(name)
         return out
     dense = np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
     shape = np.array(split(array, channel_axis), np.int64)

@@ -119,8 +119,9 @@ class _Ready:
             tables.set_values(b"".join(bound.values))
         tables.shape(*shape)
         tables.run_and_say(plan)
+        seconds = tables.seconds  # before another call has the tables
         self._tables.give_back(tables)
-        return tables.seconds
+        return seconds
 
     def _new_tables(self, plan: Plan, bound: Bound, shape: _Shape) -> Tables:
         return Tables(self.request(plan, bound, shape), plan.engine)

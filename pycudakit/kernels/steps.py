@@ -183,8 +183,9 @@ class Lowered:
         for index, buffer in enumerate(request.buffers):
             tables.aim(index, *memory(buffer))
         text = tables.run_and_say(plan)
+        outcome = Outcome(tables.seconds, text)  # before another call has the tables
         self._tables.give_back(tables)
-        return Outcome(tables.seconds, text)
+        return outcome
 
     def _symbols(self, name: str, given: Mapping[Any, Any]) -> dict[Binary, dict[str, Array]]:
         if any(isinstance(key, str) for key in given):

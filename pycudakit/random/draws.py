@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pycudakit._calls import cost
-from pycudakit._calls.invocation import run
+from pycudakit._calls.invocation import nothing, run
 from pycudakit._calls.operands import allocate, describe
-from pycudakit._calls.plan import Cost, Plan
-from pycudakit._calls.plan import plan_call as plan
+from pycudakit._calls.plan import Cost, Plan, plan_call
 from pycudakit._library import abi
 from pycudakit._library.types import Array, DType
 from pycudakit.random.philox import Place, Stream, counter_of
@@ -52,7 +51,7 @@ def plan_draws(name: str, kind: Kind, size: int, dtype: DType, parameters: Seque
     same = kind.what in (abi.RANDOM_BITS, abi.RANDOM_UNIFORM) and not parameters
     numpy = _NUMPY_CALL + _NUMPY_EACH * 1e-9 * size * dtype.itemsize / 8 if same else None
     up = sum(p.nbytes for p in parameters if p.ndim)
-    return plan(name, [], Cost(numpy, cost.CALL + work / workers, up, size * dtype.itemsize))
+    return plan_call(name, [], Cost(numpy, cost.CALL + work / workers, up, size * dtype.itemsize))
 
 
 def draw(
@@ -61,6 +60,7 @@ def draw(
     """Draw an element for each of `shape`, to `out` if there is one."""
     target = allocate(dtype, shape, ()) if out is None else out
     if target.size == 0:
+        nothing(planned.function)
         return target
     place = (stream.take_halves if _takes_halves(kind, dtype) else stream.take_words)(target.size)
     spread = [np.broadcast_to(parameter, shape) for parameter in parameters]

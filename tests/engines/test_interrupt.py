@@ -10,7 +10,9 @@ import pytest
 from helpers.processes import python
 
 import pycudakit as pk
-from pycudakit._calls import watch
+from pycudakit import errors
+from pycudakit._calls import invocation, watch
+from pycudakit._calls.plan import Plan
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals"),
@@ -186,3 +188,31 @@ def test_watchers_are_few(monkeypatch):
             pk.add(np.ones(9), 1)
             pk.cumsum(np.ones(9))
     assert len(made) == before
+
+
+class Failing(invocation.Invocation):
+    """An entry that is stopped, and fails otherwise on its way out."""
+
+    def __init__(self, fails):
+        super().__init__()
+        self.fails = fails
+
+    def bind(self, _library):
+        def entry():
+            if self.fails:
+                self._watcher._error, self._watcher.stopped = KeyboardInterrupt(), True
+                raise errors.OutOfMemory("on the way out")
+            self.report[...] = 0
+
+        return entry
+
+
+def test_a_stop_does_not_outlive_its_call():
+    """What stopped a call is raised there, whatever else went wrong, and not by the next one."""
+    call = Failing(True)
+    plan = Plan("work", "cpu", "")
+    with pytest.raises(KeyboardInterrupt):
+        call.run(plan, 1)
+    call.fails = False
+    assert call.run(plan, 1) == 0
+    assert pk.last_call().function == "work"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pycudakit as pk
-from pycudakit._calls import record
+from pycudakit._calls import invocation, record
 from pycudakit._library import abi
 
 X = np.linspace(0.5, 4.0, 24).reshape(4, 6)
@@ -178,6 +178,49 @@ OF_NOTHING = {
     "matmul": (NOTHING, np.empty((3, 0))),
     "searchsorted": ([1.0, 2.0], NOTHING),
 }
+
+
+def test_no_numbers_and_no_pixels_are_calls_too(engine):
+    with pk.profile() as p:
+        pk.random.default_rng(1).normal(size=0)
+        pk.image.box_blur(np.empty((0, 5), np.uint8), 3)
+    assert [call.function for call in p.calls] == ["normal", "box_blur"]
+
+
+def test_a_small_part_counts_among_large_ones(engine):
+    """What says that NumPy did it at once is a part as any other is."""
+    record_small = invocation.recorder(pk.Call("small", "numpy", ""))
+    with invocation.apart() as parts:
+        record_small()
+        with pk.engine(engine):
+            pk.cumsum(X)
+        record_small()
+        invocation.add_reason("more")
+    functions = [part.function if isinstance(part, pk.Call) else part[0] for part in parts]
+    assert functions == ["small", "cumsum", "small"]
+    assert parts[2].reason == "; more"
+
+
+def test_a_call_that_numpy_refuses_is_not_recorded():
+    with pk.engine("auto"):
+        x = np.ones(3)
+        pk.add(x, x)
+        before = pk.last_call()
+        for call in (lambda: pk.add(x, x, casting="never"), lambda: pk.sort(x, axis=7)):
+            with pytest.raises((ValueError, np.exceptions.AxisError)):
+                call()
+            assert pk.last_call() == before
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes_of_nan_are_found_once(engine, name, monkeypatch):
+    runs = []
+    real = invocation.Invocation._run
+    monkeypatch.setattr(
+        invocation.Invocation, "_run", lambda self, *given: (runs.append(self), real(self, *given))[1]
+    )
+    assert np.isnan(getattr(pk, name)(np.array([1.0, np.nan, 3.0])))
+    assert len(runs) == 1
 
 
 @pytest.mark.parametrize("name", OF_NOTHING)

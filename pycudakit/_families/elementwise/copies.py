@@ -79,7 +79,9 @@ def flip(m: Any, axis: Any = None) -> Any:
     """
     array = operands.as_array(m)
     if array is None:
-        return invocation.numpys("flip", lambda: np.array(np.flip(m, axis), order="C", copy=True, subok=True))
+        return invocation.by_numpy_alone(
+            "flip", lambda: np.array(np.flip(m, axis), order="C", copy=True, subok=True)
+        )
     out = _dense(_FLIP, np.asarray(np.flip(array, axis)))
     return out if out.ndim else out[()]  # as NumPy does
 
@@ -105,7 +107,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """
     array = operands.as_array(a)
     if array is None:
-        return invocation.numpys(
+        return invocation.by_numpy_alone(
             "roll", lambda: np.array(np.roll(a, shift, axis), order="C", copy=True, subok=True)
         )
     out = result_memory.empty(array.shape, array.dtype)
@@ -133,7 +135,7 @@ def copied(function: ElementFunction, a: Any, view_of: Callable[[Any], Any]) -> 
     """Return a C-contiguous copy of a view of an array."""
     array = operands.as_array(a)
     if array is None:
-        return invocation.numpys(
+        return invocation.by_numpy_alone(
             function.name, lambda: np.array(view_of(a), order="C", copy=True, subok=True)
         )
     return _dense(function, np.asarray(view_of(array)))
@@ -277,7 +279,7 @@ def triu(m: Any, k: int = 0) -> Any:
 def _triangle(function: ElementFunction, m: Any, k: Any) -> Any:
     array = operands.as_array(m)
     if array is None:
-        return invocation.numpys(function.name, lambda: function.numpy(m, k))
+        return invocation.by_numpy_alone(function.name, lambda: function.numpy(m, k))
     try:
         by = operator.index(k)
     except TypeError:

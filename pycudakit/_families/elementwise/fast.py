@@ -52,13 +52,13 @@ class Binary(Protocol):
         ...
 
 
-# Small calls go straight to NumPy: the two closures below are all that pycudakit adds to them, so they say
-# themselves what `asked.fast` does.
+# Small calls go straight to NumPy. The two closures below are all that pycudakit adds to them, so
+# `asked.fast()` is written out in them, and in `call`, to spare a call.
 
 
 def unary(function: ElementFunction, ufunc: Any) -> Unary:
     """Return a function of one array, of which small ones go to NumPy at once."""
-    below, say_small = function.numpy_below, function.say_small
+    below, record_small = function.numpy_below, function.record_small
 
     def call_unary(
         x: Any, /, out: Any = None, *, where: Any = True, casting: str = "same_kind", dtype: Any = None
@@ -71,8 +71,9 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
             and where is True
             and dtype is None
         ):
-            say_small()
-            return ufunc(x, casting=casting)
+            result = ufunc(x, casting=casting)
+            record_small()
+            return result
         return call(function, (x,), out, where, dtype, casting)
 
     return call_unary
@@ -80,7 +81,7 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
 
 def binary(function: ElementFunction, ufunc: Any) -> Binary:
     """Return a function of two arrays, of which small ones go to NumPy at once."""
-    below, say_small = function.numpy_below, function.say_small
+    below, record_small = function.numpy_below, function.record_small
 
     def call_binary(
         x1: Any,
@@ -103,8 +104,9 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
             and where is True
             and dtype is None
         ):
-            say_small()
-            return ufunc(x1, x2, casting=casting)
+            result = ufunc(x1, x2, casting=casting)
+            record_small()
+            return result
         return call(function, (x1, x2), out, where, dtype, casting)
 
     return call_binary
@@ -185,7 +187,7 @@ def call(
     if not is_plain or shape is None or (out is not None and not _takes(function, out, shape, inputs)):
         return full.call(function, inputs, out, where, dtype, casting, numpy_call)
 
-    plan = None if automatic else asked_for(function.name, engine)  # or NoDevice, before all else
+    plan = None if automatic else asked_for(function.name, engine)  # or NoDevice, before anything is compiled
     program = _program(function, tuple(types), None if out is None else CODES[out.dtype])
     if program is None:
         return full.call(function, inputs, out, where, dtype, casting, numpy_call)

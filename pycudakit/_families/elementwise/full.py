@@ -158,7 +158,9 @@ def call(
         return invocation.by_numpy(function.name, reason, compute)
 
     engine = asked.current()
-    plan = None if engine == "auto" else asked_for(function.name, engine)  # or NoDevice, before all else
+    plan = (
+        None if engine == "auto" else asked_for(function.name, engine)
+    )  # or NoDevice, before anything is read
     if plan is not None and engine == "numpy":
         return by_numpy(plan.reason)
     if plan is None and not (present.status("cpu").available or present.status("cuda").available):

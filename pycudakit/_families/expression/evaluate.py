@@ -1,8 +1,8 @@
 """Whole expressions as one program: `evaluate`.
 
-A string goes through three stages, each remembered: `_language.parse` makes steps of it; `_plan` leaves to
-Python what is arithmetic of Python numbers alone, as it is in a script; the rest is one `Function`, which
-`_dispatch.call` specialises for its operands' types and runs.
+A string goes through three stages, each remembered: `language.parse` makes steps of it; `_plan` leaves to
+Python what is arithmetic of Python numbers alone, as it is in a script; the rest is one `ElementFunction`,
+which `fast.call` specialises for its operands' types and runs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from pycudakit._programs.values import Scalar, Value
 
 
 class _Plan:
-    """Who computes which step of an expression: Python, or a `Function` and what is given to it."""
+    """Who computes which step of an expression: Python, or an `ElementFunction` and what is given to it."""
 
     def __init__(self, parsed: Parsed, are_numbers: tuple[bool, ...], baked: dict[int, Any]) -> None:
         self.parsed = parsed

@@ -14,7 +14,7 @@ import numpy as np
 
 from pycudakit._calls import asked, cost, floating, invocation, operands
 from pycudakit._calls.arguments import broadcast_shapes, needs_copy
-from pycudakit._calls.plan import Cost, Plan, plan_call
+from pycudakit._calls.plan import NOTHING, Cost, Plan, plan_call
 from pycudakit._calls.record import Call
 from pycudakit._library import abi, loader, result_memory
 from pycudakit._library.types import BOOL, FLOAT16, FLOAT32, FLOAT64, Array, DType
@@ -84,8 +84,9 @@ def matmul(
     asked = {"casting": casting, "order": order, "dtype": dtype, "subok": subok, "axes": axes}
     given: dict[str, Any] = {k: v for k, v in asked.items() if v is not usual[k] and v != usual[k]}
     if out is None and precision == "highest" and not given and _is_small(x1, x2):
-        _say_small()
-        return np.matmul(x1, x2)
+        result = np.matmul(x1, x2)
+        _record_small()
+        return result
     numpy = functools.partial(np.matmul, x1, x2, out, **given)
     foreign = next((f"the argument {name}" for name in ("order", "axes") if name in given), None)
     return product(
@@ -93,7 +94,7 @@ def matmul(
     )
 
 
-_say_small = invocation.saying(Call("matmul", "numpy", cost.SMALL))
+_record_small = invocation.recorder(Call("matmul", "numpy", cost.SMALL))
 
 
 def _is_small(x1: Any, x2: Any) -> bool:
@@ -137,12 +138,12 @@ def product(
     if foreign is None and a is not None and b is not None:
         fits = out is None or (type(out) is np.ndarray and out.shape == shape and out.flags.writeable)
         if shape is None or types is None or not fits:
-            plan_call(name, [a, b], Cost(0, 0, 0, 0))
+            plan_call(name, [a, b], NOTHING)
             return numpy()  # raises
         sizes = _sizes(a, b, shape)
         plan = plan_call(name, [a, b], _cost_of(sizes, a, b, types))
     else:
-        plan = plan_call(name, [a, b], Cost(0, 0, 0, 0), foreign)
+        plan = plan_call(name, [a, b], NOTHING, foreign)
     if plan.engine == "numpy" or a is None or b is None or shape is None or types is None:
         return invocation.by_numpy(name, plan.reason, numpy)
 
@@ -323,7 +324,7 @@ def _by_library(
         *(m, n, k, places, batch, flags, PRECISIONS.index(precision), ctypes.byref(method)),
         size=target.size,
     )
-    invocation.say_more(f"by {_METHODS[method.value]}")
+    invocation.add_reason(f"by {_METHODS[method.value]}")
     return met
 
 

@@ -77,7 +77,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
            [ 6,  8, 10]])
     """
     if as_array(a) is None or as_array(b) is None:
-        return invocation.numpys("outer", functools.partial(np.outer, a, b, out))
+        return invocation.by_numpy_alone("outer", functools.partial(np.outer, a, b, out))
     return multiply(np.asarray(a).ravel()[:, None], np.asarray(b).ravel()[None, :], out=out)
 
 
@@ -110,7 +110,7 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Any:
     numpy = functools.partial(np.vecdot, x1, x2, out, **({} if axis == -1 else {"axis": axis}))
     x, y = as_array(x1), as_array(x2)
     if x is None or y is None:
-        return invocation.numpys("vecdot", numpy)
+        return invocation.by_numpy_alone("vecdot", numpy)
     try:
         x = np.moveaxis(x, normalize_axis_index(axis, x.ndim), -1)
         y = np.moveaxis(y, normalize_axis_index(axis, y.ndim), -1)
@@ -147,7 +147,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     numpy = functools.partial(np.tensordot, a, b, axes)
     x, y = as_array(a), as_array(b)
     if x is None or y is None:
-        return invocation.numpys("tensordot", numpy)
+        return invocation.by_numpy_alone("tensordot", numpy)
     try:
         pairs = _pairs(axes)
         of_x = [normalize_axis_index(d, x.ndim) for d in pairs[0]]
@@ -205,7 +205,7 @@ def kron(a: Any, b: Any) -> Any:
     """
     x, y = as_array(a), as_array(b)
     if x is None or y is None:
-        return invocation.numpys("kron", functools.partial(np.kron, a, b))
+        return invocation.by_numpy_alone("kron", functools.partial(np.kron, a, b))
     if x.ndim == 0 or y.ndim == 0:
         return multiply(a, b)
     count = max(x.ndim, y.ndim)
@@ -247,7 +247,7 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     array = as_array(a)
     numpy = functools.partial(np.trace, a, offset, axis1, axis2, dtype, out)
     if array is None:
-        return invocation.numpys("trace", numpy)
+        return invocation.by_numpy_alone("trace", numpy)
     try:
         diagonal = np.diagonal(array, offset, axis1, axis2)
     except (TypeError, ValueError):
@@ -296,13 +296,13 @@ def einsum(subscripts: Any, /, *operands: Any, out: Any = None, **keywords: Any)
     if terms is None or len(known) != len(arrays):
         if isinstance(subscripts, str) and not operands:
             return numpy()  # raises
-        return invocation.numpys("einsum", numpy, "einsum of this form or these types")
+        return invocation.by_numpy_alone("einsum", numpy, "einsum of this form or these types")
     sizes: dict[str, int] = {}
     for labels, array in zip(terms[:-1], known, strict=True):
         for label, size in zip(labels, array.shape, strict=True):
             if sizes.setdefault(label, size) != size:
                 if 1 in (size, sizes[label]):  # NumPy broadcasts them
-                    return invocation.numpys("einsum", numpy, "einsum of axes that broadcast")
+                    return invocation.by_numpy_alone("einsum", numpy, "einsum of axes that broadcast")
                 return numpy()  # raises
     plan = plan_call("einsum", arrays, Cost(0.0 if _is_small(sizes) else None, 0.0, 0, 0))
     if plan.engine == "numpy":

@@ -11,7 +11,7 @@ import numpy as np
 
 from pycudakit._calls import asked, floating, invocation, operands
 from pycudakit._calls.arguments import as_mask, broadcast_shapes
-from pycudakit._calls.invocation import going_on
+from pycudakit._calls.invocation import as_part_of_last
 from pycudakit._calls.plan import NOTHING, asked_for, on_cpu, plan_call
 from pycudakit._families.reduce.kinds import INFINITIES, NANS, NUMBERS, ONES
 from pycudakit._families.reduce.recipe import (
@@ -136,7 +136,7 @@ class Reduction:
 
     def count_of(self, write: Write) -> Array:
         """Return another function's result, as a part of this call."""
-        with going_on():
+        with as_part_of_last():
             return self.reduce(write)
 
     def finish(self, result: Array, casting: Any = "unsafe") -> Any:
@@ -262,6 +262,7 @@ def keywords(**given: Any) -> dict[str, Any]:
 
 
 _WORTH_CHOOSING = 1 << 20  # bytes: the CPU engine takes smaller arrays at once
+_NEVER_WARNS = ("max", "min")
 
 
 def fast(name: str, write: Write, a: Any) -> Any:
@@ -285,6 +286,6 @@ def fast(name: str, write: Write, a: Any) -> Any:
     finally:
         recipe.works.give_back(work)
     number: Any = result[()]
-    if isinstance(number, np.floating) and not math.isfinite(number):
+    if isinstance(number, np.floating) and not math.isfinite(number) and name not in _NEVER_WARNS:
         return None  # there may be something to warn of
     return number

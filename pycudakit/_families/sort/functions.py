@@ -15,7 +15,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from pycudakit import errors
 from pycudakit._calls import asked, invocation, operands
 from pycudakit._calls.invocation import one_call
-from pycudakit._calls.plan import Cost, plan_call
+from pycudakit._calls.plan import NOTHING, plan_call
 from pycudakit._families.sort.keys import (
     FEW,
     NUMPY_SORTS,
@@ -66,8 +66,9 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable:
            [7, 8, 9]])
     """
     if type(a) is np.ndarray and a.size <= _FEW_SORTED.get(a.dtype, 0) and asked.fast() == "auto":
-        SMALL_SORT.say()
-        return np.sort(a, axis, kind, order, stable=stable)
+        result = np.sort(a, axis, kind, order, stable=stable)
+        SMALL_SORT.record()
+        return result
     SMALL_SORT.learn(a)
     array = operands.as_array(a)
     plan = plan_along("sort", array, axis, NUMPY_SORTS, SORTS)
@@ -105,8 +106,9 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stab
         and order is None
         and stable is None
     ):
-        SMALL_ARGSORT.say()
-        return np.argsort(a, axis, "stable")
+        result = np.argsort(a, axis, "stable")
+        SMALL_ARGSORT.record()
+        return result
     SMALL_ARGSORT.learn(a)
     array = operands.as_array(a)
     plan = plan_along("argsort", array, axis, NUMPY_SORTS_ORDER, SORTS_ORDER, 8)
@@ -143,7 +145,7 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
         return np.lexsort(keys, axis)
     known = [array for array in arrays if array is not None]
     if not known or len({array.shape for array in known}) > 1 or known[0].ndim == 0:
-        plan_call("lexsort", arrays, Cost(0.0, 0.0, 0, 0))
+        plan_call("lexsort", arrays, NOTHING)
         return invocation.by_numpy("lexsort", "there is nothing to sort", lambda: np.lexsort(keys, axis))
     cost = cost_of(
         known[0],
@@ -257,7 +259,7 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     """
     array, values = operands.as_array(a), operands.as_array(v)
     if array is None or values is None:
-        plan = plan_call("searchsorted", [array, values], Cost(0.0, 0.0, 0, 0))
+        plan = plan_call("searchsorted", [array, values], NOTHING)
     else:
         plan = plan_search(array, values)
     if plan.engine == "numpy" or array is None or values is None:
@@ -317,8 +319,9 @@ def unique(
         and (ar.size <= FEW or not (return_index or return_inverse or return_counts))
         and sorted
     ):
-        SMALL_UNIQUE.say()
-        return np.unique(ar, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
+        result = np.unique(ar, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
+        SMALL_UNIQUE.record()
+        return result
     SMALL_UNIQUE.learn(ar)
     keywords = {"equal_nan": equal_nan} if sorted else {"equal_nan": equal_nan, "sorted": sorted}
 

@@ -12,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit._calls import asked, invocation, operands
 from pycudakit._calls.cost import CALL, SHARED_WORK, SMALL, threads
-from pycudakit._calls.plan import Cost, Plan, plan_call
+from pycudakit._calls.plan import NOTHING, Cost, Plan, plan_call
 from pycudakit._calls.record import Call
 from pycudakit._library import abi, present, result_memory
 from pycudakit._library.types import Array
@@ -55,7 +55,7 @@ def plan_along(
     bytes of a result for each element, if that is not an element itself.
     """
     if array is None:
-        return plan_call(name, [None], Cost(0.0, 0.0, 0, 0))
+        return plan_call(name, [None], NOTHING)
     return plan_call(name, [array], _cost_along(array, axis, numpy, ours, down))
 
 
@@ -126,7 +126,7 @@ def order_along(
 def plan_parting(name: str, array: Array | None, down: int | None = None) -> Plan:
     """Choose the engine of a partition, for which NumPy need not sort."""
     if array is None:
-        return plan_call(name, [None], Cost(0.0, 0.0, 0, 0))
+        return plan_call(name, [None], NOTHING)
     ours = SORTS if down is None else SORTS_ORDER
     cost = cost_of(array, NUMPY_PARTS, ours * array.itemsize, down or array.itemsize)
     return plan_call(name, [array], cost)
@@ -142,7 +142,7 @@ def plan_search(array: Array, values: Array) -> Plan:
 def plan_unique(array: Array | None, axis: Any, ordered: bool, counted: bool) -> Plan:
     """Choose the engine of `unique`."""
     if array is None:
-        return plan_call("unique", [None], Cost(0.0, 0.0, 0, 0))
+        return plan_call("unique", [None], NOTHING)
     foreign = None if axis is None or array.ndim == 1 else "the engines take axis=None"
     return plan_call("unique", [array], _cost_of_unique(array, ordered, counted), foreign)
 
@@ -188,7 +188,7 @@ class Small:
     """
 
     def __init__(self, name: str) -> None:
-        self.say = invocation.saying(Call(name, "numpy", SMALL))
+        self.record = invocation.recorder(Call(name, "numpy", SMALL))
         self.most: dict[np.dtype[Any], int] = {}  # once known
         self._cost = _PLAIN[name]
 

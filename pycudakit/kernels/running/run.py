@@ -9,7 +9,7 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._calls import asked
-from pycudakit._calls.invocation import warn_of_takeover
+from pycudakit._calls.invocation import failed_over, warn_of_takeover
 from pycudakit._calls.plan import Plan
 from pycudakit._library import loader, present
 from pycudakit.kernels.running.request import Outcome, Request
@@ -53,7 +53,7 @@ def taken_over(error: errors.Error, plan: Plan, has_inouts: bool) -> Plan:
     if not (plan.automatic and is_intact):
         raise error
     warn_of_takeover(error)
-    return Plan(plan.function, "cpu", "auto: the CUDA engine failed")
+    return failed_over(plan)
 
 
 def block_limit() -> int:

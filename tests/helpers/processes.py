@@ -20,7 +20,8 @@ def python(code, *, check=True, env=None, timeout=60, cwd=None):
         **(env or {}),
     }
     variables = {k: v for k, v in variables.items() if v is not None}
-    prelude = "import json, os, sys, threading, time\nimport numpy as np\n"
+    prelude = "import faulthandler, json, os, sys, threading, time\nimport numpy as np\n"
+    prelude += f"faulthandler.dump_traceback_later({timeout - 5}, exit=True)\n"  # what hangs tells where
     done = subprocess.run(
         [sys.executable, "-c", prelude + code],
         check=False, capture_output=True, text=True, timeout=timeout, env=variables, cwd=cwd,

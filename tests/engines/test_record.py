@@ -263,3 +263,14 @@ def test_parts_are_added_up(engine):
     power, product = p.calls
     assert power.chunks == 3 * product.chunks
     assert len(power.spans) == 3 * len(product.spans)
+
+
+def test_a_reason_that_is_added_is_in_the_profile_too(engine):
+    for collects in (True, False):
+        with pk.profile() if collects else pk.engine() as p:
+            pk.add(X, X)
+            before = pk.last_call().reason
+            invocation.add_reason("and more")
+        assert pk.last_call().reason == f"{before}; and more"
+        if collects:
+            assert [call.reason for call in p.calls] == [f"{before}; and more"]

@@ -483,6 +483,9 @@ def test_more_bins_than_the_gpu_has_room_for(both_engines):
         values = np.random.default_rng(0).integers(0, 1_000_000, 500_000)
         assert np.array_equal(pk.bincount(values), np.bincount(values))
         assert "counted on the host" in pk.last_call().reason
+        with pk.profile() as p:
+            pk.bincount(values)
+        assert ["counted on the host" in call.reason for call in p.calls] == [True]
         few = values % 1000
         assert np.array_equal(pk.bincount(few), np.bincount(few))
         assert "on the host" not in pk.last_call().reason

@@ -40,11 +40,10 @@ Write = Callable[[Builder, tuple[Any, ...], Value | None, DType | None], Folded]
 class Recipe:
     """A function for arguments of some types: its program, and how its values are folded."""
 
-    def __init__(self, name: str, program: ElementProgram, folded: Folded) -> None:
-        self.name = name
+    def __init__(self, program: ElementProgram, folded: Folded) -> None:
         self.program = program
         self.folded = folded
-        self.works: Pool[Work] = Pool(functools.partial(Work, program, folded))
+        self.works: Pool[ReduceWork] = Pool(functools.partial(ReduceWork, program, folded))
 
 
 @functools.lru_cache(1024)
@@ -59,10 +58,10 @@ def recipe_for(name: str, write: Write, types: tuple[Any, ...], masked: bool, dt
         folded = write(builder, arguments, mask, dtype)
     for i, value in enumerate(folded.values):
         builder.store(value, i)
-    return Recipe(name, builder.finish(), folded)
+    return Recipe(builder.finish(), folded)
 
 
-class Work(Invocation):
+class ReduceWork(Invocation):
     """What `pk_reduce` takes for a program and how its values are folded."""
 
     def __init__(self, program: ElementProgram, folded: Folded) -> None:

@@ -157,6 +157,7 @@ if TYPE_CHECKING:
         topk,
         unique,
     )
+    from pycudakit.fusing import Fused, fuse
     from pycudakit.kernels import (
         ElementwiseKernel,
         ExclusiveScanKernel,
@@ -175,6 +176,7 @@ else:
         {
             "_families.expression.evaluate": "evaluate",
             "_families.histogram.functions": "bincount digitize histogram histogram2d",
+            "fusing": "Fused fuse",
             "image": "",
             "kernels": "ElementwiseKernel ExclusiveScanKernel In InOut InclusiveScanKernel Out Program "
             "ReductionKernel SourceModule grid_for",
@@ -202,6 +204,7 @@ __all__ = [
     "ElementwiseKernel",
     "EngineStatus",
     "ExclusiveScanKernel",
+    "Fused",
     "In",
     "InOut",
     "InclusiveScanKernel",
@@ -276,6 +279,7 @@ __all__ = [
     "floor_divide",
     "fmax",
     "fmin",
+    "fuse",
     "greater",
     "greater_equal",
     "grid_for",

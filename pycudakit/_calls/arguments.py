@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._calls.deferred import Deferred
 from pycudakit._library.types import BOOL, Array, code_of
 
 
@@ -18,7 +19,9 @@ def as_argument(value: Any) -> Any:
     kind = type(value)
     if kind is int or kind is float:
         return value
-    if isinstance(value, np.memmap):
+    if issubclass(kind, Deferred):
+        value = value.resolved()
+    elif isinstance(value, np.memmap):
         value = value.view(np.ndarray)
     elif kind is not np.ndarray:
         if isinstance(value, np.ndarray) or (

@@ -120,7 +120,8 @@ def as_numpy_takes_numbers(name: str, inputs: Sequence[Any]) -> Sequence[Any]:
         return [np.asarray(value) for value in inputs]
     if name not in OF_ANY_INTEGER or not any(type(value) is int for value in inputs):
         return inputs
-    dtype = next(np.asarray(value).dtype for value in inputs if type(value) is not int)
+    first = next(value for value in inputs if type(value) is not int)
+    dtype = first.dtype if hasattr(first, "dtype") else np.asarray(first).dtype
     if dtype.kind not in "iu":
         return inputs
     limits = np.iinfo(dtype)

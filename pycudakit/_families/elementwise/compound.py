@@ -70,7 +70,7 @@ def write_where(builder: Builder, condition: Any, *branches: Any, **_: Any) -> t
     return (builder.select(builder.cast(condition, BOOL), yes, no),)
 
 
-_WHERE = ElementFunction("where", np.where, write_where)
+WHERE = ElementFunction("where", np.where, write_where)
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
@@ -94,9 +94,9 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
         return np.nonzero(np.asarray(condition))
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
-    if _WHERE.is_small(condition, x, y):
+    if WHERE.is_small(condition, x, y):
         return np.where(condition, x, y)
-    result = call(_WHERE, (condition, x, y))
+    result = call(WHERE, (condition, x, y))
     return np.asarray(result)
 
 
@@ -129,7 +129,7 @@ def _clip_function(*bounds: str) -> ElementFunction:
     return ElementFunction("clip", np.clip, write)
 
 
-_CLIP = {
+CLIP = {
     (True, True): _clip_function("maximum", "minimum"),
     (True, False): _clip_function("maximum"),
     (False, True): _clip_function("minimum"),
@@ -197,7 +197,7 @@ def clip(
         least, most = (None if limit is None else next(bounds) for limit in (low, high))
         return np.clip(arguments[0], least, most, **keywords)
 
-    function = _CLIP[low is not None, high is not None]
+    function = CLIP[low is not None, high is not None]
     plain = out is None and where is True and dtype is None and casting == "same_kind"
     if plain and function.is_small(a, *limits):
         return np.clip(a, low, high)
@@ -216,7 +216,7 @@ def write_nan_to_num(builder: Builder, x: Value, *replacements: Scalar, **_: Any
     return (builder.select(is_nan, nan, finite),)
 
 
-_NAN_TO_NUM = ElementFunction("nan_to_num", np.nan_to_num, write_nan_to_num)
+NAN_TO_NUM = ElementFunction("nan_to_num", np.nan_to_num, write_nan_to_num)
 
 
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
@@ -237,7 +237,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     >>> pk.nan_to_num([1.5, float("nan")])
     array([1.5, 0. ])
     """
-    if copy and _NAN_TO_NUM.is_small(x, 0.0, 0.0, 0.0):
+    if copy and NAN_TO_NUM.is_small(x, 0.0, 0.0, 0.0):
         return np.nan_to_num(x, copy, nan, posinf, neginf)
     array = as_argument(x if isinstance(x, np.ndarray) else np.asarray(x))
     floating = isinstance(array, np.ndarray) and array.dtype.kind == "f"
@@ -253,7 +253,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     if isinstance(x, np.ndarray) and (not copy or not x.dtype.isnative):
         out = np.empty_like(x) if copy else x  # NumPy's copy keeps the byte order
     result = call(
-        _NAN_TO_NUM,
+        NAN_TO_NUM,
         (x if array is None else array, *(float(n) if np.ndim(n) == 0 else n for n in numbers)),
         out=out,
         numpy_call=by_numpy,
@@ -316,7 +316,7 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
 
 
 @functools.cache
-def _astype_function(wanted: np.dtype[Any]) -> ElementFunction:
+def astype_function(wanted: np.dtype[Any]) -> ElementFunction:
     def write(builder: Builder, x: Value, **_: Any) -> tuple[Value, ...]:
         return (builder.cast(x, wanted.newbyteorder("=")),)
 
@@ -353,7 +353,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
     if code_of(wanted) is None:
         function = ElementFunction("astype", np.astype)
         return call(function, (array,), dtype=wanted, numpy_call=lambda _: array.astype(wanted))
-    function = _astype_function(wanted)
+    function = astype_function(wanted)
     if function.is_small(x):
         return array.astype(wanted)
     out = None if wanted.isnative else result_memory.empty(array.shape, wanted)

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._families.reduce import kinds, recipe
-from pycudakit._families.reduce.call import Reduction
-from pycudakit._programs.builder import Builder
+from pycudakit._families.reduce import kinds
+from pycudakit._families.reduce.call import Reduction, written_within
 from pycudakit._programs.function import ElementFunction
 
 _WRITES = {
@@ -24,18 +23,6 @@ _WRITES = {
     "ptp": kinds.SPREAD,
     "count_nonzero": kinds.COUNT,
 }
-
-
-def _write(
-    function: ElementFunction, write: recipe.Write, builder: Builder, arguments: Any, mask: Any, dtype: Any
-) -> recipe.Folded:
-    values = function.write(builder, *arguments, out=(None,), dtype=None, casting="same_kind")
-    return write(builder, values, mask, dtype)
-
-
-@functools.lru_cache(1024)
-def _within(function: ElementFunction, write: recipe.Write) -> recipe.Write:
-    return functools.partial(_write, function, write)
 
 
 def reduce_program(
@@ -74,7 +61,7 @@ def reduce_program(
         out=out,
         keepdims=keepdims,
         decides=decides,
-        within=functools.partial(_within, function),
+        within=functools.partial(written_within, function),
     )
     if call.is_numpys or (name in ("var", "std") and ddof >= call.length):
         return call.by_numpy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -11,10 +12,12 @@ import numpy as np
 
 from pycudakit._calls import asked, floating, invocation, operands
 from pycudakit._calls.arguments import as_mask, broadcast_shapes
+from pycudakit._calls.deferred import Computed
 from pycudakit._calls.invocation import as_part_of_last
 from pycudakit._calls.plan import NOTHING, asked_for, on_cpu, plan_call
 from pycudakit._families.reduce.kinds import INFINITIES, NANS, NUMBERS, ONES
 from pycudakit._families.reduce.recipe import (
+    Folded,
     Recipe,
     Write,
     axes_of,
@@ -25,6 +28,8 @@ from pycudakit._families.reduce.recipe import (
 )
 from pycudakit._library import present
 from pycudakit._library.types import CODES, Array, DType
+from pycudakit._programs.builder import Builder
+from pycudakit._programs.function import ElementFunction
 
 NONE: Any = np._NoValue  # noqa: SLF001
 
@@ -66,7 +71,13 @@ class Reduction:
         foreign: str | None = None,
         within: Callable[[Write], Write] | None = None,
     ) -> None:
-        self.name, self.numpy, self._within = name, numpy, within
+        self.name, self.numpy = name, numpy
+        self._has_floats: bool | None = None  # where not the arrays tell
+        if type(values[0]) is Computed:
+            (computed,) = values
+            values, within = computed.inputs, functools.partial(written_within, computed.function)
+            self._has_floats = computed.dtype.kind == "f"
+        self._within = within
         self.keepdims = bool(keepdims)
         self.out = _checked_out(out)
         arrays = [operands.as_array(value) for value in values]
@@ -170,6 +181,8 @@ class Reduction:
     @property
     def has_floats(self) -> bool:
         """Whether an operand may hold infinities and NaN."""
+        if self._has_floats is not None:
+            return self._has_floats
         return any(array.dtype.kind == "f" for array in self.arrays)
 
     @property
@@ -259,6 +272,19 @@ def or_usual(value: Any, usual: Any) -> Any:
 def keywords(**given: Any) -> dict[str, Any]:
     """Return the keywords that were given, for NumPy."""
     return {name: value for name, value in given.items() if value is not NONE}
+
+
+def _write_both(
+    function: ElementFunction, write: Write, builder: Builder, arguments: Any, mask: Any, dtype: Any
+) -> Folded:
+    values = function.write(builder, *arguments, out=(None,), dtype=None, casting="same_kind")
+    return write(builder, values, mask, dtype)
+
+
+@functools.lru_cache(1024)
+def written_within(function: ElementFunction, write: Write) -> Write:
+    """Return what writes a reduction of a function's values."""
+    return functools.partial(_write_both, function, write)
 
 
 _WORTH_CHOOSING = 1 << 20  # bytes: the CPU engine takes smaller arrays at once

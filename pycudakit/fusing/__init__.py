@@ -1,0 +1,5 @@
+"""Whole functions of NumPy's, in few passes: `fuse`."""
+
+from pycudakit.fusing.fused import Fused, fuse
+
+__all__ = ["Fused", "fuse"]

@@ -1,0 +1,254 @@
+"""NumPy's functions that a fused function may call, and who takes them."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import operator
+from typing import Any
+
+import numpy as np
+
+from pycudakit._calls.arguments import broadcast_shapes
+from pycudakit._calls.deferred import Computed
+from pycudakit._families.elementwise import compound
+from pycudakit.fusing.nodes import Pass
+from pycudakit.fusing.recording import Recording
+from pycudakit.fusing.shapes import SHAPES, Handler, captures
+from pycudakit.fusing.stand_in import StandIn
+
+CAPTURED: dict[Any, Handler] = dict(SHAPES)
+
+_FAMILIES = "pycudakit._families"
+
+# ---- The kit's own functions, called at once with arrays -----------------------------------------------
+
+_AT_ONCE = {
+    "scan": "cumprod cumsum diff nancumprod nancumsum",
+    "sort.functions": "argpartition argsort lexsort partition searchsorted sort unique",
+    "histogram.functions": "bincount digitize histogram histogram2d",
+    "select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
+    "matmul.matmul": "matmul",
+    "matmul.products": "average dot vdot",
+    "matmul.tensors": "einsum inner kron outer tensordot trace vecdot",
+    "interp": "interp",
+    "elementwise.copies": "tril triu",
+    "reduce.extremes": "ptp",
+    "reduce.nan": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
+}
+
+
+def kit_function(module: str, name: str) -> Any:
+    """Return a function of the kit's; its module is imported when it is needed."""
+    return getattr(importlib.import_module(module), name)
+
+
+def at_once(recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
+    """Call a function of the kit's with arrays."""
+    recording.is_small = False
+    return recording.on_host(function, arguments, keywords, may_write="out" in keywords)
+
+
+def _kit_handler(module: str, name: str) -> Handler:
+    def handle(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
+        out = keywords.get("out")
+        result = at_once(recording, kit_function(module, name), arguments, keywords)
+        return result if out is None else out
+
+    return handle
+
+
+for _module, _names in _AT_ONCE.items():
+    for _name in _names.split():
+        CAPTURED[getattr(np, _name)] = _kit_handler(f"{_FAMILIES}.{_module}", _name)
+
+for _name in ("norm", "matrix_power"):
+    CAPTURED[getattr(np.linalg, _name)] = _kit_handler("pycudakit.linalg", _name)
+
+# ---- Reductions: in one pass with what they reduce ------------------------------------------------------
+
+_SUMS = "sum prod mean std var any all count_nonzero"
+_EXTREMES = "min max amin amax argmin argmax"
+
+
+def _is_plain(keywords: dict[str, Any]) -> bool:
+    return not {"where", "out", "mean", "initial", "dtype"} & keywords.keys()
+
+
+def _computed(recording: Recording, value: StandIn, keywords: dict[str, Any]) -> Computed | None:
+    """Return what a reduction takes in place of an array that was put off, if it can."""
+    node = value._node
+    if node.array is not None or 0 in node.shape or not node.shape or keywords.get("ddof"):
+        return None
+    if node.uses and recording.keeps_at_second_use(node):
+        return None
+    together = Pass([node])
+    if broadcast_shapes(*(array.shape for array in together.arrays)) != node.shape:
+        return None
+    node.uses += 1
+    recording.keep(together.arrays)
+    return Computed(together.function, together.inputs, node.dtype)
+
+
+def _reduction(module: str, name: str) -> Handler:
+    def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
+        function = kit_function(module, name)
+        recording.is_small &= np.size(a) <= 8192 if type(a) is not StandIn else a.size <= 8192
+        if type(a) is StandIn and _is_plain(keywords) and len(arguments) <= 1:
+            computed = _computed(recording, a, keywords)
+            if computed is None:
+                array = recording.store(a)
+                recording.keep([array])
+                computed = array  # type: ignore[assignment]
+            axes = recording.resolved(arguments), recording.resolved(keywords)
+            return recording.wrap(function(computed, *axes[0], **axes[1]))
+        out = keywords.get("out")
+        result = recording.on_host(function, (a, *arguments), keywords, may_write=out is not None)
+        return result if out is None else out
+
+    return handle
+
+
+for _names, _module in ((_SUMS, "reduce.sums"), (_EXTREMES, "reduce.extremes")):
+    for _name in _names.split():
+        CAPTURED[getattr(np, _name)] = _reduction(f"{_FAMILIES}.{_module}", _name)
+
+
+def _reduce_by(name: str) -> Handler:
+    handler = CAPTURED[getattr(np, name)]
+
+    def handle(recording: Recording, a: Any, axis: Any = 0, dtype: Any = None, **keywords: Any) -> Any:
+        given = {"dtype": dtype} if dtype is not None else {}
+        out = keywords.pop("out", None)
+        if out is not None and out != (None,):
+            given["out"] = out[0] if isinstance(out, tuple) else out
+        return handler(recording, a, axis=axis, **given, **keywords)
+
+    return handle
+
+
+for _ufunc, _name in {
+    np.add: "sum",
+    np.multiply: "prod",
+    np.maximum: "max",
+    np.minimum: "min",
+    np.logical_and: "all",
+    np.logical_or: "any",
+}.items():
+    CAPTURED[_ufunc, "reduce"] = _reduce_by(_name)
+
+
+def _accumulate_by(name: str) -> Handler:
+    handler = CAPTURED[getattr(np, name)]
+
+    def handle(recording: Recording, a: Any, axis: Any = 0, **keywords: Any) -> Any:
+        return handler(recording, a, axis, **keywords)
+
+    return handle
+
+
+CAPTURED[np.add, "accumulate"] = _accumulate_by("cumsum")
+CAPTURED[np.multiply, "accumulate"] = _accumulate_by("cumprod")
+
+
+def _outer(recording: Recording, ufunc: Any, a: Any, b: Any) -> Any:
+    a, b = (x if type(x) is StandIn else recording.wrap(np.asarray(x)) for x in (a, b))
+    return recording.ufunc(ufunc, "__call__", (a[(..., *(None,) * b.ndim)], b), {})
+
+
+for _ufunc in (np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum, np.power, np.hypot):
+    CAPTURED[_ufunc, "outer"] = functools.partial(
+        lambda ufunc, recording, a, b: _outer(recording, ufunc, a, b), _ufunc
+    )
+
+
+# ---- Elementwise functions that are no ufuncs -----------------------------------------------------------
+
+
+_captures = functools.partial(captures, CAPTURED)
+
+
+def _elsewhere(recording: Recording, function: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Call the kit's function with arrays, for what is not worth more."""
+    return recording.on_host(function, arguments, keywords, may_write="out" in keywords)
+
+
+@_captures(np.where)
+def _where(recording: Recording, condition: Any, *branches: Any) -> Any:
+    if len(branches) != 2:  # noqa: PLR2004
+        return recording.by_numpy(np.where, (condition, *branches), {})
+    return recording.apply(compound.WHERE, (condition, *branches))
+
+
+@_captures(np.clip)
+def _clip(
+    recording: Recording,
+    a: Any,
+    a_min: Any = None,
+    a_max: Any = None,
+    out: Any = None,
+    *,
+    min: Any = None,  # noqa: A002
+    max: Any = None,  # noqa: A002
+    **keywords: Any,
+) -> Any:
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    limits = [limit for limit in (low, high) if limit is not None]
+    own = a.dtype if hasattr(a, "dtype") else np.asarray(a).dtype
+    beyond = own.kind in "iu" and any(type(limit) is int and not _holds(own, limit) for limit in limits)
+    if keywords or beyond or not limits or (out is not None and type(out) is not StandIn):
+        named = {"out": out} if out is not None else {}
+        return _elsewhere(recording, compound.clip, a, low, high, **named, **keywords)
+    function = compound.CLIP[low is not None, high is not None]
+    return recording.apply(_by_limits(function, low is None), (a, *limits), out=out)
+
+
+def _holds(dtype: Any, limit: int) -> bool:
+    return bool(np.iinfo(dtype).min <= limit <= np.iinfo(dtype).max)
+
+
+@functools.cache
+def _by_limits(function: Any, only_high: bool) -> Any:
+    """Return the function with NumPy's own for arrays and the limits that it has."""
+
+    def clip(a: Any, *limits: Any, **keywords: Any) -> Any:
+        low, high = (None, *limits) if only_high else (*limits, None)[:2]
+        return np.clip(a, low, high, **keywords)
+
+    return type(function)("clip", clip, function.write)
+
+
+@_captures(np.round, np.around)
+def _round(recording: Recording, a: Any, decimals: Any = 0, out: Any = None) -> Any:
+    if out is not None:
+        return _elsewhere(recording, compound.round, a, decimals, out=out)
+    decimals = operator.index(decimals)
+    return recording.apply(_rounding(decimals), (a, 10.0 ** abs(decimals)))
+
+
+@functools.cache
+def _rounding(decimals: int) -> Any:
+    function = compound.round_function(decimals)
+    return type(function)("round", lambda a, _, **keywords: np.round(a, decimals, **keywords), function.write)
+
+
+@_captures(np.nan_to_num)
+def _nan_to_num(
+    recording: Recording, x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Any:
+    if x.dtype.kind != "f" or not all(n is None or type(n) in (int, float) for n in (nan, posinf, neginf)):
+        return recording.on_host(
+            compound.nan_to_num, (x, copy), {"nan": nan, "posinf": posinf, "neginf": neginf}, not copy
+        )
+    limits = np.finfo(x.dtype)
+    highest = float(limits.max) if posinf is None else float(posinf)
+    lowest = float(limits.min) if neginf is None else float(neginf)
+    numbers = (float(nan), highest, lowest)
+    return recording.apply(_NAN_TO_NUM, (x, *numbers), out=None if copy else x)
+
+
+_NAN_TO_NUM = type(compound.NAN_TO_NUM)(
+    "nan_to_num",
+    lambda x, nan, high, low, **_: np.nan_to_num(x, nan=nan, posinf=high, neginf=low),
+    compound.write_nan_to_num,
+)

@@ -1,0 +1,68 @@
+"""What a fused function keeps on the device between its passes: the C library's, and for its time alone."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pycudakit._library import abi, loader
+
+INPUT, TEMPORARY, RESULT = range(3)
+LEAST = 64 << 10  # bytes that are worth keeping
+
+
+class Scope:
+    """What is kept, while a function runs; on the CPU engine, nothing needs to be."""
+
+    def __init__(self) -> None:
+        self._library: ctypes.CDLL | None = None
+        self.bytes_kept = 0  # at most, at once
+        self._now: dict[int, int] = {}
+
+    def run(self, engine: str, body: Callable[[], Any]) -> Any:
+        """Run a body, on its engine, with a device that keeps things for it."""
+        if engine != "cuda":
+            return body()
+        self._library = loader.library("cuda")
+        try:
+            return _run_plan(self._library, body)
+        finally:
+            self._library = None
+
+    def keep(self, address: int, size: int, what: int) -> bool:
+        """Have the device keep memory, if it has room."""
+        if self._library is None or size < LEAST:
+            return False
+        kept = ctypes.c_int32()
+        self._library.pk_plan_keep(address, size, what, ctypes.byref(kept))
+        if kept.value:
+            self._now[address] = size
+            self.bytes_kept = max(self.bytes_kept, sum(self._now.values()))
+        return bool(kept.value)
+
+    def fetch(self, address: int) -> int:
+        """Bring what the device alone has to the host; return how many bytes that were."""
+        if self._library is None:
+            return 0
+        options, report = np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT)
+        self._library.pk_plan_fetch(address, options, report)
+        return int(report["bytes_down"][0])
+
+    def changed(self, address: int) -> None:
+        """Say that the host's memory is newer."""
+        if self._library is not None:
+            self._library.pk_plan_changed(address)
+
+    def drop(self, address: int) -> None:
+        """Keep memory no longer."""
+        self._now.pop(address, None)
+        if self._library is not None:
+            self._library.pk_plan_drop(address)
+
+
+def _run_plan(library: ctypes.CDLL, body: Callable[[], Any]) -> Any:
+    """Call pk_run_plan, and return or raise what the body does."""
+    raise NotImplementedError

@@ -1,0 +1,170 @@
+"""`fuse`: a function of NumPy's as few passes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import MethodType
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._calls import asked
+from pycudakit._calls.invocation import one_call
+from pycudakit._library.types import CODES
+from pycudakit.fusing.captured import CAPTURED
+from pycudakit.fusing.namespaces import Body, Generator, active
+from pycudakit.fusing.recording import SMALL, Recording
+from pycudakit.fusing.stand_in import StandIn
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _mapped(value: Any, replace: Callable[[Any], Any]) -> Any:
+    """Return a value with the parts of tuples, lists and dicts replaced; itself, where nothing is."""
+    kind = type(value)
+    if kind in (tuple, list):
+        parts = [_mapped(part, replace) for part in value]
+        return value if all(a is b for a, b in zip(parts, value, strict=True)) else kind(parts)
+    if kind is dict:
+        values = {key: _mapped(part, replace) for key, part in value.items()}
+        return value if all(values[key] is part for key, part in value.items()) else values
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_mapped(part, replace) for part in value))
+    return replace(value)
+
+
+def _is_array(value: Any) -> bool:
+    return type(value) in (np.ndarray, np.memmap) and value.dtype in CODES
+
+
+class Fused(Generic[P, R]):
+    """A function that runs as few passes: what `fuse` returns."""
+
+    def __init__(self, function: Callable[P, R], strict: bool) -> None:
+        functools.update_wrapper(self, function)
+        self.__wrapped__ = function
+        self._strict = strict
+        self._body = Body(function)
+        self._runs_later = any(
+            test(function)
+            for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+        )
+        self._recorded = one_call(getattr(function, "__name__", "fused"))(self._record)
+        self._small: set[tuple[Any, ...]] = set()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function."""
+        outer = active.get()
+        if outer is not None:
+            return self._body(*args, **kwargs)  # type: ignore[no-any-return]
+        engine = asked.checked_current()
+        if engine == "numpy" or self._runs_later:
+            return self.__wrapped__(*args, **kwargs)
+        arrays: list[Any] = []
+        _mapped((args, kwargs), lambda value: arrays.append(value) if _is_array(value) else None)
+        key = None
+        if engine == "auto" and not self._strict:
+            if sum(array.size for array in arrays) <= SMALL:
+                key = tuple((array.shape, array.dtype) for array in arrays)
+                if key in self._small:
+                    return self.__wrapped__(*args, **kwargs)
+        recording = Recording(self._name, CAPTURED, self._strict)
+        result: R = self._recorded(recording, arrays, args, kwargs)
+        if key is not None and recording.is_small and len(self._small) < _MOST_KEYS:
+            self._small.add(key)
+        return result
+
+    @property
+    def _name(self) -> str:
+        return getattr(self.__wrapped__, "__name__", "fused")
+
+    def _record(self, recording: Recording, arrays: list[Any], args: Any, kwargs: Any) -> Any:
+        recording.given([array.view(np.ndarray) if type(array) is np.memmap else array for array in arrays])
+        given: dict[int, tuple[StandIn, Any]] = {}
+
+        def stand_in(value: Any) -> Any:
+            if _is_array(value):
+                array = value.view(np.ndarray) if type(value) is np.memmap else value
+                if id(value) not in given:
+                    given[id(value)] = recording.stand_in(array), value
+                return given[id(value)][0]
+            return Generator(value) if _draws(value) else value
+
+        args, kwargs = _mapped(args, stand_in), _mapped(kwargs, stand_in)
+        originals = {id(stood._node): value for stood, value in given.values()}
+        return recording.scope.run(
+            recording.engine, lambda: self._run(recording, originals, args, kwargs)
+        )
+
+    def _run(self, recording: Recording, originals: dict[int, Any], args: Any, kwargs: Any) -> Any:
+        token = active.set(recording)
+        try:
+            result = self._body(*args, **kwargs)
+        except BaseException:
+            recording.bring_home()
+            raise
+        finally:
+            active.reset(token)
+        found: list[StandIn] = []
+        _mapped(result, lambda value: found.append(value) if type(value) is StandIn else None)
+        recording.finish(found)
+
+        def array(value: Any) -> Any:
+            if type(value) is not StandIn:
+                return value
+            if id(value._node) in originals:
+                return originals[id(value._node)]
+            stored = recording.read(value)
+            return stored[()] if value._is_scalar else stored
+
+        return _mapped(result, array)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Bind it to an instance, as methods are."""
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        """Tell what is fused."""
+        return f"<fused {self.__wrapped__!r}>"
+
+
+_MOST_KEYS = 256
+
+
+def _draws(value: Any) -> bool:
+    if isinstance(value, np.random.Generator):
+        return True
+    kind = type(value)
+    return kind.__name__ == "Generator" and kind.__module__.startswith(__name__.partition(".")[0])
+
+
+@overload
+def fuse(function: Callable[P, R], *, strict: bool = False) -> Fused[P, R]: ...
+
+
+@overload
+def fuse(*, strict: bool = False) -> Callable[[Callable[P, R]], Fused[P, R]]: ...
+
+
+def fuse(function: Any = None, *, strict: bool = False) -> Any:
+    """Run a function of NumPy's as few passes over its arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> @pk.fuse
+    ... def distance(x, y):
+    ...     return np.sqrt(x * x + y * y)
+    >>> distance(np.array([3.0, 5.0]), np.array([4.0, 12.0]))
+    array([ 5., 13.])
+    """
+    if function is None:
+        return functools.partial(fuse, strict=strict)
+    if not callable(function):
+        raise errors.Unsupported(f"fuse takes a function, and got {type(function).__name__}")
+    return Fused(function, strict)

@@ -1,0 +1,293 @@
+"""What `np` and `pk` mean in a fused function's own body: new arrays are captured, too.
+
+NumPy has a function of stand-ins ask them (NEP 13 and NEP 18), but not one that makes an array of nothing, as
+`zeros`; and the kit's own functions return arrays. So the body runs with globals that are its own, but for
+these: looked up when they are used, and so never stale.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections import ChainMap
+from collections.abc import Callable
+from contextvars import ContextVar
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from pycudakit._library.types import CODES
+from pycudakit.fusing.captured import CAPTURED, at_once
+from pycudakit.fusing.recording import Recording
+from pycudakit.fusing.shapes import empty, full
+from pycudakit.fusing.stand_in import StandIn
+
+active: ContextVar[Recording | None] = ContextVar("pycudakit_recording", default=None)
+_KIT = __name__.partition(".")[0]
+
+
+# ---- New arrays -------------------------------------------------------------------------------------
+
+
+def _is_ordinary(dtype: Any, order: Any, keywords: dict[str, Any]) -> bool:
+    return not keywords and order in ("C", "F") and np.dtype(dtype) in CODES
+
+
+def _zeros(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) -> Any:
+    recording = active.get()
+    if recording is None or not _is_ordinary(dtype, order, keywords):
+        return np.zeros(shape, dtype, order, **keywords)
+    return full(recording, recording.resolved(shape), 0, dtype, order)
+
+
+def _ones(shape: Any, dtype: Any = None, order: Any = "C", **keywords: Any) -> Any:
+    recording = active.get()
+    if recording is None or not _is_ordinary(dtype, order, keywords):
+        return np.ones(shape, dtype, order, **keywords)
+    return full(recording, recording.resolved(shape), 1, float if dtype is None else dtype, order)
+
+
+def _empty(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) -> Any:
+    recording = active.get()
+    if recording is None or not _is_ordinary(dtype, order, keywords):
+        return np.empty(shape, dtype, order, **keywords)
+    return empty(recording, recording.resolved(shape), dtype, order)
+
+
+def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **keywords: Any) -> Any:
+    recording = active.get()
+    wanted = np.asarray(fill_value).dtype if dtype is None and type(fill_value) is not StandIn else dtype
+    if type(fill_value) is StandIn:
+        wanted = fill_value.dtype if dtype is None else dtype
+    if recording is None or not _is_ordinary(wanted, order, keywords):
+        return np.full(shape, fill_value, dtype, order, **keywords)
+    if type(fill_value) is StandIn or np.ndim(fill_value):
+        made = empty(recording, recording.resolved(shape), wanted, order)
+        recording.set(made, ..., fill_value)
+        return made
+    return full(recording, recording.resolved(shape), fill_value, wanted, order)
+
+
+def _by_numpy(function: Any) -> Callable[..., Any]:
+    """Return what has NumPy make an array of numbers, which is a stand-in's from then on."""
+
+    @functools.wraps(function)
+    def make(*arguments: Any, **keywords: Any) -> Any:
+        recording = active.get()
+        if recording is None:
+            return function(*arguments, **keywords)
+        return recording.wrap(function(*recording.resolved(arguments), **recording.resolved(keywords)))
+
+    return make
+
+
+_MADE = {
+    np.zeros: _zeros,
+    np.ones: _ones,
+    np.empty: _empty,
+    np.full: _full,
+    **{
+        function: _by_numpy(function)
+        for function in (np.arange, np.linspace, np.logspace, np.geomspace, np.eye, np.identity, np.tri)
+    },
+}
+_BY_ID = {id(function): made for function, made in _MADE.items()}
+
+
+# ---- The kit's own functions ------------------------------------------------------------------------
+
+
+def _has_stand_in(value: Any) -> bool:
+    kind = type(value)
+    if kind is StandIn:
+        return True
+    if kind in (tuple, list):
+        return any(_has_stand_in(part) for part in value)
+    return kind is dict and any(_has_stand_in(part) for part in value.values())
+
+
+@functools.lru_cache(1024)
+def _kit_function(function: Any) -> Callable[..., Any]:
+    """Return a function of the kit's that takes stand-ins, and then returns some."""
+    numpys = getattr(np, function.__name__, None)
+    is_numpys = numpys is not None and (numpys in CAPTURED or isinstance(numpys, np.ufunc))
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        recording = active.get()
+        if recording is None or not (_has_stand_in(arguments) or _has_stand_in(keywords)):
+            return function(*arguments, **keywords)
+        if is_numpys:
+            return numpys(*arguments, **keywords)
+        result = at_once(recording, function, arguments, keywords)
+        return keywords.get("out") if keywords.get("out") is not None else result
+
+    return call
+
+
+def _evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
+    recording = active.get()
+    evaluate = vars(sys.modules[_KIT])["evaluate"]
+    if recording is None:
+        return evaluate(expression, operands, out)
+    if operands is None:
+        frame = sys._getframe(1)  # noqa: SLF001
+        operands = ChainMap(frame.f_locals, frame.f_globals)
+    result = recording.wrap(evaluate(expression, operands, recording.resolved(out)))
+    return result if out is None else out
+
+
+class Generator:
+    """A generator of random numbers whose arrays are captured."""
+
+    def __init__(self, generator: Any) -> None:
+        self._generator = generator
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The generator's own, for those who ask with `isinstance`."""
+        return type(self._generator)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method that draws, or an attribute."""
+        found = getattr(self._generator, name)
+        if not isinstance(found, (MethodType, BuiltinFunctionType)):
+            return found
+
+        def draw(*arguments: Any, **keywords: Any) -> Any:
+            recording = active.get()
+            if recording is None:
+                return found(*arguments, **keywords)
+            recording.is_small = False
+            may_write = name in ("shuffle",) or "out" in keywords
+            result = recording.on_host(found, arguments, keywords, may_write)
+            return result if keywords.get("out") is None else keywords["out"]
+
+        return draw
+
+
+def generator(value: Any) -> Any:
+    """Return what captures the arrays of a generator."""
+    return Generator(value)
+
+
+def _default_rng(make: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(make)
+    def default_rng(*arguments: Any, **keywords: Any) -> Any:
+        made = make(*arguments, **keywords)
+        return made if active.get() is None else Generator(made)
+
+    return default_rng
+
+
+# ---- Names ------------------------------------------------------------------------------------------
+
+
+class Namespace(ModuleType):
+    """A module as the body of a fused function sees it."""
+
+    def __init__(self, module: ModuleType) -> None:
+        super().__init__(module.__name__, module.__doc__)
+        self.__dict__["_module"] = module
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what a name means here; it is looked up again the next time."""
+        module: ModuleType = self.__dict__["_module"]
+        return meaning(getattr(module, name))
+
+
+@functools.cache
+def _namespace(module: ModuleType) -> ModuleType:
+    return Namespace(module)
+
+
+def _is_the_kits(name: str) -> bool:
+    return name == _KIT or name.startswith(_KIT + ".")
+
+
+def meaning(value: Any) -> Any:
+    """Return what a global, or a name of a module, means in the body of a fused function."""
+    kind = type(value)
+    if kind is ModuleType:
+        name = value.__name__
+        return _namespace(value) if name in ("numpy", "numpy.random") or _is_the_kits(name) else value
+    if kind is FunctionType:
+        module = value.__module__ or ""
+        if _is_the_kits(module):
+            if value.__name__ == "evaluate":
+                return _evaluate
+            if value.__name__ == "default_rng":
+                return _default_rng(value)
+            return _kit_function(value)
+    made = _BY_ID.get(id(value))
+    if made is not None:
+        return made
+    if value is np.random.default_rng:
+        return _default_rng(value)
+    return value
+
+
+class _Globals(dict[str, Any]):
+    """The globals of a function, as its body sees them."""
+
+    def __init__(self, real: dict[str, Any]) -> None:
+        super().__init__(__builtins__=real.get("__builtins__", __builtins__))
+        self._real = real
+
+    def __getitem__(self, name: str) -> Any:
+        return meaning(self._real[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._real
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self._real else default
+
+
+def _writes_globals(code: CodeType) -> bool:
+    import dis  # noqa: PLC0415  (for the first call of a function alone)
+
+    if any(step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") for step in dis.get_instructions(code)):
+        return True
+    return any(_writes_globals(inner) for inner in code.co_consts if isinstance(inner, CodeType))
+
+
+class Body:
+    """A function whose body sees these names."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        # What is no Python function, or assigns globals, runs as it is: correct, with more breaks.
+        self._is_ours = type(function) is FunctionType and not _writes_globals(function.__code__)
+        self._globals = _Globals(function.__globals__) if self._is_ours else {}
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run it."""
+        return self.function()(*arguments, **keywords)
+
+    def function(self) -> Any:
+        """Return the function as it is now, with such names."""
+        function = self._function
+        if not self._is_ours:
+            return function
+        cells = function.__closure__
+        body = FunctionType(
+            function.__code__,
+            self._globals,
+            function.__name__,
+            function.__defaults__,
+            None if cells is None else tuple(map(_cell, cells)),
+        )
+        body.__kwdefaults__ = function.__kwdefaults__
+        body.__module__ = function.__module__
+        return body
+
+
+def _cell(cell: CellType) -> CellType:
+    try:
+        value = cell.cell_contents
+    except ValueError:  # nothing yet
+        return cell
+    meant = meaning(value)
+    return cell if meant is value else CellType(meant)

@@ -1,0 +1,342 @@
+"""Views, new arrays, and arrays put together, in a fused function."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit._families.elementwise import compound
+from pycudakit._library.types import CODES, DType
+from pycudakit._programs.function import ElementFunction
+from pycudakit.fusing import device
+from pycudakit.fusing.nodes import PLAIN, Node, leaf
+from pycudakit.fusing.recording import Recording
+from pycudakit.fusing.stand_in import StandIn
+
+Handler = Callable[..., Any]
+SHAPES: dict[Any, Handler] = {}
+
+
+def captures(table: dict[Any, Handler], *functions: Any) -> Callable[[Handler], Handler]:
+    """Have a handler take functions of NumPy's."""
+
+    def decorate(handler: Handler) -> Handler:
+        for function in functions:
+            table[function] = handler
+        return handler
+
+    return decorate
+
+
+_captures = functools.partial(captures, SHAPES)
+
+# ---- Views ------------------------------------------------------------------------------------------
+
+
+def _view(function: Any) -> Handler:
+    def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
+        if type(a) is not StandIn:
+            return recording.on_host(function, (a, *arguments), keywords)
+        rest, named = recording.resolved(arguments), recording.resolved(keywords)
+        return recording.view(a, lambda array: function(array, *rest, **named))
+
+    return handle
+
+
+for _name in (
+    "reshape ravel transpose swapaxes moveaxis rollaxis broadcast_to expand_dims squeeze flip fliplr flipud "  # noqa: SIM905
+    "rot90 diagonal permute_dims matrix_transpose"
+).split():
+    if hasattr(np, _name):  # some are newer than NumPy 2.0
+        SHAPES[getattr(np, _name)] = _view(getattr(np, _name))
+
+
+def _split(function: Any) -> Handler:
+    def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
+        if type(a) is not StandIn:
+            return recording.on_host(function, (a, *arguments), keywords)
+        parts = function(recording.store(a), *recording.resolved(arguments), **keywords)
+        return [StandIn(recording, leaf(part, a._node.storage)) for part in parts]
+
+    return handle
+
+
+for _function in (np.split, np.array_split, np.hsplit, np.vsplit, np.dsplit):
+    SHAPES[_function] = _split(_function)
+
+
+def _at_least(function: Any) -> Handler:
+    def handle(recording: Recording, *arrays: Any) -> Any:
+        found = [
+            recording.view(a, function) if type(a) is StandIn else recording.wrap(function(a)) for a in arrays
+        ]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    return handle
+
+
+for _function in (np.atleast_1d, np.atleast_2d, np.atleast_3d):
+    SHAPES[_function] = _at_least(_function)
+
+SHAPES[np.shape] = lambda _, a: a.shape
+SHAPES[np.ndim] = lambda _, a: a.ndim
+SHAPES[np.real] = lambda _, val: val
+SHAPES[np.iscomplexobj] = lambda _, x: False
+SHAPES[np.isrealobj] = lambda _, x: True
+
+
+@_captures(np.size)
+def _size(_: Recording, a: Any, axis: Any = None) -> Any:
+    if axis is None:
+        return a.size
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    size = 1
+    for each in axes:
+        size *= a.shape[each]
+    return size
+
+
+def _of_types(function: Any) -> Handler:
+    def handle(_: Recording, *arguments: Any, **keywords: Any) -> Any:
+        return function(*(_without_elements(a) if type(a) is StandIn else a for a in arguments), **keywords)
+
+    return handle
+
+
+def _without_elements(a: StandIn) -> Any:
+    return np.broadcast_to(np.zeros((), a.dtype), a.shape)
+
+
+for _function in (np.result_type, np.can_cast):
+    SHAPES[_function] = _of_types(_function)
+
+
+@_captures(np.may_share_memory, np.shares_memory)
+def _shares(recording: Recording, a: Any, b: Any, *_: Any, **__: Any) -> bool:
+    return bool(np.may_share_memory(*(recording.store(x) if type(x) is StandIn else x for x in (a, b))))
+
+
+# ---- Copies and new arrays --------------------------------------------------------------------------
+
+
+@functools.cache
+def conversion(wanted: DType) -> ElementFunction:
+    """Return the function that converts to a type, or copies."""
+
+    def astype(a: Any, **_: Any) -> Any:
+        return np.asarray(a).astype(wanted)[()]
+
+    return ElementFunction("astype", astype, compound.astype_function(wanted).write)
+
+
+@_captures(np.astype, np.ndarray.astype)
+def _astype(
+    recording: Recording, x: Any, dtype: Any, *arguments: Any, copy: bool = True, **keywords: Any
+) -> Any:
+    wanted = np.dtype(dtype)
+    casting = arguments[1] if len(arguments) > 1 else keywords.get("casting", "unsafe")
+    if wanted not in CODES or not np.can_cast(x.dtype, wanted, casting):
+        return recording.on_host(lambda a: a.astype(dtype, *arguments, copy=copy, **keywords), (x,), {})
+    if wanted == x.dtype and not copy:
+        return x
+    return recording.apply(conversion(wanted), (x,))
+
+
+@_captures(np.copy)
+def _copy(recording: Recording, a: Any, *_: Any, **__: Any) -> Any:
+    return recording.apply(conversion(a.dtype.newbyteorder("=")), (a,))
+
+
+@_captures(np.copyto)
+def _copyto(recording: Recording, dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    is_array = type(src) in (StandIn, np.ndarray)
+    if type(dst) is StandIn and where is True and is_array and np.can_cast(src.dtype, dst.dtype, casting):  # type: ignore[arg-type]
+        recording.set(dst, ..., src)
+    else:
+        recording.on_host(np.copyto, (dst, src), {"casting": casting, "where": where}, may_write=True)
+
+
+def empty(recording: Recording, shape: Any, dtype: Any = float, order: Any = "C") -> StandIn:
+    """Return what stands for a new array."""
+    made = recording.stand_in(np.empty(shape, dtype, order))
+    if made._node.storage is not None:
+        made._node.storage.keep(device.TEMPORARY)
+    return made
+
+
+def full(recording: Recording, shape: Any, value: Any, dtype: Any, order: Any = "C") -> StandIn:
+    """Return what stands for a new array of one value."""
+    number = np.asarray(value, dtype)
+    if recording.engine != "cuda" or order not in ("C", "K", None):
+        make = np.full(shape, number, dtype, order) if value else np.zeros(shape, dtype, order)
+        return recording.stand_in(make)
+    sizes = tuple(map(operator.index, shape)) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
+    return recording.put_off(StandIn(recording, Node(conversion(number.dtype), (leaf(number),), PLAIN, number.dtype, sizes)))
+
+
+def _like(value: Any) -> Handler:
+    def handle(
+        recording: Recording,
+        prototype: Any,
+        dtype: Any = None,
+        order: Any = "K",
+        subok: bool = True,
+        shape: Any = None,
+        **_: Any,
+    ) -> Any:
+        del subok
+        dtype = np.dtype(prototype.dtype if dtype is None else dtype)
+        sizes = prototype.shape if shape is None else shape
+        if dtype not in CODES or type(prototype) is not StandIn:
+            return np.zeros(sizes, dtype) if not value else np.ones(sizes, dtype)
+        array = prototype._node.array
+        is_turned = array is not None and array.flags.fnc and shape is None
+        layout = ("F" if is_turned else "C") if order in ("K", "A") else order
+        if value is None:
+            return empty(recording, sizes, dtype, layout)
+        return full(recording, sizes, value, dtype, layout)
+
+    return handle
+
+
+SHAPES[np.zeros_like], SHAPES[np.ones_like], SHAPES[np.empty_like] = _like(0), _like(1), _like(None)
+
+
+@_captures(np.full_like)
+def _full_like(
+    recording: Recording, a: Any, fill_value: Any, dtype: Any = None, *_: Any, shape: Any = None, **__: Any
+) -> Any:
+    made = empty(recording, a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
+    recording.set(made, ..., fill_value)
+    return made
+
+
+# ---- Put together -----------------------------------------------------------------------------------
+
+
+def _arrays_of(recording: Recording, values: Any) -> list[Any]:
+    return [value if type(value) is StandIn else recording.wrap(np.asarray(value)) for value in values]
+
+
+@_captures(np.concatenate)
+def _concatenate(recording: Recording, arrays: Any, /, axis: Any = 0, out: Any = None, **keywords: Any) -> Any:
+    if type(arrays) is StandIn:
+        arrays = list(arrays)
+    parts = _arrays_of(recording, arrays)
+    if out is not None or keywords or any(type(part) is not StandIn for part in parts):
+        given = keywords if out is None else {"out": out, **keywords}
+        result = recording.on_host(np.concatenate, (list(arrays), axis), given, out is not None)
+        return result if out is None else out
+    if axis is None:
+        parts, axis = [part.ravel() for part in parts], 0
+    _check_together([part.shape for part in parts], axis)
+    axis = range(parts[0].ndim)[axis]
+    shape = list(parts[0].shape)
+    shape[axis] = sum(part.shape[axis] for part in parts)
+    made = empty(recording, tuple(shape), np.result_type(*(part.dtype for part in parts)))
+    at = 0
+    for part in parts:
+        length = part.shape[axis]
+        if length:
+            recording.set(made, (*(slice(None),) * axis, slice(at, at + length)), part)
+        at += length
+    return made
+
+
+def _check_together(shapes: list[tuple[int, ...]], axis: Any) -> None:
+    """Raise NumPy's errors for shapes that do not go together."""
+    fits = bool(shapes) and -len(shapes[0]) <= axis < len(shapes[0])
+    for shape in shapes[1:] if fits else ():
+        along = range(len(shapes[0]))[axis]
+        fits = len(shape) == len(shapes[0]) and all(
+            d == along or n == m for d, (n, m) in enumerate(zip(shape, shapes[0], strict=True))
+        )
+        if not fits:
+            break
+    if not fits:  # views of one element: NumPy looks at shapes alone before it copies
+        np.concatenate([np.broadcast_to(np.int8(0), shape) for shape in shapes], axis=axis)
+
+
+def _stack(recording: Recording, arrays: Any, axis: Any = 0, out: Any = None, **keywords: Any) -> Any:
+    parts = _arrays_of(recording, arrays)
+    if len({part.shape for part in parts}) > 1:
+        raise ValueError("all input arrays must have the same shape")
+    place = range(parts[0].ndim + 1)[axis]
+    expanded = [part[(*(slice(None),) * place, None)] for part in parts]
+    return recording.call(np.concatenate, (expanded, place), {"out": out, **keywords} if out is not None else keywords)
+
+
+def _beside(at_least: Any, axis: Callable[[Sequence[Any]], int]) -> Handler:
+    def handle(recording: Recording, tup: Any, **keywords: Any) -> Any:
+        parts = [recording.call(at_least, (part,), {}) for part in _arrays_of(recording, tup)]
+        return recording.call(np.concatenate, (parts, axis(parts)), keywords)
+
+    return handle
+
+
+SHAPES[np.stack] = _stack
+SHAPES[np.vstack] = _beside(np.atleast_2d, lambda _: 0)
+SHAPES[np.hstack] = _beside(np.atleast_1d, lambda parts: 0 if parts[0].ndim == 1 else 1)
+SHAPES[np.dstack] = _beside(np.atleast_3d, lambda _: 2)
+
+
+@_captures(np.roll)
+def _roll(recording: Recording, a: Any, shift: Any, axis: Any = None) -> Any:
+    if type(a) is not StandIn or not isinstance(shift, int) or not (axis is None or isinstance(axis, int)):
+        return recording.on_host(np.roll, (a, shift, axis), {})
+    if axis is None:
+        return recording.call(np.roll, (a.ravel(), shift, 0), {}).reshape(a.shape)
+    place = range(a.ndim)[axis]
+    length = a.shape[place]
+    by = shift % length if length else 0
+    before = (slice(None),) * place
+    return recording.call(
+        np.concatenate, ([a[(*before, slice(length - by, None))], a[(*before, slice(0, length - by))]], place), {}
+    )
+
+
+@_captures(np.pad)
+def _pad(recording: Recording, array: Any, pad_width: Any, mode: Any = "constant", **keywords: Any) -> Any:
+    simple = mode == "constant" and np.ndim(keywords.get("constant_values", 0)) == 0 and type(array) is StandIn
+    if not simple:
+        return recording.on_host(np.pad, (array, pad_width, mode), keywords)
+    widths = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2)).tolist()
+    shape = tuple(before + n + after for n, (before, after) in zip(array.shape, widths, strict=True))
+    made = full(recording, shape, keywords.get("constant_values", 0), array.dtype)
+    inside = tuple(slice(b, b + n) for n, (b, _) in zip(array.shape, widths, strict=True))
+    recording.set(made, inside, array)
+    return made
+
+
+@_captures(np.tile)
+def _tile(recording: Recording, A: Any, reps: Any) -> Any:  # noqa: N803
+    counts = (reps,) if isinstance(reps, int) else tuple(reps)
+    if type(A) is not StandIn:
+        return recording.on_host(np.tile, (A, reps), {})
+    counts = (1,) * (A.ndim - len(counts)) + counts
+    shape = (1,) * (len(counts) - A.ndim) + A.shape
+    made = empty(recording, tuple(x for pair in zip(counts, shape, strict=True) for x in pair), A.dtype)
+    recording.set(made, ..., A.reshape(tuple(x for n in shape for x in (1, n))))
+    return made.reshape(tuple(c * n for c, n in zip(counts, shape, strict=True)))
+
+
+@_captures(np.repeat)
+def _repeat(recording: Recording, a: Any, repeats: Any, axis: Any = None) -> Any:
+    if type(a) is not StandIn or not isinstance(repeats, int):
+        return recording.on_host(np.repeat, (a, repeats, axis), {})
+    if axis is None:
+        a, axis = a.ravel(), 0
+    place = range(a.ndim)[axis]
+    shape = (*a.shape[: place + 1], repeats, *a.shape[place + 1 :])
+    made = empty(recording, shape, a.dtype)
+    recording.set(made, ..., a[(*(slice(None),) * (place + 1), None)])
+    return made.reshape((*a.shape[:place], a.shape[place] * repeats, *a.shape[place + 1 :]))
+
+
+@_captures(np.take)
+def _take(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
+    return recording.on_host(np.take, (a, *arguments), keywords, may_write="out" in keywords)

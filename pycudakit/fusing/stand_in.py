@@ -1,0 +1,313 @@
+"""What stands for an array in a fused function: it writes down what is asked of it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pycudakit._calls.deferred import Deferred
+from pycudakit._library.types import Array, DType
+
+if TYPE_CHECKING:
+    from pycudakit.fusing.nodes import Node
+
+
+class StandIn(Deferred):
+    """An array of a fused function: what NumPy's array does, when it is needed."""
+
+    __slots__ = ("__weakref__", "_is_scalar", "_node", "_recording")
+    __array_priority__ = 1000.0
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, recording: Any, node: Node, is_scalar: bool = False) -> None:
+        self._recording = recording
+        self._node = node
+        self._is_scalar = is_scalar  # what NumPy would have returned as a number
+
+    # ---- What is known without a look ----------------------------------------------------------------
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """NumPy's array, for those who ask with `isinstance`."""
+        return np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As of an array."""
+        return self._node.shape
+
+    @property
+    def dtype(self) -> DType:
+        """As of an array."""
+        array = self._node.array
+        return self._node.dtype if array is None else array.dtype
+
+    @property
+    def ndim(self) -> int:
+        """As of an array."""
+        return len(self._node.shape)
+
+    @property
+    def size(self) -> int:
+        """As of an array."""
+        size = 1
+        for length in self._node.shape:
+            size *= length
+        return size
+
+    @property
+    def itemsize(self) -> int:
+        """As of an array."""
+        return self._node.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """As of an array."""
+        return self.size * self.itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """As of an array."""
+        return self._recording.store(self).strides  # type: ignore[no-any-return]
+
+    @property
+    def flags(self) -> Any:
+        """As of an array."""
+        return self._recording.store(self).flags
+
+    @property
+    def T(self) -> Any:  # noqa: N802
+        """As of an array."""
+        return self._recording.view(self, np.transpose)
+
+    @property
+    def mT(self) -> Any:  # noqa: N802
+        """As of an array."""
+        return self._recording.view(self, lambda array: array.mT)
+
+    @property
+    def real(self) -> Any:
+        """As of an array: itself, since none is complex."""
+        return self
+
+    def __len__(self) -> int:
+        """Return the length of the first axis."""
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield what lies along the first axis."""
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[index] for index in range(self.shape[0]))
+
+    # ---- Looks ---------------------------------------------------------------------------------------
+
+    def resolved(self) -> Array:
+        """Return it as an array that functions can read."""
+        return self._recording.read(self)  # type: ignore[no-any-return]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Return it as an array of NumPy's."""
+        array = self._recording.look(self, "numpy.asarray()")
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError("Unable to avoid copy while creating an array as requested.")
+            return array.astype(dtype)  # type: ignore[no-any-return]
+        return array.copy() if copy else array  # type: ignore[no-any-return]
+
+    def _number(self, what: str) -> Any:
+        array = self._recording.look(self, what)
+        return array[()] if array.ndim == 0 else array
+
+    def __bool__(self) -> bool:
+        """Look at its truth."""
+        return bool(self._number("the truth of an array, as `if` and `while` ask for it,"))
+
+    def __float__(self) -> float:
+        """Look at its value."""
+        return float(self._number("float()"))
+
+    def __int__(self) -> int:
+        """Look at its value."""
+        return int(self._number("int()"))
+
+    def __complex__(self) -> complex:
+        """Look at its value."""
+        return complex(self._number("complex()"))
+
+    def __index__(self) -> int:
+        """Look at its value."""
+        return operator.index(self._number("an index"))
+
+    def __round__(self, digits: int | None = None) -> Any:
+        """Look at its value."""
+        return round(self._number("round()"), *([] if digits is None else [digits]))
+
+    def __repr__(self) -> str:
+        """Look at its elements."""
+        return repr(self._number("repr()"))
+
+    def __str__(self) -> str:
+        """Look at its elements."""
+        return str(self._number("str(), as print() asks for it,"))
+
+    def __format__(self, spec: str) -> str:
+        """Look at its elements."""
+        return format(self._number("format()"), spec)
+
+    def __contains__(self, value: Any) -> bool:
+        """Look for a value."""
+        return value in self._recording.look(self, "`in`")
+
+    def __reduce__(self) -> Any:
+        """Pickle what it stands for."""
+        value = self._number("pickling")
+        return value.__reduce__()
+
+    def __copy__(self) -> Any:
+        """Return a copy."""
+        return self._recording.call(np.copy, (self,), {})
+
+    def __deepcopy__(self, _: Any) -> Any:
+        """Return a copy."""
+        return self._recording.call(np.copy, (self,), {})
+
+    def __getattr__(self, name: str) -> Any:
+        """Look, for what an array has beside what is here."""
+        if name.startswith("__") or not hasattr(np.ndarray, name):
+            raise AttributeError(f"'numpy.ndarray' object has no attribute '{name}'")
+        return self._recording.attribute(self, name)
+
+    # ---- NumPy's functions ---------------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
+        """Write a ufunc down (NEP 13)."""
+        return self._recording.ufunc(ufunc, method, inputs, keywords)
+
+    def __array_function__(self, function: Any, _: Any, arguments: Any, keywords: Any) -> Any:
+        """Write another function of NumPy's down (NEP 18)."""
+        return self._recording.call(function, arguments, keywords)
+
+    # ---- Indexing ------------------------------------------------------------------------------------
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return a view, or the elements at some places."""
+        return self._recording.get(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Write to a view."""
+        self._recording.set(self, index, value)
+
+
+def _binary(name: str, swapped: bool = False) -> Callable[[StandIn, Any], Any]:
+    ufunc = getattr(np, name)
+
+    def operate(self: StandIn, other: Any) -> Any:
+        if getattr(type(other), "__array_ufunc__", False) is None:
+            return NotImplemented
+        return self._recording.operate(ufunc, (other, self) if swapped else (self, other))
+
+    return operate
+
+
+def _in_place(name: str) -> Callable[[StandIn, Any], Any]:
+    ufunc = getattr(np, name)
+
+    def operate(self: StandIn, other: Any) -> Any:
+        if self._is_scalar:  # a number does not change: the name gets another one
+            return self._recording.operate(ufunc, (self, other))
+        return self._recording.operate_in_place(ufunc, self, other)
+
+    return operate
+
+
+def _unary(name: str) -> Callable[[StandIn], Any]:
+    ufunc = getattr(np, name)
+    return lambda self: self._recording.operate(ufunc, (self,))
+
+
+_OPERATORS = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "pow": "power",
+    "matmul": "matmul",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+    "divmod": "divmod",
+}
+for _name, _ufunc in _OPERATORS.items():
+    setattr(StandIn, f"__{_name}__", _binary(_ufunc))
+    setattr(StandIn, f"__r{_name}__", _binary(_ufunc, swapped=True))
+    if _name != "divmod":
+        setattr(StandIn, f"__i{_name}__", _in_place(_ufunc))
+for _name, _ufunc in {
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "eq": "equal",
+    "ne": "not_equal",
+}.items():
+    setattr(StandIn, f"__{_name}__", _binary(_ufunc))
+for _name, _ufunc in {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}.items():
+    setattr(StandIn, f"__{_name}__", _unary(_ufunc))
+
+
+def _method(name: str) -> Callable[..., Any]:
+    function = getattr(np, name)
+
+    def method(self: StandIn, *arguments: Any, **keywords: Any) -> Any:
+        return self._recording.call(function, (self, *arguments), keywords)
+
+    method.__name__ = name
+    return method
+
+
+# Methods that are NumPy's functions of an array, with the same arguments.
+for _name in (
+    "all any argmax argmin argpartition argsort clip copy cumprod cumsum diagonal dot max mean min nonzero prod "
+    "ravel repeat round searchsorted squeeze std sum swapaxes take trace var astype"
+).split():
+    setattr(StandIn, _name, _method(_name))
+
+
+def _flatten(self: StandIn, order: Any = "C") -> Any:
+    return self._recording.call(np.copy, (self._recording.call(np.ravel, (self,), {"order": order}),), {})
+
+
+def _reshape(self: StandIn, *shape: Any, **keywords: Any) -> Any:
+    shape = shape[0] if len(shape) == 1 else shape
+    return self._recording.call(np.reshape, (self, shape), keywords)
+
+
+def _transpose(self: StandIn, *axes: Any) -> Any:
+    axes = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else (axes or None)  # type: ignore[assignment]
+    return self._recording.call(np.transpose, (self, axes), {})
+
+
+def _fill(self: StandIn, value: Any) -> None:
+    self._recording.set(self, ..., value)
+
+
+def _item(self: StandIn, *arguments: Any) -> Any:
+    return self._recording.look(self, ".item()").item(*arguments)
+
+
+def _tolist(self: StandIn) -> Any:
+    return self._recording.look(self, ".tolist()").tolist()
+
+
+for _method_of_its_own in (_flatten, _reshape, _transpose, _fill, _item, _tolist):
+    setattr(StandIn, _method_of_its_own.__name__[1:], _method_of_its_own)

@@ -1,0 +1,94 @@
+"""The memory of arrays while a function is fused: whose it is, and where its newest values are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+from pycudakit._library.types import Array
+from pycudakit.fusing.device import Scope
+
+
+class Storage:
+    """Memory that arrays are views of.
+
+    Parameters
+    ----------
+    array
+        One that lies in it.
+    scope
+        What knows of it on the device.
+    is_given
+        Whether it is the caller's.
+    """
+
+    __slots__ = ("__weakref__", "first", "is_given", "is_kept", "last", "may_keep", "owner", "scope")
+
+    def __init__(self, array: Array, scope: Scope, is_given: bool = False) -> None:
+        self.owner = owner_of(array)
+        self.scope = scope
+        self.is_given = is_given
+        self.may_keep = True
+        self.is_kept = False  # on the device
+        self.first, self.last = _bounds(array)
+
+    def __del__(self) -> None:
+        """Let the device forget it."""
+        if self.is_kept:
+            self.scope.drop(self.first)
+
+    def extend(self, array: Array) -> None:
+        """Learn of another array that lies in it."""
+        first, last = _bounds(array)
+        self.first, self.last = min(first, self.first), max(last, self.last)
+
+    def keep(self, what: int) -> None:
+        """Let the device keep it, if it has room."""
+        if not self.is_kept and self.may_keep:
+            self.is_kept = self.scope.keep(self.first, self.last - self.first, what)
+
+    def fetch(self) -> None:
+        """Bring what the device alone has to the host."""
+        if self.is_kept:
+            self.scope.fetch(self.first)
+
+    def changed(self) -> None:
+        """Say that the host's memory was written to, by others than the engine."""
+        if self.is_kept:
+            self.scope.changed(self.first)
+
+    def share(self) -> None:
+        """Keep it on the host from now on, where others read it, too."""
+        self.fetch()
+        if self.is_kept:
+            self.scope.drop(self.first)
+        self.is_kept = self.may_keep = False
+
+    def overlaps(self, array: Array) -> bool:
+        """Tell whether some of an array lies in this memory."""
+        first, last = _bounds(array)
+        return first < self.last and self.first < last
+
+    def holds(self, array: Array) -> bool:
+        """Tell whether all of an array lies in this memory."""
+        first, last = _bounds(array)
+        return self.first <= first and last <= self.last
+
+
+def _bounds(array: Array) -> tuple[int, int]:
+    if not array.size:
+        return (0, 0)
+    if array.flags.c_contiguous:
+        first = array.__array_interface__["data"][0]
+        return first, first + array.nbytes
+    return byte_bounds(array)
+
+
+def owner_of(array: Any) -> Array:
+    """Return an array of the whole memory that an array is a view of, as far as that is NumPy's."""
+    owner: Any = array
+    while type(owner.base) is np.ndarray:
+        owner = owner.base
+    return owner  # type: ignore[no-any-return]

@@ -26,7 +26,8 @@ inline void require_range(uint64_t address, int64_t bytes, int32_t what, const i
 // A call of pk_plan_fetch.
 struct Fetch {
     uint64_t address;
-    int64_t elements() const { return 0; }
+    int64_t bytes;  // to bring down
+    int64_t elements() const { return bytes; }
 };
 
 }  // namespace pk::plan

@@ -17,7 +17,7 @@ extern "C" int32_t pk_plan_keep(uint64_t address, int64_t bytes, int32_t what, i
 
 extern "C" int32_t pk_plan_fetch(uint64_t address, const pk_options *options, pk_report *report) {
     return pk::called(
-        options, report, [&] { return pk::plan::Fetch{address}; },
+        options, report, [&] { return pk::plan::Fetch{address, 0}; },
         [](const pk::plan::Fetch &, pk::Call &) {});
 }
 

@@ -4,6 +4,7 @@
 
 #include "common/call/result_memory.h"
 #include "cuda/kernels/release.h"
+#include "cuda/plan/memory.h"
 #include "cuda/stream/link.h"
 #include "cuda/stream/pinned.h"
 #include "cuda/stream/runtime.h"
@@ -48,6 +49,7 @@ extern "C" int32_t pk_memory_info(pk_memory *memory) {
         *memory = pk::streaming_memory();
         pk::add_pinned_arrays(*memory);
         pk::add_result_memory(*memory);
+        pk::plan::add_memory(*memory);
     });
 }
 
@@ -57,6 +59,7 @@ extern "C" int32_t pk_release(void) {
         pk::kernels::release();
         pk::release_streaming_memory();
         pk::release_pinned_arrays();
+        pk::plan::release_memory();
         pk::release_result_memory();
     });
 }

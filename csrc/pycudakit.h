@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a signature or a struct below changes; pk_abi_version() tells the library's. */
-#define PK_ABI_VERSION 3
+#define PK_ABI_VERSION 4
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256 };
@@ -115,8 +115,8 @@ PK_API int32_t pk_link_speed(int64_t device, pk_link *link);
 
 /* What the library keeps from call to call to stream arrays through its devices. It takes memory when a call
  * first needs it, never more than the budgets, which the environment sets when the library is first used:
- * PYCUDAKIT_DEVICE_MEMORY, PYCUDAKIT_PINNED_MEMORY and PYCUDAKIT_RESULT_MEMORY, in bytes or with a K, M or G
- * behind. The arrays of pk_pinned_take are apart from that. */
+ * PYCUDAKIT_DEVICE_MEMORY, PYCUDAKIT_PINNED_MEMORY, PYCUDAKIT_RESULT_MEMORY and PYCUDAKIT_PLAN_MEMORY, in
+ * bytes or with a K, M or G behind. The arrays of pk_pinned_take are apart from that. */
 typedef struct pk_memory {
     int64_t device_bytes;   /* of all devices */
     int64_t device_budget;  /* 512 MiB unless set */
@@ -126,6 +126,8 @@ typedef struct pk_memory {
     int64_t arrays_kept;    /* and returned, kept for the next */
     int64_t results_kept;   /* of pk_result_allocator: returned, kept for the next */
     int64_t results_budget; /* unless set, 1 GiB, or an eighth of the machine's memory if less */
+    int64_t plan_bytes;     /* of device 0, of what plans keep there or have kept; apart from device_bytes */
+    int64_t plan_budget;    /* unless set, half of what is free when first needed, and 0 until then */
 } pk_memory;
 
 PK_API int32_t pk_memory_info(pk_memory *memory);
@@ -349,6 +351,45 @@ PK_API int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *pr
                          int64_t instruction_count, const pk_operand *operands, int64_t operand_count,
                          const int64_t *shape, int64_t dimensions, uint8_t *exceptions,
                          const pk_options *options, pk_report *report);
+
+/* ---- Plans ---------------------------------------------------------------------------------------- */
+
+/* A plan is a scope in which calls, made one after the other on ordinary host arrays, leave data on the
+ * device: a call whose operand lies in a range that is kept reads and writes the device's copy, and nothing
+ * goes over the link. What is computed is the same with and without. pk_evaluate and pk_reduce look for such
+ * ranges; before any other entry reads one, pk_plan_fetch brings it to the host, and after one has written to
+ * it, pk_plan_changed says so. */
+typedef int32_t (*pk_plan_body)(void *context);
+
+/* Calls body(context) on the calling thread. What pk_plan_keep keeps meanwhile lasts until that returns, and
+ * then what only the device has is lost. PK_INTERRUPTED if it returned anything but 0. Plans may nest: the
+ * innermost one counts. */
+PK_API int32_t pk_run_plan(pk_plan_body body, void *context);
+
+/* What a kept range is:
+ *   PK_KEEP_INPUT      the host's memory is valid; it goes up with the first call that reads it, and stays
+ *   PK_KEEP_TEMPORARY  nothing is valid yet; what calls store there stays on the device, and the host's
+ *                      memory is not touched
+ *   PK_KEEP_RESULT     nothing is valid yet; what calls store there stays on the device, and goes down to
+ *                      the host's memory as well */
+enum { PK_KEEP_INPUT = 0, PK_KEEP_TEMPORARY = 1, PK_KEEP_RESULT = 2 };
+
+/* Gives a range of the host's memory a home on device 0, for calls that the plan's thread makes. *kept is 0
+ * where there is none, and calls go over the host's memory as ever: without a plan, without room in
+ * PYCUDAKIT_PLAN_MEMORY or on the device, and by the CPU library. A range that overlaps another one that the
+ * plan keeps is refused. */
+PK_API int32_t pk_plan_keep(uint64_t address, int64_t bytes, int32_t what, int32_t *kept);
+
+/* The following are about the range that contains the address; where there is none, they do nothing. */
+
+/* Brings it to the host's memory if only the device has it. It stays on the device, too. */
+PK_API int32_t pk_plan_fetch(uint64_t address, const pk_options *options, pk_report *report);
+
+/* Somebody else has written to the host's memory: that is valid now, and the device's copy is not. */
+PK_API int32_t pk_plan_changed(uint64_t address);
+
+/* Ends the range; what only the device has of it is lost. */
+PK_API int32_t pk_plan_drop(uint64_t address);
 
 /* ---- Order statistics ----------------------------------------------------------------------------- */
 

@@ -12,9 +12,10 @@ using namespace reduction;
 
 class Reducer : public Interpreter {
    public:
-    Reducer(const Evaluation &evaluation, Call &call, const std::vector<int> &devices, bool may_keep,
-            const Reduction &reduction, const Region &region, Partials &partials)
-        : Interpreter(evaluation, call, devices, may_keep),
+    Reducer(const Evaluation &evaluation, const plan::Homes &homes, Call &call,
+            const std::vector<int> &devices, bool may_keep, const Reduction &reduction, const Region &region,
+            Partials &partials)
+        : Interpreter(evaluation, homes, call, devices, may_keep),
           reduction_(reduction),
           region_(region),
           partials_(partials) {
@@ -22,7 +23,7 @@ class Reducer : public Interpreter {
         result_bytes = partials.bytes_a_unit();
         for (int i = 0; i < reduction.asked.values; ++i) {
             const int operand = reduction.loaded(i);
-            is_plain_ = is_plain_ && operand >= 0 && carries(operand);
+            is_plain_ = is_plain_ && operand >= 0 && has_dense(operand);
         }
         if (is_plain_) scratch_bytes = 0;
         // Of other shapes, threads do not read whole lines.
@@ -34,12 +35,12 @@ class Reducer : public Interpreter {
 
     void launch(const Chunk &chunk) override {
         if (!is_plain_) Interpreter::launch(chunk);
-        int64_t at[2] = {0, 0};
+        const char *values[2] = {nullptr, nullptr};
         for (int i = 0; i < reduction_.asked.values; ++i)
-            at[i] = offset_of(chunk, is_plain_ ? reduction_.loaded(i) : reduction_.first_value + i);
+            values[i] = dense(chunk, is_plain_ ? reduction_.loaded(i) : reduction_.first_value + i);
         launch_reduction(reduction_,
-                         {chunk.memory + at[0], chunk.memory + at[1], reduction_.type, region_.slabs,
-                          chunk.units.start, chunk.units.count, chunk.start, chunk.memory + chunk.results},
+                         {values[0], values[1], reduction_.type, region_.slabs, chunk.units.start,
+                          chunk.units.count, chunk.start, chunk.memory + chunk.results},
                          chunk.queue);
     }
 
@@ -68,7 +69,9 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
 void launch(const Reduction &reduction, Call &call) {
     reduction.clear_exceptions();
     const std::vector<int> devices = devices_of(call);
+    plan::Homes results(reduction.result, call);
     for (const Region &region : reduction.regions()) reduce_region(reduction, region, call, devices);
+    results.settle();
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ VARIABLES = {
     "PYCUDAKIT_ISA": "the instruction set of the CPU engine",
     "PYCUDAKIT_DEVICE_MEMORY": "device memory that the CUDA engine may keep",
     "PYCUDAKIT_PINNED_MEMORY": "host memory that it may pin",
+    "PYCUDAKIT_PLAN_MEMORY": "device memory for what fused functions leave there",
     "CUDA_VISIBLE_DEVICES": "the GPUs that CUDA shows",
 }
 DRIVER = "A library built with CUDA 13 needs NVIDIA driver 580 or newer."

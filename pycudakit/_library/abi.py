@@ -13,7 +13,7 @@ from numpy.ctypeslib import ndpointer
 
 from pycudakit import errors
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -75,6 +75,8 @@ MEMORY = np.dtype(
         ("arrays_kept", np.int64),
         ("results_kept", np.int64),
         ("results_budget", np.int64),
+        ("plan_bytes", np.int64),
+        ("plan_budget", np.int64),
     ]
 )
 TUNING = np.dtype(
@@ -270,6 +272,9 @@ LIMITS = np.dtype(
 SUM, PRODUCT, LEAST, LARGEST, WHERE_LEAST, WHERE_LARGEST, SPREAD, DOT, SQUARES, REDUCTIONS = range(10)
 AS_IT_IS, MEAN, ROOT, VARIANCE, DEVIATION = range(5)
 
+PLAN_BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+KEEP_INPUT, KEEP_TEMPORARY, KEEP_RESULT = range(3)
+
 
 _at: Any = ctypes.c_char.from_buffer
 
@@ -322,6 +327,7 @@ def _out(dtype: Any) -> Any:
 
 
 _STATUS = ctypes.c_int32
+_STATUS_OUT = ctypes.POINTER(ctypes.c_int32)
 _SIZE = ctypes.c_int64
 _SIZE_OUT = ctypes.POINTER(ctypes.c_int64)
 _ADDRESS = ctypes.c_uint64
@@ -383,6 +389,11 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         _out(np.uint8),
         _out(REPORT),
     ),
+    "pk_run_plan": (PLAN_BODY, ctypes.c_void_p),
+    "pk_plan_keep": (_ADDRESS, _SIZE, _STATUS, _STATUS_OUT),
+    "pk_plan_fetch": (_ADDRESS, *_CALL),
+    "pk_plan_changed": (_ADDRESS,),
+    "pk_plan_drop": (_ADDRESS,),
     **{
         f"pk_select_{dtype.kind}{8 * dtype.itemsize}": (
             _in(stored),

@@ -86,6 +86,7 @@ _CTYPES = {
     "int64_t": ctypes.c_int64,
     "uint64_t": ctypes.c_uint64,
     "double": ctypes.c_double,
+    "pk_plan_body": abi.PLAN_BODY,
 }
 
 
@@ -104,6 +105,8 @@ def check_argument(context, argument, ctype):
     const, base, stars = re.fullmatch(r"(const )?(\w+) (\**)\w+", argument).groups()
     if not stars:
         assert _CTYPES[base] is ctype, context
+    elif base == "void":
+        assert ctype is ctypes.c_void_p, context
     elif hasattr(ctype, "_dtype_"):
         assert ctype._dtype_ == (_STRUCTS[base] if base in _STRUCTS else _NUMBERS[base]), context
         flags = np.zeros(1).flags
@@ -145,6 +148,7 @@ def test_constants(header):
         *("FIRST_OPERATION", "BYTE_SWAPPED", "DIVIDE", "OVERFLOW", "INVALID", "NEGATIVE_POWER"),
         *("SUM", "PRODUCT", "LEAST", "LARGEST", "WHERE_LEAST", "WHERE_LARGEST", "SPREAD", "DOT", "SQUARES"),
         *("AS_IT_IS", "MEAN", "ROOT", "VARIANCE", "DEVIATION"),
+        *("KEEP_INPUT", "KEEP_TEMPORARY", "KEEP_RESULT"),
         *("BY_VALUE", "BY_EDGES", "BY_WIDTH"),
         *("SCAN_SUM", "SCAN_PRODUCT", "SCAN_MAXIMUM", "SCAN_MINIMUM", "EXCLUSIVE", "SKIP_NAN"),
         *("RESIZE_NEAREST", "RESIZE_BILINEAR", "RESIZE_AREA"),

@@ -20,16 +20,38 @@ static int64_t spilled(const Program &program, int block) {
     return program.register_count - device::registers_in_shared(program.register_count, block);
 }
 
-Interpreter::Ways::Ways(const Evaluation &evaluation, bool may_keep, bool may_turn, int block) {
+void Coordinates::begin() {
+    table_.push_back(int64_t(layout_.shape.size()));
+    for (size_t d = layout_.shape.size(); d-- > 0;) {
+        const int64_t size = layout_.shape[d];
+        table_.push_back(size);
+        int shift = 0;
+        while (shift < 31 && int64_t(1) << shift < size) ++shift;
+        // n / size is (the upper half of n * factor, and n) >> shift.
+        const uint64_t factor =
+            size <= MOST_SMALL ? (uint64_t((int64_t(1) << shift) - size) << 32) / uint64_t(size) + 1 : 0;
+        table_.push_back(int64_t(factor | uint64_t(shift) << 32));
+    }
+}
+
+int32_t Coordinates::add(const View &view) {
+    if (table_.empty()) begin();
+    table_.insert(table_.end(), view.strides.rbegin(), view.strides.rend());
+    return int32_t(table_.size() - view.strides.size());
+}
+
+Interpreter::Ways::Ways(const Evaluation &evaluation, const plan::Homes &homes, bool may_keep, bool may_turn,
+                        int block) {
     const Layout &layout = evaluation.layout;
     const std::vector<View> &views = layout.views;
     std::vector<bool> seen(views.size(), false);
     for (const Step &step : evaluation.program.steps) {
         if (step.op == PK_STORE) {
             const View &view = views[size_t(step.target)];
-            if (view.base != nullptr) {
+            const plan::Home home = homes.of(step.target);
+            if (view.base != nullptr && (home.at == nullptr || home.leaves)) {
                 stores.push_back({step.target, 0});
-            } else {
+            } else if (view.base == nullptr) {
                 values.push_back({step.target, 8, scratch_bytes});
                 scratch_bytes += 8;
             }
@@ -37,7 +59,12 @@ Interpreter::Ways::Ways(const Evaluation &evaluation, bool may_keep, bool may_tu
         if (step.op != PK_LOAD || seen[size_t(step.a)]) continue;
         seen[size_t(step.a)] = true;
         const View &view = views[size_t(step.a)];
-        if (view.access == Access::constant) continue;
+        const plan::Home home = homes.of(step.a);
+        if (home.arrives) {
+            loads.push_back({step.a, 0});
+            loads.back().home = home.at;
+        }
+        if (home.at != nullptr || view.access == Access::constant) continue;
         const bool repeats = std::count(view.strides.begin(), view.strides.end(), 0) != 0;
         if (repeats && may_keep && layout.size * view.item >= WORTH_KEEPING) {
             resident.push_back(step.a);
@@ -49,7 +76,8 @@ Interpreter::Ways::Ways(const Evaluation &evaluation, bool may_keep, bool may_tu
     scratch_bytes += 8 * spilled(evaluation.program, block);
     for (const Carried &load : loads) {
         const View &view = views[size_t(load.operand)];
-        if (!may_turn || layout.size * view.item < WORTH_TURNING || !layout.are_turned(view, 0, layout.size))
+        if (!may_turn || load.home != nullptr || layout.size * view.item < WORTH_TURNING ||
+            !layout.are_turned(view, 0, layout.size))
             continue;
         turned.push_back({load.operand, view.item, scratch_bytes});
         scratch_bytes += view.item;
@@ -70,47 +98,78 @@ static const Carried *find(const std::vector<Carried> &group, int operand) {
 
 static int block_size() { return int(tuned(Tune::block)) / 32 * 32; }
 
-Interpreter::Interpreter(const Evaluation &evaluation, Call &call, const std::vector<int> &devices,
-                         bool may_keep, bool may_turn)
-    : Interpreter(evaluation, call, devices, Ways(evaluation, may_keep, may_turn, block_size()),
+Interpreter::Interpreter(const Evaluation &evaluation, const plan::Homes &homes, Call &call,
+                         const std::vector<int> &devices, bool may_keep, bool may_turn)
+    : Interpreter(evaluation, homes, call, devices, Ways(evaluation, homes, may_keep, may_turn, block_size()),
                   block_size()) {}
 
-Interpreter::Interpreter(const Evaluation &evaluation, Call &call, const std::vector<int> &devices, Ways ways,
-                         int block)
+Interpreter::Interpreter(const Evaluation &evaluation, const plan::Homes &homes, Call &call,
+                         const std::vector<int> &devices, Ways ways, int block)
     : Work(evaluation.layout, std::move(ways.loads), std::move(ways.stores),
            evaluation.instruction_count * int64_t(sizeof(uint32_t)), ways.scratch_bytes),
       evaluation_(evaluation),
+      homes_(homes),
       call_(call),
       block_(block),
       values_(std::move(ways.values)),
       turned_(std::move(ways.turned)) {
-    may_stay = turned_.empty();
+    const bool arrive = std::any_of(loads.begin(), loads.end(), [](auto &c) { return c.home != nullptr; });
+    may_stay = turned_.empty() && !arrive;
     walks = may_stay && takes_lines();
     alone = !walks && !loads.empty();
+    Coordinates coordinates(layout);
     for (const Step &step : evaluation.program.steps) {
-        steps_.push_back({step.op, step.type, step.to, step.target, step.a, step.b, step.c, step.origin, 0});
-        DeviceStep &added = steps_.back();
+        DeviceStep added{step.op, step.type, step.to, step.target, step.a, step.b, step.c, step.origin, 0};
         if (step.op == PK_STORE) {
-            const Carried *const store = find(stores, step.target);
-            added.value =
-                store != nullptr ? store->before : carried_bytes + find(values_, step.target)->before;
+            add_stores(added, coordinates);
+            continue;
         }
-        if (step.op == PK_LOAD) find_source(added, ways.resident);
+        if (step.op == PK_LOAD) find_source(added, ways.resident, coordinates);
+        steps_.push_back(added);
     }
     const auto bytes = int64_t(steps_.size() * sizeof(DeviceStep));
     const bool fits = steps_.size() <= Interpretation::MOST_INLINE;
     if (!fits) steps_at_ = resident_.add(steps_.data(), bytes);
+    const std::vector<int64_t> &table = coordinates.table();
+    const bool is_short = table.size() <= Interpretation::MOST_COORDINATES;
+    if (!is_short) coordinates_at_ = resident_.add(table.data(), int64_t(table.size() * sizeof(int64_t)));
     has_room = resident_.upload(call, devices);
 
     common_.step_count = int32_t(steps_.size());
     common_.registers_in_shared = device::registers_in_shared(evaluation.program.register_count, block);
+    common_.is_small = layout.size <= Coordinates::MOST_SMALL;
     if (fits) std::copy(steps_.begin(), steps_.end(), common_.inline_steps);
+    if (is_short) std::copy(table.begin(), table.end(), common_.inline_coordinates);
 }
 
-void Interpreter::find_source(DeviceStep &step, const std::vector<int> &resident) {
+static void find_home(DeviceStep &step, int32_t &source, const plan::Home &home, const View &view,
+                      Coordinates &coordinates) {
+    source = int32_t(home.dense ? Source::home : Source::home_strided);
+    step.value = reinterpret_cast<int64_t>(home.at);
+    if (!home.dense) step.c = coordinates.add(view);
+}
+
+void Interpreter::add_stores(const DeviceStep &step, Coordinates &coordinates) {
+    const int operand = step.target;
+    const Carried *const store = find(stores, operand), *const values = find(values_, operand);
+    if (store != nullptr || values != nullptr) {
+        steps_.push_back(step);
+        steps_.back().b = int32_t(Source::chunk);
+        steps_.back().value = store != nullptr ? store->before : carried_bytes + values->before;
+    }
+    const plan::Home home = homes_.of(operand);
+    if (home.at == nullptr) return;
+    steps_.push_back(step);
+    find_home(steps_.back(), steps_.back().b, home, layout.views[size_t(operand)], coordinates);
+}
+
+void Interpreter::find_source(DeviceStep &step, const std::vector<int> &resident, Coordinates &coordinates) {
     const int operand = step.a;
     const View &view = layout.views[size_t(operand)];
-    if (view.access == Access::constant) {
+    const plan::Home home = homes_.of(operand);
+    if (home.at != nullptr) {
+        find_home(step, step.a, home, view, coordinates);
+    } else if (view.access == Access::constant) {
         step.a = int32_t(Source::constant);
         step.value = bits_of(layout, view);
     } else if (std::find(resident.begin(), resident.end(), operand) != resident.end()) {
@@ -136,7 +195,7 @@ void Interpreter::transpose(const Chunk &chunk) const {
     for (const Carried &turned : turned_) {
         const View &view = layout.views[size_t(turned.operand)];
         const char *const from = chunk.memory + chunk.operand(*find(loads, turned.operand));
-        char *const to = chunk.memory + offset_of(chunk, turned.operand);
+        char *const to = dense(chunk, turned.operand);
         if (layout.are_turned(view, chunk.start, chunk.count)) {
             const int64_t columns = layout.shape.back(), height = layout.shape[layout.shape.size() - 2];
             device::transpose({from, to, chunk.start / columns % height, height, chunk.count, columns},
@@ -160,6 +219,8 @@ void Interpreter::launch(const Chunk &chunk) {
     given.rounded = chunk.rounded;
     given.resident = resident_.on(chunk.device);
     if (steps_at_ >= 0) given.steps = reinterpret_cast<const DeviceStep *>(given.resident + steps_at_);
+    if (coordinates_at_ >= 0)
+        given.coordinates = reinterpret_cast<const int64_t *>(given.resident + coordinates_at_);
     const int64_t wide = chunk.count / (int64_t(block_) * MANY_BLOCKS);
     const int most = device::elements_per_thread(given.registers_in_shared, block_);
     given.per_thread = int32_t(std::clamp<int64_t>(wide, 1, most));
@@ -174,13 +235,18 @@ void Interpreter::collect(const void *notes) {
     evaluation_.add_exceptions(static_cast<const uint32_t *>(notes), call_.report);
 }
 
-bool Interpreter::carries(int operand) const { return find(loads, operand) != nullptr; }
+bool Interpreter::has_dense(int operand) const {
+    const plan::Home home = homes_.of(operand);
+    return home.at != nullptr ? home.dense : find(loads, operand) != nullptr;
+}
 
-int64_t Interpreter::offset_of(const Chunk &chunk, int operand) const {
+char *Interpreter::dense(const Chunk &chunk, int operand) const {
+    const plan::Home home = homes_.of(operand);
+    if (home.at != nullptr) return home.at + chunk.start * layout.views[size_t(operand)].item;
     const Carried *const load = find(loads, operand), *const turned = find(turned_, operand);
-    if (turned != nullptr) return chunk.scratch + chunk.rounded * turned->before;
-    if (load != nullptr) return chunk.operand(*load);
-    return chunk.scratch + chunk.rounded * find(values_, operand)->before;
+    if (turned != nullptr) return chunk.memory + chunk.scratch + chunk.rounded * turned->before;
+    if (load != nullptr) return chunk.memory + chunk.operand(*load);
+    return chunk.memory + chunk.scratch + chunk.rounded * find(values_, operand)->before;
 }
 
 }  // namespace pk

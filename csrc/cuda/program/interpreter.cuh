@@ -70,11 +70,48 @@ struct Context {
         if ((*static_cast<volatile unsigned *>(word) & met) != met) atomicOr(word, met);
     }
 
-    // Of a step's operand in the chunk's memory.
-    __device__ char *operand(const DeviceStep &step) const {
-        return call.memory + call.operands + call.rounded * step.value;
+    // The first of a step's elements, where they lie side by side.
+    template <class T>
+    __device__ T *dense(const DeviceStep &step, int32_t source) const {
+        if (source == int32_t(Source::home)) return reinterpret_cast<T *>(step.value) + call.start;
+        return reinterpret_cast<T *>(call.memory + call.operands + call.rounded * step.value);
+    }
+    // One of them, where they do not.
+    template <class T>
+    __device__ T &strided(const DeviceStep &step, int64_t element) const {
+        return *reinterpret_cast<T *>(step.value + away(step.c, call.start + element));
+    }
+
+   private:
+    // The bytes from the first element of the call to another one.
+    __device__ int64_t away(int32_t strides_at, int64_t element) const {
+        const int64_t *const table = call.coordinates == nullptr ? call.inline_coordinates : call.coordinates;
+        const int64_t *const strides = table + strides_at;
+        const int last = int(table[0]) - 1;
+        int64_t bytes = 0;
+        if (call.is_small) {
+            auto rest = uint32_t(element);
+            for (int d = 0; d < last; ++d) {
+                const auto size = uint32_t(table[1 + 2 * d]);
+                const auto divisor = uint64_t(table[2 + 2 * d]);
+                const uint32_t outer = (__umulhi(rest, uint32_t(divisor)) + rest) >> uint32_t(divisor >> 32);
+                bytes += (rest - outer * size) * strides[d];
+                rest = outer;
+            }
+            return bytes + rest * strides[last];
+        }
+        for (int d = 0; d < last; ++d) {
+            const int64_t size = table[1 + 2 * d], outer = element / size;
+            bytes += (element - outer * size) * strides[d];
+            element = outer;
+        }
+        return bytes + element * strides[last];
     }
 };
+
+__device__ inline bool is_dense(int32_t source) {
+    return source == int32_t(Source::chunk) || source == int32_t(Source::home);
+}
 
 // A narrow integer is computed in 32 bits, and a float16 as a float: brings the result back to its type.
 __device__ inline float wrap(int type, float value) {
@@ -176,9 +213,12 @@ __device__ inline void load(const Context &context, const DeviceStep &step) {
         auto set = [&](int e, int64_t element, T value) {
             context.registers.set(step.target, e, element, widen(value));
         };
-        if (step.a == int(Source::chunk)) {
-            const T *from = reinterpret_cast<const T *>(context.operand(step));
+        if (is_dense(step.a)) {
+            const T *from = context.dense<const T>(step, step.a);
             context.each([&](int e, int64_t element) { set(e, element, from[element]); });
+        } else if (step.a == int(Source::home_strided)) {
+            context.each(
+                [&](int e, int64_t element) { set(e, element, context.strided<const T>(step, element)); });
         } else if (step.a == int(Source::constant)) {
             T value;
             memcpy(&value, &step.value, sizeof(value));
@@ -196,12 +236,11 @@ __device__ inline void load(const Context &context, const DeviceStep &step) {
 
 // Two loads that follow each other, of one type, so that the link is waited for once.
 __device__ inline bool load_both(const Context &context, const DeviceStep &step, const DeviceStep &next) {
-    const int chunk = int(Source::chunk);
-    if (next.op != PK_LOAD || step.a != chunk || next.a != chunk || step.type != next.type) return false;
+    if (next.op != PK_LOAD || !is_dense(step.a) || !is_dense(next.a) || step.type != next.type) return false;
     with_stored(step.type, [&](auto stored) {
         using T = decltype(stored);
-        const T *from = reinterpret_cast<const T *>(context.operand(step));
-        const T *then = reinterpret_cast<const T *>(context.operand(next));
+        const T *from = context.dense<const T>(step, step.a);
+        const T *then = context.dense<const T>(next, next.a);
         context.each([&](int e, int64_t element) {
             const T first = from[element], second = then[element];
             context.registers.set(step.target, e, element, widen(first));
@@ -217,10 +256,17 @@ __device__ inline void store(const Context &context, const DeviceStep &step) {
         with_stored(step.type, [&](auto stored) {
             using T = decltype(stored);
             if constexpr (std::is_same<decltype(widen(stored)), From>::value) {
-                T *to = reinterpret_cast<T *>(context.operand(step));
-                context.each([&](int e, int64_t element) {
-                    to[element] = narrow<T>(context.registers.get<From>(step.a, e, element));
-                });
+                auto value = [&](int e, int64_t element) {
+                    return narrow<T>(context.registers.get<From>(step.a, e, element));
+                };
+                if (is_dense(step.b)) {
+                    T *to = context.dense<T>(step, step.b);
+                    context.each([&](int e, int64_t element) { to[element] = value(e, element); });
+                } else {
+                    context.each([&](int e, int64_t element) {
+                        context.strided<T>(step, element) = value(e, element);
+                    });
+                }
             }
         });
     });

@@ -7,6 +7,10 @@
 
 namespace pk {
 
+// Elements of a chunk that is all on the device, up to which the host's memory does for its notes: one launch
+// then, and nothing beside it.
+static constexpr int64_t SHORT_AT_HOME = 1 << 20;
+
 int64_t Passage::capacity(const Work &work, SlotBytes bytes) {
     auto fitting = [&](int64_t room, int64_t item) {
         const int64_t each = work.result_bytes + work.unit_elements * item;
@@ -29,7 +33,10 @@ void Passage::begin(pk_range units) {
     const bool is_small =
         work_.bytes_of(units.count, work_.carried_bytes + work_.scratch_bytes) + work_.halo_bytes <=
         std::min(tuned(Tune::in_place_bytes), slot_.host_bytes);
-    const bool in_place = slot_.memory() == nullptr || (work_.may_stay && work_.is_staged() && is_small);
+    // What a kernel notes goes over the link, too, and where that has nothing else to do, it is in the way.
+    const bool is_short = !work_.is_at_home() || (work_.scratch_bytes == 0 && count <= SHORT_AT_HOME);
+    const bool in_place =
+        slot_.memory() == nullptr || (work_.may_stay && work_.is_staged() && is_small && is_short);
     chunk_ = {units,    start,   count,   rounded, slot_.memory(), work_.notes_bytes,
               operands, scratch, nullptr, place_};
     const CurrentDevice current(slot_.device);
@@ -117,9 +124,10 @@ int64_t Passage::copy(const std::vector<Carried> &group, int64_t before, cudaMem
     for (const Carried &carried : group) {
         const int64_t bytes = chunk_.count * carried.item + carried.halo_bytes();
         const int64_t offset = chunk_.operand(carried);
-        if (carried.direct) {
-            one(work_.layout.views[carried.operand].base + chunk_.start * carried.item,
-                chunk_.memory + offset, bytes);
+        if (carried.direct || carried.home != nullptr) {
+            const int64_t start = chunk_.start * carried.item;
+            one(carried.direct ? work_.layout.views[carried.operand].base + start : slot_.host() + offset,
+                carried.home != nullptr ? carried.home + start : chunk_.memory + offset, bytes);
             continue;
         }
         if (offset != end) {

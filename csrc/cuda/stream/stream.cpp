@@ -115,6 +115,8 @@ struct Cut {
             smallest = (smallest + line - 1) / line * line;
             largest = largest / line * line;
         }
+        // Where nothing goes over the link, no chunk waits for another's bytes.
+        if (work.is_at_home()) smallest = largest = std::min(largest, units);
         const int64_t chunks = (units + smallest - 1) / smallest;
         threads = std::min(threads, chunks);
         slots = std::min(slots, (chunks + threads - 1) / threads);

@@ -20,6 +20,8 @@ struct Carried {
     bool direct = false;  // pinned: copied without staging
     int64_t halo = 0;     // elements of a load that are staged along with a chunk's own, as Work::stage says
     int64_t aside = 0;    // bytes of the halos before it in a chunk's memory
+    // Where all of it lies on the device, densely: there it is copied to or from, not the chunk's memory.
+    char *home = nullptr;
 
     int64_t halo_bytes() const { return halo * item; }
 };
@@ -86,6 +88,7 @@ class Work {
     }
 
     bool is_staged() const { return staged_bytes == carried_bytes; }  // all of it
+    bool is_at_home() const { return carried_bytes == 0; }            // nothing goes over the link
     // Whether threads of a warp that take neighbours take whole lines of memory, as the link likes it.
     bool takes_lines() const;
     // Whether all chunks of a call of so many bytes stay in pinned memory. (Of long calls, results come down

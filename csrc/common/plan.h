@@ -1,0 +1,33 @@
+// What the entries of plans check of their arguments.
+#pragma once
+
+#include <cstdint>
+
+#include "common/call/call.h"
+#include "common/call/status.h"
+
+namespace pk::plan {
+
+inline void run(pk_plan_body body, void *context) {
+    const int32_t answer = body(context);
+    if (answer != 0) fail(PK_INTERRUPTED, "the plan's body returned " + std::to_string(answer));
+}
+
+inline void require_body(pk_plan_body body) { require(body != nullptr, "body is a null pointer"); }
+
+inline void require_range(uint64_t address, int64_t bytes, int32_t what, const int32_t *kept) {
+    require(kept != nullptr, "kept is a null pointer");
+    require(address != 0, "address is a null pointer");
+    require(bytes > 0, "bytes is not positive");
+    require(address + uint64_t(bytes) > address, "the range goes beyond the end of memory");
+    require(what >= PK_KEEP_INPUT && what <= PK_KEEP_RESULT, "what is not one of PK_KEEP_...");
+}
+
+// A call of pk_plan_fetch.
+struct Fetch {
+    uint64_t address;
+    int64_t bytes;  // to bring down
+    int64_t elements() const { return bytes; }
+};
+
+}  // namespace pk::plan

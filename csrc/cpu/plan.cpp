@@ -1,0 +1,30 @@
+// The CPU library keeps nothing: its calls go over the host's memory as ever.
+#include "common/plan.h"
+
+extern "C" int32_t pk_run_plan(pk_plan_body body, void *context) {
+    return pk::guarded([&] {
+        pk::plan::require_body(body);
+        pk::plan::run(body, context);
+    });
+}
+
+extern "C" int32_t pk_plan_keep(uint64_t address, int64_t bytes, int32_t what, int32_t *kept) {
+    return pk::guarded([&] {
+        pk::plan::require_range(address, bytes, what, kept);
+        *kept = 0;
+    });
+}
+
+extern "C" int32_t pk_plan_fetch(uint64_t address, const pk_options *options, pk_report *report) {
+    return pk::called(
+        options, report, [&] { return pk::plan::Fetch{address, 0}; },
+        [](const pk::plan::Fetch &, pk::Call &) {});
+}
+
+extern "C" int32_t pk_plan_changed(uint64_t) {
+    return pk::guarded([] {});
+}
+
+extern "C" int32_t pk_plan_drop(uint64_t) {
+    return pk::guarded([] {});
+}

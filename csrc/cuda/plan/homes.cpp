@@ -1,0 +1,123 @@
+#include "homes.h"
+
+#include <algorithm>
+
+namespace pk::plan {
+
+namespace {
+
+// The host's memory from an operand's first byte to behind its last.
+struct Extent {
+    const char *low, *high;
+
+    Extent(const Layout &layout, const View &view) : low(view.base), high(view.base + view.item) {
+        for (size_t d = 0; d < layout.shape.size(); ++d) {
+            const int64_t reach = (layout.shape[d] - 1) * view.strides[d];
+            (reach < 0 ? low : high) += reach;
+        }
+    }
+};
+
+bool is_dense(const Layout &layout, const View &view) {
+    int64_t stride = view.item;
+    for (size_t d = layout.shape.size(); d-- > 0; stride *= layout.shape[d]) {
+        if (view.strides[d] != stride) return false;
+    }
+    return true;
+}
+
+// The range that a kernel finds all of an operand in. Kernels do not turn bytes round, and what is not
+// aligned to its elements they cannot read.
+Kept *home_of(const Layout &layout, const View &view) {
+    const Extent extent(layout, view);
+    const std::vector<Kept *> found = Plan::overlapping(extent.low, extent.high);
+    if (found.size() != 1 || view.swapped || !found[0]->has(extent.low, extent.high)) return nullptr;
+    const bool is_aligned =
+        reinterpret_cast<uintptr_t>(found[0]->home_of(view.base)) % uintptr_t(view.item) == 0 &&
+        std::all_of(view.strides.begin(), view.strides.end(), [&](int64_t s) { return s % view.item == 0; });
+    return is_aligned ? found[0] : nullptr;
+}
+
+bool contains(const std::vector<Kept *> &group, const Kept *kept) {
+    return std::find(group.begin(), group.end(), kept) != group.end();
+}
+
+}  // namespace
+
+Homes::Homes(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices)
+    : call_(call) {
+    if (Plan::innermost() == nullptr) return;
+    const std::vector<View> &views = layout.views;
+    const bool reaches = devices.size() == 1 && devices[0] == 0;
+    const bool is_whole = call.ranges().size() == 1 && call.ranges()[0].count >= layout.size;
+    std::vector<bool> loaded(views.size(), false);
+    for (const Step &step : program.steps) {
+        if (step.op == PK_LOAD) loaded[size_t(step.a)] = true;
+    }
+    homes_.resize(views.size());
+    std::vector<Kept *> kept(views.size(), nullptr);
+    for (size_t i = 0; i < views.size(); ++i) {
+        const View &view = views[i];
+        const bool stored = program.stored[i];
+        if (view.base == nullptr || (!loaded[i] && !stored)) continue;
+        Kept *const found = reaches ? home_of(layout, view) : nullptr;
+        // A constant comes with the program.
+        if (found == nullptr || (view.access == Access::constant && found->on_host)) {
+            go_over_host(layout, view, stored);
+            continue;
+        }
+        const bool covers = is_whole && is_dense(layout, view) && layout.size * view.item == found->bytes;
+        const bool overwrites = !loaded[i] && (covers || !found->on_host);
+        if (!found->on_device && !overwrites && !(loaded[i] && covers)) found->bring_up(call);
+        kept[i] = found;
+    }
+    for (size_t i = 0; i < views.size(); ++i) {
+        if (kept[i] == nullptr) continue;
+        Home &home = homes_[i];
+        home.at = kept[i]->home_of(views[i].base);
+        home.dense = is_dense(layout, views[i]);
+        // Of an operand that is there twice, one goes up.
+        if (loaded[i] && !kept[i]->on_device && !contains(arriving_, kept[i])) {
+            home.arrives = true;
+            arriving_.push_back(kept[i]);
+        }
+        if (program.stored[i]) {
+            home.leaves = kept[i]->what == PK_KEEP_RESULT;
+            written_.push_back(kept[i]);
+        }
+    }
+}
+
+Homes::Homes(const Layout &results, Call &call) : call_(call) {
+    if (Plan::innermost() == nullptr) return;
+    for (const View &view : results.views) go_over_host(results, view, true);
+}
+
+void Homes::go_over_host(const Layout &layout, const View &view, bool stored) {
+    const Extent extent(layout, view);
+    for (Kept *kept : Plan::overlapping(extent.low, extent.high)) {
+        kept->fetch(call_);
+        if (stored) written_on_host_.push_back(kept);
+    }
+}
+
+void Homes::settle() {
+    is_settled_ = true;
+    for (Kept *kept : arriving_) kept->on_device = true;
+    for (Kept *kept : written_) {
+        kept->on_device = true;
+        kept->on_host = kept->what == PK_KEEP_RESULT;
+    }
+    for (Kept *kept : written_on_host_) kept->change_on_host();
+}
+
+Homes::~Homes() {
+    if (is_settled_) return;
+    for (const auto *group : {&arriving_, &written_, &written_on_host_}) {
+        for (Kept *kept : *group) kept->on_device = false;
+    }
+    // What was stored at home is lost, and so nobody can take over the rest alone.
+    if (!written_.empty()) call_.not_delivered(call_.ranges());
+}
+
+}  // namespace pk::plan

@@ -1,0 +1,85 @@
+#include "kept.h"
+
+#include <utility>
+
+#include "cuda/stream/resident.h"
+#include "cuda/stream/stream.h"
+
+namespace pk::plan {
+
+namespace {
+
+Layout bytes_of(const Kept &kept) {
+    Layout layout;
+    layout.shape = {kept.bytes};
+    layout.size = kept.bytes;
+    layout.views = {{kept.host, PK_UINT8, 1, false, Access::contiguous, {1}}};
+    return layout;
+}
+
+// Nothing but the way down.
+class Fetching : public Work {
+   public:
+    Fetching(const Layout &layout, char *home) : Work(layout, {}, {at(home)}, 0, 0) { may_stay = false; }
+    void launch(const Chunk &) override {}
+    void collect(const void *) override {}
+
+   private:
+    static Carried at(char *home) {
+        Carried store{0, 1};
+        store.home = home;
+        return store;
+    }
+};
+
+}  // namespace
+
+void Kept::bring_up(Call &call) {
+    Resident whole;
+    whole.add(host, bytes);
+    whole.upload_to(call, 0, memory.get());
+    on_device = true;
+}
+
+void Kept::fetch(Call &call) {
+    if (on_host || !on_device) return;
+    const Layout layout = bytes_of(*this);
+    Fetching work(layout, memory.get());
+    stream(work, call, {0}, {{0, bytes}});
+    on_host = true;
+}
+
+thread_local Plan *Plan::innermost_ = nullptr;
+
+std::vector<Kept *> Plan::overlapping(const char *low, const char *high) {
+    std::vector<Kept *> found;
+    for (Plan *plan = innermost_; plan != nullptr; plan = plan->outer_) {
+        auto next = plan->kept_.upper_bound(low);
+        if (next != plan->kept_.begin() && std::prev(next)->second.end() > low) --next;
+        for (; next != plan->kept_.end() && next->first < high; ++next) found.push_back(&next->second);
+    }
+    return found;
+}
+
+Kept *Plan::find(uint64_t address) {
+    const auto *const at = reinterpret_cast<const char *>(address);
+    const std::vector<Kept *> found = overlapping(at, at + 1);
+    return found.empty() ? nullptr : found.front();
+}
+
+void Plan::add(Kept kept) {
+    const char *const host = kept.host;
+    kept_.emplace(host, std::move(kept));
+}
+
+void Plan::drop(const Kept &kept) {
+    const char *const host = kept.host;
+    for (Plan *plan = innermost_; plan != nullptr; plan = plan->outer_) {
+        const auto found = plan->kept_.find(host);
+        if (found == plan->kept_.end()) continue;
+        plan->kept_.erase(found);
+        return;
+    }
+}
+
+}  // namespace pk::plan

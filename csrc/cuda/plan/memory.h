@@ -1,0 +1,34 @@
+// The memory of device 0 that plans keep their ranges in: apart from what calls stream through, since it may
+// be much more, and kept from plan to plan.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "cuda/stream/runtime.h"
+#include "pycudakit.h"
+
+namespace pk::plan {
+
+class Memory {
+   public:
+    Memory() = default;
+    explicit Memory(int64_t bytes);  // none where there is no room
+    ~Memory();
+    Memory(Memory &&other) noexcept
+        : memory_(std::move(other.memory_)), bytes_(std::exchange(other.bytes_, 0)) {}
+    Memory(const Memory &) = delete;
+
+    char *get() const { return static_cast<char *>(memory_.get()); }
+
+   private:
+    DeviceMemory memory_;
+    int64_t bytes_ = 0;
+};
+
+void add_memory(pk_memory &memory);
+
+// Gives back what no plan has.
+void release_memory();
+
+}  // namespace pk::plan

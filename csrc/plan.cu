@@ -1,0 +1,54 @@
+#include "common/plan.h"
+
+#include "cuda/plan/kept.h"
+#include "cuda/stream/stream.h"
+
+extern "C" int32_t pk_run_plan(pk_plan_body body, void *context) {
+    return pk::guarded([&] {
+        pk::plan::require_body(body);
+        const pk::plan::Plan plan;
+        pk::plan::run(body, context);
+    });
+}
+
+extern "C" int32_t pk_plan_keep(uint64_t address, int64_t bytes, int32_t what, int32_t *kept) {
+    return pk::guarded([&] {
+        using pk::plan::Plan;
+        pk::plan::require_range(address, bytes, what, kept);
+        *kept = 0;
+        if (Plan::innermost() == nullptr) return;
+        auto *const host = reinterpret_cast<char *>(address);
+        pk::require(Plan::overlapping(host, host + bytes).empty(), "the range overlaps one that is kept");
+        pk::plan::Memory memory(bytes);
+        if (memory.get() == nullptr) return;
+        Plan::innermost()->add({host, bytes, what, std::move(memory), what == PK_KEEP_INPUT, false});
+        *kept = 1;
+    });
+}
+
+extern "C" int32_t pk_plan_fetch(uint64_t address, const pk_options *options, pk_report *report) {
+    return pk::called(
+        options, report,
+        [&] {
+            const pk::plan::Kept *const kept = pk::plan::Plan::find(address);
+            const bool is_away = kept != nullptr && kept->on_device && !kept->on_host;
+            return pk::plan::Fetch{address, is_away ? kept->bytes : 0};
+        },
+        [](const pk::plan::Fetch &asked, pk::Call &call) {
+            if (asked.bytes == 0) return;
+            pk::devices_of(call);  // throws where CUDA is not to be used
+            pk::plan::Plan::find(asked.address)->fetch(call);
+        });
+}
+
+extern "C" int32_t pk_plan_changed(uint64_t address) {
+    return pk::guarded([&] {
+        if (pk::plan::Kept *const kept = pk::plan::Plan::find(address)) kept->change_on_host();
+    });
+}
+
+extern "C" int32_t pk_plan_drop(uint64_t address) {
+    return pk::guarded([&] {
+        if (const pk::plan::Kept *const kept = pk::plan::Plan::find(address)) pk::plan::Plan::drop(*kept);
+    });
+}

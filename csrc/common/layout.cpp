@@ -339,6 +339,10 @@ static void gather_words(const Layout &layout, const View &view, int64_t start, 
                          std::memcpy(to, from, size_t(length) * sizeof(Word));
                          return;
                      }
+                     if (stride == 0) {
+                         std::fill_n(to, length, read_word<Word, swapped>(from));
+                         return;
+                     }
                      for (int64_t i = 0; i < length; ++i) to[i] = read_word<Word, swapped>(from + i * stride);
                  });
 }

@@ -284,7 +284,7 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
     try:
         return addressof(_at(array))
     except (TypeError, ValueError):  # it is read-only, not contiguous, or empty
-        address: int = array.ctypes.data
+        address: int = array.__array_interface__["data"][0]
         return address
 
 

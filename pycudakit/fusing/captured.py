@@ -101,12 +101,24 @@ def _reduction(module: str, name: str) -> Handler:
                 recording.keep([array])
                 computed = array  # type: ignore[assignment]
             axes = recording.resolved(arguments), recording.resolved(keywords)
-            return recording.wrap(function(computed, *axes[0], **axes[1]))
+            result = recording.wrap(function(computed, *axes[0], **axes[1]))
+            if recording.passes is not None:
+                _tell(recording, name, computed, a, result)
+            return result
         out = keywords.get("out")
         result = recording.on_host(function, (a, *arguments), keywords, may_write=out is not None)
         return result if out is None else out
 
     return handle
+
+
+def _tell(recording: Recording, name: str, given: Any, a: StandIn, result: Any) -> None:
+    if type(given) is Computed:
+        reads = [array for array in given.inputs if isinstance(array, np.ndarray)]
+        name = f"{given.function.name}, {name}"
+    else:
+        reads = [given]
+    recording.tell(name, a.shape, reads, [] if result._node.array.ndim == 0 else [result._node.array])
 
 
 for _names, _module in ((_SUMS, "reduce.sums"), (_EXTREMES, "reduce.extremes")):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
 
+from pycudakit import errors
+from pycudakit._calls import asked
+from pycudakit._calls.invocation import done
 from pycudakit._library import abi, loader
 
 INPUT, TEMPORARY, RESULT = range(3)
@@ -21,6 +24,11 @@ class Scope:
         self._library: ctypes.CDLL | None = None
         self.bytes_kept = 0  # at most, at once
         self._now: dict[int, int] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything can be kept."""
+        return self._library is not None
 
     def run(self, engine: str, body: Callable[[], Any]) -> Any:
         """Run a body, on its engine, with a device that keeps things for it."""
@@ -43,13 +51,14 @@ class Scope:
             self.bytes_kept = max(self.bytes_kept, sum(self._now.values()))
         return bool(kept.value)
 
-    def fetch(self, address: int) -> int:
-        """Bring what the device alone has to the host; return how many bytes that were."""
+    def fetch(self, address: int) -> None:
+        """Bring what the device alone has to the host."""
         if self._library is None:
-            return 0
+            return
         options, report = np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT)
         self._library.pk_plan_fetch(address, options, report)
-        return int(report["bytes_down"][0])
+        if report["bytes_down"][0]:
+            done(("to the host", "cuda", asked.ASKED_FOR, (0,), report.tobytes()))
 
     def changed(self, address: int) -> None:
         """Say that the host's memory is newer."""
@@ -65,4 +74,30 @@ class Scope:
 
 def _run_plan(library: ctypes.CDLL, body: Callable[[], Any]) -> Any:
     """Call pk_run_plan, and return or raise what the body does."""
-    raise NotImplementedError
+    result: Any = None
+    error: BaseException | None = None
+
+    def run() -> Generator[int, Any, None]:
+        # A signal's handler runs, and raises, where Python code is entered: in a generator that is inside the
+        # `try`, in a function before it, and ctypes would drop the exception.
+        nonlocal result, error
+        try:
+            yield 0
+            result = body()
+        except BaseException as raised:  # noqa: BLE001
+            error = raised
+        yield 0 if error is None else 1
+
+    steps = run()
+    next(steps)
+    entry = abi.PLAN_BODY(steps.send)
+    try:
+        library.pk_run_plan(entry, None)
+    except errors.Interrupted:
+        pass
+    if error is not None:
+        try:
+            raise error
+        finally:
+            del error
+    return result

@@ -12,9 +12,10 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._calls import asked
-from pycudakit._calls.invocation import one_call
+from pycudakit._calls.invocation import apart, last_call, one_call
 from pycudakit._library.types import CODES
 from pycudakit.fusing.captured import CAPTURED
+from pycudakit.fusing.explained import Explained
 from pycudakit.fusing.namespaces import Body, Generator, active
 from pycudakit.fusing.recording import SMALL, Recording
 from pycudakit.fusing.stand_in import StandIn
@@ -96,9 +97,7 @@ class Fused(Generic[P, R]):
 
         args, kwargs = _mapped(args, stand_in), _mapped(kwargs, stand_in)
         originals = {id(stood._node): value for stood, value in given.values()}
-        return recording.scope.run(
-            recording.engine, lambda: self._run(recording, originals, args, kwargs)
-        )
+        return recording.scope.run(recording.engine, lambda: self._run(recording, originals, args, kwargs))
 
     def _run(self, recording: Recording, originals: dict[int, Any], args: Any, kwargs: Any) -> Any:
         token = active.set(recording)
@@ -123,6 +122,40 @@ class Fused(Generic[P, R]):
 
         return _mapped(result, array)
 
+    def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explained:
+        """Run the function with copies of its arrays, and tell what it did.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pycudakit as pk
+        >>> @pk.fuse
+        ... def spread(x):
+        ...     return x - np.mean(x)
+        >>> with pk.engine("cpu"):
+        ...     plan = spread.explain(np.ones(100_000))
+        >>> [each.function for each in plan.passes], plan.breaks
+        (['mean', 'subtract'], ())
+        """
+        args, kwargs = _mapped((args, kwargs), lambda value: value.copy() if _is_array(value) else value)
+        recording = Recording(self._name, CAPTURED, self._strict)
+        recording.passes = []
+        arrays: list[Any] = []
+        _mapped((args, kwargs), lambda value: arrays.append(value) if _is_array(value) else None)
+        recording.label(_names_of(self.__wrapped__, args, kwargs))
+        with apart():
+            self._recorded(recording, arrays, args, kwargs)
+            whole = last_call()
+        return Explained(
+            self._name,
+            recording.engine if whole is None else whole.engine,
+            tuple(recording.passes),
+            tuple(recording.breaks),
+            0 if whole is None else whole.bytes_up,
+            0 if whole is None else whole.bytes_down,
+            recording.scope.bytes_kept,
+        )
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Bind it to an instance, as methods are."""
         return self if instance is None else MethodType(self, instance)
@@ -133,6 +166,21 @@ class Fused(Generic[P, R]):
 
 
 _MOST_KEYS = 256
+
+
+def _names_of(function: Any, args: Any, kwargs: Any) -> dict[int, str]:
+    """Return the names of the arrays among the arguments, by their identity."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        return {}
+    names: dict[int, str] = {}
+    for name, value in bound.items():
+        found: list[Any] = []
+        _mapped(value, lambda part, found=found: found.append(part) if _is_array(part) else None)
+        for place, array in enumerate(found):
+            names.setdefault(id(array), name if array is value else f"{name}[{place}]")
+    return names
 
 
 def _draws(value: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array, DType
 from pycudakit._programs.builder import Builder
 from pycudakit._programs.function import ElementFunction
@@ -127,7 +128,7 @@ class Pass:
         return places[id(root)]
 
     def _array(self, array: Array) -> int:
-        key = (array.__array_interface__["data"][0], array.strides, array.shape, array.dtype)
+        key = (address_of(array), array.strides, array.shape, array.dtype)
         known = self._arrays.get(key)
         if known is None:
             self.inputs.append(array)

@@ -6,6 +6,7 @@ import functools
 import math
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,18 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._calls import asked, operands
 from pycudakit._calls.arguments import as_argument, broadcast, needs_copy
+from pycudakit._calls.invocation import by_numpy, last_call
+from pycudakit._calls.plan import asked_for
 from pycudakit._families.elementwise import compound, functions
 from pycudakit._families.elementwise.fast import call as call_elementwise
 from pycudakit._library.types import CODES, Array, DType
-from pycudakit._programs.estimate import estimate
+from pycudakit._programs import estimate
 from pycudakit._programs.function import ElementFunction, as_numpy_takes_numbers, compile_function
 from pycudakit._programs.values import OF_ANY_INTEGER
+from pycudakit._programs.work import works_of
 from pycudakit.fusing import device
 from pycudakit.fusing.breaks import Break, where_asked
+from pycudakit.fusing.explained import PlanPass
 from pycudakit.fusing.nodes import MOST_STEPS, PLAIN, Node, Pass, leaf
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.fusing.storage import Storage, owner_of
@@ -52,6 +57,17 @@ def element_function(name: str) -> ElementFunction | None:
     return ElementFunction(name, getattr(np, name)) if known else None
 
 
+@functools.lru_cache(4096)
+def _result_of(
+    function: ElementFunction, types: tuple[Any, ...], out: DType | None, dtype: DType | None, casting: str
+) -> tuple[DType, bool]:
+    """Return the type of a function's result, and whether it may be refused for an element's value."""
+    if out is not None:  # NumPy's errors, where it cannot take the result
+        compile_function(function, types, (out,), False, dtype, casting)
+    program = compile_function(function, types, (None,), False, dtype, casting)
+    return program.out_dtypes[0], program.may_refuse
+
+
 class Recording:
     """What a fused function asks for while it runs.
 
@@ -72,6 +88,9 @@ class Recording:
         self.engine = asked.checked_current()
         self.scope = device.Scope()
         self.breaks: list[Break] = []
+        self.passes: list[PlanPass] | None = None  # where somebody asks
+        self.names: dict[int, str] = {}  # of storages
+        self._labels: Mapping[int, str] = {}
         self.is_small = True  # nothing was worth putting off yet
         self._errors = np.geterr()
         self._in_force = _errors_in_force()
@@ -90,11 +109,17 @@ class Recording:
                 known = Storage(array, self.scope, is_given=True)
                 self._storages[id(known.owner)] = known
                 self._given.append(known)
+                if id(array) in self._labels:
+                    self.names[id(known)] = self._labels[id(array)]
             known.extend(array)
         for i, one in enumerate(self._given):  # memory that NumPy does not know to be one
             for other in self._given[:i]:
                 if one.first < other.last and other.first < one.last:
                     one.may_keep = other.may_keep = False
+
+    def label(self, names: Mapping[int, str]) -> None:
+        """Learn the arguments' names, by the identity of their arrays."""
+        self._labels = names
 
     def _storage_of(self, array: Array) -> Storage | None:
         owner = owner_of(array)
@@ -223,15 +248,17 @@ class Recording:
                 must_read |= is_large
             arguments.append(node)
             types.append(node.dtype)
-        if out is not None:  # NumPy's errors, where it cannot take the result
-            compile_function(function, tuple(types), (out.dtype.newbyteorder("="),), False, dtype, casting)
-        program = compile_function(function, tuple(types), (None,), False, dtype, casting)
-        if program.may_refuse:
+        result, may_refuse = _result_of(
+            function, tuple(types), None if out is None else out.dtype.newbyteorder("="), dtype, casting
+        )
+        if may_refuse:
             return self._at_once(function, inputs, out, dtype, casting)
         nodes = [argument for argument in arguments if type(argument) is Node]
         shape = nodes[0].shape
-        if any(node.shape != shape for node in nodes):
-            shape = broadcast(nodes, [])  # type: ignore[arg-type]
+        for node in nodes:
+            if node.shape != shape:
+                shape = broadcast(nodes, [])  # type: ignore[arg-type]
+                break
         quick = self._quick(function, nodes, shape, dtype, casting)
         if quick is not None:
             value = self.wrap(quick(*(a.array if type(a) is Node else a for a in arguments)))
@@ -240,7 +267,8 @@ class Recording:
         for node in nodes:  # what is repeated is computed once
             if node.array is None and node.shape != shape:
                 self._run([node])
-        node = Node(function, tuple(arguments), (dtype, casting), program.out_dtypes[0], shape)
+        given = PLAIN if dtype is None and casting == "same_kind" else (dtype, casting)
+        node = Node(function, tuple(arguments), given, result, shape)
         value = StandIn(self, node, shape == ())
         if out is not None:
             return self.put(out, value)
@@ -360,14 +388,9 @@ class Recording:
 
     def before_write(self, storage: Storage, besides: Node | None = None) -> None:
         """Compute what was put off and reads memory that is about to change."""
-        found = [
-            waiting
-            for waiting in self._waiting()
-            if waiting._node is not besides
-            and any(storage.overlaps(array) for array in waiting._node.leaves())
-        ]
-        if found:
-            self.compute(found)
+        waiting = [stand_in for stand_in in self._waiting() if stand_in._node is not besides]
+        if waiting:
+            self.compute(w for w in waiting if any(map(storage.overlaps, w._node.leaves())))
         if storage.is_given and storage not in self._written:
             self._written.append(storage)
 
@@ -381,8 +404,8 @@ class Recording:
                 self.compute(self._waiting())
         self._errors, self._in_force = now, _errors_in_force()
 
-    def compute(self, stand_ins: Iterable[StandIn]) -> None:
-        """Compute what was put off: what has the same shape in one pass."""
+    def compute(self, stand_ins: Iterable[StandIn], keep: bool = True) -> None:
+        """Compute what was put off, what has the same shape in one pass; keep it on the device, or not."""
         by_shape: dict[tuple[int, ...], dict[int, Node]] = {}
         for stand_in in stand_ins:
             node = stand_in._node
@@ -391,33 +414,86 @@ class Recording:
         for found in by_shape.values():
             nodes = list(found.values())
             for first in range(0, len(nodes), _MOST_OUTPUTS):
-                self._run(nodes[first : first + _MOST_OUTPUTS])
+                self._run(nodes[first : first + _MOST_OUTPUTS], keep=keep)
 
     def _run(
-        self, nodes: Sequence[Node], outs: Sequence[Array] | None = None, storage: Storage | None = None
+        self,
+        nodes: Sequence[Node],
+        outs: Sequence[Array] | None = None,
+        storage: Storage | None = None,
+        keep: bool = True,
     ) -> None:
         """Compute nodes of one shape in one pass, into an array that lies in a storage, or into new ones."""
         together = Pass(nodes)
-        arrays = together.arrays
-        self.keep(arrays)
+        if self.scope.is_open:
+            self.keep(together.arrays)
         if outs is not None:
             if storage is not None:
                 storage.keep(device.INPUT)
             self._evaluate(together, outs)
             return
         shape = nodes[0].shape
-        whole = [array for array in arrays if array.shape == shape]
+        whole = [array for array in together.arrays if array.shape == shape]
         new = [operands.allocate(node.dtype, shape, whole) for node in nodes]
         storages = [self._storage_for(array) for array in new]
-        for each in storages:
-            each.keep(device.TEMPORARY)
+        if keep and self.scope.is_open:
+            for each in storages:
+                each.keep(device.TEMPORARY)
         self._evaluate(together, new)
         for node, array, own in zip(nodes, new, storages, strict=True):
             node.computed(array, own)
 
     def _evaluate(self, together: Pass, outs: Sequence[Array]) -> None:
-        out = outs[0] if len(outs) == 1 else tuple(outs)
-        call_elementwise(together.function, together.inputs, out)
+        """Compute a pass into arrays of one shape that lie beside what it reads, or just where that does."""
+        function, inputs = together.function, together.inputs
+        program = compile_function(
+            function,
+            tuple(v.dtype.newbyteorder("=") if isinstance(v, np.ndarray) else type(v) for v in inputs),
+            tuple(out.dtype.newbyteorder("=") for out in outs),
+            False,
+            None,
+            "same_kind",
+        )
+        shape, size = outs[0].shape, outs[0].size
+        if self.engine != "auto":
+            plan = asked_for(function.name, self.engine)
+        else:
+            moved = sum(array.nbytes for array in together.arrays)
+            plan = estimate.choose(function.name, program, size, moved)
+            if plan.engine == "numpy":
+                out = outs[0] if len(outs) == 1 else tuple(outs)
+                by_numpy(function.name, plan.reason, lambda: function.numpy(*inputs, out=out))
+                self.tell(function.name, shape, together.arrays, outs)
+                return
+            plan = replace(plan, automatic=False) if plan.engine == "cuda" and self._written else plan
+        works = works_of(program)
+        work = works.take()
+        try:
+            work.aim(size, *outs, None, *inputs)
+            work.spread(shape, *outs, None, *inputs)
+            if work.run(plan, size):
+                work.report_met()
+        finally:
+            works.give_back(work)
+        self.tell(function.name, shape, together.arrays, outs)
+
+    def tell(
+        self, function: str, shape: tuple[int, ...], reads: Iterable[Array], writes: Iterable[Array]
+    ) -> None:
+        """Remember what the last call did, if somebody asks."""
+        call = None if self.passes is None else last_call()
+        if self.passes is None or call is None:
+            return
+        names = [tuple(dict.fromkeys(map(self._name_of, arrays))) for arrays in (reads, writes)]
+        moved = call.bytes_up, call.bytes_down
+        self.passes.append(PlanPass(function, call.engine, shape, names[0], names[1], call.seconds, *moved))
+
+    def _name_of(self, array: Array) -> str:
+        storage = self._storage_of(array)
+        if storage is None:
+            return "a number" if array.size == 1 else "an array"
+        number = sum(name.startswith("t") for name in self.names.values()) + 1
+        return self.names.setdefault(id(storage), f"t{number}")
 
     def keep(self, arrays: Iterable[Array]) -> None:
         """Let the device keep what a pass reads, for the next ones."""
@@ -429,16 +505,18 @@ class Recording:
     def keeps_at_second_use(self, node: Node) -> bool:
         """Tell whether what a node computes is better kept than computed again."""
         if self.engine == "cuda":
-            return False
+            return True
         together = Pass([node])
-        types = tuple(v.dtype.newbyteorder("=") if isinstance(v, np.ndarray) else type(v) for v in together.inputs)
+        types = tuple(
+            v.dtype.newbyteorder("=") if isinstance(v, np.ndarray) else type(v) for v in together.inputs
+        )
         program = compile_function(together.function, types, (None,), False, None, "same_kind")
-        return estimate(program).ours > _WORTH_KEEPING
+        return estimate.estimate(program).ours > _WORTH_KEEPING
 
     def finish(self, values: Sequence[StandIn]) -> None:
         """Compute what a function returns, and what else outlives it; bring all of that to the host."""
         self._change_errors()
-        self.compute([*values, *self._waiting()])
+        self.compute([*values, *self._waiting()], keep=False)
         for value in values:
             self.read(value)
         self.bring_home()
@@ -463,9 +541,13 @@ class Recording:
 
     def get(self, stand_in: StandIn, index: Any) -> Any:
         """Return a view, or the elements at some places."""
-        if _is_basic(index):
-            if not any(type(part) is StandIn for part in _parts(index)):
-                array = self.store(stand_in)
+        basic = _is_basic(index)
+        if basic:
+            if basic is not _WITH_STAND_IN:
+                node = stand_in._node
+                array = node.array if node.storage is not None else None
+                if array is None:
+                    array = self.store(stand_in)
                 found = array[index]
                 if type(found) is np.ndarray:
                     return StandIn(self, leaf(found, stand_in._node.storage))
@@ -505,7 +587,9 @@ class Recording:
         if type(value) is StandIn:
             node = value._node
         elif type(value) in (int, float, bool):
-            node = leaf(np.asarray(value).astype(target.dtype) if type(value) is not int else _int_as(value, target))
+            node = leaf(
+                np.asarray(value).astype(target.dtype) if type(value) is not int else _int_as(value, target)
+            )
         else:
             found, _ = self._leaf_of(value)
             if found is None:
@@ -606,13 +690,23 @@ class Recording:
     ) -> Any:
         """Call a function with arrays."""
         given = self.resolved(arguments), self.resolved(keywords)
-        storages = list(_storages_in((arguments, keywords))) if may_write else []
+        written = stand_ins_in((arguments, keywords)) if may_write else ()
+        storages = [s._node.storage for s in written if s._node.storage is not None]
         for storage in storages:
             self.before_write(storage)
         result = function(*given[0], **given[1])
         for storage in storages:
             storage.changed()
-        return self.wrap(result)
+        wrapped = self.wrap(result)
+        if self.passes is not None:
+            self._tell_of_host(function, (arguments, keywords), wrapped)
+        return wrapped
+
+    def _tell_of_host(self, function: Any, given: Any, result: Any) -> None:
+        reads = [s._node.array for s in stand_ins_in(given) if s._node.array is not None]
+        writes = [s._node.array for s in stand_ins_in(result) if s._node.array is not None]
+        shape = max((array.shape for array in reads), key=math.prod, default=())
+        self.tell(getattr(function, "__name__", "a function"), shape, reads, writes)
 
     def attribute(self, stand_in: StandIn, name: str) -> Any:
         """Return an attribute of the array, or a method that works on the host."""
@@ -676,12 +770,22 @@ def _parts(index: Any) -> tuple[Any, ...]:
     return index if type(index) is tuple else (index,)
 
 
-def _is_basic(index: Any) -> bool:
-    """Tell whether an index makes a view."""
+_WITH_STAND_IN = "with a stand-in"  # true, as every string
+
+
+def _is_basic(index: Any) -> bool | str:
+    """Tell whether an index makes a view, and whether it has a stand-in's value."""
+    found: bool | str = True
     for part in _parts(index):
         kind = type(part)
-        if kind is slice or kind is int or part is None or part is Ellipsis:
+        if kind is slice:
+            if StandIn in (type(part.start), type(part.stop), type(part.step)):
+                found = _WITH_STAND_IN
             continue
+        if kind is int or part is None or part is Ellipsis:
+            continue
+        if kind is StandIn:
+            found = _WITH_STAND_IN
         if kind is bool or isinstance(part, (list, np.bool_)):
             return False
         if isinstance(part, np.ndarray):
@@ -689,21 +793,21 @@ def _is_basic(index: Any) -> bool:
                 return False
         elif not hasattr(part, "__index__"):
             return False
-    return True
+    return found
 
 
 def _is_mask(part: Any) -> bool:
     return isinstance(part, np.ndarray) and part.dtype == np.bool_
 
 
-def _storages_in(value: Any) -> Iterable[Storage]:
+def stand_ins_in(value: Any) -> Iterable[StandIn]:
+    """Yield the stand-ins in tuples, lists and dicts."""
     kind = type(value)
     if kind is StandIn:
-        if value._node.storage is not None:
-            yield value._node.storage
+        yield value
     elif kind in (tuple, list):
         for part in value:
-            yield from _storages_in(part)
+            yield from stand_ins_in(part)
     elif kind is dict:
         for part in value.values():
-            yield from _storages_in(part)
+            yield from stand_ins_in(part)

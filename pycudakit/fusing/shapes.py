@@ -174,8 +174,12 @@ def full(recording: Recording, shape: Any, value: Any, dtype: Any, order: Any = 
     if recording.engine != "cuda" or order not in ("C", "K", None):
         make = np.full(shape, number, dtype, order) if value else np.zeros(shape, dtype, order)
         return recording.stand_in(make)
-    sizes = tuple(map(operator.index, shape)) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
-    return recording.put_off(StandIn(recording, Node(conversion(number.dtype), (leaf(number),), PLAIN, number.dtype, sizes)))
+    sizes = (
+        tuple(map(operator.index, shape)) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
+    )
+    return recording.put_off(
+        StandIn(recording, Node(conversion(number.dtype), (leaf(number),), PLAIN, number.dtype, sizes))
+    )
 
 
 def _like(value: Any) -> Handler:
@@ -223,7 +227,9 @@ def _arrays_of(recording: Recording, values: Any) -> list[Any]:
 
 
 @_captures(np.concatenate)
-def _concatenate(recording: Recording, arrays: Any, /, axis: Any = 0, out: Any = None, **keywords: Any) -> Any:
+def _concatenate(
+    recording: Recording, arrays: Any, /, axis: Any = 0, out: Any = None, **keywords: Any
+) -> Any:
     if type(arrays) is StandIn:
         arrays = list(arrays)
     parts = _arrays_of(recording, arrays)
@@ -267,7 +273,9 @@ def _stack(recording: Recording, arrays: Any, axis: Any = 0, out: Any = None, **
         raise ValueError("all input arrays must have the same shape")
     place = range(parts[0].ndim + 1)[axis]
     expanded = [part[(*(slice(None),) * place, None)] for part in parts]
-    return recording.call(np.concatenate, (expanded, place), {"out": out, **keywords} if out is not None else keywords)
+    return recording.call(
+        np.concatenate, (expanded, place), {"out": out, **keywords} if out is not None else keywords
+    )
 
 
 def _beside(at_least: Any, axis: Callable[[Sequence[Any]], int]) -> Handler:
@@ -295,13 +303,17 @@ def _roll(recording: Recording, a: Any, shift: Any, axis: Any = None) -> Any:
     by = shift % length if length else 0
     before = (slice(None),) * place
     return recording.call(
-        np.concatenate, ([a[(*before, slice(length - by, None))], a[(*before, slice(0, length - by))]], place), {}
+        np.concatenate,
+        ([a[(*before, slice(length - by, None))], a[(*before, slice(0, length - by))]], place),
+        {},
     )
 
 
 @_captures(np.pad)
 def _pad(recording: Recording, array: Any, pad_width: Any, mode: Any = "constant", **keywords: Any) -> Any:
-    simple = mode == "constant" and np.ndim(keywords.get("constant_values", 0)) == 0 and type(array) is StandIn
+    simple = (
+        mode == "constant" and np.ndim(keywords.get("constant_values", 0)) == 0 and type(array) is StandIn
+    )
     if not simple:
         return recording.on_host(np.pad, (array, pad_width, mode), keywords)
     widths = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2)).tolist()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 
+from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array
 from pycudakit.fusing.device import Scope
 
@@ -80,10 +80,13 @@ class Storage:
 def _bounds(array: Array) -> tuple[int, int]:
     if not array.size:
         return (0, 0)
-    if array.flags.c_contiguous:
-        first = array.__array_interface__["data"][0]
-        return first, first + array.nbytes
-    return byte_bounds(array)
+    first = last = address_of(array)
+    for length, stride in zip(array.shape, array.strides, strict=True):
+        if stride < 0:
+            first += (length - 1) * stride
+        else:
+            last += (length - 1) * stride
+    return first, last + array.itemsize
 
 
 def owner_of(array: Any) -> Array:

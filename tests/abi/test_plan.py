@@ -437,6 +437,68 @@ def test_several_devices(plan):
     assert (t == 4 * x).all()
 
 
+WAYS = [
+    lambda a: a,
+    lambda a: a[1:-1, 2:],
+    lambda a: a[:-2, 1:-1],
+    lambda a: a[::-1],
+    lambda a: a[:, ::-2],
+    lambda a: a.T,
+    lambda a: a[3:4],
+    lambda a: a[5:9, :7],
+]
+
+
+@pytest.mark.parametrize("shape", [(12, 10), (300, 700)])
+@pytest.mark.parametrize("seed", range(8))
+@in_plan
+def test_any_calls_in_any_order(plan, shape, seed):
+    random = np.random.default_rng(seed)
+    arrays = [numbers(*shape, dtype=np.int32) + i for i in range(5)]
+    truths = [a.copy() for a in arrays]  # what the calls make of them without a plan
+    kept = set()
+
+    def to_host(i):
+        plan.fetch(arrays[i])
+        assert (arrays[i] == truths[i]).all()
+
+    for _ in range(40):
+        i, j, k = random.choice(5, 3, replace=False)
+        step = random.choice(["keep", "drop", "fetch", "change", "sum", *["add"] * 6])
+        if step == "keep" and i not in kept:
+            what = int(random.integers(3))
+            plan.keep(arrays[i], what)
+            kept.add(i)
+            if what != abi.KEEP_INPUT:  # nothing is there yet
+                plan.evaluate("add", arrays[i], arrays[j], arrays[k])
+                truths[i][...] = truths[j] + truths[k]
+        elif step == "drop":
+            to_host(i)
+            plan.drop(arrays[i])
+            kept.discard(i)
+        elif step == "fetch":
+            to_host(i)
+        elif step == "change":
+            to_host(i)
+            arrays[i] += 3
+            truths[i] += 3
+            plan.changed(arrays[i])
+        elif step == "sum":
+            way = WAYS[random.integers(len(WAYS))]
+            total = np.zeros((), np.int64)
+            plan.reduce(total, way(arrays[i]))
+            assert total == way(truths[i]).sum()
+        elif step == "add":
+            way, other = WAYS[random.integers(len(WAYS))], WAYS[random.integers(len(WAYS))]
+            j = random.choice([i, j])  # in place, too
+            if other(truths[k]).shape != way(truths[k]).shape:
+                other = way
+            plan.evaluate("add", way(arrays[i]), way(arrays[j]), other(arrays[k]))
+            way(truths[i])[...] = way(truths[j]) + other(truths[k])
+    for i in range(5):
+        to_host(i)
+
+
 # ---- Reductions -------------------------------------------------------------------------------------
 
 

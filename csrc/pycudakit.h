@@ -358,12 +358,13 @@ PK_API int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *pr
  * device: a call whose operand lies in a range that is kept reads and writes the device's copy, and nothing
  * goes over the link. What is computed is the same with and without. pk_evaluate and pk_reduce look for such
  * ranges; before any other entry reads one, pk_plan_fetch brings it to the host, and after one has written to
- * it, pk_plan_changed says so. */
+ * it, pk_plan_changed says so. Their operands that are byte-swapped or not aligned to their elements, and all
+ * of a call on other devices than device 0, go over the host's memory all the same. */
 typedef int32_t (*pk_plan_body)(void *context);
 
 /* Calls body(context) on the calling thread. What pk_plan_keep keeps meanwhile lasts until that returns, and
  * then what only the device has is lost. PK_INTERRUPTED if it returned anything but 0. Plans may nest: the
- * innermost one counts. */
+ * innermost one is added to, and calls see the ranges of all. */
 PK_API int32_t pk_run_plan(pk_plan_body body, void *context);
 
 /* What a kept range is:
@@ -377,7 +378,7 @@ enum { PK_KEEP_INPUT = 0, PK_KEEP_TEMPORARY = 1, PK_KEEP_RESULT = 2 };
 /* Gives a range of the host's memory a home on device 0, for calls that the plan's thread makes. *kept is 0
  * where there is none, and calls go over the host's memory as ever: without a plan, without room in
  * PYCUDAKIT_PLAN_MEMORY or on the device, and by the CPU library. A range that overlaps another one that the
- * plan keeps is refused. */
+ * thread's plans keep is refused. What is kept is dropped before its memory is given to something else. */
 PK_API int32_t pk_plan_keep(uint64_t address, int64_t bytes, int32_t what, int32_t *kept);
 
 /* The following are about the range that contains the address; where there is none, they do nothing. */

@@ -76,37 +76,69 @@ struct Context {
         if (source == int32_t(Source::home)) return reinterpret_cast<T *>(step.value) + call.start;
         return reinterpret_cast<T *>(call.memory + call.operands + call.rounded * step.value);
     }
-    // One of them, where they do not.
+};
+
+// Finds elements by their coordinates: those of one or two dimensions, as most views have, by what it keeps.
+class Finder {
+   public:
+    __device__ Finder(const Interpretation &call, const DeviceStep &step)
+        : from_(step.value),
+          start_(call.start),
+          table_(call.coordinates == nullptr ? call.inline_coordinates : call.coordinates),
+          strides_(table_ + step.c),
+          last_(int(table_[0]) - 1),
+          is_small_(call.is_small != 0),
+          is_plane_(is_small_ && last_ <= 1) {
+        if (!is_plane_) return;
+        inner_stride_ = strides_[0];
+        if (last_ == 1) {
+            columns_ = Divisor(table_, 0);
+            outer_stride_ = strides_[1];
+        }
+    }
+
     template <class T>
-    __device__ T &strided(const DeviceStep &step, int64_t element) const {
-        return *reinterpret_cast<T *>(step.value + away(step.c, call.start + element));
+    __device__ T &at(int64_t element) const {
+        return *reinterpret_cast<T *>(from_ + away(start_ + element));
     }
 
    private:
+    // Of fewer than 2^31; unless it is of a table, by which all are 0.
+    struct Divisor {
+        uint32_t size = 0, factor = 0, shift = 31;
+
+        Divisor() = default;
+        __device__ Divisor(const int64_t *table, int d)
+            : size(uint32_t(table[1 + 2 * d])),
+              factor(uint32_t(table[2 + 2 * d])),
+              shift(uint32_t(uint64_t(table[2 + 2 * d]) >> 32)) {}
+        __device__ uint32_t divide(uint32_t n) const { return (__umulhi(n, factor) + n) >> shift; }
+    };
+
     // The bytes from the first element of the call to another one.
-    __device__ int64_t away(int32_t strides_at, int64_t element) const {
-        const int64_t *const table = call.coordinates == nullptr ? call.inline_coordinates : call.coordinates;
-        const int64_t *const strides = table + strides_at;
-        const int last = int(table[0]) - 1;
-        int64_t bytes = 0;
-        if (call.is_small) {
-            auto rest = uint32_t(element);
-            for (int d = 0; d < last; ++d) {
-                const auto size = uint32_t(table[1 + 2 * d]);
-                const auto divisor = uint64_t(table[2 + 2 * d]);
-                const uint32_t outer = (__umulhi(rest, uint32_t(divisor)) + rest) >> uint32_t(divisor >> 32);
-                bytes += (rest - outer * size) * strides[d];
-                rest = outer;
-            }
-            return bytes + rest * strides[last];
+    __device__ int64_t away(int64_t element) const {
+        if (is_plane_) {
+            const auto place = uint32_t(element), row = columns_.divide(place);
+            return (place - row * columns_.size) * inner_stride_ + row * outer_stride_;
         }
-        for (int d = 0; d < last; ++d) {
-            const int64_t size = table[1 + 2 * d], outer = element / size;
-            bytes += (element - outer * size) * strides[d];
+        int64_t bytes = 0;
+#pragma unroll 1
+        for (int d = 0; d < last_; ++d) {
+            const int64_t size = table_[1 + 2 * d];
+            const int64_t outer =
+                is_small_ ? int64_t(Divisor(table_, d).divide(uint32_t(element))) : element / size;
+            bytes += (element - outer * size) * strides_[d];
             element = outer;
         }
-        return bytes + element * strides[last];
+        return bytes + element * strides_[last_];
     }
+
+    const int64_t from_, start_;
+    const int64_t *const table_, *const strides_;
+    const int last_;
+    const bool is_small_, is_plane_;
+    Divisor columns_;
+    int64_t inner_stride_ = 0, outer_stride_ = 0;
 };
 
 __device__ inline bool is_dense(int32_t source) {
@@ -217,8 +249,8 @@ __device__ inline void load(const Context &context, const DeviceStep &step) {
             const T *from = context.dense<const T>(step, step.a);
             context.each([&](int e, int64_t element) { set(e, element, from[element]); });
         } else if (step.a == int(Source::home_strided)) {
-            context.each(
-                [&](int e, int64_t element) { set(e, element, context.strided<const T>(step, element)); });
+            const Finder finder(context.call, step);
+            context.each([&](int e, int64_t element) { set(e, element, finder.at<const T>(element)); });
         } else if (step.a == int(Source::constant)) {
             T value;
             memcpy(&value, &step.value, sizeof(value));
@@ -263,9 +295,8 @@ __device__ inline void store(const Context &context, const DeviceStep &step) {
                     T *to = context.dense<T>(step, step.b);
                     context.each([&](int e, int64_t element) { to[element] = value(e, element); });
                 } else {
-                    context.each([&](int e, int64_t element) {
-                        context.strided<T>(step, element) = value(e, element);
-                    });
+                    const Finder finder(context.call, step);
+                    context.each([&](int e, int64_t element) { finder.at<T>(element) = value(e, element); });
                 }
             }
         });

@@ -9,7 +9,7 @@ namespace pk {
 
 // Elements of a chunk that is all on the device, up to which the host's memory does for its notes: one launch
 // then, and nothing beside it.
-static constexpr int64_t SHORT_AT_HOME = 1 << 20;
+static constexpr int64_t SHORT_AT_HOME = 4 << 20;
 
 int64_t Passage::capacity(const Work &work, SlotBytes bytes) {
     auto fitting = [&](int64_t room, int64_t item) {

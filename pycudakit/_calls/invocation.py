@@ -27,7 +27,7 @@ from pycudakit._library import abi, loader, present
 from pycudakit._library.types import Array
 
 _SPANS = 1 << 16  # that are kept of a call, in a profile
-_FAILURES = (errors.NoDevice, errors.OutOfMemory, errors.DeviceError)  # after which the CPU engine may go on
+FAILURES = (errors.NoDevice, errors.OutOfMemory, errors.DeviceError)  # after which the CPU engine may go on
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -273,7 +273,7 @@ class Invocation(ABC):
         rest = np.zeros(1, abi.REST) if self.takes_rest else None
         try:
             return self._run_with_options(plan, wanted, rest)
-        except _FAILURES as error:
+        except FAILURES as error:
             warn_of_takeover(error)
             return self.take_over(plan, wanted, rest)
 

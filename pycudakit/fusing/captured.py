@@ -13,7 +13,7 @@ from pycudakit._calls.arguments import broadcast_shapes
 from pycudakit._calls.deferred import Computed
 from pycudakit._families.elementwise import compound
 from pycudakit.fusing.nodes import Pass
-from pycudakit.fusing.recording import Recording
+from pycudakit.fusing.recording import Recording, stand_ins_in
 from pycudakit.fusing.shapes import SHAPES, Handler, captures
 from pycudakit.fusing.stand_in import StandIn
 
@@ -38,6 +38,9 @@ _AT_ONCE = {
 }
 
 
+_PRODUCTS = frozenset("matmul dot vdot inner outer kron tensordot einsum trace vecdot".split())  # noqa: SIM905
+
+
 def kit_function(module: str, name: str) -> Any:
     """Return a function of the kit's; its module is imported when it is needed."""
     return getattr(importlib.import_module(module), name)
@@ -45,7 +48,8 @@ def kit_function(module: str, name: str) -> Any:
 
 def at_once(recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
     """Call a function of the kit's with arrays."""
-    recording.is_small = False
+    sizes = [stand_in.size for stand_in in stand_ins_in((arguments, keywords))]
+    recording.costs.called(max(sizes, default=0), function.__name__ in _PRODUCTS)
     return recording.on_host(function, arguments, keywords, may_write="out" in keywords)
 
 
@@ -77,7 +81,7 @@ def _is_plain(keywords: dict[str, Any]) -> bool:
 
 def _computed(recording: Recording, value: StandIn, keywords: dict[str, Any]) -> Computed | None:
     """Return what a reduction takes in place of an array that was put off, if it can."""
-    node = value._node
+    node = value.node
     if node.array is not None or 0 in node.shape or not node.shape or keywords.get("ddof"):
         return None
     if node.uses and recording.keeps_at_second_use(node):
@@ -93,7 +97,7 @@ def _computed(recording: Recording, value: StandIn, keywords: dict[str, Any]) ->
 def _reduction(module: str, name: str) -> Handler:
     def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
         function = kit_function(module, name)
-        recording.is_small &= np.size(a) <= 8192 if type(a) is not StandIn else a.size <= 8192
+        recording.costs.called(a.size if type(a) is StandIn else np.size(a))
         if type(a) is StandIn and _is_plain(keywords) and len(arguments) <= 1:
             computed = _computed(recording, a, keywords)
             if computed is None:
@@ -118,7 +122,7 @@ def _tell(recording: Recording, name: str, given: Any, a: StandIn, result: Any) 
         name = f"{given.function.name}, {name}"
     else:
         reads = [given]
-    recording.tell(name, a.shape, reads, [] if result._node.array.ndim == 0 else [result._node.array])
+    recording.tell(name, a.shape, reads, [] if result.node.array.ndim == 0 else [result.node.array])
 
 
 for _names, _module in ((_SUMS, "reduce.sums"), (_EXTREMES, "reduce.extremes")):
@@ -187,7 +191,7 @@ def _elsewhere(recording: Recording, function: Any, *arguments: Any, **keywords:
 
 @_captures(np.where)
 def _where(recording: Recording, condition: Any, *branches: Any) -> Any:
-    if len(branches) != 2:  # noqa: PLR2004
+    if len(branches) != 2:
         return recording.by_numpy(np.where, (condition, *branches), {})
     return recording.apply(compound.WHERE, (condition, *branches))
 
@@ -200,8 +204,8 @@ def _clip(
     a_max: Any = None,
     out: Any = None,
     *,
-    min: Any = None,  # noqa: A002
-    max: Any = None,  # noqa: A002
+    min: Any = None,
+    max: Any = None,
     **keywords: Any,
 ) -> Any:
     low, high = (a_min if min is None else min), (a_max if max is None else max)

@@ -12,12 +12,13 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._calls import asked
-from pycudakit._calls.invocation import apart, last_call, one_call
+from pycudakit._calls.cost import SMALL
+from pycudakit._calls.invocation import FAILURES, apart, by_numpy, last_call, one_call, warn_of_takeover
 from pycudakit._library.types import CODES
 from pycudakit.fusing.captured import CAPTURED
 from pycudakit.fusing.explained import Explained
 from pycudakit.fusing.namespaces import Body, Generator, active
-from pycudakit.fusing.recording import SMALL, Recording
+from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.stand_in import StandIn
 
 P = ParamSpec("P")
@@ -38,6 +39,18 @@ def _mapped(value: Any, replace: Callable[[Any], Any]) -> Any:
     return replace(value)
 
 
+def _stand_ins_in(value: Any) -> list[StandIn]:
+    found: list[StandIn] = []
+    _mapped(value, lambda part: found.append(part) if type(part) is StandIn else part)
+    return found
+
+
+def _arrays_in(value: Any) -> list[Any]:
+    found: list[Any] = []
+    _mapped(value, lambda part: found.append(part) if _is_array(part) else part)
+    return found
+
+
 def _is_array(value: Any) -> bool:
     return type(value) in (np.ndarray, np.memmap) and value.dtype in CODES
 
@@ -55,7 +68,7 @@ class Fused(Generic[P, R]):
             for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
         )
         self._recorded = one_call(getattr(function, "__name__", "fused"))(self._record)
-        self._small: set[tuple[Any, ...]] = set()
+        self._best: dict[tuple[Any, ...], str] = {}  # engine, by the arrays' shapes and types
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function."""
@@ -65,19 +78,44 @@ class Fused(Generic[P, R]):
         engine = asked.checked_current()
         if engine == "numpy" or self._runs_later:
             return self.__wrapped__(*args, **kwargs)
-        arrays: list[Any] = []
-        _mapped((args, kwargs), lambda value: arrays.append(value) if _is_array(value) else None)
-        key = None
-        if engine == "auto" and not self._strict:
-            if sum(array.size for array in arrays) <= SMALL:
-                key = tuple((array.shape, array.dtype) for array in arrays)
-                if key in self._small:
-                    return self.__wrapped__(*args, **kwargs)
+        arrays = _arrays_in((args, kwargs))
+        if engine == "auto":
+            return self._run_automatically(arrays, args, kwargs)
         recording = Recording(self._name, CAPTURED, self._strict)
         result: R = self._recorded(recording, arrays, args, kwargs)
-        if key is not None and recording.is_small and len(self._small) < _MOST_KEYS:
-            self._small.add(key)
         return result
+
+    def _run_automatically(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
+        """Run it where such arguments were cheapest, by what it did with some before."""
+        key = tuple([(array.shape, array.dtype) for array in arrays])
+        best = self._best.get(key)
+        if best == "numpy" and not self._strict:
+            return by_numpy(self._name, SMALL, lambda: self.__wrapped__(*args, **kwargs))
+        if best == "cuda":
+            return self._run_on_cuda(arrays, args, kwargs)
+        recording = Recording(self._name, CAPTURED, self._strict)
+        result = self._recorded(recording, arrays, args, kwargs)
+        if best is None:
+            recording.costs.up += sum(array.nbytes for array in arrays)
+            recording.costs.down += sum(array.nbytes for array in _arrays_in(result))
+            if len(self._best) >= _MOST_KEYS:
+                self._best.clear()
+            self._best[key] = recording.costs.best()
+        return result
+
+    def _run_on_cuda(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
+        """Run it on the GPU; where that fails before an argument was written to, on the CPU engine."""
+        recording = None
+        try:
+            with asked.asking(engine="cuda"):
+                recording = Recording(self._name, CAPTURED, self._strict)
+                return self._recorded(recording, arrays, args, kwargs)
+        except FAILURES as error:
+            if recording is not None and recording.has_written:
+                raise
+            warn_of_takeover(error)
+        with asked.asking(engine="cpu"):
+            return self._recorded(Recording(self._name, CAPTURED, self._strict), arrays, args, kwargs)
 
     @property
     def _name(self) -> str:
@@ -96,7 +134,7 @@ class Fused(Generic[P, R]):
             return Generator(value) if _draws(value) else value
 
         args, kwargs = _mapped(args, stand_in), _mapped(kwargs, stand_in)
-        originals = {id(stood._node): value for stood, value in given.values()}
+        originals = {id(stood.node): value for stood, value in given.values()}
         return recording.scope.run(recording.engine, lambda: self._run(recording, originals, args, kwargs))
 
     def _run(self, recording: Recording, originals: dict[int, Any], args: Any, kwargs: Any) -> Any:
@@ -108,17 +146,15 @@ class Fused(Generic[P, R]):
             raise
         finally:
             active.reset(token)
-        found: list[StandIn] = []
-        _mapped(result, lambda value: found.append(value) if type(value) is StandIn else None)
-        recording.finish(found)
+        recording.finish(_stand_ins_in(result))
 
         def array(value: Any) -> Any:
             if type(value) is not StandIn:
                 return value
-            if id(value._node) in originals:
-                return originals[id(value._node)]
+            if id(value.node) in originals:
+                return originals[id(value.node)]
             stored = recording.read(value)
-            return stored[()] if value._is_scalar else stored
+            return stored[()] if value.is_scalar else stored
 
         return _mapped(result, array)
 
@@ -140,8 +176,7 @@ class Fused(Generic[P, R]):
         args, kwargs = _mapped((args, kwargs), lambda value: value.copy() if _is_array(value) else value)
         recording = Recording(self._name, CAPTURED, self._strict)
         recording.passes = []
-        arrays: list[Any] = []
-        _mapped((args, kwargs), lambda value: arrays.append(value) if _is_array(value) else None)
+        arrays = _arrays_in((args, kwargs))
         recording.label(_names_of(self.__wrapped__, args, kwargs))
         with apart():
             self._recorded(recording, arrays, args, kwargs)
@@ -176,9 +211,7 @@ def _names_of(function: Any, args: Any, kwargs: Any) -> dict[int, str]:
         return {}
     names: dict[int, str] = {}
     for name, value in bound.items():
-        found: list[Any] = []
-        _mapped(value, lambda part, found=found: found.append(part) if _is_array(part) else None)
-        for place, array in enumerate(found):
+        for place, array in enumerate(_arrays_in(value)):
             names.setdefault(id(array), name if array is value else f"{name}[{place}]")
     return names
 

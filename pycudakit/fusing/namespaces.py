@@ -159,7 +159,6 @@ class Generator:
             recording = active.get()
             if recording is None:
                 return found(*arguments, **keywords)
-            recording.is_small = False
             may_write = name in ("shuffle",) or "out" in keywords
             result = recording.on_host(found, arguments, keywords, may_write)
             return result if keywords.get("out") is None else keywords["out"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ from pycudakit._programs.values import OF_ANY_INTEGER
 from pycudakit._programs.work import works_of
 from pycudakit.fusing import device
 from pycudakit.fusing.breaks import Break, where_asked
+from pycudakit.fusing.costs import Costs
 from pycudakit.fusing.explained import PlanPass
 from pycudakit.fusing.nodes import MOST_STEPS, PLAIN, Node, Pass, leaf
 from pycudakit.fusing.stand_in import StandIn
@@ -37,16 +39,13 @@ _MOST_OUTPUTS = 32  # of a pass
 _MOST_LIVE = 64
 _WORTH_KEEPING = 1.5e-9  # seconds an element on one thread: what takes longer is not computed twice
 
-_EXACT = frozenset(
-    "add subtract multiply divide sqrt negative absolute maximum minimum less less_equal greater "  # noqa: SIM905
-    "greater_equal equal not_equal logical_and logical_or logical_not square".split()
-)
+_EXACT_NAMES = """absolute add divide equal greater greater_equal less less_equal logical_and logical_not
+logical_or maximum minimum multiply negative not_equal sqrt square subtract"""
+_EXACT = frozenset(_EXACT_NAMES.split())
 
 # What `numpy.errstate` changes: an object that is another one where it is in force.
 _errors_in_force: Callable[[], Any] = getattr(
-    getattr(np._core.umath, "_extobj_contextvar", None),  # noqa: SLF001
-    "get",
-    np.geterr,
+    getattr(importlib.import_module("numpy._core.umath"), "_extobj_contextvar", None), "get", np.geterr
 )
 
 
@@ -60,12 +59,15 @@ def element_function(name: str) -> ElementFunction | None:
 @functools.lru_cache(4096)
 def _result_of(
     function: ElementFunction, types: tuple[Any, ...], out: DType | None, dtype: DType | None, casting: str
-) -> tuple[DType, bool]:
-    """Return the type of a function's result, and whether it may be refused for an element's value."""
+) -> tuple[DType, bool, float]:
+    """Return the type of a function's result, whether it may be refused for an element's value, and NumPy's time.
+
+    That is seconds an element.
+    """
     if out is not None:  # NumPy's errors, where it cannot take the result
         compile_function(function, types, (out,), False, dtype, casting)
     program = compile_function(function, types, (None,), False, dtype, casting)
-    return program.out_dtypes[0], program.may_refuse
+    return program.out_dtypes[0], program.may_refuse, estimate.estimate(program).numpy
 
 
 class Recording:
@@ -91,7 +93,7 @@ class Recording:
         self.passes: list[PlanPass] | None = None  # where somebody asks
         self.names: dict[int, str] = {}  # of storages
         self._labels: Mapping[int, str] = {}
-        self.is_small = True  # nothing was worth putting off yet
+        self.costs = Costs()
         self._errors = np.geterr()
         self._in_force = _errors_in_force()
         self._live: list[weakref.ref[StandIn]] = []  # those that may be put off
@@ -150,9 +152,9 @@ class Recording:
 
     def store(self, stand_in: StandIn) -> Array:
         """Return the array that it stands for, computed, wherever its newest values are."""
-        if stand_in._node.array is None:
+        if stand_in.node.array is None:
             self.compute([stand_in])
-        node = stand_in._node
+        node = stand_in.node
         array = node.array
         assert array is not None  # noqa: S101
         if node.storage is None:
@@ -162,8 +164,8 @@ class Recording:
     def read(self, stand_in: StandIn) -> Array:
         """Return the array that it stands for, with its values on the host."""
         array = self.store(stand_in)
-        if stand_in._node.storage is not None:
-            stand_in._node.storage.fetch()
+        if stand_in.node.storage is not None:
+            stand_in.node.storage.fetch()
         return array
 
     def look(self, stand_in: StandIn, what: str) -> Array:
@@ -183,7 +185,7 @@ class Recording:
         kind = type(value)
         if kind is StandIn:
             array = self.read(value)
-            return array[()] if value._is_scalar else array
+            return array[()] if value.is_scalar else array
         if kind is tuple or kind is list:
             return kind(self.resolved(part) for part in value)
         if kind is dict:
@@ -235,7 +237,7 @@ class Recording:
         for value in inputs:
             kind = type(value)
             if kind is StandIn:
-                node = value._node
+                node = value.node
             elif kind is int or kind is float:
                 arguments.append(value)
                 types.append(kind)
@@ -248,7 +250,7 @@ class Recording:
                 must_read |= is_large
             arguments.append(node)
             types.append(node.dtype)
-        result, may_refuse = _result_of(
+        result, may_refuse, seconds = _result_of(
             function, tuple(types), None if out is None else out.dtype.newbyteorder("="), dtype, casting
         )
         if may_refuse:
@@ -259,11 +261,11 @@ class Recording:
             if node.shape != shape:
                 shape = broadcast(nodes, [])  # type: ignore[arg-type]
                 break
+        self.costs.operation(math.prod(shape), seconds)
         quick = self._quick(function, nodes, shape, dtype, casting)
         if quick is not None:
             value = self.wrap(quick(*(a.array if type(a) is Node else a for a in arguments)))
             return value if out is None else self.put(out, value)
-        self.is_small = False
         for node in nodes:  # what is repeated is computed once
             if node.array is None and node.shape != shape:
                 self._run([node])
@@ -287,7 +289,7 @@ class Recording:
     def _waiting(self) -> list[StandIn]:
         """Return what is put off and may still be asked for."""
         living = (live() for live in self._live)
-        return [stand_in for stand_in in living if stand_in is not None and stand_in._node.array is None]
+        return [stand_in for stand_in in living if stand_in is not None and stand_in.node.array is None]
 
     def _leaf_of(self, value: Any) -> tuple[Node | None, bool]:
         """Return the node of what is no stand-in, None if NumPy alone takes it, and whether to read it now."""
@@ -357,11 +359,11 @@ class Recording:
     def put(self, target: StandIn, value: StandIn) -> StandIn:
         """Make a value that of a stand-in, as `out=` and operators in place do; their types were checked."""
         broadcast([value, _Target(target.shape)], [_Target(target.shape)])  # type: ignore[list-item]
-        node = value._node
-        if target._node.array is None and target.shape == value.shape:
-            dtype = target._node.dtype
-            target._node = node if node.dtype == dtype else _cast(node, dtype)
-            if target._node.array is None:
+        node = value.node
+        if target.node.array is None and target.shape == value.shape:
+            dtype = target.node.dtype
+            target.node = node if node.dtype == dtype else _cast(node, dtype)
+            if target.node.array is None:
                 self.put_off(target)
             return target
         self.store(target)
@@ -370,7 +372,7 @@ class Recording:
 
     def _write(self, target: StandIn, value: Node) -> None:
         """Write a value to the array of a stand-in, broadcast and cast."""
-        array, storage = target._node.array, target._node.storage
+        array, storage = target.node.array, target.node.storage
         assert array is not None  # noqa: S101
         assert storage is not None  # noqa: S101
         if not array.flags.writeable:
@@ -388,9 +390,9 @@ class Recording:
 
     def before_write(self, storage: Storage, besides: Node | None = None) -> None:
         """Compute what was put off and reads memory that is about to change."""
-        waiting = [stand_in for stand_in in self._waiting() if stand_in._node is not besides]
+        waiting = [stand_in for stand_in in self._waiting() if stand_in.node is not besides]
         if waiting:
-            self.compute(w for w in waiting if any(map(storage.overlaps, w._node.leaves())))
+            self.compute(w for w in waiting if any(map(storage.overlaps, w.node.leaves())))
         if storage.is_given and storage not in self._written:
             self._written.append(storage)
 
@@ -408,7 +410,7 @@ class Recording:
         """Compute what was put off, what has the same shape in one pass; keep it on the device, or not."""
         by_shape: dict[tuple[int, ...], dict[int, Node]] = {}
         for stand_in in stand_ins:
-            node = stand_in._node
+            node = stand_in.node
             if node.array is None:
                 by_shape.setdefault(node.shape, {})[id(node)] = node
         for found in by_shape.values():
@@ -455,10 +457,11 @@ class Recording:
             "same_kind",
         )
         shape, size = outs[0].shape, outs[0].size
+        moved = sum(array.nbytes for array in together.arrays)
+        self.costs.evaluated(estimate.cpu_seconds(program, size, moved))
         if self.engine != "auto":
             plan = asked_for(function.name, self.engine)
         else:
-            moved = sum(array.nbytes for array in together.arrays)
             plan = estimate.choose(function.name, program, size, moved)
             if plan.engine == "numpy":
                 out = outs[0] if len(outs) == 1 else tuple(outs)
@@ -521,6 +524,11 @@ class Recording:
             self.read(value)
         self.bring_home()
 
+    @property
+    def has_written(self) -> bool:
+        """Whether an argument was written to."""
+        return bool(self._written)
+
     def bring_home(self) -> None:
         """Bring to the host what was written to the caller's arrays."""
         for storage in self._written:
@@ -532,7 +540,7 @@ class Recording:
         """Return what stands for a view of it."""
         array = self.store(stand_in)
         made = make(array)
-        storage = stand_in._node.storage
+        storage = stand_in.node.storage
         assert storage is not None  # noqa: S101
         if made.size and not storage.overlaps(made):  # a copy: of the host's values
             storage.fetch()
@@ -544,14 +552,15 @@ class Recording:
         basic = _is_basic(index)
         if basic:
             if basic is not _WITH_STAND_IN:
-                node = stand_in._node
+                node = stand_in.node
                 array = node.array if node.storage is not None else None
                 if array is None:
                     array = self.store(stand_in)
                 found = array[index]
+                self.costs.view()
                 if type(found) is np.ndarray:
-                    return StandIn(self, leaf(found, stand_in._node.storage))
-                if stand_in._node.storage is not None and stand_in._node.storage.is_kept:
+                    return StandIn(self, leaf(found, stand_in.node.storage))
+                if stand_in.node.storage is not None and stand_in.node.storage.is_kept:
                     found = self.read(stand_in)[index]
                 return StandIn(self, leaf(np.asarray(found)), True)
         elif any(_is_mask(part) for part in _parts(index)):
@@ -569,12 +578,12 @@ class Recording:
                 part = array[(*_parts(self.resolved(index)), ...)]
             node = self._value_for(part, value)
             if node is not None:
-                return self._write(StandIn(self, leaf(part, stand_in._node.storage)), node)
+                return self._write(StandIn(self, leaf(part, stand_in.node.storage)), node)
         elif _is_mask(index) and index.shape == array.shape and np.ndim(value) == 0:
             node = self._value_for(array, value)
             if node is not None:
                 chosen = StandIn(self, node if node.dtype == array.dtype else _cast(node, array.dtype))
-                return self._write(stand_in, self._chosen(index, chosen, stand_in)._node)
+                return self._write(stand_in, self._chosen(index, chosen, stand_in).node)
         self._set_by_numpy(stand_in, array, index, value)
         return None
 
@@ -585,7 +594,7 @@ class Recording:
     def _value_for(self, target: Array, value: Any) -> Node | None:
         """Return the node of what is to be written to an array; None for what NumPy alone takes."""
         if type(value) is StandIn:
-            node = value._node
+            node = value.node
         elif type(value) in (int, float, bool):
             node = leaf(
                 np.asarray(value).astype(target.dtype) if type(value) is not int else _int_as(value, target)
@@ -616,7 +625,7 @@ class Recording:
 
     def _set_by_numpy(self, stand_in: StandIn, array: Array, index: Any, value: Any) -> None:
         """Write to the host's memory."""
-        storage = stand_in._node.storage
+        storage = stand_in.node.storage
         assert storage is not None  # noqa: S101
         index, value = self.resolved(index), self.resolved(value)
         self.before_write(storage)
@@ -668,7 +677,7 @@ class Recording:
 
     def settle(self, stand_in: StandIn) -> None:
         """Bring what was written to an array that is no argument to the host, where others see it."""
-        storage = stand_in._node.storage
+        storage = stand_in.node.storage
         if storage is not None:
             storage.share()
 
@@ -691,7 +700,7 @@ class Recording:
         """Call a function with arrays."""
         given = self.resolved(arguments), self.resolved(keywords)
         written = stand_ins_in((arguments, keywords)) if may_write else ()
-        storages = [s._node.storage for s in written if s._node.storage is not None]
+        storages = [s.node.storage for s in written if s.node.storage is not None]
         for storage in storages:
             self.before_write(storage)
         result = function(*given[0], **given[1])
@@ -703,8 +712,8 @@ class Recording:
         return wrapped
 
     def _tell_of_host(self, function: Any, given: Any, result: Any) -> None:
-        reads = [s._node.array for s in stand_ins_in(given) if s._node.array is not None]
-        writes = [s._node.array for s in stand_ins_in(result) if s._node.array is not None]
+        reads = [s.node.array for s in stand_ins_in(given) if s.node.array is not None]
+        writes = [s.node.array for s in stand_ins_in(result) if s.node.array is not None]
         shape = max((array.shape for array in reads), key=math.prod, default=())
         self.tell(getattr(function, "__name__", "a function"), shape, reads, writes)
 

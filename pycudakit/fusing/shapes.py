@@ -47,10 +47,7 @@ def _view(function: Any) -> Handler:
     return handle
 
 
-for _name in (
-    "reshape ravel transpose swapaxes moveaxis rollaxis broadcast_to expand_dims squeeze flip fliplr flipud "  # noqa: SIM905
-    "rot90 diagonal permute_dims matrix_transpose"
-).split():
+for _name in ["reshape", "ravel", "transpose", "swapaxes", "moveaxis", "rollaxis", "broadcast_to", "expand_dims", "squeeze", "flip", "fliplr", "flipud", "rot90", "diagonal", "permute_dims", "matrix_transpose"]:
     if hasattr(np, _name):  # some are newer than NumPy 2.0
         SHAPES[getattr(np, _name)] = _view(getattr(np, _name))
 
@@ -60,7 +57,7 @@ def _split(function: Any) -> Handler:
         if type(a) is not StandIn:
             return recording.on_host(function, (a, *arguments), keywords)
         parts = function(recording.store(a), *recording.resolved(arguments), **keywords)
-        return [StandIn(recording, leaf(part, a._node.storage)) for part in parts]
+        return [StandIn(recording, leaf(part, a.node.storage)) for part in parts]
 
     return handle
 
@@ -163,8 +160,8 @@ def _copyto(recording: Recording, dst: Any, src: Any, casting: str = "same_kind"
 def empty(recording: Recording, shape: Any, dtype: Any = float, order: Any = "C") -> StandIn:
     """Return what stands for a new array."""
     made = recording.stand_in(np.empty(shape, dtype, order))
-    if made._node.storage is not None:
-        made._node.storage.keep(device.TEMPORARY)
+    if made.node.storage is not None:
+        made.node.storage.keep(device.TEMPORARY)
     return made
 
 
@@ -197,7 +194,7 @@ def _like(value: Any) -> Handler:
         sizes = prototype.shape if shape is None else shape
         if dtype not in CODES or type(prototype) is not StandIn:
             return np.zeros(sizes, dtype) if not value else np.ones(sizes, dtype)
-        array = prototype._node.array
+        array = prototype.node.array
         is_turned = array is not None and array.flags.fnc and shape is None
         layout = ("F" if is_turned else "C") if order in ("K", "A") else order
         if value is None:

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 class StandIn(Deferred):
     """An array of a fused function: what NumPy's array does, when it is needed."""
 
-    __slots__ = ("__weakref__", "_is_scalar", "_node", "_recording")
+    __slots__ = ("__weakref__", "is_scalar", "node", "recording")
     __array_priority__ = 1000.0
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, recording: Any, node: Node, is_scalar: bool = False) -> None:
-        self._recording = recording
-        self._node = node
-        self._is_scalar = is_scalar  # what NumPy would have returned as a number
+        self.recording = recording
+        self.node = node
+        self.is_scalar = is_scalar  # what NumPy would have returned as a number
 
     # ---- What is known without a look ----------------------------------------------------------------
 
@@ -37,31 +37,31 @@ class StandIn(Deferred):
     @property
     def shape(self) -> tuple[int, ...]:
         """As of an array."""
-        return self._node.shape
+        return self.node.shape
 
     @property
     def dtype(self) -> DType:
         """As of an array."""
-        array = self._node.array
-        return self._node.dtype if array is None else array.dtype
+        array = self.node.array
+        return self.node.dtype if array is None else array.dtype
 
     @property
     def ndim(self) -> int:
         """As of an array."""
-        return len(self._node.shape)
+        return len(self.node.shape)
 
     @property
     def size(self) -> int:
         """As of an array."""
         size = 1
-        for length in self._node.shape:
+        for length in self.node.shape:
             size *= length
         return size
 
     @property
     def itemsize(self) -> int:
         """As of an array."""
-        return self._node.dtype.itemsize
+        return self.node.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
@@ -71,22 +71,22 @@ class StandIn(Deferred):
     @property
     def strides(self) -> tuple[int, ...]:
         """As of an array."""
-        return self._recording.store(self).strides  # type: ignore[no-any-return]
+        return self.recording.store(self).strides  # type: ignore[no-any-return]
 
     @property
     def flags(self) -> Any:
         """As of an array."""
-        return self._recording.store(self).flags
+        return self.recording.store(self).flags
 
     @property
     def T(self) -> Any:  # noqa: N802
         """As of an array."""
-        return self._recording.view(self, np.transpose)
+        return self.recording.view(self, np.transpose)
 
     @property
     def mT(self) -> Any:  # noqa: N802
         """As of an array."""
-        return self._recording.view(self, lambda array: array.mT)
+        return self.recording.view(self, lambda array: array.mT)
 
     @property
     def real(self) -> Any:
@@ -109,11 +109,11 @@ class StandIn(Deferred):
 
     def resolved(self) -> Array:
         """Return it as an array that functions can read."""
-        return self._recording.read(self)  # type: ignore[no-any-return]
+        return self.recording.read(self)  # type: ignore[no-any-return]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Return it as an array of NumPy's."""
-        array = self._recording.look(self, "numpy.asarray()")
+        array = self.recording.look(self, "numpy.asarray()")
         if dtype is not None and array.dtype != dtype:
             if copy is False:
                 raise ValueError("Unable to avoid copy while creating an array as requested.")
@@ -121,7 +121,7 @@ class StandIn(Deferred):
         return array.copy() if copy else array  # type: ignore[no-any-return]
 
     def _number(self, what: str) -> Any:
-        array = self._recording.look(self, what)
+        array = self.recording.look(self, what)
         return array[()] if array.ndim == 0 else array
 
     def __bool__(self) -> bool:
@@ -162,7 +162,7 @@ class StandIn(Deferred):
 
     def __contains__(self, value: Any) -> bool:
         """Look for a value."""
-        return value in self._recording.look(self, "`in`")
+        return value in self.recording.look(self, "`in`")
 
     def __reduce__(self) -> Any:
         """Pickle what it stands for."""
@@ -171,37 +171,37 @@ class StandIn(Deferred):
 
     def __copy__(self) -> Any:
         """Return a copy."""
-        return self._recording.call(np.copy, (self,), {})
+        return self.recording.call(np.copy, (self,), {})
 
     def __deepcopy__(self, _: Any) -> Any:
         """Return a copy."""
-        return self._recording.call(np.copy, (self,), {})
+        return self.recording.call(np.copy, (self,), {})
 
     def __getattr__(self, name: str) -> Any:
         """Look, for what an array has beside what is here."""
         if name.startswith("__") or not hasattr(np.ndarray, name):
             raise AttributeError(f"'numpy.ndarray' object has no attribute '{name}'")
-        return self._recording.attribute(self, name)
+        return self.recording.attribute(self, name)
 
     # ---- NumPy's functions ---------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
         """Write a ufunc down (NEP 13)."""
-        return self._recording.ufunc(ufunc, method, inputs, keywords)
+        return self.recording.ufunc(ufunc, method, inputs, keywords)
 
     def __array_function__(self, function: Any, _: Any, arguments: Any, keywords: Any) -> Any:
         """Write another function of NumPy's down (NEP 18)."""
-        return self._recording.call(function, arguments, keywords)
+        return self.recording.call(function, arguments, keywords)
 
     # ---- Indexing ------------------------------------------------------------------------------------
 
     def __getitem__(self, index: Any) -> Any:
         """Return a view, or the elements at some places."""
-        return self._recording.get(self, index)
+        return self.recording.get(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Write to a view."""
-        self._recording.set(self, index, value)
+        self.recording.set(self, index, value)
 
 
 def _binary(name: str, swapped: bool = False) -> Callable[[StandIn, Any], Any]:
@@ -210,7 +210,7 @@ def _binary(name: str, swapped: bool = False) -> Callable[[StandIn, Any], Any]:
     def operate(self: StandIn, other: Any) -> Any:
         if getattr(type(other), "__array_ufunc__", False) is None:
             return NotImplemented
-        return self._recording.operate(ufunc, (other, self) if swapped else (self, other))
+        return self.recording.operate(ufunc, (other, self) if swapped else (self, other))
 
     return operate
 
@@ -219,16 +219,16 @@ def _in_place(name: str) -> Callable[[StandIn, Any], Any]:
     ufunc = getattr(np, name)
 
     def operate(self: StandIn, other: Any) -> Any:
-        if self._is_scalar:  # a number does not change: the name gets another one
-            return self._recording.operate(ufunc, (self, other))
-        return self._recording.operate_in_place(ufunc, self, other)
+        if self.is_scalar:  # a number does not change: the name gets another one
+            return self.recording.operate(ufunc, (self, other))
+        return self.recording.operate_in_place(ufunc, self, other)
 
     return operate
 
 
 def _unary(name: str) -> Callable[[StandIn], Any]:
     ufunc = getattr(np, name)
-    return lambda self: self._recording.operate(ufunc, (self,))
+    return lambda self: self.recording.operate(ufunc, (self,))
 
 
 _OPERATORS = {
@@ -269,44 +269,43 @@ def _method(name: str) -> Callable[..., Any]:
     function = getattr(np, name)
 
     def method(self: StandIn, *arguments: Any, **keywords: Any) -> Any:
-        return self._recording.call(function, (self, *arguments), keywords)
+        return self.recording.call(function, (self, *arguments), keywords)
 
     method.__name__ = name
     return method
 
 
 # Methods that are NumPy's functions of an array, with the same arguments.
-for _name in (
-    "all any argmax argmin argpartition argsort clip copy cumprod cumsum diagonal dot max mean min nonzero prod "
-    "ravel repeat round searchsorted squeeze std sum swapaxes take trace var astype"
-).split():
+_METHODS = """all any argmax argmin argpartition argsort astype clip copy cumprod cumsum diagonal dot max mean min
+nonzero prod ravel repeat round searchsorted squeeze std sum swapaxes take trace var"""
+for _name in _METHODS.split():
     setattr(StandIn, _name, _method(_name))
 
 
 def _flatten(self: StandIn, order: Any = "C") -> Any:
-    return self._recording.call(np.copy, (self._recording.call(np.ravel, (self,), {"order": order}),), {})
+    return self.recording.call(np.copy, (self.recording.call(np.ravel, (self,), {"order": order}),), {})
 
 
 def _reshape(self: StandIn, *shape: Any, **keywords: Any) -> Any:
     shape = shape[0] if len(shape) == 1 else shape
-    return self._recording.call(np.reshape, (self, shape), keywords)
+    return self.recording.call(np.reshape, (self, shape), keywords)
 
 
 def _transpose(self: StandIn, *axes: Any) -> Any:
     axes = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else (axes or None)  # type: ignore[assignment]
-    return self._recording.call(np.transpose, (self, axes), {})
+    return self.recording.call(np.transpose, (self, axes), {})
 
 
 def _fill(self: StandIn, value: Any) -> None:
-    self._recording.set(self, ..., value)
+    self.recording.set(self, ..., value)
 
 
 def _item(self: StandIn, *arguments: Any) -> Any:
-    return self._recording.look(self, ".item()").item(*arguments)
+    return self.recording.look(self, ".item()").item(*arguments)
 
 
 def _tolist(self: StandIn) -> Any:
-    return self._recording.look(self, ".tolist()").tolist()
+    return self.recording.look(self, ".tolist()").tolist()
 
 
 for _method_of_its_own in (_flatten, _reshape, _transpose, _fill, _item, _tolist):

@@ -169,7 +169,8 @@ CAPTURED[np.multiply, "accumulate"] = _accumulate_by("cumprod")
 
 def _outer(recording: Recording, ufunc: Any, a: Any, b: Any) -> Any:
     a, b = (x if type(x) is StandIn else recording.wrap(np.asarray(x)) for x in (a, b))
-    return recording.ufunc(ufunc, "__call__", (a[(..., *(None,) * b.ndim)], b), {})
+    beside = (..., *(None,) * b.ndim)
+    return recording.ufunc(ufunc, "__call__", (a[beside], b), {})
 
 
 for _ufunc in (np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum, np.power, np.hypot):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Callable, Generator
 from typing import Any
@@ -91,10 +92,8 @@ def _run_plan(library: ctypes.CDLL, body: Callable[[], Any]) -> Any:
     steps = run()
     next(steps)
     entry = abi.PLAN_BODY(steps.send)
-    try:
+    with contextlib.suppress(errors.Interrupted):  # which says that the body raised
         library.pk_run_plan(entry, None)
-    except errors.Interrupted:
-        pass
     if error is not None:
         try:
             raise error

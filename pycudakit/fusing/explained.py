@@ -84,9 +84,8 @@ class Explained:
     def _lines(self) -> Iterator[str]:
         count = len(self.passes)
         moved = f"{self.bytes_up / 1e6:,.1f} MB up, {self.bytes_down / 1e6:,.1f} MB down"
-        yield f"{self.name}: {count} pass{'es' * (count != 1)} on {self.engine}, {moved}, " + (
-            f"{self.device_bytes / 1e6:,.1f} MB kept on the device"
-        )
+        kept = f"{self.device_bytes / 1e6:,.1f} MB kept on the device"
+        yield f"{self.name}: {count} pass{'es' * (count != 1)} on {self.engine}, {moved}, {kept}"
         for number, one in enumerate(self.passes, 1):
             yield f"{number:3}. {one}"
         for one_break in self.breaks:
@@ -129,9 +128,10 @@ class _Picture:
         )
         given = [name for name in one.reads if name not in self.made_by]
         if given:
+            names = escape(_short(", ".join(given), 24))
             yield (
-                f'<text x="{_LEFT - 30}" y="{top + 26}" text-anchor="end">{escape(_short(", ".join(given), 24))}'
-                f'</text><path d="M{_LEFT - 24},{top + 22} h20" stroke="#667" fill="none"/>'
+                f'<text x="{_LEFT - 30}" y="{top + 26}" text-anchor="end">{names}</text>'
+                f'<path d="M{_LEFT - 24},{top + 22} h20" stroke="#667" fill="none"/>'
             )
         for name in one.reads:
             if name in self.made_by:

@@ -78,11 +78,13 @@ class Fused(Generic[P, R]):
         engine = asked.checked_current()
         if engine == "numpy" or self._runs_later:
             return self.__wrapped__(*args, **kwargs)
+        result: R
         arrays = _arrays_in((args, kwargs))
         if engine == "auto":
-            return self._run_automatically(arrays, args, kwargs)
+            result = self._run_automatically(arrays, args, kwargs)
+            return result
         recording = Recording(self._name, CAPTURED, self._strict)
-        result: R = self._recorded(recording, arrays, args, kwargs)
+        result = self._recorded(recording, arrays, args, kwargs)
         return result
 
     def _run_automatically(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:

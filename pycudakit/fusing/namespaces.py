@@ -82,7 +82,7 @@ def _by_numpy(function: Any) -> Callable[..., Any]:
     return make
 
 
-_MADE = {
+_MADE: dict[Any, Callable[..., Any]] = {
     np.zeros: _zeros,
     np.ones: _ones,
     np.empty: _empty,
@@ -110,7 +110,7 @@ def _has_stand_in(value: Any) -> bool:
 @functools.lru_cache(1024)
 def _kit_function(function: Any) -> Callable[..., Any]:
     """Return a function of the kit's that takes stand-ins, and then returns some."""
-    numpys = getattr(np, function.__name__, None)
+    numpys: Any = getattr(np, function.__name__, None)
     is_numpys = numpys is not None and (numpys in CAPTURED or isinstance(numpys, np.ufunc))
 
     @functools.wraps(function)
@@ -159,7 +159,7 @@ class Generator:
             recording = active.get()
             if recording is None:
                 return found(*arguments, **keywords)
-            may_write = name in ("shuffle",) or "out" in keywords
+            may_write = name == "shuffle" or "out" in keywords
             result = recording.on_host(found, arguments, keywords, may_write)
             return result if keywords.get("out") is None else keywords["out"]
 

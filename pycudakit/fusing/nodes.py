@@ -149,9 +149,7 @@ class Pass:
 def _function(steps: tuple[_Step, ...], results: tuple[int, ...]) -> ElementFunction:
     """Return the function that takes these steps."""
 
-    def write(
-        builder: Builder, *arguments: Value | Scalar, out: tuple[DType | None, ...], **_: Any
-    ) -> tuple[Value, ...]:
+    def write(builder: Builder, *arguments: Value | Scalar, **_: Any) -> tuple[Value, ...]:
         values: list[Any] = []
 
         def value(place: Any) -> Any:
@@ -173,7 +171,7 @@ def _function(steps: tuple[_Step, ...], results: tuple[int, ...]) -> ElementFunc
 def _by_numpy(steps: tuple[_Step, ...], results: tuple[int, ...]) -> Callable[..., Any]:
     """Return what takes the steps in NumPy; named for what its outputs' casts may warn of."""
 
-    def cast(*inputs: Any, out: Any = None, casting: str = "unsafe") -> Any:
+    def cast(*inputs: Any, out: Any = None) -> Any:
         values: list[Any] = []
 
         def value(place: Any) -> Any:

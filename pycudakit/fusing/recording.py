@@ -60,10 +60,7 @@ def element_function(name: str) -> ElementFunction | None:
 def _result_of(
     function: ElementFunction, types: tuple[Any, ...], out: DType | None, dtype: DType | None, casting: str
 ) -> tuple[DType, bool, float]:
-    """Return the type of a function's result, whether it may be refused for an element's value, and NumPy's time.
-
-    That is seconds an element.
-    """
+    """Return the type of a result, whether it may be refused for an element, and NumPy's seconds for one."""
     if out is not None:  # NumPy's errors, where it cannot take the result
         compile_function(function, types, (out,), False, dtype, casting)
     program = compile_function(function, types, (None,), False, dtype, casting)
@@ -215,7 +212,8 @@ class Recording:
         if function is None:
             result: StandIn = self.ufunc(ufunc, "__call__", inputs, {"out": (target,)})
             return result
-        return self.apply(function, inputs, out=target)
+        changed: StandIn = self.apply(function, inputs, out=target)
+        return changed
 
     def apply(
         self,
@@ -292,7 +290,7 @@ class Recording:
         return [stand_in for stand_in in living if stand_in is not None and stand_in.node.array is None]
 
     def _leaf_of(self, value: Any) -> tuple[Node | None, bool]:
-        """Return the node of what is no stand-in, None if NumPy alone takes it, and whether to read it now."""
+        """Return the node of what is no stand-in, None if it is NumPy's alone; and whether to read it now."""
         argument = as_argument(value)
         if argument is None:
             return None, False
@@ -573,9 +571,10 @@ class Recording:
             self._change_errors()
         array = self.store(stand_in)
         if _is_basic(index):
-            part = array[self.resolved(index)] if index is not Ellipsis else array
-            if type(part) is not np.ndarray:  # an element
-                part = array[(*_parts(self.resolved(index)), ...)]
+            part = array
+            if index is not Ellipsis:
+                given = tuple(self._plain_index(each) for each in _parts(index))
+                part = array[given if ... in given else (*given, ...)]
             node = self._value_for(part, value)
             if node is not None:
                 return self._write(StandIn(self, leaf(part, stand_in.node.storage)), node)
@@ -586,6 +585,11 @@ class Recording:
                 return self._write(stand_in, self._chosen(index, chosen, stand_in).node)
         self._set_by_numpy(stand_in, array, index, value)
         return None
+
+    def _plain_index(self, part: Any) -> Any:
+        """Return a part of an index that makes views, of Python's numbers alone."""
+        part = self.resolved(part)
+        return int(part) if isinstance(part, (np.ndarray, np.generic)) else part  # of integers, by then
 
     def _chosen(self, mask: Any, yes: StandIn, no: StandIn) -> StandIn:
         chosen: StandIn = self.apply(compound.WHERE, (mask, yes, no))
@@ -793,13 +797,12 @@ def _is_basic(index: Any) -> bool | str:
             continue
         if kind is int or part is None or part is Ellipsis:
             continue
-        if kind is StandIn:
-            found = _WITH_STAND_IN
         if kind is bool or isinstance(part, (list, np.bool_)):
             return False
-        if isinstance(part, np.ndarray):
+        if isinstance(part, np.ndarray):  # NumPy copies for one without dimensions, too
             if part.ndim or part.dtype.kind not in "iu":
                 return False
+            found = _WITH_STAND_IN
         elif not hasattr(part, "__index__"):
             return False
     return found

@@ -47,7 +47,9 @@ def _view(function: Any) -> Handler:
     return handle
 
 
-for _name in ["reshape", "ravel", "transpose", "swapaxes", "moveaxis", "rollaxis", "broadcast_to", "expand_dims", "squeeze", "flip", "fliplr", "flipud", "rot90", "diagonal", "permute_dims", "matrix_transpose"]:
+_VIEWS = """broadcast_to diagonal expand_dims flip fliplr flipud matrix_transpose moveaxis permute_dims ravel
+reshape rollaxis rot90 squeeze swapaxes transpose"""
+for _name in _VIEWS.split():
     if hasattr(np, _name):  # some are newer than NumPy 2.0
         SHAPES[getattr(np, _name)] = _view(getattr(np, _name))
 
@@ -62,8 +64,8 @@ def _split(function: Any) -> Handler:
     return handle
 
 
-for _function in (np.split, np.array_split, np.hsplit, np.vsplit, np.dsplit):
-    SHAPES[_function] = _split(_function)
+for _name in ("split", "array_split", "hsplit", "vsplit", "dsplit"):
+    SHAPES[getattr(np, _name)] = _split(getattr(np, _name))
 
 
 def _at_least(function: Any) -> Handler:
@@ -76,14 +78,14 @@ def _at_least(function: Any) -> Handler:
     return handle
 
 
-for _function in (np.atleast_1d, np.atleast_2d, np.atleast_3d):
-    SHAPES[_function] = _at_least(_function)
+for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):
+    SHAPES[getattr(np, _name)] = _at_least(getattr(np, _name))
 
 SHAPES[np.shape] = lambda _, a: a.shape
 SHAPES[np.ndim] = lambda _, a: a.ndim
 SHAPES[np.real] = lambda _, val: val
-SHAPES[np.iscomplexobj] = lambda _, x: False
-SHAPES[np.isrealobj] = lambda _, x: True
+SHAPES[np.iscomplexobj] = lambda *_: False
+SHAPES[np.isrealobj] = lambda *_: True
 
 
 @_captures(np.size)
@@ -108,13 +110,14 @@ def _without_elements(a: StandIn) -> Any:
     return np.broadcast_to(np.zeros((), a.dtype), a.shape)
 
 
-for _function in (np.result_type, np.can_cast):
-    SHAPES[_function] = _of_types(_function)
+for _name in ("result_type", "can_cast"):
+    SHAPES[getattr(np, _name)] = _of_types(getattr(np, _name))
 
 
 @_captures(np.may_share_memory, np.shares_memory)
 def _shares(recording: Recording, a: Any, b: Any, *_: Any, **__: Any) -> bool:
-    return bool(np.may_share_memory(*(recording.store(x) if type(x) is StandIn else x for x in (a, b))))
+    first, second = (recording.store(x) if type(x) is StandIn else x for x in (a, b))
+    return bool(np.may_share_memory(first, second))
 
 
 # ---- Copies and new arrays --------------------------------------------------------------------------
@@ -219,6 +222,11 @@ def _full_like(
 # ---- Put together -----------------------------------------------------------------------------------
 
 
+def _along(axis: int, part: Any) -> tuple[Any, ...]:
+    """Return the index of a part along an axis, or of a new one."""
+    return (*(slice(None),) * axis, part)
+
+
 def _arrays_of(recording: Recording, values: Any) -> list[Any]:
     return [value if type(value) is StandIn else recording.wrap(np.asarray(value)) for value in values]
 
@@ -245,7 +253,7 @@ def _concatenate(
     for part in parts:
         length = part.shape[axis]
         if length:
-            recording.set(made, (*(slice(None),) * axis, slice(at, at + length)), part)
+            recording.set(made, _along(axis, slice(at, at + length)), part)
         at += length
     return made
 
@@ -269,7 +277,7 @@ def _stack(recording: Recording, arrays: Any, axis: Any = 0, out: Any = None, **
     if len({part.shape for part in parts}) > 1:
         raise ValueError("all input arrays must have the same shape")
     place = range(parts[0].ndim + 1)[axis]
-    expanded = [part[(*(slice(None),) * place, None)] for part in parts]
+    expanded = [part[_along(place, None)] for part in parts]
     return recording.call(
         np.concatenate, (expanded, place), {"out": out, **keywords} if out is not None else keywords
     )
@@ -298,10 +306,9 @@ def _roll(recording: Recording, a: Any, shift: Any, axis: Any = None) -> Any:
     place = range(a.ndim)[axis]
     length = a.shape[place]
     by = shift % length if length else 0
-    before = (slice(None),) * place
     return recording.call(
         np.concatenate,
-        ([a[(*before, slice(length - by, None))], a[(*before, slice(0, length - by))]], place),
+        ([a[_along(place, slice(length - by, None))], a[_along(place, slice(0, length - by))]], place),
         {},
     )
 
@@ -342,7 +349,7 @@ def _repeat(recording: Recording, a: Any, repeats: Any, axis: Any = None) -> Any
     place = range(a.ndim)[axis]
     shape = (*a.shape[: place + 1], repeats, *a.shape[place + 1 :])
     made = empty(recording, shape, a.dtype)
-    recording.set(made, ..., a[(*(slice(None),) * (place + 1), None)])
+    recording.set(made, ..., a[_along(place + 1, None)])
     return made.reshape((*a.shape[:place], a.shape[place] * repeats, *a.shape[place + 1 :]))
 
 

@@ -276,8 +276,8 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 # Methods that are NumPy's functions of an array, with the same arguments.
-_METHODS = """all any argmax argmin argpartition argsort astype clip copy cumprod cumsum diagonal dot max mean min
-nonzero prod ravel repeat round searchsorted squeeze std sum swapaxes take trace var"""
+_METHODS = """all any argmax argmin argpartition argsort astype clip copy cumprod cumsum diagonal dot max mean
+min nonzero prod ravel repeat round searchsorted squeeze std sum swapaxes take trace var"""
 for _name in _METHODS.split():
     setattr(StandIn, _name, _method(_name))
 

@@ -12,8 +12,9 @@ import numpy as np
 from pycudakit._calls.arguments import broadcast_shapes
 from pycudakit._calls.deferred import Computed
 from pycudakit._families.elementwise import compound
+from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.nodes import Pass
-from pycudakit.fusing.recording import Recording, stand_ins_in
+from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.shapes import SHAPES, Handler, captures
 from pycudakit.fusing.stand_in import StandIn
 
@@ -90,7 +91,7 @@ def _computed(recording: Recording, value: StandIn, keywords: dict[str, Any]) ->
     if broadcast_shapes(*(array.shape for array in together.arrays)) != node.shape:
         return None
     node.uses += 1
-    recording.keep(together.arrays)
+    recording.memory.keep(together.arrays)
     return Computed(together.function, together.inputs, node.dtype)
 
 
@@ -102,7 +103,7 @@ def _reduction(module: str, name: str) -> Handler:
             computed = _computed(recording, a, keywords)
             if computed is None:
                 array = recording.store(a)
-                recording.keep([array])
+                recording.memory.keep([array])
                 computed = array  # type: ignore[assignment]
             axes = recording.resolved(arguments), recording.resolved(keywords)
             result = recording.wrap(function(computed, *axes[0], **axes[1]))
@@ -194,7 +195,14 @@ def _elsewhere(recording: Recording, function: Any, *arguments: Any, **keywords:
 def _where(recording: Recording, condition: Any, *branches: Any) -> Any:
     if len(branches) != 2:
         return recording.by_numpy(np.where, (condition, *branches), {})
-    return recording.apply(compound.WHERE, (condition, *branches))
+    chosen = recording.apply(compound.WHERE, (condition, *branches))
+    chosen.is_scalar = False
+    return chosen
+
+
+@_captures(np.divmod)
+def _divmod(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
+    return at_once(recording, compound.divmod, arguments, keywords)
 
 
 @_captures(np.clip)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -51,12 +50,45 @@ def _arrays_in(value: Any) -> list[Any]:
     return found
 
 
+def _plain(array: Any) -> Any:
+    return array.view(np.ndarray) if type(array) is np.memmap else array
+
+
 def _is_array(value: Any) -> bool:
     return type(value) in (np.ndarray, np.memmap) and value.dtype in CODES
 
 
 class Fused(Generic[P, R]):
-    """A function that runs as few passes: what `fuse` returns."""
+    """A function that runs as few passes: what `fuse` returns.
+
+    Called, it does what the function does; `explain` tells how. ``__wrapped__`` is the function as it was.
+
+    Parameters
+    ----------
+    function
+        What is run.
+    strict
+        Whether a break raises.
+
+    Notes
+    -----
+    Under the engine ``"numpy"`` the function runs as it was, and so do generators and coroutines always.
+    Under ``"auto"``, the first call with arrays of some shapes and types runs pass by pass, and later ones
+    where such a call was found to be cheapest.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> @pk.fuse
+    ... def halve(x):
+    ...     x[x > 1] = 0
+    ...     x *= 0.5
+    >>> x = np.array([1.0, 4.0])
+    >>> halve(x)
+    >>> x
+    array([0.5, 0. ])
+    """
 
     def __init__(self, function: Callable[P, R], strict: bool) -> None:
         functools.update_wrapper(self, function)
@@ -113,8 +145,9 @@ class Fused(Generic[P, R]):
                 recording = Recording(self._name, CAPTURED, self._strict)
                 return self._recorded(recording, arrays, args, kwargs)
         except FAILURES as error:
-            if recording is not None and recording.has_written:
-                raise
+            if recording is not None and recording.memory.written:
+                text = f"{error}; {self._name} had begun to write to its arguments"
+                raise type(error)(text) from error
             warn_of_takeover(error)
         with asked.asking(engine="cpu"):
             return self._recorded(Recording(self._name, CAPTURED, self._strict), arrays, args, kwargs)
@@ -124,27 +157,27 @@ class Fused(Generic[P, R]):
         return getattr(self.__wrapped__, "__name__", "fused")
 
     def _record(self, recording: Recording, arrays: list[Any], args: Any, kwargs: Any) -> Any:
-        recording.given([array.view(np.ndarray) if type(array) is np.memmap else array for array in arrays])
+        recording.memory.given([_plain(array) for array in arrays])
         given: dict[int, tuple[StandIn, Any]] = {}
 
         def stand_in(value: Any) -> Any:
             if _is_array(value):
-                array = value.view(np.ndarray) if type(value) is np.memmap else value
                 if id(value) not in given:
-                    given[id(value)] = recording.stand_in(array), value
+                    given[id(value)] = recording.stand_in(_plain(value)), value
                 return given[id(value)][0]
             return Generator(value) if _draws(value) else value
 
         args, kwargs = _mapped(args, stand_in), _mapped(kwargs, stand_in)
         originals = {id(stood.node): value for stood, value in given.values()}
-        return recording.scope.run(recording.engine, lambda: self._run(recording, originals, args, kwargs))
+        body = functools.partial(self._run, recording, originals, args, kwargs)
+        return recording.memory.scope.run(recording.engine, body)
 
     def _run(self, recording: Recording, originals: dict[int, Any], args: Any, kwargs: Any) -> Any:
         token = active.set(recording)
         try:
             result = self._body(*args, **kwargs)
         except BaseException:
-            recording.bring_home()
+            recording.memory.bring_home()
             raise
         finally:
             active.reset(token)
@@ -175,11 +208,13 @@ class Fused(Generic[P, R]):
         >>> [each.function for each in plan.passes], plan.breaks
         (['mean', 'subtract'], ())
         """
+        if asked.checked_current() == "numpy":
+            return Explained(self._name, "numpy", (), ())
         args, kwargs = _mapped((args, kwargs), lambda value: value.copy() if _is_array(value) else value)
         recording = Recording(self._name, CAPTURED, self._strict)
         recording.passes = []
         arrays = _arrays_in((args, kwargs))
-        recording.label(_names_of(self.__wrapped__, args, kwargs))
+        recording.memory.label(_names_of(self.__wrapped__, args, kwargs))
         with apart():
             self._recorded(recording, arrays, args, kwargs)
             whole = last_call()
@@ -190,16 +225,33 @@ class Fused(Generic[P, R]):
             tuple(recording.breaks),
             0 if whole is None else whole.bytes_up,
             0 if whole is None else whole.bytes_down,
-            recording.scope.bytes_kept,
+            recording.memory.scope.bytes_kept,
         )
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Bind it to an instance, as methods are."""
-        return self if instance is None else MethodType(self, instance)
+        return self if instance is None else BoundFused(self, instance)
 
     def __repr__(self) -> str:
         """Tell what is fused."""
         return f"<fused {self.__wrapped__!r}>"
+
+
+class BoundFused:
+    """A fused method of an instance."""
+
+    def __init__(self, function: Fused[Any, Any], instance: Any) -> None:
+        functools.update_wrapper(self, function)
+        self.__func__ = function
+        self.__self__ = instance
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the method."""
+        return self.__func__(self.__self__, *args, **kwargs)
+
+    def explain(self, *args: Any, **kwargs: Any) -> Explained:
+        """Run the method with copies of its arrays, and tell what it did."""
+        return self.__func__.explain(self.__self__, *args, **kwargs)
 
 
 _MOST_KEYS = 256
@@ -235,6 +287,31 @@ def fuse(*, strict: bool = False) -> Callable[[Callable[P, R]], Fused[P, R]]: ..
 
 def fuse(function: Any = None, *, strict: bool = False) -> Any:
     """Run a function of NumPy's as few passes over its arrays.
+
+    Parameters
+    ----------
+    function : callable
+        What is written for NumPy: a function or a method, under its decorator or given here.
+    strict : bool, optional
+        Whether a break raises `errors.Unsupported`, which says where it is and what to write instead.
+
+    Returns
+    -------
+    Fused
+        Called as the function is; without a function, what takes one.
+
+    Notes
+    -----
+    At every call the body runs with stand-ins for the arrays among the arguments. They write down what is
+    asked of them, and it is computed when it is needed, on the engine asked for, to the bits of pycudakit's
+    functions called one by one.
+
+    Where Python looks at a value, as `if`, ``float()`` and ``numpy.asarray()`` do, and where a function is
+    one that pycudakit lacks, that much is computed first, and the body goes on: a break, which
+    `Fused.explain` tells.
+
+    Writing into an argument writes into the caller's array, and a view stays a view. Large arrays that are no
+    arguments are read at once: better pass them.
 
     Examples
     --------

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._families.elementwise import compound
-from pycudakit._library.types import CODES, DType
-from pycudakit._programs.function import ElementFunction
+from pycudakit._library.types import CODES
 from pycudakit.fusing import device
+from pycudakit.fusing.elements import conversion
 from pycudakit.fusing.nodes import PLAIN, Node, leaf
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.stand_in import StandIn
@@ -123,16 +122,6 @@ def _shares(recording: Recording, a: Any, b: Any, *_: Any, **__: Any) -> bool:
 # ---- Copies and new arrays --------------------------------------------------------------------------
 
 
-@functools.cache
-def conversion(wanted: DType) -> ElementFunction:
-    """Return the function that converts to a type, or copies."""
-
-    def astype(a: Any, **_: Any) -> Any:
-        return np.asarray(a).astype(wanted)[()]
-
-    return ElementFunction("astype", astype, compound.astype_function(wanted).write)
-
-
 @_captures(np.astype, np.ndarray.astype)
 def _astype(
     recording: Recording, x: Any, dtype: Any, *arguments: Any, copy: bool = True, **keywords: Any
@@ -143,12 +132,18 @@ def _astype(
         return recording.on_host(lambda a: a.astype(dtype, *arguments, copy=copy, **keywords), (x,), {})
     if wanted == x.dtype and not copy:
         return x
-    return recording.apply(conversion(wanted), (x,))
+    return _converted(recording, x, wanted)
 
 
 @_captures(np.copy)
 def _copy(recording: Recording, a: Any, *_: Any, **__: Any) -> Any:
-    return recording.apply(conversion(a.dtype.newbyteorder("=")), (a,))
+    return _converted(recording, a, a.dtype.newbyteorder("="))
+
+
+def _converted(recording: Recording, x: StandIn, dtype: Any) -> StandIn:
+    result: StandIn = recording.apply(conversion(dtype), (x,))
+    result.is_scalar = x.is_scalar
+    return result
 
 
 @_captures(np.copyto)

@@ -1,0 +1,282 @@
+"""What a fused function has put off, and the passes that compute it."""
+
+from __future__ import annotations
+
+import importlib
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._calls import asked, invocation, operands
+from pycudakit._calls.plan import asked_for
+from pycudakit._library.types import CODES, Array
+from pycudakit._programs import estimate
+from pycudakit._programs.function import compile_function
+from pycudakit._programs.work import works_of
+from pycudakit.fusing import device
+from pycudakit.fusing.breaks import Break, where_asked
+from pycudakit.fusing.costs import Costs
+from pycudakit.fusing.explained import PlanPass
+from pycudakit.fusing.memory import Memory
+from pycudakit.fusing.nodes import Node, Pass, leaf
+from pycudakit.fusing.stand_in import StandIn
+from pycudakit.fusing.storage import Storage
+
+_QUIET = frozenset({"ignore", "warn"})
+_MOST_OUTPUTS = 32  # of a pass
+_MOST_LIVE = 64
+_WORTH_KEEPING = 1.5e-9  # seconds an element on one thread: what takes longer is not computed twice
+
+# What `numpy.errstate` changes: an object that is another one where it is in force.
+_errors_in_force: Callable[[], Any] = getattr(
+    getattr(importlib.import_module("numpy._core.umath"), "_extobj_contextvar", None), "get", np.geterr
+)
+
+
+class Computing:
+    """What is put off in a call of a fused function, and computed when it is needed.
+
+    Parameters
+    ----------
+    name
+        The function's.
+    strict
+        Whether a look raises.
+    """
+
+    def __init__(self, name: str, strict: bool) -> None:
+        self.name = name
+        self.strict = strict
+        self.engine = asked.checked_current()
+        self.memory = Memory()
+        self.breaks: list[Break] = []
+        self.passes: list[PlanPass] | None = None  # where somebody asks
+        self.costs = Costs()
+        self._live: list[weakref.ref[StandIn]] = []  # those that may be put off
+        self._errors, self._in_force = np.geterr(), _errors_in_force()
+        # At once, what an operation meets: where that may raise, or call somebody.
+        self.must_report = not _QUIET.issuperset(self._errors.values())
+
+    # ---- Stand-ins -----------------------------------------------------------------------------------
+
+    def stand_in(self, array: Array) -> StandIn:
+        """Return what stands for an array."""
+        return StandIn(self, leaf(array, self.memory.storage_for(array)))
+
+    def wrap(self, result: Any) -> Any:
+        """Return what stands for the result of a function that was called at once."""
+        if type(result) is np.ndarray:
+            return self.stand_in(result) if result.dtype in CODES else result
+        if isinstance(result, np.generic):
+            return StandIn(self, leaf(np.asarray(result)), True) if result.dtype in CODES else result
+        if isinstance(result, (tuple, list)):
+            parts = [self.wrap(part) for part in result]
+            return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+        return result
+
+    def store(self, stand_in: StandIn) -> Array:
+        """Return the array that it stands for, computed, wherever its newest values are."""
+        if stand_in.node.array is None:
+            self.compute([stand_in])
+        node = stand_in.node
+        array = node.array
+        assert array is not None  # noqa: S101
+        if node.storage is None:
+            node.storage = self.memory.storage_for(array)
+        return array
+
+    def read(self, stand_in: StandIn) -> Array:
+        """Return the array that it stands for, with its values on the host."""
+        array = self.store(stand_in)
+        if stand_in.node.storage is not None:
+            stand_in.node.storage.fetch()
+        return array
+
+    def look(self, stand_in: StandIn, what: str) -> Array:
+        """Return its values for Python to look at."""
+        self.note_break(what)
+        return self.read(stand_in)
+
+    def note_break(self, what: str, instead: str = "") -> None:
+        """Tell that the function could not be put off as a whole."""
+        at = where_asked(what, instead)
+        self.breaks.append(at)
+        if self.strict:
+            raise errors.Unsupported(f"{self.name}: {at}")
+
+    def resolved(self, value: Any) -> Any:
+        """Return a value with arrays for all that stands for some, on the host."""
+        kind = type(value)
+        if kind is StandIn:
+            array = self.read(value)
+            return array[()] if value.is_scalar else array
+        if kind is tuple or kind is list:
+            return kind(self.resolved(part) for part in value)
+        if kind is dict:
+            return {key: self.resolved(part) for key, part in value.items()}
+        if kind is slice:
+            return slice(*(self.resolved(part) for part in (value.start, value.stop, value.step)))
+        return value
+
+    # ---- Put off -------------------------------------------------------------------------------------
+
+    def put_off(self, value: StandIn) -> StandIn:
+        """Remember what is to be computed later."""
+        self._live.append(weakref.ref(value))
+        if len(self._live) > _MOST_LIVE:
+            self._live = [weakref.ref(live) for live in self.waiting()]
+        return value
+
+    def waiting(self) -> list[StandIn]:
+        """Return what is put off and may still be asked for."""
+        living = (live() for live in self._live)
+        return [stand_in for stand_in in living if stand_in is not None and stand_in.node.array is None]
+
+    def heed_errors(self) -> None:
+        """Compute what was put off before `numpy.errstate` changed, as it was then."""
+        if _errors_in_force() is self._in_force:
+            return
+        now = np.geterr()
+        if now != self._errors:
+            with np.errstate(**self._errors):
+                self.compute(self.waiting())
+        self._errors, self._in_force = now, _errors_in_force()
+        self.must_report = not _QUIET.issuperset(now.values())
+
+    def before_write(self, storage: Storage, besides: Node | None = None) -> None:
+        """Compute what was put off and reads memory that is about to change."""
+        waiting = [stand_in for stand_in in self.waiting() if stand_in.node is not besides]
+        if waiting:
+            self.compute(w for w in waiting if any(map(storage.overlaps, w.node.leaves())))
+        self.memory.will_change(storage)
+
+    def keeps_at_second_use(self, node: Node) -> bool:
+        """Tell whether what a node computes is better kept than computed again."""
+        if self.engine == "cuda":
+            return True
+        together = Pass([node])
+        types = tuple(
+            v.dtype.newbyteorder("=") if isinstance(v, np.ndarray) else type(v) for v in together.inputs
+        )
+        program = compile_function(together.function, types, (None,), False, None, "same_kind")
+        return estimate.estimate(program).ours > _WORTH_KEEPING
+
+    def finish(self, values: Sequence[StandIn]) -> None:
+        """Compute what a function returns, and what else outlives it; bring all of that to the host."""
+        self.heed_errors()
+        self.compute([*values, *self.waiting()], keep=False)
+        for value in values:
+            self.read(value)
+        self.memory.bring_home()
+
+    # ---- Passes --------------------------------------------------------------------------------------
+
+    def compute(self, stand_ins: Iterable[StandIn], keep: bool = True) -> None:
+        """Compute what was put off, what has the same shape in one pass; keep it on the device, or not."""
+        by_shape: dict[tuple[int, ...], dict[int, Node]] = {}
+        for stand_in in stand_ins:
+            node = stand_in.node
+            if node.array is None:
+                by_shape.setdefault(node.shape, {})[id(node)] = node
+        for found in by_shape.values():
+            nodes = list(found.values())
+            for first in range(0, len(nodes), _MOST_OUTPUTS):
+                self.run(nodes[first : first + _MOST_OUTPUTS], keep=keep)
+
+    def run(
+        self,
+        nodes: Sequence[Node],
+        outs: Sequence[Array] | None = None,
+        storage: Storage | None = None,
+        keep: bool = True,
+    ) -> None:
+        """Compute nodes of one shape in one pass, into an array that lies in a storage, or into new ones."""
+        together = Pass(nodes)
+        if self.memory.scope.is_open:
+            self.memory.keep(together.arrays)
+        if outs is not None:
+            if storage is not None:
+                storage.keep(device.INPUT)
+            self._evaluate(together, outs)
+            return
+        shape = nodes[0].shape
+        whole = [array for array in together.arrays if array.shape == shape]
+        new = [operands.allocate(node.dtype, shape, whole) for node in nodes]
+        storages = [self.memory.storage_for(array) for array in new]
+        if keep and self.memory.scope.is_open:
+            for each in storages:
+                each.keep(device.TEMPORARY)
+        self._evaluate(together, new)
+        for node, array, own in zip(nodes, new, storages, strict=True):
+            node.computed(array, own)
+
+    def _evaluate(self, together: Pass, outs: Sequence[Array]) -> None:
+        """Compute a pass into arrays of one shape that lie beside what it reads, or just where that does."""
+        function, inputs = together.function, together.inputs
+        program = compile_function(
+            function,
+            tuple(v.dtype.newbyteorder("=") if isinstance(v, np.ndarray) else type(v) for v in inputs),
+            tuple(out.dtype.newbyteorder("=") for out in outs),
+            False,
+            None,
+            "same_kind",
+        )
+        shape, size = outs[0].shape, outs[0].size
+        moved = sum(array.nbytes for array in together.arrays)
+        self.costs.evaluated(estimate.cpu_seconds(program, size, moved))
+        if self.engine != "auto":
+            plan = asked_for(function.name, self.engine)
+        else:
+            plan = estimate.choose(function.name, program, size, moved)
+            if plan.engine == "numpy":
+                out = outs[0] if len(outs) == 1 else tuple(outs)
+                invocation.by_numpy(function.name, plan.reason, lambda: function.numpy(*inputs, out=out))
+                self.tell(function.name, shape, together.arrays, outs)
+                return
+            plan = replace(plan, automatic=False) if plan.engine == "cuda" and self.memory.written else plan
+        works = works_of(program)
+        work = works.take()
+        try:
+            work.aim(size, *outs, None, *inputs)
+            work.spread(shape, *outs, None, *inputs)
+            if work.run(plan, size):
+                work.report_met()
+        finally:
+            works.give_back(work)
+        self.tell(function.name, shape, together.arrays, outs)
+
+    def tell(
+        self,
+        function: str,
+        shape: tuple[int, ...],
+        reads: Iterable[Array],
+        writes: Iterable[Array],
+        before: Any = None,
+    ) -> None:
+        """Remember what the last call did, if somebody asks; NumPy did it, if that was the last `before`."""
+        call = None if self.passes is None else invocation.last_call()
+        if self.passes is None:
+            return
+        read, wrote = (tuple(dict.fromkeys(map(self.memory.name_of, arrays))) for arrays in (reads, writes))
+        if call is None or call is before:
+            self.passes.append(PlanPass(function, "numpy", shape, read, wrote))
+        else:
+            moved = call.bytes_up, call.bytes_down
+            self.passes.append(PlanPass(function, call.engine, shape, read, wrote, call.seconds, *moved))
+
+
+def stand_ins_in(value: Any) -> Iterable[StandIn]:
+    """Yield the stand-ins in tuples, lists and dicts."""
+    kind = type(value)
+    if kind is StandIn:
+        yield value
+    elif kind in (tuple, list):
+        for part in value:
+            yield from stand_ins_in(part)
+    elif kind is dict:
+        for part in value.values():
+            yield from stand_ins_in(part)

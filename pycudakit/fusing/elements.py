@@ -1,0 +1,223 @@
+"""Elementwise functions of stand-ins: written down, or computed at once where that is quicker."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit._calls.arguments import as_argument, broadcast, needs_copy
+from pycudakit._families.elementwise import compound, functions
+from pycudakit._families.elementwise.fast import call as call_elementwise
+from pycudakit._library.types import DType
+from pycudakit._programs import estimate
+from pycudakit._programs.function import ElementFunction, as_numpy_takes_numbers, compile_function
+from pycudakit._programs.values import OF_ANY_INTEGER
+from pycudakit.fusing.computing import Computing
+from pycudakit.fusing.nodes import MOST_STEPS, PLAIN, Node, leaf
+from pycudakit.fusing.stand_in import StandIn
+
+SMALL = 8192  # elements: `auto` computes with fewer at once
+TINY = 1024  # elements: exact operations on so few are NumPy's, whose bits are the same
+SNAPSHOT = 32 << 10  # bytes: arrays that are no arguments are copied if they have no more
+
+_EXACT_NAMES = """absolute add divide equal greater greater_equal less less_equal logical_and logical_not
+logical_or maximum minimum multiply negative not_equal sqrt square subtract"""
+_EXACT = frozenset(_EXACT_NAMES.split())
+
+
+@functools.cache
+def element_function(name: str) -> ElementFunction | None:
+    """Return what a program computes as NumPy's ufunc of that name, if it can."""
+    known = name in functions.__dict__ and isinstance(getattr(np, name, None), np.ufunc)
+    return ElementFunction(name, getattr(np, name)) if known else None
+
+
+@functools.lru_cache(4096)
+def _result_of(
+    function: ElementFunction, types: tuple[Any, ...], out: DType | None, dtype: DType | None, casting: str
+) -> tuple[DType, bool, float]:
+    """Return the type of a result, whether it may be refused for an element, and NumPy's seconds for one."""
+    if out is not None:  # NumPy's errors, where it cannot take the result
+        compile_function(function, types, (out,), False, dtype, casting)
+    program = compile_function(function, types, (None,), False, dtype, casting)
+    return program.out_dtypes[0], program.may_refuse, estimate.estimate(program).numpy
+
+
+class Elements(Computing):
+    """A call of a fused function, with what it computes element by element."""
+
+    # Has NumPy compute a function, called as `apply` is, of what it alone takes.
+    elsewhere: Callable[..., Any]
+
+    def apply(
+        self,
+        function: ElementFunction,
+        inputs: Sequence[Any],
+        *,
+        out: StandIn | None = None,
+        dtype: DType | None = None,
+        casting: str = "same_kind",
+    ) -> Any:
+        """Write an elementwise function down."""
+        self.heed_errors()
+        if function.name in OF_ANY_INTEGER:
+            inputs = as_numpy_takes_numbers(function.name, inputs)
+        arguments: list[Any] = []
+        types: list[Any] = []
+        must_read = self.must_report
+        for value in inputs:
+            kind = type(value)
+            if kind is StandIn:
+                node = value.node
+            elif kind is int or kind is float:
+                arguments.append(value)
+                types.append(kind)
+                continue
+            else:
+                found, is_large = self.leaf_of(value)
+                if found is None:
+                    return self.elsewhere(function, inputs, out, dtype, casting)
+                node = found
+                must_read |= is_large
+            arguments.append(node)
+            types.append(node.dtype)
+        result, may_refuse, seconds = _result_of(
+            function, tuple(types), None if out is None else out.dtype.newbyteorder("="), dtype, casting
+        )
+        if may_refuse:
+            return self._at_once(function, inputs, out, dtype, casting)
+        nodes = [argument for argument in arguments if type(argument) is Node]
+        shape = nodes[0].shape
+        for node in nodes:
+            if node.shape != shape:
+                shape = broadcast(nodes, [])  # type: ignore[arg-type]
+                break
+        self.costs.operation(math.prod(shape), seconds)
+        quick = self._quick(function, nodes, shape, dtype, casting)
+        if quick is not None:
+            value = self.wrap(quick(*(a.array if type(a) is Node else a for a in arguments)))
+            return value if out is None else self.put(out, value)
+        for node in nodes:  # what is repeated is computed once
+            if node.array is None and node.shape != shape:
+                self.run([node])
+        given = PLAIN if dtype is None and casting == "same_kind" else (dtype, casting)
+        node = Node(function, tuple(arguments), given, result, shape)
+        value = StandIn(self, node, shape == ())
+        if out is not None:
+            return self.put(out, value)
+        self.put_off(value)
+        if must_read or node.steps > MOST_STEPS:
+            self.store(value)
+        return value
+
+    def leaf_of(self, value: Any) -> tuple[Node | None, bool]:
+        """Return the node of what is no stand-in, None if it is NumPy's alone; and whether to read it now."""
+        argument = as_argument(value)
+        if argument is None:
+            return None, False
+        array = np.asarray(argument)
+        if array is not value or not array.size:
+            return leaf(array), False
+        storage = self.memory.storage_of(array)
+        if storage is not None and storage.holds(array):
+            return leaf(array, storage), False
+        self.memory.share(array)  # what overlaps it in part, or in a way that NumPy does not know of
+        if array.nbytes <= SNAPSHOT:
+            return leaf(array.copy()), False
+        return leaf(array), True
+
+    def _quick(
+        self,
+        function: ElementFunction,
+        nodes: Sequence[Node],
+        shape: tuple[int, ...],
+        dtype: DType | None,
+        casting: str,
+    ) -> Callable[..., Any] | None:
+        """Return what computes a small function at once, if it is one."""
+        if math.prod(shape) > SMALL or any(node.array is None or node.array.size > SMALL for node in nodes):
+            return None
+        plain = dtype is None and casting == "same_kind"
+        if plain and function.name in _EXACT and math.prod(shape) <= TINY:
+            return function.numpy
+        if self.engine != "auto":
+            return None
+        return lambda *arrays: call_elementwise(function, arrays, None, True, dtype, casting)
+
+    def _at_once(
+        self,
+        function: ElementFunction,
+        inputs: Sequence[Any],
+        out: StandIn | None,
+        dtype: DType | None,
+        casting: str,
+    ) -> Any:
+        """Compute what may be refused for an element's value."""
+        given = [self.resolved(value) for value in inputs]
+        value = self.wrap(call_elementwise(function, given, None, True, dtype, casting))
+        return value if out is None else self.put(out, value)
+
+    def put(self, target: StandIn, value: StandIn) -> StandIn:
+        """Make a value that of a stand-in, as `out=` and operators in place do; their types were checked."""
+        broadcast([value, _Target(target.shape)], [_Target(target.shape)])  # type: ignore[list-item]
+        node = value.node
+        if target.node.array is None and target.shape == value.shape:
+            dtype = target.node.dtype
+            target.node = node if node.dtype == dtype else cast(node, dtype)
+            if target.node.array is None:
+                self.put_off(target)
+            return target
+        self.store(target)
+        self.write(target, node)
+        return target
+
+    def write(self, target: StandIn, value: Node) -> None:
+        """Write a value to the array of a stand-in, broadcast and cast."""
+        array, storage = target.node.array, target.node.storage
+        assert array is not None  # noqa: S101
+        assert storage is not None  # noqa: S101
+        if not array.flags.writeable:
+            raise ValueError("assignment destination is read-only")
+        if not array.size:
+            return
+        self.before_write(storage, value)
+        if needs_copy(array, value.leaves()):
+            if value.array is not None:
+                value = Node(_COPY, (value,), PLAIN, value.dtype, value.shape)
+            self.run([value])
+        if value.shape != array.shape and value.array is None:
+            self.run([value])
+        self.run([value], [array], storage)
+
+
+_COPY = ElementFunction("positive", np.positive)
+
+
+class _Target:
+    """Stands for an array of a shape, where shapes are compared."""
+
+    class flags:  # noqa: N801
+        writeable = True
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+
+def cast(node: Node, dtype: DType) -> Node:
+    """Return the node converted to a type."""
+    native = dtype.newbyteorder("=")
+    return Node(conversion(native), (node,), PLAIN, native, node.shape)
+
+
+@functools.cache
+def conversion(wanted: DType) -> ElementFunction:
+    """Return the function that converts to a type, or copies."""
+
+    def astype(a: Any, **_: Any) -> Any:
+        return np.asarray(a).astype(wanted)[()]
+
+    return ElementFunction("astype", astype, compound.astype_function(wanted).write)

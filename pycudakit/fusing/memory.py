@@ -1,0 +1,92 @@
+"""The arrays of a fused function: the caller's, and those that it makes on the way."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+
+from pycudakit._library.types import Array
+from pycudakit.fusing import device
+from pycudakit.fusing.storage import Storage, owner_of
+
+
+class Memory:
+    """What memory the arrays of a call lie in."""
+
+    def __init__(self) -> None:
+        self.scope = device.Scope()
+        self.written: list[Storage] = []  # the caller's that were written to
+        self._storages: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
+        self._given: list[Storage] = []
+        self._labels: Mapping[int, str] = {}
+        self._names: dict[int, str] = {}  # of storages
+        self._unnamed = 0
+
+    def label(self, names: Mapping[int, str]) -> None:
+        """Learn the arguments' names, by the identity of their arrays."""
+        self._labels = names
+
+    def given(self, arrays: Sequence[Array]) -> None:
+        """Learn of the arguments."""
+        for array in arrays:
+            known = self.storage_of(array)
+            if known is None:
+                known = Storage(array, self.scope, is_given=True)
+                self._storages[id(known.owner)] = known
+                self._given.append(known)
+                if id(array) in self._labels:
+                    self._names[id(known)] = self._labels[id(array)]
+            known.extend(array)
+        for i, one in enumerate(self._given):  # memory that NumPy does not know to be one
+            for other in self._given[:i]:
+                if one.first < other.last and other.first < one.last:
+                    one.may_keep = other.may_keep = False
+
+    def storage_of(self, array: Array) -> Storage | None:
+        """Return the known memory that an array lies in, as far as NumPy knows."""
+        owner = owner_of(array)
+        known = self._storages.get(id(owner))
+        return known if known is not None and known.owner is owner else None
+
+    def storage_for(self, array: Array) -> Storage:
+        """Return the memory of an array, known from now on."""
+        storage = self.storage_of(array)
+        if storage is None:
+            storage = Storage(array, self.scope)
+            self._storages[id(storage.owner)] = storage
+        return storage
+
+    def share(self, array: Array) -> None:
+        """Keep what overlaps an array on the host, where others read it, too."""
+        for given in self._given:
+            if given.overlaps(array):
+                given.share()
+
+    def keep(self, arrays: Iterable[Array]) -> None:
+        """Let the device keep what a pass reads, for the next ones."""
+        for array in arrays if self.scope.is_open else ():
+            storage = self.storage_of(array)
+            if storage is not None and storage.holds(array):
+                storage.keep(device.INPUT)
+
+    def will_change(self, storage: Storage) -> None:
+        """Note that the caller's memory is written to."""
+        if storage.is_given and storage not in self.written:
+            self.written.append(storage)
+
+    def bring_home(self) -> None:
+        """Bring to the host what was written to the caller's arrays."""
+        for storage in self.written:
+            storage.fetch()
+
+    def name_of(self, array: Array) -> str:
+        """Return what to call an array."""
+        storage = self.storage_of(array)
+        if storage is None:
+            return "a number" if array.size == 1 else "an array"
+        while id(storage) not in self._names:
+            self._unnamed += 1
+            name = f"t{self._unnamed}"
+            if name not in self._labels.values():
+                self._names[id(storage)] = name
+        return self._names[id(storage)]

@@ -8,6 +8,7 @@ these: looked up when they are used, and so never stale.
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections import ChainMap
 from collections.abc import Callable
@@ -19,12 +20,25 @@ import numpy as np
 
 from pycudakit._library.types import CODES
 from pycudakit.fusing.captured import CAPTURED, at_once
+from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.shapes import empty, full
 from pycudakit.fusing.stand_in import StandIn
 
 active: ContextVar[Recording | None] = ContextVar("pycudakit_recording", default=None)
 _KIT = __name__.partition(".")[0]
+_TRANSFERS = frozenset({"In", "InOut", "Out"})
+_OF_KERNELS = frozenset(
+    {
+        "ElementwiseKernel",
+        "ExclusiveScanKernel",
+        "Function",
+        "InclusiveScanKernel",
+        "Program",
+        "ReductionKernel",
+        "SourceModule",
+    }
+)
 
 
 # ---- New arrays -------------------------------------------------------------------------------------
@@ -134,8 +148,56 @@ def _evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
     if operands is None:
         frame = sys._getframe(1)  # noqa: SLF001
         operands = ChainMap(frame.f_locals, frame.f_globals)
+    reads = list(
+        stand_ins_in([operands[name] for name in re.findall(r"[^\W\d]\w*", expression) if name in operands])
+    )
     result = recording.wrap(evaluate(expression, operands, recording.resolved(out)))
+    arrays = [recording.store(stand_in) for stand_in in reads]
+    writes = [recording.store(stand_in) for stand_in in stand_ins_in(result)]
+    recording.tell("evaluate", reads[0].shape if reads else (), arrays, writes)
     return result if out is None else out
+
+
+class Kernel:
+    """A kernel of the user's own, which takes stand-ins."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The kernel's own, for those who ask with `isinstance`."""
+        return type(self._kernel)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the kernel's, such as a module's function."""
+        return meaning(getattr(self._kernel, name))
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run it on arrays."""
+        recording = active.get()
+        if recording is None:
+            return self._kernel(*arguments, **keywords)
+        return recording.on_host(self._kernel, arguments, keywords, may_write=True)
+
+
+@functools.cache
+def _transfer(kind: Any) -> Callable[[Any], Any]:
+    """Return what makes one of `In`, `Out` and `InOut` of the host's memory, which others then use."""
+
+    @functools.wraps(kind, updated=())
+    def make(array: Any) -> Any:
+        recording = active.get()
+        if recording is not None and type(array) is StandIn:
+            values = recording.read(array)
+            storage = array.node.storage
+            if storage is not None:
+                recording.before_write(storage)
+                storage.share()
+            array = values
+        return kind(array)
+
+    return make
 
 
 class Generator:
@@ -219,6 +281,10 @@ def meaning(value: Any) -> Any:
             if value.__name__ == "default_rng":
                 return _default_rng(value)
             return _kit_function(value)
+    if kind is type:
+        return _transfer(value) if value.__name__ in _TRANSFERS and _is_the_kits(value.__module__) else value
+    if kind.__name__ in _OF_KERNELS and _is_the_kits(kind.__module__):
+        return Kernel(value)
     made = _BY_ID.get(id(value))
     if made is not None:
         return made

@@ -266,7 +266,7 @@ class Recording(Elements):
         reads = [s.node.array for s in stand_ins_in(given) if s.node.array is not None]
         writes = [s.node.array for s in stand_ins_in(result) if s.node.array is not None]
         shape = max((array.shape for array in reads), key=math.prod, default=())
-        self.tell(getattr(function, "__name__", "a function"), shape, reads, writes, before)
+        self.tell(getattr(function, "__name__", type(function).__name__), shape, reads, writes, before)
 
     def attribute(self, stand_in: StandIn, name: str) -> Any:
         """Return an attribute of the array, or a method that works on the host."""

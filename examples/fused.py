@@ -1,0 +1,34 @@
+"""A whole function in few passes: distances on the globe, and what `fuse` makes of them."""
+
+import time
+
+import numpy as np
+
+import pycudakit as pk
+
+PLACES = 2_000_000
+
+
+def distances_from(latitude, longitude, home):
+    """Return the distances to a place in km, the mean of them, and how many lie within 1000 km."""
+    a = np.sin((latitude - home[0]) / 2) ** 2
+    b = np.cos(latitude) * np.cos(home[0]) * np.sin((longitude - home[1]) / 2) ** 2
+    distances = 12742.0 * np.arcsin(np.sqrt(a + b))
+    return distances, distances.mean(), np.count_nonzero(distances < 1000)
+
+
+fused = pk.fuse(distances_from)  # or @pk.fuse above the function
+
+rng = np.random.default_rng(42)
+latitude = np.arcsin(rng.uniform(-1, 1, PLACES))  # as many on each square kilometre
+longitude = rng.uniform(-np.pi, np.pi, PLACES)
+home = np.radians([52.52, 13.405])
+
+for name, function in (("NumPy", distances_from), ("fused", fused)):
+    function(latitude, longitude, home)  # wakes what sleeps
+    began = time.perf_counter()
+    distances, mean, near = function(latitude, longitude, home)
+    seconds = time.perf_counter() - began
+    print(f"{name}: {seconds * 1e3:.0f} ms; on average {mean:.1f} km away, {near} places within 1000 km")
+
+print(fused.explain(latitude, longitude, home))

@@ -1,0 +1,200 @@
+"""Programs that hypothesis writes: fused, each gives what it gives by plain NumPy, to the bit."""
+
+import itertools
+
+import numpy as np
+import pytest
+from helpers.strategies import assert_values, build
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pycudakit as pk
+
+LARGEST = 40_000  # elements
+NAMES = [f"v{n}" for n in range(8)]
+DTYPES = ["bool", "uint8", "int8", "int32", "int64", "float16", "float32", "float64"]
+SHAPES = [
+    [(7,), (4, 7), (1, 7)],
+    [(130, 100), (100,), (130, 1)],
+    [(12_000,), (12_000,), (3, 12_000)],
+    [(), (0, 5), (5,)],
+]
+
+dtypes = st.sampled_from(DTYPES)
+kinds = st.sampled_from(["small", "special"])
+layouts = st.sampled_from(["C", "C", "F", "step", "reversed", "swapped"])
+numbers = st.sampled_from(
+    ["0", "1", "2", "3", "-1", "7", "True", "2.5", "-0.5", "np.float32(1.5)", "np.int8(3)"]
+)
+variables = st.sampled_from(NAMES)
+starts = st.sampled_from(["", "", "0", "1", "2", "-3", "5"])
+steps = st.sampled_from(["", "", "", "2", "3", "-1", "-2"])
+slices = st.builds("{}:{}:{}".format, starts, starts, steps)
+parts = st.one_of(slices, slices, st.sampled_from(["...", "None", "0", "-1", ":"]))
+places = st.lists(parts, min_size=1, max_size=3).map(", ".join)
+views = st.one_of(
+    st.builds("{}[{}]".format, variables, places),
+    st.builds("{}.T".format, variables),
+    st.builds("{}.reshape(-1)".format, variables),
+    st.builds("{}.ravel()[{}]".format, variables, slices),
+    st.builds("{}.swapaxes(0, -1)".format, variables),
+    st.builds("np.flip({})".format, variables),
+    st.builds("np.expand_dims({}, 0)".format, variables),
+    st.builds("{}.squeeze()".format, variables),
+)
+operands = st.one_of(variables, variables, views, numbers)
+comparisons = st.builds("({} {} {})".format, operands, st.sampled_from(["<", ">=", "==", "!="]), operands)
+arithmetic = st.builds(
+    "({} {} {})".format, operands, st.sampled_from(["+", "-", "*", "&", "|", "^"]), operands
+)
+unary = st.builds(
+    "{}({})".format, st.sampled_from(["-", "abs", "+", "~", "np.square", "np.sign", "np.isnan"]), operands
+)
+elementwise = st.one_of(
+    arithmetic,
+    comparisons,
+    unary,
+    st.builds(
+        "np.{}({}, {})".format,
+        st.sampled_from(["maximum", "minimum", "fmax", "logical_or"]),
+        operands,
+        operands,
+    ),
+    st.builds("np.where({}, {}, {})".format, comparisons, operands, operands),
+    st.builds("cast({}, '{}')".format, variables, dtypes),
+    st.builds("np.clip({}, {}, {})".format, variables, operands, operands),
+)
+axes = st.sampled_from(["None", "0", "-1", "1", "(0, 1)"])
+reductions = st.builds(
+    "{}({}, axis={}, keepdims={})".format,
+    st.sampled_from(["np.max", "np.min", "np.any", "np.all", "np.count_nonzero", "total", "total"]),
+    st.one_of(elementwise, variables, views),
+    axes,
+    st.booleans(),
+)
+others = st.one_of(
+    st.builds("np.concatenate([{}, {}])".format, operands, operands),
+    st.builds("np.stack([{}, {}], axis=-1)".format, operands, elementwise),
+    st.builds(
+        "np.roll({}, {}, axis={})".format, variables, st.integers(-3, 3), st.sampled_from(["None", "0"])
+    ),
+    st.builds("running({})".format, variables),
+    st.builds("np.argmax({}, axis={})".format, elementwise, st.sampled_from(["None", "0"])),
+    st.builds("{}[[0, -1, 0]]".format, variables),
+    st.builds("{}[{}]".format, variables, comparisons),
+    st.builds("np.{}_like({})".format, st.sampled_from(["zeros", "ones"]), operands),
+    st.builds("np.zeros({}.shape, '{}')".format, variables, dtypes),
+    st.builds("np.full({}.shape, {})".format, variables, numbers),
+    st.builds("np.arange({}.size).reshape({}.shape)".format, variables, variables),
+    st.builds("{}.copy()".format, views),
+)
+values = st.one_of(elementwise, elementwise, views, reductions, others)
+statements = st.one_of(
+    st.builds("{} = {}".format, variables, values),
+    st.builds("{} = {}".format, variables, values),
+    st.builds(
+        "{} {}= {}".format,
+        variables,
+        st.sampled_from(["+", "-", "*", "|", "^"]),
+        st.one_of(operands, elementwise),
+    ),
+    st.builds("{0}[{1}] = fit({0}, {2})".format, variables, places, st.one_of(operands, elementwise)),
+    st.builds("{}[{}] {}= {}".format, variables, places, st.sampled_from(["+", "-", "*"]), operands),
+    st.builds("{}[{}] = {}".format, variables, comparisons, numbers),
+    st.builds("v = {}; v[...] = fit(v, {})".format, views, operands),
+    st.builds(
+        "np.{}({}, {}, out={})".format, st.sampled_from(["add", "maximum"]), operands, operands, variables
+    ),
+    st.builds("if np.any({}): {} = {}".format, comparisons, variables, values),
+)
+
+
+# ---- What has one answer only -----------------------------------------------------------------------------
+
+
+def _kind(value):
+    return value.dtype.kind if isinstance(value, (np.ndarray, np.generic)) else "b"
+
+
+def cast(array, dtype):
+    """Convert, but for floats to integers, which may be too large for them."""
+    return array.astype("float32" if array.dtype.kind == "f" and np.dtype(dtype).kind in "iu" else dtype)
+
+
+def fit(target, value):
+    """Return what to write to an array: no floats to integers."""
+    return 1 if target.dtype.kind in "iu" and _kind(value) == "f" else value
+
+
+def total(array, **keywords):
+    """Sum what adds up to the same in any order."""
+    return (np.max if _kind(array) == "f" else np.sum)(array, **keywords)
+
+
+def running(array):
+    return np.cumsum(array if array.dtype.kind != "f" else array > 0, axis=0)
+
+
+SPACE = {"np": np, "cast": cast, "fit": fit, "total": total, "running": running}
+
+
+def fits(line, arrays):
+    """Run a line by NumPy, if NumPy takes it; tell whether it did."""
+    before = {name: value.copy() for name, value in arrays.items()}
+    trial = dict(arrays)
+    try:
+        exec(line, SPACE, trial)
+        if all(trial[name].size <= LARGEST for name in NAMES):
+            arrays.update({name: trial[name] for name in NAMES})
+            return True
+    except (TypeError, ValueError, IndexError, OverflowError, AttributeError):
+        pass
+    for name, value in before.items():
+        if isinstance(value, np.ndarray) and arrays[name].flags.writeable:
+            arrays[name][...] = value
+    return False
+
+
+@st.composite
+def programs(draw):
+    """Draw a program's lines, and of each argument the type, the shape, the kind of values and the layout."""
+    shapes = st.sampled_from(draw(st.sampled_from(SHAPES)))
+    arguments = draw(st.lists(st.tuples(dtypes, shapes, kinds, layouts), min_size=4, max_size=4))
+    arrays = dict(zip(NAMES, made(arguments), strict=False))
+    lines = ["v4 = v0 + v0", "v5 = v1[...]", "v6 = v2 * 2", "v7 = v3.copy()"]
+    with np.errstate(all="ignore"):
+        for line in lines:
+            exec(line, SPACE, arrays)
+        for line in draw(st.lists(statements, min_size=1, max_size=45)):
+            if len(lines) < 30 and fits(line, arrays):
+                lines.append(line)
+    return lines, arguments
+
+
+def made(arguments):
+    """Return new arrays."""
+    return [
+        build(dtype, shape, kind, seed, [layout])
+        for seed, (dtype, shape, kind, layout) in enumerate(arguments)
+    ]
+
+
+def check(lines, arguments):
+    """Run a program by NumPy and fused, and compare what it returns and what it wrote."""
+    space = dict(SPACE)
+    exec("\n    ".join(["def program(v0, v1, v2, v3):", *lines, f"return {', '.join(NAMES)}"]), space)
+    ours, numpys = made(arguments), made(arguments)
+    with np.errstate(all="ignore"):
+        got, want = pk.fuse(space["program"])(*ours), space["program"](*numpys)
+    for mine, theirs in zip([*got, *ours], [*want, *numpys], strict=True):
+        assert type(mine) is type(theirs)
+        assert_values(np.asarray(mine), np.asarray(theirs), free_zero=True)
+    for i, j in itertools.combinations(range(len(NAMES)), 2):
+        shares = [np.may_share_memory(results[i], results[j]) for results in (got, want)]
+        assert shares[0] == shares[1], f"v{i} and v{j} share memory: {shares[0]}, not {shares[1]}"
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@given(programs())
+def test_random_programs(engine, program):
+    check(*program)

@@ -352,6 +352,15 @@ PK_API int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *pr
                          const int64_t *shape, int64_t dimensions, uint8_t *exceptions,
                          const pk_options *options, pk_report *report);
 
+/* The same for several reductions of the same values along the same dimensions, in one pass over them: their
+ * `outer`, `reduced` and `values` are equal, and the operands end with the result of each, in their order. */
+enum { PK_MAX_REDUCTIONS = 16 };
+PK_API int32_t pk_reduce_several(const pk_reduction *reductions, int64_t reduction_count,
+                                 const pk_instruction *program, int64_t instruction_count,
+                                 const pk_operand *operands, int64_t operand_count, const int64_t *shape,
+                                 int64_t dimensions, uint8_t *exceptions, const pk_options *options,
+                                 pk_report *report);
+
 /* ---- Plans ---------------------------------------------------------------------------------------- */
 
 /* A plan is a scope in which calls, made one after the other on ordinary host arrays, leave data on the

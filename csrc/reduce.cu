@@ -74,6 +74,11 @@ void launch(const Reduction &reduction, Call &call) {
     results.settle();
 }
 
+// One after the other: what they share lies on the device, if it is kept.
+void launch_several(const Reductions &reductions, Call &call) {
+    for (const auto &reduction : reductions.all()) launch(*reduction, call);
+}
+
 }  // namespace
 }  // namespace pk
 
@@ -88,4 +93,18 @@ extern "C" int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction
                                  dimensions, exceptions, report);
         },
         pk::launch);
+}
+
+extern "C" int32_t pk_reduce_several(const pk_reduction *reductions, int64_t reduction_count,
+                                     const pk_instruction *program, int64_t instruction_count,
+                                     const pk_operand *operands, int64_t operand_count, const int64_t *shape,
+                                     int64_t dimensions, uint8_t *exceptions, const pk_options *options,
+                                     pk_report *report) {
+    return pk::called(
+        options, report,
+        [&] {
+            return pk::Reductions(reductions, reduction_count, program, instruction_count, operands,
+                                  operand_count, shape, dimensions, exceptions, report);
+        },
+        pk::launch_several);
 }

@@ -247,6 +247,31 @@ Reduction::Reduction(const pk_reduction *given, const pk_instruction *instructio
     }
 }
 
+Reductions::Reductions(const pk_reduction *asked, int64_t count, const pk_instruction *instructions,
+                       int64_t instruction_count, const pk_operand *operands, int64_t operand_count,
+                       const int64_t *shape, int64_t dimensions, uint8_t *exceptions,
+                       const pk_report *report) {
+    require(asked != nullptr, "reductions is a null pointer");
+    require(count >= 1 && count <= PK_MAX_REDUCTIONS, "reduction_count is out of range");
+    require(operands != nullptr, "operands is a null pointer");
+    require(operand_count > count && operand_count <= PK_MAX_OPERANDS, "operand_count is out of range");
+    const int64_t shared = operand_count - count;
+    for (int64_t i = 0; i < count; ++i) {
+        require(asked[i].outer == asked[0].outer && asked[i].reduced == asked[0].reduced &&
+                    asked[i].values == asked[0].values,
+                "the reductions are not of the same values along the same dimensions");
+        operands_.emplace_back(operands, operands + shared);
+        operands_.back().push_back(operands[shared + i]);
+    }
+    for (int64_t i = 0; i < count; ++i) {
+        all_.push_back(std::make_unique<Reduction>(asked + i, instructions, instruction_count,
+                                                   operands_[size_t(i)].data(), shared + 1, shape, dimensions,
+                                                   exceptions, report));
+        require(all_.back()->type == all_.front()->type && all_.back()->masked == all_.front()->masked,
+                "the reductions are not of the same values along the same dimensions");
+    }
+}
+
 int Reduction::loaded(int value) const {
     const std::vector<Step> &steps = program.steps;
     int32_t from = -1;

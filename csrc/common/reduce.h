@@ -53,6 +53,20 @@ struct Reduction {
     const int64_t dimensions_;
 };
 
+// What pk_reduce_several is asked for, checked: reductions of the same values.
+class Reductions {
+   public:
+    Reductions(const pk_reduction *asked, int64_t count, const pk_instruction *instructions,
+               int64_t instruction_count, const pk_operand *operands, int64_t operand_count,
+               const int64_t *shape, int64_t dimensions, uint8_t *exceptions, const pk_report *report);
+    int64_t elements() const { return all().front()->size; }
+    const std::vector<std::unique_ptr<const Reduction>> &all() const { return all_; }
+
+   private:
+    std::vector<std::vector<pk_operand>> operands_;  // of each, its own result the last
+    std::vector<std::unique_ptr<const Reduction>> all_;
+};
+
 // The partials of a region's blocks, until they are results.
 class Partials {
    public:

@@ -16,6 +16,7 @@ using reduction::LANES;
 constexpr int64_t WORTH_A_THREAD = 64 << 10, SHARE = 256 << 10;  // elements
 constexpr int64_t MOST_WORDS = 5;                                // of a lane, and one more for a pivot
 constexpr int64_t SHORT = 64, MOST_TOGETHER = 64;
+constexpr int64_t SHARED_UNIT = 128 << 10;  // elements
 
 // Where the values of a call are: an operand's own memory, or a buffer that the program fills.
 class Values {
@@ -75,29 +76,59 @@ int64_t unit_elements(const Reduction &reduction) {
     return std::clamp(reduction.size / (8 * thread_count()), LEAST, MOST);
 }
 
+// One of the reductions that a thread folds the same values by.
+struct Fold {
+    Fold(const Reduction &reduction, Partials &partials, int64_t most_units)
+        : reduction(reduction),
+          partials(partials),
+          loop(loops().reduce[reduction.asked.kind][reduction.masked][reduction.type]),
+          folded(size_t(most_units * words_a_unit())) {}
+
+    int64_t words_a_unit() const { return partials.bytes_a_unit() / int64_t(sizeof(double)); }
+
+    // Where places are looked for, the best of a slab's earlier blocks spares most of the later ones a
+    // search.
+    void keep_leader(int64_t slab, const double *partial) {
+        const auto beats = reduction.joining.beats;
+        if (beats == nullptr || (led == slab && !beats(partial, &leader))) return;
+        leader = partial[0];
+        led = slab;
+    }
+
+    const Reduction &reduction;
+    Partials &partials;
+    const BlockLoop loop;
+    std::vector<double> folded;
+    double leader = 0;
+    int64_t led = -1;  // the slab that the leader is of
+};
+
+using All = std::vector<const Reduction *>;
+
 // A thread's way through some of a region's units, which it folds to their partials.
 class Folder {
    public:
-    Folder(const Reduction &reduction, const Region &region, const Values &values,
-           const BlockProgram *program, int64_t most_units, Partials &partials, Call &call)
-        : reduction_(reduction),
+    Folder(const All &reductions, const Region &region, const Values &values, const BlockProgram *program,
+           int64_t most_units, std::vector<Partials> &partials, Call &call)
+        : reduction_(*reductions.front()),
           region_(region),
           slabs_(region.slabs),
           values_(values),
-          partials_(partials),
           call_(call),
-          loop_(loops().reduce[reduction.asked.kind][reduction.masked][reduction.type]),
-          lanes_(size_t((MOST_WORDS + 1) * LANES * std::max(slabs_.inner, MOST_TOGETHER))),
-          folded_(size_t(most_units * words_a_unit())) {
+          lanes_(size_t((MOST_WORDS + 1) * LANES * std::max(slabs_.inner, MOST_TOGETHER))) {
+        for (size_t i = 0; i < reductions.size(); ++i)
+            folds_.emplace_back(*reductions[i], partials[i], most_units);
         if (program == nullptr) return;
-        machine_.emplace(*program, reduction.instruction_count);
-        computed_.resize(size_t(reduction.asked.values), std::vector<double>(size_t(slabs_.most_elements())));
+        machine_.emplace(*program, reduction_.instruction_count);
+        computed_.resize(size_t(reduction_.asked.values),
+                         std::vector<double>(size_t(slabs_.most_elements())));
     }
 
     // Returns how many elements the units have.
     int64_t run(int64_t first, int64_t units) {
-        for (int64_t i = 0; i < units; ++i) fold(first + i, folded_.data() + i * words_a_unit());
-        partials_.take(first, units, reinterpret_cast<const char *>(folded_.data()));
+        for (int64_t i = 0; i < units; ++i) fold(first + i, i);
+        for (Fold &fold : folds_)
+            fold.partials.take(first, units, reinterpret_cast<const char *>(fold.folded.data()));
         const int64_t count = slabs_.start(first + units) - slabs_.start(first);
         if (!machine_) call_.advance(count);
         return count;
@@ -114,9 +145,7 @@ class Folder {
     }
 
    private:
-    int64_t words_a_unit() const { return partials_.bytes_a_unit() / int64_t(sizeof(double)); }
-
-    void fold(int64_t index, double *partials) {
+    void fold(int64_t index, int64_t place) {
         const Slabs::Unit unit = slabs_.unit(index);
         const int64_t start = slabs_.start(index);
         if (machine_) compute(start, slabs_.start(index + 1) - start);
@@ -129,9 +158,16 @@ class Folder {
                 block.width = std::min(unit.slabs - slab, most);
                 block.column = slabs_.length;
             }
-            loop_(block, lanes_.data(), partials + slab * slabs_.inner * reduction_.joining.words);
+            for (Fold &fold : folds_) {
+                double *const partials = fold.folded.data() + place * fold.words_a_unit();
+                block.leader = fold.led == unit.slab ? &fold.leader : nullptr;
+                fold.loop(block, lanes_.data(),
+                          partials + slab * slabs_.inner * fold.reduction.joining.words);
+            }
         }
-        if (slabs_.blocks() > 1 && slabs_.inner == 1) keep_leader(unit.slab, partials);
+        if (slabs_.blocks() == 1 || slabs_.inner != 1) return;
+        for (Fold &fold : folds_)
+            fold.keep_leader(unit.slab, fold.folded.data() + place * fold.words_a_unit());
     }
 
     // Has the program fill the buffers with the values of some elements.
@@ -152,7 +188,6 @@ class Folder {
         block.width = block.stride = slabs_.inner;
         block.column = 1;
         block.first_row = unit.block * Slabs::BLOCK;
-        block.leader = led_ == unit.slab ? &leader_ : nullptr;
         const int64_t first = slab * slabs_.length * slabs_.inner;  // of the unit's elements
         const void **const places[] = {&block.values, &block.others};
         for (int v = 0; v < reduction_.asked.values; ++v) {
@@ -167,35 +202,25 @@ class Folder {
         return block;
     }
 
-    // Where places are looked for, the best of a slab's earlier blocks spares most of the later ones a
-    // search.
-    void keep_leader(int64_t slab, const double *partial) {
-        const auto beats = reduction_.joining.beats;
-        if (beats == nullptr || (led_ == slab && !beats(partial, &leader_))) return;
-        leader_ = partial[0];
-        led_ = slab;
-    }
-
-    const Reduction &reduction_;
+    const Reduction &reduction_;  // the first, for what they share
     const Region &region_;
     const Slabs slabs_;
     const Values &values_;
-    Partials &partials_;
     Call &call_;
-    const BlockLoop loop_;
+    std::vector<Fold> folds_;
     std::optional<Machine> machine_;             // where the values are a program's
     std::vector<std::vector<double>> computed_;  // by it
-    std::vector<double> lanes_, folded_;
-    double leader_ = 0;
-    int64_t led_ = -1;  // the slab that the leader is of
+    std::vector<double> lanes_;
 };
 
-void reduce_region(const Reduction &reduction, const Region &region, Call &call) {
+void reduce_region(const All &reductions, const Region &region, Call &call) {
+    const Reduction &first = *reductions.front();
     const Slabs &slabs = region.slabs;
-    const Values values(reduction, region);
+    const Values values(first, region);
     std::optional<const BlockProgram> program;
-    if (values.needs_program) program.emplace(reduction.program, region.layout);
-    Partials partials(reduction, region);
+    if (values.needs_program) program.emplace(first.program, region.layout);
+    std::vector<Partials> partials;
+    for (const Reduction *reduction : reductions) partials.emplace_back(*reduction, region);
     const int64_t units = slabs.units();
     const int64_t threads = std::clamp<int64_t>(region.layout.size / WORTH_A_THREAD, 1, thread_count());
     // Taken at a time, so that what a thread asks and tells the others costs little.
@@ -204,18 +229,27 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call)
     share_out(
         call, units, share, threads,
         [&] {
-            return Folder(reduction, region, values, program ? &*program : nullptr, share, partials, call);
+            return Folder(reductions, region, values, program ? &*program : nullptr, share, partials, call);
         },
-        [](Folder &folder, int64_t first, int64_t count) { return folder.run(first, count); },
+        [](Folder &folder, int64_t at, int64_t count) { return folder.run(at, count); },
         [](Folder &folder) { folder.end(); });
-    partials.finish(call);
+    for (Partials &each : partials) each.finish(call);
 }
 
-void launch(const Reduction &reduction, Call &call) {
-    reduction.clear_exceptions();
-    for (const Region &region : reduction.regions(unit_elements(reduction))) {
-        reduce_region(reduction, region, call);
-    }
+// Of values that several reductions share, a unit stays in the cache.
+void reduce_all(const All &reductions, Call &call) {
+    const Reduction &first = *reductions.front();
+    first.clear_exceptions();
+    const int64_t elements = reductions.size() == 1 ? unit_elements(first) : SHARED_UNIT;
+    for (const Region &region : first.regions(elements)) reduce_region(reductions, region, call);
+}
+
+void launch(const Reduction &reduction, Call &call) { reduce_all({&reduction}, call); }
+
+void launch_several(const Reductions &reductions, Call &call) {
+    All all;
+    for (const auto &reduction : reductions.all()) all.push_back(reduction.get());
+    reduce_all(all, call);
 }
 
 }  // namespace
@@ -233,4 +267,18 @@ extern "C" int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction
                                  dimensions, exceptions, report);
         },
         pk::launch);
+}
+
+extern "C" int32_t pk_reduce_several(const pk_reduction *reductions, int64_t reduction_count,
+                                     const pk_instruction *program, int64_t instruction_count,
+                                     const pk_operand *operands, int64_t operand_count, const int64_t *shape,
+                                     int64_t dimensions, uint8_t *exceptions, const pk_options *options,
+                                     pk_report *report) {
+    return pk::called(
+        options, report,
+        [&] {
+            return pk::Reductions(reductions, reduction_count, program, instruction_count, operands,
+                                  operand_count, shape, dimensions, exceptions, report);
+        },
+        pk::launch_several);
 }

@@ -20,6 +20,7 @@ MAX_INSTRUCTIONS = 16384
 MAX_RANGES = 256
 NAME_SIZE = 256
 MAX_PARAMETERS = 256
+MAX_REDUCTIONS = 16
 
 LOAD, STORE, CAST, FIRST_OPERATION = range(4)
 BYTE_SWAPPED = 1
@@ -374,6 +375,15 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_operation_info": (_SIZE, _out(OPERATION)),
     "pk_reduce": (
         _in(REDUCTION),
+        *(_in(INSTRUCTION), _SIZE),
+        *(_in(OPERAND), _SIZE),
+        *(_in(np.int64), _SIZE),
+        _out(np.uint8),
+        _in(OPTIONS),
+        _out(REPORT),
+    ),
+    "pk_reduce_several": (
+        *(_in(REDUCTION), _SIZE),
         *(_in(INSTRUCTION), _SIZE),
         *(_in(OPERAND), _SIZE),
         *(_in(np.int64), _SIZE),

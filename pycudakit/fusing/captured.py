@@ -9,11 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._calls.arguments import broadcast_shapes
-from pycudakit._calls.deferred import Computed
 from pycudakit._families.elementwise import compound
 from pycudakit.fusing.computing import stand_ins_in
-from pycudakit.fusing.nodes import Pass
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.shapes import SHAPES, Handler, captures
 from pycudakit.fusing.stand_in import StandIn
@@ -76,54 +73,20 @@ _SUMS = "sum prod mean std var any all count_nonzero"
 _EXTREMES = "min max amin amax argmin argmax"
 
 
-def _is_plain(keywords: dict[str, Any]) -> bool:
-    return not {"where", "out", "mean", "initial", "dtype"} & keywords.keys()
-
-
-def _computed(recording: Recording, value: StandIn, keywords: dict[str, Any]) -> Computed | None:
-    """Return what a reduction takes in place of an array that was put off, if it can."""
-    node = value.node
-    if node.array is not None or 0 in node.shape or not node.shape or keywords.get("ddof"):
-        return None
-    if node.uses and recording.keeps_at_second_use(node):
-        return None
-    together = Pass([node])
-    if broadcast_shapes(*(array.shape for array in together.arrays)) != node.shape:
-        return None
-    node.uses += 1
-    recording.memory.keep(together.arrays)
-    return Computed(together.function, together.inputs, node.dtype)
-
-
 def _reduction(module: str, name: str) -> Handler:
     def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
         function = kit_function(module, name)
         recording.costs.called(a.size if type(a) is StandIn else np.size(a))
-        if type(a) is StandIn and _is_plain(keywords) and len(arguments) <= 1:
-            computed = _computed(recording, a, keywords)
-            if computed is None:
-                array = recording.store(a)
-                recording.memory.keep([array])
-                computed = array  # type: ignore[assignment]
-            axes = recording.resolved(arguments), recording.resolved(keywords)
-            result = recording.wrap(function(computed, *axes[0], **axes[1]))
-            if recording.passes is not None:
-                _tell(recording, name, computed, a, result)
-            return result
+        asked = recording.resolved(arguments), recording.resolved(keywords)
+        if type(a) is StandIn and len(arguments) <= 1 and keywords.keys() <= {"axis", "keepdims", "ddof"}:
+            given = {**keywords, "axis": arguments[0]} if arguments else asked[1]
+            if not arguments or "axis" not in keywords:
+                return recording.reduce(name, function, a, **given)
         out = keywords.get("out")
         result = recording.on_host(function, (a, *arguments), keywords, may_write=out is not None)
         return result if out is None else out
 
     return handle
-
-
-def _tell(recording: Recording, name: str, given: Any, a: StandIn, result: Any) -> None:
-    if type(given) is Computed:
-        reads = [array for array in given.inputs if isinstance(array, np.ndarray)]
-        name = f"{given.function.name}, {name}"
-    else:
-        reads = [given]
-    recording.tell(name, a.shape, reads, [] if result.node.array.ndim == 0 else [result.node.array])
 
 
 for _names, _module in ((_SUMS, "reduce.sums"), (_EXTREMES, "reduce.extremes")):

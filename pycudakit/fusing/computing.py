@@ -22,14 +22,13 @@ from pycudakit.fusing.breaks import Break, where_asked
 from pycudakit.fusing.costs import Costs
 from pycudakit.fusing.explained import PlanPass
 from pycudakit.fusing.memory import Memory
-from pycudakit.fusing.nodes import Node, Pass, leaf
+from pycudakit.fusing.nodes import Node, Pass, Reduction, leaf
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.fusing.storage import Storage
 
 _QUIET = frozenset({"ignore", "warn"})
 _MOST_OUTPUTS = 32  # of a pass
 _MOST_LIVE = 64
-_WORTH_KEEPING = 1.5e-9  # seconds an element on one thread: what takes longer is not computed twice
 
 # What `numpy.errstate` changes: an object that is another one where it is in force.
 _errors_in_force: Callable[[], Any] = getattr(
@@ -40,6 +39,8 @@ _errors_in_force: Callable[[], Any] = getattr(
 class Computing:
     """What is put off in a call of a fused function, and computed when it is needed.
 
+    `run_reductions` computes nodes that are reductions of the same values along the same axes.
+
     Parameters
     ----------
     name
@@ -47,6 +48,8 @@ class Computing:
     strict
         Whether a look raises.
     """
+
+    run_reductions: Callable[[Sequence[Node]], None]
 
     def __init__(self, name: str, strict: bool) -> None:
         self.name = name
@@ -56,6 +59,7 @@ class Computing:
         self.breaks: list[Break] = []
         self.passes: list[PlanPass] | None = None  # where somebody asks
         self.costs = Costs()
+        self.reductions: list[weakref.ref[Node]] = []  # that wait
         self._live: list[weakref.ref[StandIn]] = []  # those that may be put off
         self._errors, self._in_force = np.geterr(), _errors_in_force()
         # At once, what an operation meets: where that may raise, or call somebody.
@@ -154,17 +158,6 @@ class Computing:
             self.compute(w for w in waiting if any(map(storage.overlaps, w.node.leaves())))
         self.memory.will_change(storage)
 
-    def keeps_at_second_use(self, node: Node) -> bool:
-        """Tell whether what a node computes is better kept than computed again."""
-        if self.engine == "cuda":
-            return True
-        together = Pass([node])
-        types = tuple(
-            v.dtype.newbyteorder("=") if isinstance(v, np.ndarray) else type(v) for v in together.inputs
-        )
-        program = compile_function(together.function, types, (None,), False, None, "same_kind")
-        return estimate.estimate(program).ours > _WORTH_KEEPING
-
     def finish(self, values: Sequence[StandIn]) -> None:
         """Compute what a function returns, and what else outlives it; bring all of that to the host."""
         self.heed_errors()
@@ -180,12 +173,38 @@ class Computing:
         by_shape: dict[tuple[int, ...], dict[int, Node]] = {}
         for stand_in in stand_ins:
             node = stand_in.node
-            if node.array is None:
+            if node.reduction is not None:
+                self._reduce_with_others(node)
+            elif node.array is None:
                 by_shape.setdefault(node.shape, {})[id(node)] = node
         for found in by_shape.values():
             nodes = list(found.values())
             for first in range(0, len(nodes), _MOST_OUTPUTS):
                 self.run(nodes[first : first + _MOST_OUTPUTS], keep=keep)
+
+    def compute_node(self, node: Node) -> None:
+        """Compute a node, if it is put off."""
+        if node.reduction is not None:
+            self._reduce_with_others(node)
+        elif node.array is None:
+            self.run([node])
+
+    def settle(self, nodes: Iterable[Node]) -> None:
+        """Compute the reductions that nodes need, so that programs can take them."""
+        while self.reductions:  # most functions have none that wait
+            needed = [n for node in nodes for n in node.needed() if n.reduction is not None]
+            if not needed:
+                return
+            self._reduce_with_others(needed[-1])  # what the others may need
+
+    def _reduce_with_others(self, node: Node) -> None:
+        """Compute a reduction, and those that wait and go over the same values."""
+        asked = node.reduction
+        if asked is None:
+            return
+        waiting = [other for other in (known() for known in self.reductions) if other is not None]
+        self.run_reductions([n for n in waiting if _same_values(n.reduction, asked)])
+        self.reductions = [weakref.ref(n) for n in waiting if n.reduction is not None]
 
     def run(
         self,
@@ -195,6 +214,7 @@ class Computing:
         keep: bool = True,
     ) -> None:
         """Compute nodes of one shape in one pass, into an array that lies in a storage, or into new ones."""
+        self.settle(nodes)
         together = Pass(nodes)
         if self.memory.scope.is_open:
             self.memory.keep(together.arrays)
@@ -267,6 +287,10 @@ class Computing:
         else:
             moved = call.bytes_up, call.bytes_down
             self.passes.append(PlanPass(function, call.engine, shape, read, wrote, call.seconds, *moved))
+
+
+def _same_values(one: Reduction | None, other: Reduction) -> bool:
+    return one is not None and one.of is other.of and one.axes == other.axes
 
 
 def stand_ins_in(value: Any) -> Iterable[StandIn]:

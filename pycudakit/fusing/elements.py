@@ -16,8 +16,8 @@ from pycudakit._library.types import DType
 from pycudakit._programs import estimate
 from pycudakit._programs.function import ElementFunction, as_numpy_takes_numbers, compile_function
 from pycudakit._programs.values import OF_ANY_INTEGER
-from pycudakit.fusing.computing import Computing
 from pycudakit.fusing.nodes import MOST_STEPS, PLAIN, Node, leaf
+from pycudakit.fusing.reductions import Reductions
 from pycudakit.fusing.stand_in import StandIn
 
 SMALL = 8192  # elements: `auto` computes with fewer at once
@@ -47,7 +47,7 @@ def _result_of(
     return program.out_dtypes[0], program.may_refuse, estimate.estimate(program).numpy
 
 
-class Elements(Computing):
+class Elements(Reductions):
     """A call of a fused function, with what it computes element by element."""
 
     # Has NumPy compute a function, called as `apply` is, of what it alone takes.
@@ -102,7 +102,7 @@ class Elements(Computing):
             value = self.wrap(quick(*(a.array if type(a) is Node else a for a in arguments)))
             return value if out is None else self.put(out, value)
         for node in nodes:  # what is repeated is computed once
-            if node.array is None and node.shape != shape:
+            if node.array is None and node.shape != shape and node.reduction is None:
                 self.run([node])
         given = PLAIN if dtype is None and casting == "same_kind" else (dtype, casting)
         node = Node(function, tuple(arguments), given, result, shape)
@@ -188,9 +188,9 @@ class Elements(Computing):
         if needs_copy(array, value.leaves()):
             if value.array is not None:
                 value = Node(_COPY, (value,), PLAIN, value.dtype, value.shape)
-            self.run([value])
-        if value.shape != array.shape and value.array is None:
-            self.run([value])
+            self.compute_node(value)
+        if value.reduction is not None or value.shape != array.shape:
+            self.compute_node(value)
         self.run([value], [array], storage)
 
 

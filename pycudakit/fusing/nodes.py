@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,10 @@ class Node:
     numbers, will be its value.
     """
 
-    __slots__ = ("arguments", "array", "dtype", "function", "given", "shape", "steps", "storage", "uses")
+    __slots__ = (
+        *("__weakref__", "arguments", "array", "dtype", "function", "given", "reduction", "shape", "steps"),
+        *("storage", "uses"),
+    )
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class Node:
         self.shape = shape
         self.array: Array | None = None
         self.storage: Storage | None = None  # of the array, if others may see it
+        self.reduction: Reduction | None = None  # that its array will be the result of
         self.uses = 0  # how often it was computed, and not kept
         self.steps = 1
         for argument in arguments:
@@ -51,20 +55,32 @@ class Node:
     def computed(self, array: Array, storage: Storage | None = None) -> None:
         """From now on, it is an array."""
         self.array, self.storage = array, storage
-        self.function, self.arguments, self.steps = None, (), 0
+        self.function, self.arguments, self.steps, self.reduction = None, (), 0, None
 
-    def leaves(self) -> list[Array]:
-        """Return the arrays that it reads."""
-        arrays, seen, pending = [], {id(self)}, [self]
+    def needed(self) -> Iterator[Node]:
+        """Yield the nodes that it needs, and itself."""
+        seen, pending = {id(self)}, [self]
         while pending:
             node = pending.pop()
-            if node.array is not None:
-                arrays.append(node.array)
-            for argument in node.arguments:
+            yield node
+            before = node.arguments if node.reduction is None else (node.reduction.of,)
+            for argument in before:
                 if type(argument) is Node and id(argument) not in seen:
                     seen.add(id(argument))
                     pending.append(argument)
-        return arrays
+
+    def leaves(self) -> list[Array]:
+        """Return the arrays that it reads."""
+        return [node.array for node in self.needed() if node.array is not None]
+
+
+class Reduction(NamedTuple):
+    """A reduction that is put off, so that others of the same values go with it."""
+
+    name: str
+    of: Node
+    axes: tuple[int, ...]
+    compute: Callable[[Any], Any]  # called with what it reduces
 
 
 def leaf(array: Array, storage: Storage | None = None) -> Node:

@@ -47,7 +47,7 @@ class Recording(Elements):
         if made.size and not storage.overlaps(made):  # a copy: of the host's values
             storage.fetch()
             return self.stand_in(make(array))
-        return StandIn(self, leaf(made, storage))
+        return StandIn(self, leaf(made, storage), stand_in.is_scalar and made.ndim == 0)
 
     def get(self, stand_in: StandIn, index: Any) -> Any:
         """Return a view, or the elements at some places."""
@@ -126,8 +126,7 @@ class Recording(Elements):
                 f"into shape {_shown(target.shape)}"
             )
         if shape != node.shape:
-            if node.array is None:
-                self.run([node])
+            self.compute_node(node)
             assert node.array is not None  # noqa: S101
             node = leaf(node.array.reshape(shape), node.storage)
         return node
@@ -192,7 +191,7 @@ class Recording(Elements):
             result = self.apply(
                 function, inputs, out=self.outside(out), **{k: v for k, v in keywords.items() if k != "out"}
             )
-            self.settle(result)
+            self.share(result)
             return out
         dtype = keywords.get("dtype")
         return self.apply(
@@ -207,7 +206,7 @@ class Recording(Elements):
         """Return what stands for an array that is no argument, to be written to."""
         return StandIn(self, leaf(array, self.memory.storage_for(array)))
 
-    def settle(self, stand_in: StandIn) -> None:
+    def share(self, stand_in: StandIn) -> None:
         """Bring what was written to an array that is no argument to the host, where others see it."""
         storage = stand_in.node.storage
         if storage is not None:
@@ -274,7 +273,7 @@ class Recording(Elements):
         array = self.read(stand_in)
         found = getattr(array, name)
         if not callable(found):
-            self.settle(stand_in)  # it may be another way to the memory
+            self.share(stand_in)  # it may be another way to the memory
             return self.wrap(found)
 
         def method(*arguments: Any, **keywords: Any) -> Any:

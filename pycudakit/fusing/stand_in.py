@@ -114,7 +114,7 @@ class StandIn(Deferred):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Return it as an array of NumPy's."""
         array = self.recording.look(self, "numpy.asarray()")
-        self.recording.settle(self)  # whoever has the array may write to it
+        self.recording.share(self)  # whoever has the array may write to it
         if dtype is not None and array.dtype != dtype:
             if copy is False:
                 raise ValueError("Unable to avoid copy while creating an array as requested.")

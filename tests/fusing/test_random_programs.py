@@ -165,7 +165,7 @@ def programs(draw):
     with np.errstate(all="ignore"):
         for line in lines:
             exec(line, SPACE, arrays)
-        for line in draw(st.lists(statements, min_size=1, max_size=45)):
+        for line in draw(st.lists(statements, min_size=45, max_size=60)):
             if len(lines) < 30 and fits(line, arrays):
                 lines.append(line)
     return lines, arguments

@@ -22,6 +22,7 @@ from pycudakit._families.reduce.recipe import (
     Write,
     axes_of,
     cost_of,
+    is_together,
     recipe_for,
     reduce,
     shape_without,
@@ -73,7 +74,7 @@ class Reduction:
     ) -> None:
         self.name, self.numpy = name, numpy
         self._has_floats: bool | None = None  # where not the arrays tell
-        if type(values[0]) is Computed:
+        if values and type(values[0]) is Computed:
             (computed,) = values
             values, within = computed.inputs, functools.partial(written_within, computed.function)
             self._has_floats = computed.dtype.kind == "f"
@@ -294,6 +295,8 @@ _NEVER_WARNS = ("max", "min")
 def fast(name: str, write: Write, a: Any) -> Any:
     """Reduce the whole of an ordinary array, or return None where that takes longer."""
     if type(a) is not np.ndarray or a.dtype not in CODES or not a.size or not a.flags.c_contiguous:
+        return None
+    if is_together():
         return None
     engine = asked.fast()
     if engine == "auto" and a.nbytes <= _WORTH_CHOOSING and present.status("cpu").available:

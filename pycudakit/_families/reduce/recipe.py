@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -62,14 +63,16 @@ def recipe_for(name: str, write: Write, types: tuple[Any, ...], masked: bool, dt
 
 
 class ReduceWork(Invocation):
-    """What `pk_reduce` takes for a program and how its values are folded."""
+    """What `pk_reduce` takes for a program and how its values are folded, or `pk_reduce_several`."""
 
-    def __init__(self, program: ElementProgram, folded: Folded) -> None:
+    def __init__(self, program: ElementProgram, *folded: Folded) -> None:
         super().__init__()
         self.program = program
-        self.table = np.zeros(len(program.table) + 1, abi.OPERAND)
-        self.table[:-1] = program.table
-        self.table["type"][-1] = CODES[folded.result]
+        inputs = len(program.table)
+        self.table = np.zeros(inputs + len(folded), abi.OPERAND)
+        self.table[:inputs] = program.table
+        self.table["type"][inputs:] = [CODES[each.result] for each in folded]
+        self._results = range(inputs, inputs + len(folded))
         self.inputs = [(i, o.position) for i, o in enumerate(program.operands) if o.source == "input"]
         self.numbers: list[tuple[Array, int]] = []
         for i, operand in enumerate(program.operands):
@@ -77,9 +80,10 @@ class ReduceWork(Invocation):
                 number = np.empty((), operand.dtype)
                 self.table["address"][i] = address_of(number)
                 self.numbers.append((number, operand.position))
-        self.reduction = np.zeros(1, abi.REDUCTION)
-        self.reduction["kind"], self.reduction["finish"] = folded.kind, folded.finish
-        self.reduction["values"], self.reduction["reduced"] = len(folded.values), 1
+        self.reduction = np.zeros(len(folded), abi.REDUCTION)
+        self.reduction["kind"] = [each.kind for each in folded]
+        self.reduction["finish"] = [each.finish for each in folded]
+        self.reduction["values"], self.reduction["reduced"] = len(folded[0].values), 1
         self._addresses = self.table["address"]
         self._strides, self._flags = self.table["strides"], self.table["flags"]
         self._dense = self._strides.copy()
@@ -88,10 +92,12 @@ class ReduceWork(Invocation):
         self._met = np.empty(len(program.instructions), np.uint8)
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
-        """Return `pk_reduce` with its arguments."""
+        """Return the entry with its arguments."""
         instructions = self.program.instructions
+        count = len(self.reduction)
         return abi.bound(
-            *(library, "pk_reduce", self.reduction),
+            *((library, "pk_reduce") if count == 1 else (library, "pk_reduce_several")),
+            *((self.reduction,) if count == 1 else (self.reduction, ctypes.c_int64(count))),
             *(instructions, ctypes.c_int64(len(instructions))),
             *(self.table, ctypes.c_int64(len(self.table))),
             *(self._shape, self._dimensions),
@@ -105,14 +111,16 @@ class ReduceWork(Invocation):
         self._addresses[-1] = address_of(result)
         self._shape[0] = arrays[0].size
 
-    def spread(self, shape: tuple[int, ...], axes: Sequence[int], result: Array, *values: Any) -> None:
-        """Reduce arrays, broadcast to a shape, along axes; the result has the other dimensions."""
+    def spread(
+        self, shape: tuple[int, ...], axes: Sequence[int], results: Sequence[Array], *values: Any
+    ) -> None:
+        """Reduce arrays, broadcast to a shape, along axes; the results have the other dimensions."""
         for number, position in self.numbers:
             number[()] = values[position]
         strides = {p: operands.strides_of(values[p], shape) for _, p in self.inputs}
         first = max(strides.values(), key=lambda each: sum(map(bool, each)), default=(0,) * len(shape))
         order, outer = _order(shape, axes, first)
-        kept = dict(zip((d for d in range(len(shape)) if d not in axes), result.strides, strict=True))
+        kept = [d for d in range(len(shape)) if d not in axes]
         self._dimensions.value = len(order)
         self._shape[: len(order)] = [shape[d] for d in order]
         for index, position in self.inputs:
@@ -120,8 +128,10 @@ class ReduceWork(Invocation):
             self._addresses[index] = array.ctypes.data
             self._strides[index, : len(order)] = [strides[position][d] for d in order]
             self._flags[index] = 0 if array.dtype.isnative else abi.BYTE_SWAPPED
-        self._addresses[-1] = result.ctypes.data
-        self._strides[-1, : len(order)] = [kept.get(d, 0) for d in order]
+        for row, result in zip(self._results, results, strict=True):
+            own = dict(zip(kept, result.strides, strict=True))
+            self._addresses[row] = result.ctypes.data
+            self._strides[row, : len(order)] = [own.get(d, 0) for d in order]
         self.reduction["outer"], self.reduction["reduced"] = outer, len(axes)
 
     def restore(self) -> None:
@@ -185,17 +195,57 @@ def reduce(
     ddof: float = 0,
 ) -> Array:
     """Return the reduction of arrays, broadcast to a shape, as a new array without the axes."""
-    result = result_memory.empty(shape_without(shape, axes, False), recipe.folded.result)
-    work = recipe.works.take()
+    request = Request(recipe, plan, tuple(values), shape, tuple(axes), initial, ddof)
+    together = _local.together
+    return run([request], recipe.works)[0] if together is None else together.result_of(request)
+
+
+class _Local(threading.local):
+    together: Any = None  # what stands in for reductions: see `together`
+
+
+_local = _Local()
+
+
+def is_together() -> bool:
+    """Tell whether something stands in for the thread's reductions."""
+    return _local.together is not None
+
+
+def exchange(together: Any) -> Any:
+    """Have something else stand in for the thread's reductions; return what did."""
+    before, _local.together = _local.together, together
+    return before
+
+
+class Request(NamedTuple):
+    """A reduction that is asked for."""
+
+    recipe: Recipe
+    plan: Plan
+    values: tuple[Any, ...]
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    initial: Any
+    ddof: float
+
+
+def run(requests: Sequence[Request], works: Pool[ReduceWork]) -> list[Array]:
+    """Return the results of reductions of the same values."""
+    first = requests[0]
+    shape = shape_without(first.shape, first.axes, False)
+    results = [result_memory.empty(shape, request.recipe.folded.result) for request in requests]
+    work = works.take()
     try:
-        work.spread(shape, axes, result, *values)
-        set_numbers(work.reduction, initial, ddof)
-        if work.run(plan, math.prod(shape)):
+        work.spread(first.shape, first.axes, results, *first.values)
+        for i, request in enumerate(requests):
+            set_numbers(work.reduction[i : i + 1], request.initial, request.ddof)
+        if work.run(first.plan, math.prod(first.shape)):
             work.report_met()
     finally:
         work.restore()
-        recipe.works.give_back(work)
-    return result
+        works.give_back(work)
+    return results
 
 
 def set_numbers(reduction: Array, initial: Any, ddof: float) -> None:

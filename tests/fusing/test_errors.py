@@ -1,0 +1,155 @@
+"""Errors and warnings of fused functions: NumPy's, from the line that NumPy's come from."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+
+SIZES = [100, 20_000]
+
+
+@pytest.fixture(params=SIZES)
+def x(request):
+    return np.linspace(-3, 3, request.param)
+
+
+def test_exceptions_of_the_body(engine, x):
+    was = x.copy()
+
+    @pk.fuse
+    def body(x, y):
+        x += 1
+        y[::2] = x[::2] * 2
+        y *= 3
+        raise KeyError("mine")
+
+    y = np.ones_like(x)
+    with pytest.raises(KeyError, match="mine"):
+        body(x, y)
+    np.testing.assert_array_equal(x, was + 1)
+    np.testing.assert_array_equal(y[::2], (was + 1)[::2] * 6)
+    np.testing.assert_array_equal(pk.fuse(lambda x: x * 2)(x), x * 2)  # nothing is left behind
+
+
+ERRORS = {
+    "shapes": lambda x: x + x[1:],
+    "in place": lambda x: x[1:].__iadd__(x),
+    "assignment": lambda x: x.__setitem__(slice(3), x),
+    "assigned rows": lambda x: x.__setitem__(slice(3), np.ones((2, 3))),
+    "bits of floats": lambda x: x & 1,
+    "inverted": lambda x: ~x,
+    "bool minus": lambda x: -(x > 0),
+    "bools": lambda x: (x > 0) - (x > 1),
+    "cast": lambda x: (x > 0).astype(int).__iadd__(x),
+    "cast by out": lambda x: np.add(x, x, out=np.zeros(x.shape, "i4")),
+    "shape of out": lambda x: np.add(x, x, out=np.zeros(3)),
+    "division in place": lambda x: x.astype(int).__itruediv__(2),
+    "number": lambda x: x.astype("u1") + 300,
+    "number assigned": lambda x: x.astype("u1").__setitem__(0, 300),
+    "index": lambda x: x[x.size],
+    "indices": lambda x: x[1, 2],
+    "written index": lambda x: x.__setitem__(x.size, 1),
+    "float index": lambda x: x[1.5],
+    "mask": lambda x: x[np.ones(3, bool)],
+    "axis": lambda x: np.sum(x, axis=1),
+    "axis of a sum": lambda x: np.sum(x + 1, axis=2),
+    "of nothing": lambda x: np.max(x[:0]),
+    "reshape": lambda x: (x + 1).reshape(7, -1),
+    "transpose": lambda x: x.transpose(1, 0),
+    "concatenate": lambda x: np.concatenate([x, x[None]]),
+    "concatenate nothing": lambda _: np.concatenate([]),
+    "stack": lambda x: np.stack([x, x[1:]]),
+    "broadcast": lambda x: np.broadcast_to(x, (3, 3)),
+    "squeeze": lambda x: np.squeeze(x, 0),
+    "matmul": lambda x: x @ x[1:],
+    "truth": lambda x: bool(x > 0),
+    "float": float,
+    "attribute": lambda x: x.nothing,
+    "integer power": lambda x: np.arange(x.size) ** -1,
+    "bincount": lambda x: np.bincount(x.astype(int) - 9),
+    "unknown type": lambda x: x.astype("nonsense"),
+    "text": lambda x: x + "text",
+    "length": lambda x: len(x[0]),
+    "iteration": lambda x: list(x[0]),
+    "hash": lambda x: {x: 1},
+    "keyword": lambda x: np.sum(x, nothing=1),
+    "unpacked": lambda x: divmod(*x),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(engine, x, name):
+    body = ERRORS[name]
+    with pytest.raises(Exception) as wanted:  # noqa: PT011
+        body(x.copy())
+    for _ in range(2):
+        with pytest.raises(Exception) as got:  # noqa: PT011
+            pk.fuse(body)(x.copy())
+        kind = next(base for base in wanted.type.__mro__ if base.__module__ == "builtins")
+        assert issubclass(got.type, kind)
+        assert str(got.value) == str(wanted.value)
+
+
+def test_read_only_arguments(engine, x):
+    x.flags.writeable = False
+    bodies = [lambda x: x.__iadd__(1), lambda x: x[1:].__imul__(2), lambda x: x.__setitem__(0, 1)]
+    bodies += [lambda x: x.__setitem__(x > 0, 1), lambda x: np.add(x, 1, out=x), lambda x: x.fill(0)]
+    bodies += [lambda x: x.sort(), lambda x: x.T.__setitem__(slice(2), 0)]
+    bodies += [lambda x: np.broadcast_to(x + 1, (2, x.size)).__setitem__(0, 1)]
+    for body in bodies:
+        with pytest.raises(ValueError, match="read-only") as wanted:
+            body(x)
+        with pytest.raises(ValueError, match="read-only") as got:
+            pk.fuse(body)(x)
+        assert str(got.value) == str(wanted.value)
+
+
+def test_errstate_inside(engine, x):
+    @pk.fuse
+    def quiet(x):
+        with np.errstate(all="ignore"):
+            y = np.log(x) / (x - x)
+        return np.where(x > 9, y, x * 2)
+
+    @pk.fuse
+    def strict(x, lines):
+        y = x * 2
+        with np.errstate(divide="raise", invalid="ignore"):
+            lines.append("before")
+            y /= x - x
+            lines.append("after")
+        return y
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(quiet(x), x * 2)
+    with pytest.raises(FloatingPointError, match="divide by zero encountered in divide"):
+        strict(x, [])
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(pk.fuse(lambda x: x / 0)(x), x / 0)
+
+
+WARNING = {
+    "divide": (lambda x: 1 / (x * 0), "divide by zero encountered in divide"),
+    "log": (lambda x: np.log(x * 0) + 1, "divide by zero encountered in log"),
+    "sqrt": (lambda x: np.sqrt(-np.abs(x) - 1) * 2, "invalid value encountered in sqrt"),
+    "overflow": (lambda x: (np.abs(x) + 2) * 1e308, "overflow encountered in multiply"),
+    "reduced": (lambda x: np.sum(np.log(x * 0 - 1)), "invalid value encountered in log"),
+    "cast": (lambda x: (x * np.nan).astype(int), "invalid value encountered in cast"),
+    "mean": (lambda x: np.mean(x[:0]), "Mean of empty slice"),
+}
+
+
+@pytest.mark.parametrize("name", WARNING)
+def test_warnings_by_name(engine, x, name):
+    body, message = WARNING[name]
+    with pytest.warns(RuntimeWarning) as wanted:
+        body(x)
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning) as got:
+            pk.fuse(body)(x)
+        assert message in {str(w.message).rstrip(".") for w in got}
+        assert {str(w.message) for w in got} == {str(w.message) for w in wanted}

@@ -163,7 +163,7 @@ class Computing:
         self.heed_errors()
         self.compute([*values, *self.waiting()], keep=False)
         for value in values:
-            self.read(value)
+            self.store(value)
         self.memory.bring_home()
 
     # ---- Passes --------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,6 +73,7 @@ class Elements(Reductions):
             kind = type(value)
             if kind is StandIn:
                 node = value.node
+                must_read |= node.storage is not None and node.storage.is_shared
             elif kind is int or kind is float:
                 arguments.append(value)
                 types.append(kind)
@@ -91,6 +92,11 @@ class Elements(Reductions):
         if may_refuse:
             return self._at_once(function, inputs, out, dtype, casting)
         nodes = [argument for argument in arguments if type(argument) is Node]
+        if out is not None:
+            target = _Target(out.shape, out.node.array is None or out.node.array.flags.writeable)
+            broadcast([*nodes, *[_Target(())] * (len(arguments) - len(nodes))], [target])  # type: ignore[list-item]
+        if not nodes:
+            return self._at_once(function, inputs, out, dtype, casting)
         shape = nodes[0].shape
         for node in nodes:
             if node.shape != shape:
@@ -162,8 +168,7 @@ class Elements(Reductions):
         return value if out is None else self.put(out, value)
 
     def put(self, target: StandIn, value: StandIn) -> StandIn:
-        """Make a value that of a stand-in, as `out=` and operators in place do; their types were checked."""
-        broadcast([value, _Target(target.shape)], [_Target(target.shape)])  # type: ignore[list-item]
+        """Make a value that of a stand-in, which it fits, as `out=` and operators in place do."""
         node = value.node
         if target.node.array is None and target.shape == value.shape:
             dtype = target.node.dtype
@@ -187,24 +192,23 @@ class Elements(Reductions):
         self.before_write(storage, value)
         if needs_copy(array, value.leaves()):
             if value.array is not None:
-                value = Node(_COPY, (value,), PLAIN, value.dtype, value.shape)
+                value = cast(value, value.dtype)
             self.compute_node(value)
         if value.reduction is not None or value.shape != array.shape:
             self.compute_node(value)
         self.run([value], [array], storage)
 
 
-_COPY = ElementFunction("positive", np.positive)
+class _Flags(NamedTuple):
+    writeable: bool
 
 
 class _Target:
     """Stands for an array of a shape, where shapes are compared."""
 
-    class flags:  # noqa: N801
-        writeable = True
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], is_writeable: bool = True) -> None:
         self.shape = shape
+        self.flags = _Flags(is_writeable)
 
 
 def cast(node: Node, dtype: DType) -> Node:

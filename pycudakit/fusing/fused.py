@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
+import time
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -20,22 +22,32 @@ from pycudakit.fusing.namespaces import Body, Generator, active
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.stand_in import StandIn
 
+SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` has NumPy run a function as it is
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _mapped(value: Any, replace: Callable[[Any], Any]) -> Any:
-    """Return a value with the parts of tuples, lists and dicts replaced; itself, where nothing is."""
+def _mapped(value: Any, replace: Callable[[Any], Any], copies: list[tuple[Any, Any]] | None = None) -> Any:
+    """Return a value with the parts of tuples, lists and dicts replaced; itself, where nothing is.
+
+    Lists and dicts go to `copies`, each with what takes its place.
+    """
     kind = type(value)
     if kind in (tuple, list):
-        parts = [_mapped(part, replace) for part in value]
-        return value if all(a is b for a, b in zip(parts, value, strict=True)) else kind(parts)
-    if kind is dict:
-        values = {key: _mapped(part, replace) for key, part in value.items()}
-        return value if all(values[key] is part for key, part in value.items()) else values
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_mapped(part, replace) for part in value))
-    return replace(value)
+        parts = [_mapped(part, replace, copies) for part in value]
+        same = all(a is b for a, b in zip(parts, value, strict=True))
+        new = value if same else kind(parts)
+    elif kind is dict:
+        values = {key: _mapped(part, replace, copies) for key, part in value.items()}
+        new = value if all(values[key] is part for key, part in value.items()) else values
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_mapped(part, replace, copies) for part in value))
+    else:
+        return replace(value)
+    if copies is not None and kind is not tuple:
+        copies.append((value, new))
+    return new
 
 
 def _stand_ins_in(value: Any) -> list[StandIn]:
@@ -123,18 +135,28 @@ class Fused(Generic[P, R]):
         """Run it where such arguments were cheapest, by what it did with some before."""
         key = tuple([(array.shape, array.dtype) for array in arrays])
         best = self._best.get(key)
+        if best is None and 0 < sum(array.size for array in arrays) <= SMALL_ARRAYS and not self._strict:
+            return self._run_small(key, args, kwargs)
         if best == "numpy" and not self._strict:
             return by_numpy(self._name, SMALL, lambda: self.__wrapped__(*args, **kwargs))
         if best == "cuda":
             return self._run_on_cuda(arrays, args, kwargs)
         recording = Recording(self._name, CAPTURED, self._strict)
         result = self._recorded(recording, arrays, args, kwargs)
-        if best is None:
+        if best in (None, "unknown"):
             recording.costs.up += sum(array.nbytes for array in arrays)
             recording.costs.down += sum(array.nbytes for array in _arrays_in(result))
             if len(self._best) >= _MOST_KEYS:
                 self._best.clear()
             self._best[key] = recording.costs.best()
+        return result
+
+    def _run_small(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
+        """Have NumPy run what has small arguments; should it take long, it is written down the next time."""
+        began = time.perf_counter()
+        result = by_numpy(self._name, SMALL, lambda: self.__wrapped__(*args, **kwargs))
+        if time.perf_counter() - began > _LONG:
+            self._best[key] = "unknown"
         return result
 
     def _run_on_cuda(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
@@ -167,31 +189,26 @@ class Fused(Generic[P, R]):
                 return given[id(value)][0]
             return Generator(value) if _draws(value) else value
 
-        args, kwargs = _mapped(args, stand_in), _mapped(kwargs, stand_in)
+        copies: list[tuple[Any, Any]] = []  # of the caller's lists and dicts, and what the body sees of them
+        args = tuple(_mapped(value, stand_in, copies) for value in args)
+        kwargs = {name: _mapped(value, stand_in, copies) for name, value in kwargs.items()}
         originals = {id(stood.node): value for stood, value in given.values()}
-        body = functools.partial(self._run, recording, originals, args, kwargs)
+        body = functools.partial(self._run, recording, _Homeward(recording, originals, copies), args, kwargs)
         return recording.memory.scope.run(recording.engine, body)
 
-    def _run(self, recording: Recording, originals: dict[int, Any], args: Any, kwargs: Any) -> Any:
+    def _run(self, recording: Recording, homeward: _Homeward, args: Any, kwargs: Any) -> Any:
         token = active.set(recording)
         try:
             result = self._body(*args, **kwargs)
         except BaseException:
             recording.memory.bring_home()
+            homeward.give_back()
             raise
         finally:
             active.reset(token)
         recording.finish(_stand_ins_in(result))
-
-        def array(value: Any) -> Any:
-            if type(value) is not StandIn:
-                return value
-            if id(value.node) in originals:
-                return originals[id(value.node)]
-            stored = recording.read(value)
-            return stored[()] if value.is_scalar else stored
-
-        return _mapped(result, array)
+        homeward.give_back()
+        return homeward.of(result)
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explained:
         """Run the function with copies of its arrays, and tell what it did.
@@ -232,9 +249,75 @@ class Fused(Generic[P, R]):
         """Bind it to an instance, as methods are."""
         return self if instance is None else BoundFused(self, instance)
 
+    def __reduce__(self) -> Any:
+        """Pickle it by its name, as a function; without one, as what is fused."""
+        name = self.__qualname__
+        known: Any = sys.modules.get(self.__module__)
+        for part in name.split("."):
+            known = getattr(known, part, None)
+        if known is self and self.__module__ != "__main__":
+            return name
+        return _fused_again, (self.__wrapped__, self._strict)
+
     def __repr__(self) -> str:
         """Tell what is fused."""
         return f"<fused {self.__wrapped__!r}>"
+
+
+def _fused_again(function: Any, strict: bool) -> Fused[Any, Any]:
+    return Fused(function, strict)
+
+
+class _Homeward:
+    """The way back from stand-ins to the caller's objects, and to arrays."""
+
+    def __init__(
+        self, recording: Recording, originals: dict[int, Any], copies: list[tuple[Any, Any]]
+    ) -> None:
+        self._recording = recording
+        self._originals = originals  # the caller's arrays, by the nodes that they became
+        self._copies = copies
+        self._by_seen = {id(seen): original for original, seen in copies}
+
+    def of(self, value: Any) -> Any:
+        """Return a value as the caller is to have it."""
+        if id(value) in self._by_seen:
+            return self._by_seen[id(value)]
+        kind = type(value)
+        if kind is StandIn:
+            return self._array(value)
+        if kind in (tuple, list):
+            parts = [self.of(part) for part in value]
+            return value if all(a is b for a, b in zip(parts, value, strict=True)) else kind(parts)
+        if kind is dict:
+            values = {key: self.of(part) for key, part in value.items()}
+            return value if all(values[key] is part for key, part in value.items()) else values
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*map(self.of, value))
+        return value._generator if type(value) is Generator else value  # noqa: SLF001
+
+    def _array(self, stand_in: StandIn) -> Any:
+        if id(stand_in.node) in self._originals:
+            return self._originals[id(stand_in.node)]
+        array = self._recording.read(stand_in)
+        return array[()] if stand_in.is_scalar else array
+
+    def give_back(self) -> None:
+        """Make the caller's lists and dicts what the body has made of them."""
+        for original, seen in self._copies:
+            if type(original) is list:
+                parts = [self.of(part) for part in seen]
+                if len(parts) != len(original) or any(
+                    a is not b for a, b in zip(parts, original, strict=True)
+                ):
+                    original[:] = parts
+            else:
+                values = {key: self.of(part) for key, part in seen.items()}
+                if values.keys() != original.keys() or any(
+                    values[key] is not original[key] for key in values
+                ):
+                    original.clear()
+                    original.update(values)
 
 
 class BoundFused:
@@ -255,6 +338,7 @@ class BoundFused:
 
 
 _MOST_KEYS = 256
+_LONG = 2e-3  # seconds
 
 
 def _names_of(function: Any, args: Any, kwargs: Any) -> dict[int, str]:

@@ -75,8 +75,8 @@ class Memory:
             self.written.append(storage)
 
     def bring_home(self) -> None:
-        """Bring to the host what was written to the caller's arrays."""
-        for storage in self.written:
+        """Bring to the host what the device alone has and somebody may still ask for."""
+        for storage in [*self.written, *self._storages.values()]:
             storage.fetch()
 
     def name_of(self, array: Array) -> str:

@@ -38,19 +38,25 @@ class Recording(Elements):
 
     # ---- Indexing ------------------------------------------------------------------------------------
 
-    def view(self, stand_in: StandIn, make: Callable[[Array], Any]) -> StandIn:
-        """Return what stands for a view of it."""
+    def view(self, stand_in: StandIn, make: Callable[[Array], Any]) -> Any:
+        """Return what stands for a view of it; of a number, for a copy."""
+        if stand_in.is_scalar:
+            return self.wrap(make(self.read(stand_in)[()]))
         array = self.store(stand_in)
         made = make(array)
+        if type(made) is not np.ndarray:
+            return self.wrap(make(self.read(stand_in)))
         storage = stand_in.node.storage
         assert storage is not None  # noqa: S101
         if made.size and not storage.overlaps(made):  # a copy: of the host's values
             storage.fetch()
             return self.stand_in(make(array))
-        return StandIn(self, leaf(made, storage), stand_in.is_scalar and made.ndim == 0)
+        return StandIn(self, leaf(made, storage))
 
     def get(self, stand_in: StandIn, index: Any) -> Any:
         """Return a view, or the elements at some places."""
+        if stand_in.is_scalar:
+            return self.wrap(self.read(stand_in)[()][self.resolved(index)])
         basic = _is_basic(index)
         if basic:
             if basic is not _WITH_STAND_IN:

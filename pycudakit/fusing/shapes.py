@@ -136,7 +136,12 @@ def _astype(
 
 
 @_captures(np.copy)
-def _copy(recording: Recording, a: Any, *_: Any, **__: Any) -> Any:
+def _copy(recording: Recording, a: Any, order: Any = "K", subok: bool = False) -> Any:
+    del subok
+    if order in ("C", "F") and not a.is_scalar and not recording.store(a).flags[order]:
+        made = empty(recording, a.shape, a.dtype, order)
+        recording.set(made, ..., a)
+        return made
     return _converted(recording, a, a.dtype.newbyteorder("="))
 
 
@@ -243,7 +248,9 @@ def _concatenate(
     axis = range(parts[0].ndim)[axis]
     shape = list(parts[0].shape)
     shape[axis] = sum(part.shape[axis] for part in parts)
-    made = empty(recording, tuple(shape), np.result_type(*(part.dtype for part in parts)))
+    turned = all(f.fnc for f in (recording.store(part).flags for part in parts))
+    dtype = np.result_type(*(part.dtype for part in parts))
+    made = empty(recording, tuple(shape), dtype, "F" if turned else "C")
     at = 0
     for part in parts:
         length = part.shape[axis]

@@ -20,7 +20,6 @@ class StandIn(Deferred):
 
     __slots__ = ("__weakref__", "is_scalar", "node", "recording")
     __array_priority__ = 1000.0
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, recording: Any, node: Node, is_scalar: bool = False) -> None:
         self.recording = recording
@@ -95,12 +94,16 @@ class StandIn(Deferred):
 
     def __len__(self) -> int:
         """Return the length of the first axis."""
+        if self.is_scalar:
+            raise TypeError(f"object of type 'numpy.{self.dtype.type.__name__}' has no len()")
         if not self.shape:
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
         """Yield what lies along the first axis."""
+        if self.is_scalar:
+            raise TypeError(f"'numpy.{self.dtype.type.__name__}' object is not iterable")
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
         return (self[index] for index in range(self.shape[0]))
@@ -160,6 +163,12 @@ class StandIn(Deferred):
     def __format__(self, spec: str) -> str:
         """Look at its elements."""
         return format(self._number("format()"), spec)
+
+    def __hash__(self) -> int:
+        """Look at its value, if it is a number."""
+        if self.is_scalar:
+            return hash(self._number("hash()"))
+        raise TypeError("unhashable type: 'numpy.ndarray'")
 
     def __contains__(self, value: Any) -> bool:
         """Look for a value."""
@@ -277,7 +286,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 # Methods that are NumPy's functions of an array, with the same arguments.
-_METHODS = """all any argmax argmin argpartition argsort astype clip copy cumprod cumsum diagonal dot max mean
+_METHODS = """all any argmax argmin argpartition argsort astype clip cumprod cumsum diagonal dot max mean
 min nonzero prod ravel repeat round searchsorted squeeze std sum swapaxes take trace var"""
 for _name in _METHODS.split():
     setattr(StandIn, _name, _method(_name))
@@ -285,6 +294,10 @@ for _name in _METHODS.split():
 
 def _flatten(self: StandIn, order: Any = "C") -> Any:
     return self.recording.call(np.copy, (self.recording.call(np.ravel, (self,), {"order": order}),), {})
+
+
+def _copy(self: StandIn, order: Any = "C") -> Any:
+    return self.recording.call(np.copy, (self,), {"order": order})
 
 
 def _reshape(self: StandIn, *shape: Any, **keywords: Any) -> Any:
@@ -309,5 +322,5 @@ def _tolist(self: StandIn) -> Any:
     return self.recording.look(self, ".tolist()").tolist()
 
 
-for _method_of_its_own in (_flatten, _reshape, _transpose, _fill, _item, _tolist):
+for _method_of_its_own in (_copy, _flatten, _reshape, _transpose, _fill, _item, _tolist):
     setattr(StandIn, _method_of_its_own.__name__[1:], _method_of_its_own)

@@ -24,7 +24,17 @@ class Storage:
         Whether it is the caller's.
     """
 
-    __slots__ = ("__weakref__", "first", "is_given", "is_kept", "last", "may_keep", "owner", "scope")
+    __slots__ = (
+        "__weakref__",
+        "first",
+        "is_given",
+        "is_kept",
+        "is_shared",
+        "last",
+        "may_keep",
+        "owner",
+        "scope",
+    )
 
     def __init__(self, array: Array, scope: Scope, is_given: bool = False) -> None:
         self.owner = owner_of(array)
@@ -32,6 +42,7 @@ class Storage:
         self.is_given = is_given
         self.may_keep = True
         self.is_kept = False  # on the device
+        self.is_shared = False  # with others, who may write to it unseen
         self.first, self.last = _bounds(array)
 
     def __del__(self) -> None:
@@ -65,6 +76,7 @@ class Storage:
         if self.is_kept:
             self.scope.drop(self.first)
         self.is_kept = self.may_keep = False
+        self.is_shared = True
 
     def overlaps(self, array: Array) -> bool:
         """Tell whether some of an array lies in this memory."""

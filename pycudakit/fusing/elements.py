@@ -145,8 +145,15 @@ class Elements(Reductions):
         casting: str,
     ) -> Callable[..., Any] | None:
         """Return what computes a small function at once, if it is one."""
-        if math.prod(shape) > SMALL or any(node.array is None or node.array.size > SMALL for node in nodes):
+        if math.prod(shape) > SMALL:
             return None
+        for node in nodes:
+            if (
+                node.array is None
+                or node.array.size > SMALL
+                or (node.storage is not None and node.storage.is_kept)
+            ):
+                return None
         plain = dtype is None and casting == "same_kind"
         if plain and function.name in _EXACT and math.prod(shape) <= TINY:
             return function.numpy

@@ -251,7 +251,7 @@ class Fused(Generic[P, R]):
 
     def __reduce__(self) -> Any:
         """Pickle it by its name, as a function; without one, as what is fused."""
-        name = self.__qualname__
+        name: str = self.__wrapped__.__qualname__ if hasattr(self.__wrapped__, "__qualname__") else ""
         known: Any = sys.modules.get(self.__module__)
         for part in name.split("."):
             known = getattr(known, part, None)

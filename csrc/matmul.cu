@@ -3,6 +3,7 @@
 
 #include "cuda/matmul/cublas.h"
 #include "cuda/matmul/multiplier.cuh"
+#include "cuda/plan/homes.h"
 
 namespace pk::matmul {
 
@@ -12,9 +13,41 @@ namespace {
 constexpr int64_t WORTH_SPLITTING = 1024;
 
 template <class Kind>
-bool run(const Product &given, Call &call, int device, Way way, int64_t method) {
+bool run(const Product &given, const AtHome &home, Call &call, int device, Way way, int64_t method) {
     *given.method = method;
-    return Multiplier<Kind>(given, call, device, way).run();
+    return Multiplier<Kind>(given, home, call, device, way).run();
+}
+
+// Of a factor, from the first of its matrices that are multiplied to the last.
+plan::Span span_of(const Product &given, const void *factor, int64_t index, int64_t matrix, int64_t item) {
+    int64_t low = INT64_MAX, high = 0;
+    for (int64_t pair = 0; pair < given.batch; ++pair) {
+        low = std::min(low, given.places[2 * pair + index]);
+        high = std::max(high, given.places[2 * pair + index]);
+    }
+    return {static_cast<const char *>(factor) + low * matrix * item, (high + 1 - low) * matrix * item, item,
+            false};
+}
+
+template <class Kind>
+std::vector<plan::Span> spans_of(const Product &given) {
+    constexpr auto item = int64_t(sizeof(typename Kind::Element));
+    return {span_of(given, given.a, 0, given.m * given.k, item),
+            span_of(given, given.b, 1, given.k * given.n, item),
+            {given.c, given.elements() * item, item, true}};
+}
+
+AtHome at_home(const Product &given, const std::vector<plan::Span> &spans, const plan::Homes &homes) {
+    AtHome home{given, homes.of(2).leaves};
+    auto find = [&](int operand, const void *on_host) -> char * {
+        char *const at = homes.of(operand).at;
+        return at == nullptr ? nullptr
+                             : at + (static_cast<const char *>(on_host) - spans[size_t(operand)].low);
+    };
+    home.operands.a = find(0, given.a);
+    home.operands.b = find(1, given.b);
+    home.operands.c = find(2, given.c);
+    return home;
 }
 
 // Whether three products of numbers of TF32 take less time than one of float32.
@@ -26,22 +59,39 @@ bool is_worth_splitting(const Product &given, int device) {
 }
 
 template <class Kind>
-void launch(const Product &given, Call &call) {
-    if (clear_if_empty<Kind>(given)) return;
-    const int device = devices_of(call).front();
+void multiply(const Product &given, const AtHome &home, Call &call, int device) {
     const CurrentDevice current(device);
     const bool has_cublas = is_float_kind<Kind> && cublas::is_open();
     const int64_t method = has_cublas ? PK_BY_CUBLAS : PK_BY_KERNEL;
     if constexpr (std::is_same<Kind, Float32>::value) {
         if (given.precision == PK_EXACT) {
-            run<Exact>(given, call, device, has_cublas ? Way::exact_cublas : Way::exact_kernel, method);
+            run<Exact>(given, home, call, device, has_cublas ? Way::exact_cublas : Way::exact_kernel, method);
             return;
         }
         const bool splits = has_cublas && given.precision == PK_HIGHEST && is_worth_splitting(given, device);
-        if (splits && run<Kind>(given, call, device, Way::split, PK_BY_CUBLAS_SPLIT)) return;
+        if (splits && run<Kind>(given, home, call, device, Way::split, PK_BY_CUBLAS_SPLIT)) return;
         // An infinity has no parts: what has any is multiplied once more, as it is.
     }
-    run<Kind>(given, call, device, has_cublas ? Way::cublas : Way::kernel, method);
+    run<Kind>(given, home, call, device, has_cublas ? Way::cublas : Way::kernel, method);
+}
+
+template <class Kind>
+void launch(const Product &given, Call &call) {
+    if (given.elements() == 0) {
+        clear_if_empty<Kind>(given);
+        return;
+    }
+    std::vector<plan::Span> spans = spans_of<Kind>(given);
+    if (given.k == 0) {
+        spans[2].may_be_home = false;
+        plan::Homes results(spans, call, {0});
+        clear_if_empty<Kind>(given);
+        return results.settle();
+    }
+    const int device = devices_of(call).front();
+    plan::Homes homes(spans, call, {device});
+    multiply<Kind>(given, at_home(given, spans, homes), call, device);
+    homes.settle();
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "common/random.h"
 #include "common/random_transforms.h"
+#include "cuda/plan/homes.h"
 #include "cuda/stream/stream.h"
 
 namespace pk::random {
@@ -109,8 +110,11 @@ __global__ void draw(Given given) {
 
 class Drawing : public Work {
    public:
-    explicit Drawing(const Request &request)
-        : Work(request.layout, loads_of(request), {{0, 0}}, 0, 0), request_(request) {
+    Drawing(const Request &request, const plan::Homes &homes)
+        : Work(request.layout, loads_of(request, homes), stores_of(homes), 0, 0),
+          request_(request),
+          homes_(homes) {
+        may_stay = !homes.of(0).leaves;
         for (int i = 0; i < request.parameters; ++i) {
             if (request.is_constant(i)) constants_[i] = request.constant(i);
         }
@@ -121,7 +125,9 @@ class Drawing : public Work {
         given.planes = request_.planes;
         given.a = parameter(chunk, 0);
         given.b = parameter(chunk, 1);
-        given.to = chunk.memory + chunk.operand(stores[0]);
+        char *const home = homes_.of(0).at;
+        given.to = home != nullptr ? home + chunk.start * layout.views[0].item
+                                   : chunk.memory + chunk.operand(stores[0]);
         given.start = chunk.start;
         given.count = chunk.count;
         given.half = request_.half;
@@ -142,15 +148,26 @@ class Drawing : public Work {
     void collect(const void *) override {}
 
    private:
-    static std::vector<Carried> loads_of(const Request &request) {
+    static std::vector<Carried> loads_of(const Request &request, const plan::Homes &homes) {
         std::vector<Carried> loads;
         for (int i = 0; i < request.parameters; ++i) {
-            if (!request.is_constant(i)) loads.push_back({1 + i, 0});
+            if (!request.is_constant(i) && homes.of(1 + i).at == nullptr) loads.push_back({1 + i, 0});
         }
         return loads;
     }
 
+    // A result goes down from its home.
+    static std::vector<Carried> stores_of(const plan::Homes &homes) {
+        const plan::Home home = homes.of(0);
+        if (home.at != nullptr && !home.leaves) return {};
+        Carried store{0, 0};
+        store.home = home.at;
+        return {store};
+    }
+
     Parameter parameter(const Chunk &chunk, int index) const {
+        const char *const home = homes_.of(1 + index).at;
+        if (home != nullptr) return {reinterpret_cast<const uint64_t *>(home) + chunk.start, 0};
         for (const Carried &load : loads) {
             if (load.operand != 1 + index) continue;
             return {reinterpret_cast<const uint64_t *>(chunk.memory + chunk.operand(load)), 0};
@@ -194,13 +211,27 @@ class Drawing : public Work {
     }
 
     const Request &request_;
+    const plan::Homes &homes_;
     uint64_t constants_[2] = {};
 };
 
+// A parameter that all elements have is read on the host.
+std::vector<plan::Span> spans_of(const Request &request) {
+    std::vector<plan::Span> spans;
+    for (size_t i = 0; i < request.layout.views.size(); ++i) {
+        spans.emplace_back(request.layout, request.layout.views[i], i == 0);
+        if (i != 0 && request.is_constant(int(i) - 1)) spans.back().may_be_home = false;
+    }
+    return spans;
+}
+
 void launch(const Request &request, Call &call) {
     if (request.layout.size == 0) return;
-    Drawing work(request);
-    stream(work, call, devices_of(call), {{0, work.units()}});
+    const std::vector<int> devices = devices_of(call);
+    plan::Homes homes(spans_of(request), call, devices);
+    Drawing work(request, homes);
+    stream(work, call, devices, {{0, work.units()}});
+    homes.settle();
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Which rows of the matrices on the host are on the device: of both factors, and of the result.
+// Which rows of the matrices on the host, or at home, a device works on: of both factors, and of the result.
 #pragma once
 
 #include <algorithm>
@@ -24,6 +24,14 @@ struct HostRows {
         return base + place * matrix + index % rows * pitch;
     }
     int64_t all_rows() const { return rows * pairs; }
+
+    // Whether they lie as on a device. Several pairs have whole matrices.
+    bool are_dense() const {
+        bool dense = pitch == run || rows == 1;
+        for (int64_t pair = 1; dense && pair < pairs; ++pair)
+            dense = row(pair * rows) == row(0) + pair * rows * run;
+        return dense;
+    }
 
     // Calls copy(bytes on the host, offset on the device, count) for rows, dense ones of a matrix as one.
     template <class Copy>

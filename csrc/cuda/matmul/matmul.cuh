@@ -106,6 +106,21 @@ static __global__ void split(float *values, float *rests, int64_t count, unsigne
     if (own != 0) atomicOr(seen, own);
 }
 
+// Copies rows of `columns` elements that are `pitch` apart to where they lie side by side.
+template <class Element>
+__global__ void gather(const Element *from, int64_t pitch, Element *to, int64_t columns, int64_t count) {
+    const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < count) to[i] = from[i / columns * pitch + i % columns];
+}
+
+// Stores sums, row by row side by side, as results whose rows are `pitch` apart.
+template <class Kind>
+__global__ void store(const typename Kind::Total *totals, typename Kind::Element *to, int64_t pitch,
+                      int64_t columns, int64_t count) {
+    const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < count) to[i / columns * pitch + i % columns] = Kind::store(totals[i]);
+}
+
 static __global__ void widen(const float *from, double *to, int64_t count) {
     const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < count) to[i] = double(from[i]);

@@ -1,5 +1,6 @@
 // Takes a product through a GPU: panels of the factors are staged and go up while others are multiplied, by
-// cuBLAS where there is one, and parts of the result come down.
+// cuBLAS where there is one, and parts of the result come down. What is at home is multiplied there, or stays
+// there, cut up alike.
 #pragma once
 
 #include <condition_variable>
@@ -23,6 +24,8 @@ constexpr int64_t WORTH_A_THREAD = 1 << 20;
 constexpr int KERNELS_LANE = 1 << 20;
 // Bytes of a result that are touched at once, each page of them.
 constexpr int64_t TOUCHED = 2 << 20, PAGE = 4096;
+// Bytes that all memory of a device is aligned to.
+constexpr int64_t ALIGNED = 256;
 // What a thread does next: some rows of a matrix on the host, up or down; or it touches the memory that some
 // of the result will go to, which may be new, while there is little else to do.
 struct Task {
@@ -31,14 +34,22 @@ struct Task {
     int64_t first, rows;
 };
 
+// The operands of a product as far as they are at home, else null, and whether the result goes down, too.
+struct AtHome {
+    Product operands;
+    bool leaves;
+};
+
 template <class Kind>
 class Multiplier {
     using Element = typename Kind::Element;
     using Total = typename Kind::Total;
 
    public:
-    Multiplier(const Product &given, Call &call, int device, Way way)
+    Multiplier(const Product &given, const AtHome &home, Call &call, int device, Way way)
         : given_(given),
+          home_(home.operands),
+          goes_down_(home_.c == nullptr || home.leaves),
           call_(call),
           device_(device),
           way_(way),
@@ -49,24 +60,35 @@ class Multiplier {
           budget_(streaming_memory().device_budget) {
         take_memory();
         cut_up();
+        adds_at_home_ = can_add_at_home();
     }
 
     // Returns whether factors that were split were all finite.
     bool run() {
-        PK_CUDA(cudaMemsetAsync(notes(), 0, Cut::NOTES, queues().compute.get()));
+        const Queue compute(queues().compute);  // what fails leaves nothing under way at home
+        PK_CUDA(cudaMemsetAsync(notes(), 0, Cut::NOTES, compute.get()));
+        {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            launch_what_is_ready();  // all factors may be at home
+        }
         std::atomic<size_t> arrived{0};
         run_on_threads(int64_t(lease_->slots().size()), call_, [&] {
             const size_t index = arrived++;
             if (index >= lease_->slots().size() || next_ >= tasks_.size()) return;
             work(*lease_->slots()[index]);
         });
+        const auto last = size_t((int64_t(parts_.size()) - 1) % cut_.totals);
+        PK_CUDA(cudaEventSynchronize(finished_[last].get()));
         const double end = call_.seconds();
+        if (!goes_down_) {
+            call_.report.chunks += int64_t(parts_.size());
+            call_.advance(given_.elements());
+        }
         unsigned found[2] = {0, 0};
         PK_CUDA(cudaMemcpyAsync(found, notes(), sizeof(found), cudaMemcpyDeviceToHost, queues().down.get()));
         PK_CUDA(cudaStreamSynchronize(queues().down.get()));
         // All kernels as one: they follow each other, and what they wait for is told by the other stages.
         float milliseconds = 0;
-        const auto last = size_t((int64_t(parts_.size()) - 1) % cut_.totals);
         PK_CUDA(cudaEventElapsedTime(&milliseconds, began_.get(), finished_[last].get()));
         Lane(call_).add(PK_KERNEL, first_launch_, std::min(end, first_launch_ + milliseconds * 1e-3), 0,
                         given_.elements(), device_, KERNELS_LANE);
@@ -130,15 +152,16 @@ class Multiplier {
                 const int64_t start = d * cut_.depth;
                 panels_.push_back({part, start, std::min(cut_.depth, given_.k - start)});
                 const auto panel = int64_t(panels_.size()) - 1;
-                add_tasks(Task::up_a, panel);
-                add_tasks(Task::up_b, panel);
+                if (home_.a == nullptr) add_tasks(Task::up_a, panel);
+                if (home_.b == nullptr) add_tasks(Task::up_b, panel);
+                if (!goes_down_) continue;
                 add_touches(part, d, depths);
                 // Of the part before, so that this one's panels are on their way meanwhile.
                 if (d == 0 && part > 0) add_tasks(Task::down, part - 1);
             }
         }
         const auto last = int64_t(parts_.size()) - 1;
-        add_tasks(Task::down, last);
+        if (goes_down_) add_tasks(Task::down, last);
         uploads_left_.resize(panels_.size());
         downloads_left_.resize(parts_.size());
         for (const Task &task : tasks_) {
@@ -180,12 +203,44 @@ class Multiplier {
 
     const Queues &queues() const { return lease_->slots().front()->queues; }
     unsigned *notes() const { return reinterpret_cast<unsigned *>(memory_->memory()); }
-    char *totals(int64_t part) const {
+    char *totals(int64_t part) const { return adds_at_home_ ? result_at_home(part) : place(part); }
+    char *place(int64_t part) const {
         return memory_->memory() + Cut::NOTES + part % cut_.totals * cut_.total_bytes();
     }
     char *factors(int64_t panel) const {
         return memory_->memory() + Cut::NOTES + cut_.totals * cut_.total_bytes() +
                panel % Cut::PANELS * cut_.panel_bytes();
+    }
+    // cuBLAS may choose by how its operands are aligned. Where they lie at home as they would elsewhere, they
+    // are taken from there, and the same bits come out.
+    static bool is_like(const char *home, const char *elsewhere) { return (home - elsewhere) % ALIGNED == 0; }
+
+    char *result_at_home(int64_t part) const {
+        return HostMatrices<Kind>{home_}.of_c(parts_[size_t(part)]).base;
+    }
+    bool can_add_at_home() const {
+        bool can = home_.c != nullptr && std::is_same<Element, Total>::value && cut_.columns >= given_.n;
+        for (int64_t part = 0; can && part < int64_t(parts_.size()); ++part)
+            can = is_like(result_at_home(part), place(part));
+        return can;
+    }
+    // Where a panel's factor is, if it is at home: there, or copied to where it would go up to.
+    char *brought(const HostRows &home, char *to, cudaStream_t queue) const {
+        if (way_ != Way::split && home.are_dense() && is_like(home.row(0), to)) return home.row(0);
+        constexpr auto item = int64_t(sizeof(Element));
+        const int64_t columns = home.run / item;
+        auto copy = [&](int64_t first, int64_t rows) {
+            device::gather<<<blocks_for(rows * columns), device::THREADS, 0, queue>>>(
+                reinterpret_cast<const Element *>(home.row(first)), home.pitch / item,
+                reinterpret_cast<Element *>(to + first * home.run), columns, rows * columns);
+            PK_CUDA(cudaGetLastError());
+        };
+        if (home.are_dense()) {
+            copy(0, home.all_rows());
+        } else {
+            for (int64_t pair = 0; pair < home.pairs; ++pair) copy(pair * home.rows, home.rows);
+        }
+        return to;
     }
     char *scratch() const { return factors(0) + Cut::PANELS * cut_.panel_bytes(); }
 
@@ -218,14 +273,24 @@ class Multiplier {
             PK_CUDA(cudaEventRecord(began_.get(), compute));
         }
         const PanelProduct<Kind> product{given_, way_, device_, scratch(), notes() + 1};
-        product.queue_on(compute, parts_[size_t(part)], panels_[size_t(index)], factors(index), totals(part));
+        const HostMatrices<Kind> home{home_};
+        const Part &own = parts_[size_t(part)];
+        const Panel &panel = panels_[size_t(index)];
+        char *a = factors(index), *b = a + own.pairs * own.rows * panel.depth * items_.factor;
+        if (home_.a != nullptr) a = brought(home.of_a(own, panel), a, compute);
+        if (home_.b != nullptr) b = brought(home.of_b(own, panel), b, compute);
+        product.queue_on(compute, own, panel, a, b, totals(part));
         PK_CUDA(cudaEventRecord(computed_[turn].get(), compute));
         if (!is_last(index)) return;
+        const int64_t count = own.pairs * own.rows * own.columns;
+        const auto *const sums = reinterpret_cast<const Total *>(totals(part));
         if constexpr (is_float_kind<Kind>) {
-            const Part &own = parts_[size_t(part)];
-            const int64_t count = own.pairs * own.rows * own.columns;
-            device::look_at<Kind><<<blocks_for(count), device::THREADS, 0, compute>>>(
-                reinterpret_cast<const Total *>(totals(part)), count, notes());
+            device::look_at<Kind><<<blocks_for(count), device::THREADS, 0, compute>>>(sums, count, notes());
+            PK_CUDA(cudaGetLastError());
+        }
+        if (home_.c != nullptr && !adds_at_home_) {
+            device::store<Kind><<<blocks_for(count), device::THREADS, 0, compute>>>(
+                sums, reinterpret_cast<Element *>(result_at_home(part)), given_.n, own.columns, count);
             PK_CUDA(cudaGetLastError());
         }
         PK_CUDA(cudaEventRecord(finished_[place].get(), compute));
@@ -371,7 +436,9 @@ class Multiplier {
         call_.advance(task.rows * columns);
     }
 
-    const Product &given_;
+    const Product &given_, &home_;
+    const bool goes_down_;       // the result, to the host
+    bool adds_at_home_ = false;  // it is added up in its home
     Call &call_;
     const int device_;
     const Way way_;

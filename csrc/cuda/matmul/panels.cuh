@@ -27,11 +27,11 @@ struct PanelProduct {
     char *scratch;   // room beside the factors
     unsigned *seen;  // set where a factor that was to be split is infinite or NaN
 
-    // Adds the products of a panel, whose factors are at `a`, to the sums at `c`.
-    void queue_on(cudaStream_t queue, const Part &part, const Panel &panel, char *a, char *c) const {
+    // Adds the products of a panel, whose factors are at `a` and `b`, to the sums at `c`. To be split, they
+    // lie side by side.
+    void queue_on(cudaStream_t queue, const Part &part, const Panel &panel, char *a, char *b, char *c) const {
         const int64_t of_a = part.pairs * part.rows * panel.depth;
         const int64_t of_b = part.pairs * panel.depth * part.columns;
-        char *const b = a + of_a * int64_t(sizeof(Element));
         cublas::Products products{part.rows,
                                   part.columns,
                                   panel.depth,
@@ -94,8 +94,11 @@ struct PanelProduct {
 
     void multiply_widened(cublas::Products products, int64_t of_a, int64_t of_b, cudaStream_t queue) const {
         auto *const wide = reinterpret_cast<double *>(scratch);
-        device::widen<<<blocks_for(of_a + of_b), device::THREADS, 0, queue>>>(
-            static_cast<const float *>(products.a), wide, of_a + of_b);
+        device::widen<<<blocks_for(of_a), device::THREADS, 0, queue>>>(static_cast<const float *>(products.a),
+                                                                       wide, of_a);
+        PK_CUDA(cudaGetLastError());
+        device::widen<<<blocks_for(of_b), device::THREADS, 0, queue>>>(static_cast<const float *>(products.b),
+                                                                       wide + of_a, of_b);
         PK_CUDA(cudaGetLastError());
         products.a = wide;
         products.b = wide + of_a;

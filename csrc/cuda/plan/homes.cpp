@@ -38,11 +38,26 @@ Kept *home_of(const Layout &layout, const View &view) {
     return is_aligned ? found[0] : nullptr;
 }
 
+// The same of a span.
+Kept *home_of(const Span &span) {
+    const std::vector<Kept *> found = Plan::overlapping(span.low, span.high);
+    if (!span.may_be_home || found.size() != 1 || !found[0]->has(span.low, span.high)) return nullptr;
+    const auto at = reinterpret_cast<uintptr_t>(found[0]->home_of(span.low));
+    return at % uintptr_t(span.item) == 0 ? found[0] : nullptr;
+}
+
 bool contains(const std::vector<Kept *> &group, const Kept *kept) {
     return std::find(group.begin(), group.end(), kept) != group.end();
 }
 
 }  // namespace
+
+Span::Span(const Layout &layout, const View &view, bool stored)
+    : Span(view.base, 0, view.item, stored, is_dense(layout, view) && !view.swapped) {
+    const Extent extent(layout, view);
+    low = extent.low;
+    high = extent.high;
+}
 
 Homes::Homes(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices)
     : call_(call) {
@@ -88,6 +103,29 @@ Homes::Homes(const Layout &layout, const Program &program, Call &call, const std
     }
 }
 
+Homes::Homes(const std::vector<Span> &spans, Call &call, const std::vector<int> &devices) : call_(call) {
+    if (Plan::innermost() == nullptr) return;
+    const bool reaches = devices.size() == 1 && devices[0] == 0;
+    homes_.resize(spans.size());
+    for (size_t i = 0; i < spans.size(); ++i) {
+        const Span &span = spans[i];
+        if (span.low == span.high) continue;
+        Kept *const found = reaches ? home_of(span) : nullptr;
+        if (found == nullptr) {
+            go_over_host(span.low, span.high, span.stored);
+            continue;
+        }
+        const bool covers = span.high - span.low == found->bytes;
+        const bool overwrites = span.stored && (covers || !found->on_host);
+        if (!found->on_device && !overwrites) found->bring_up(call);
+        homes_[i].at = found->home_of(span.low);
+        homes_[i].dense = true;
+        if (!span.stored) continue;
+        homes_[i].leaves = found->what == PK_KEEP_RESULT;
+        written_.push_back(found);
+    }
+}
+
 Homes::Homes(const Layout &results, Call &call) : call_(call) {
     if (Plan::innermost() == nullptr) return;
     for (const View &view : results.views) go_over_host(results, view, true);
@@ -95,7 +133,11 @@ Homes::Homes(const Layout &results, Call &call) : call_(call) {
 
 void Homes::go_over_host(const Layout &layout, const View &view, bool stored) {
     const Extent extent(layout, view);
-    for (Kept *kept : Plan::overlapping(extent.low, extent.high)) {
+    go_over_host(extent.low, extent.high, stored);
+}
+
+void Homes::go_over_host(const char *low, const char *high, bool stored) {
+    for (Kept *kept : Plan::overlapping(low, high)) {
         kept->fetch(call_);
         if (stored) written_on_host_.push_back(kept);
     }

@@ -16,23 +16,42 @@ struct Home {
     bool leaves = false;   // a store: it goes down to the host, too
 };
 
+// Memory of the host that a call reads, or writes all of.
+struct Span {
+    const char *low, *high;
+    int64_t item;
+    bool stored;
+    bool may_be_home;  // a kernel can use it there: it is dense, and what it wants
+
+    Span(const void *begin, int64_t bytes, int64_t item, bool stored, bool may_be_home = true)
+        : low(static_cast<const char *>(begin)),
+          high(low + bytes),
+          item(item),
+          stored(stored),
+          may_be_home(may_be_home) {}
+    Span(const Layout &layout, const View &view, bool stored);
+};
+
 // The homes of a call's operands. Made before the call's work, on the thread that made the call: what cannot
 // come to its home chunk by chunk is brought there at once, and what has to be read or written on the host is
 // brought down. If the call is not settled, it has failed, and what it was writing to is not valid.
 class Homes {
    public:
     Homes(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
+    // Of spans, each of which is an operand. What is read comes to its home at once.
+    Homes(const std::vector<Span> &spans, Call &call, const std::vector<int> &devices);
     // Of results that the host writes.
     Homes(const Layout &results, Call &call);
     ~Homes();
     Homes(const Homes &) = delete;
     Homes &operator=(const Homes &) = delete;
 
-    Home of(int operand) const { return homes_.empty() ? Home() : homes_[size_t(operand)]; }
+    Home of(int operand) const { return size_t(operand) < homes_.size() ? homes_[size_t(operand)] : Home(); }
     void settle();
 
    private:
     void go_over_host(const Layout &layout, const View &view, bool stored);
+    void go_over_host(const char *low, const char *high, bool stored);
 
     Call &call_;
     std::vector<Home> homes_;

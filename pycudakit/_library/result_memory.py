@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib
 import math
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,7 +71,24 @@ def empty(shape: int | Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
     """Return a new array, C-contiguous, whose elements mean nothing yet."""
     size = shape if isinstance(shape, int) else math.prod(shape)
     bytes_ = size * np.dtype(dtype).itemsize
-    if bytes_ < LEAST:
-        return np.empty(shape, dtype)
-    array: np.ndarray[Any, Any] = made(bytes_, lambda: np.empty(shape, dtype))
+    array = np.empty(shape, dtype) if bytes_ < LEAST else made(bytes_, lambda: np.empty(shape, dtype))
+    if _local.told is not None:
+        _local.told(array)
     return array
+
+
+class _Local(threading.local):
+    told: Callable[[np.ndarray[Any, Any]], None] | None = None
+
+
+_local = _Local()
+
+
+@contextlib.contextmanager
+def telling(told: Callable[[np.ndarray[Any, Any]], None]) -> Iterator[None]:
+    """Tell somebody of each array that `empty` makes in a block, before it is written to."""
+    outer, _local.told = _local.told, told
+    try:
+        yield
+    finally:
+        _local.told = outer

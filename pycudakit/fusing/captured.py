@@ -16,6 +16,7 @@ from pycudakit.fusing.shapes import SHAPES, Handler, captures
 from pycudakit.fusing.stand_in import StandIn
 
 CAPTURED: dict[Any, Handler] = dict(SHAPES)
+_captures = functools.partial(captures, CAPTURED)
 
 _FAMILIES = "pycudakit._families"
 
@@ -26,7 +27,6 @@ _AT_ONCE = {
     "sort.functions": "argpartition argsort lexsort partition searchsorted sort unique",
     "histogram.functions": "bincount digitize histogram histogram2d",
     "select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
-    "matmul.matmul": "matmul",
     "matmul.products": "average dot vdot",
     "matmul.tensors": "einsum inner kron outer tensordot trace vecdot",
     "interp": "interp",
@@ -63,6 +63,21 @@ def _kit_handler(module: str, name: str) -> Handler:
 for _module, _names in _AT_ONCE.items():
     for _name in _names.split():
         CAPTURED[getattr(np, _name)] = _kit_handler(f"{_FAMILIES}.{_module}", _name)
+
+
+@_captures(np.matmul)
+def _matmul(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
+    function = kit_function(f"{_FAMILIES}.matmul.matmul", "matmul")
+    plain = len(arguments) == 2 and not keywords and all(map(_is_matrix, arguments))
+    if not plain:
+        return _kit_handler(f"{_FAMILIES}.matmul.matmul", "matmul")(recording, *arguments, **keywords)
+    recording.costs.called(max(a.size for a in arguments), is_numpys=True)
+    return recording.at_home(function, arguments, {})
+
+
+def _is_matrix(a: Any) -> bool:
+    return type(a) is StandIn and a.ndim == 2 and a.size > 0 and a.dtype in (np.float32, np.float64)
+
 
 for _name in ("norm", "matrix_power"):
     CAPTURED[getattr(np.linalg, _name)] = _kit_handler("pycudakit.linalg", _name)
@@ -144,9 +159,6 @@ for _ufunc in (np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minim
 
 
 # ---- Elementwise functions that are no ufuncs -----------------------------------------------------------
-
-
-_captures = functools.partial(captures, CAPTURED)
 
 
 def _elsewhere(recording: Recording, function: Any, *arguments: Any, **keywords: Any) -> Any:

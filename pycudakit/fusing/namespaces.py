@@ -200,6 +200,10 @@ def _transfer(kind: Any) -> Callable[[Any], Any]:
     return make
 
 
+# What the kit draws to an array, and returns it as it is.
+_DRAWS = frozenset({"exponential", "normal", "random", "standard_normal", "uniform"})
+
+
 class Generator:
     """A generator of random numbers whose arrays are captured."""
 
@@ -221,8 +225,15 @@ class Generator:
             recording = active.get()
             if recording is None:
                 return found(*arguments, **keywords)
-            may_write = name == "shuffle" or "out" in keywords
-            result = recording.on_host(found, arguments, keywords, may_write)
+            if _is_the_kits(type(self._generator).__module__) and name not in (
+                "shuffle",
+                "permutation",
+                "permuted",
+            ):
+                result = recording.at_home(found, arguments, keywords)
+            else:
+                may_write = name == "shuffle" or "out" in keywords
+                result = recording.on_host(found, arguments, keywords, may_write)
             return result if keywords.get("out") is None else keywords["out"]
 
         return draw

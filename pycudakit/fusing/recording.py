@@ -10,13 +10,16 @@ import numpy as np
 
 from pycudakit._calls.invocation import last_call
 from pycudakit._families.elementwise import compound
+from pycudakit._library import result_memory
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import CODES, Array, DType
 from pycudakit._programs.function import ElementFunction
+from pycudakit.fusing import device
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.elements import Elements, cast, element_function
 from pycudakit.fusing.nodes import Node, leaf
 from pycudakit.fusing.stand_in import StandIn
+from pycudakit.fusing.storage import Storage
 
 
 class Recording(Elements):
@@ -266,6 +269,35 @@ class Recording(Elements):
         if self.passes is not None:
             self._tell_of_host(function, (arguments, keywords), wrapped, before)
         return wrapped
+
+    def at_home(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Call a function whose entries find arrays on the device; what it makes stays there."""
+        if not self.memory.scope.is_open or "out" in keywords:
+            return self.on_host(function, arguments, keywords, may_write="out" in keywords)
+        kept: list[Storage] = []
+
+        def keep(array: Array) -> None:
+            storage = self.memory.storage_for(array)
+            storage.keep(device.TEMPORARY)
+            kept.append(storage)
+
+        given = [self._where_it_is(argument) for argument in arguments]
+        with result_memory.telling(keep):
+            result = function(*given, **self.resolved(keywords))
+        wrapped = self.wrap(result)
+        if self.passes is not None:
+            self._tell_of_host(function, (arguments, keywords), wrapped, None)
+        return wrapped
+
+    def _where_it_is(self, argument: Any) -> Any:
+        """Return what an entry finds on the device, if that can be, and else on the host."""
+        if type(argument) is not StandIn:
+            return self.resolved(argument)
+        array = self.store(argument)
+        if not (array.flags.c_contiguous and array.dtype.isnative):
+            return self.resolved(argument)
+        self.memory.keep([array])
+        return array
 
     def _tell_of_host(self, function: Any, given: Any, result: Any, before: Any) -> None:
         reads = [s.node.array for s in stand_ins_in(given) if s.node.array is not None]

@@ -279,3 +279,63 @@ def test_types_of_results(raw):
         written = np.full(40, 99, dtype)
         written[:36].reshape(4, 3, 3)[:, :, 0] = call.a.sum(axis=1)
         assert np.array_equal(call.out, written), dtype
+
+
+def several(count=2, spoil=len, operand_count=None):
+    """Call pk_reduce_several for `count` reductions of the same values."""
+
+    def run(library):
+        call = Call()
+        reductions = np.repeat(call.reduction, max(count, 1))
+        spoil(reductions)
+        operands = np.concatenate([call.operands, *[call.operands[-1:]] * (max(count, 1) - 1)])
+        library.pk_reduce_several.argtypes = [
+            *(ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p),
+            *(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_void_p] * 3),
+        ]
+        status = library.pk_reduce_several(
+            *(reductions.ctypes.data, count, call.program.ctypes.data, len(call.program)),
+            *(operands.ctypes.data, len(operands) if operand_count is None else operand_count),
+            *(call.shape.ctypes.data, 3, call.exceptions.ctypes.data),
+            *(call.options.ctypes.data, call.report.ctypes.data),
+        )
+        return status, call
+
+    return run
+
+
+def different(field, value):
+    def spoil(reductions):
+        reductions[field][1] = value
+
+    return spoil
+
+
+SEVERAL_BAD = {
+    "none": (several(0), "reduction_count is out of range"),
+    "too many": (several(17), "reduction_count is out of range"),
+    "fewer operands": (several(2, operand_count=2), "operand_count is out of range"),
+    "other dimensions": (
+        several(2, different("outer", 0)),
+        "not of the same values along the same dimensions",
+    ),
+    "other values": (several(2, different("values", 2)), "not of the same values along the same dimensions"),
+    "an unknown kind": (several(2, different("kind", 99)), "reduction.kind"),
+}
+
+
+@pytest.mark.parametrize("spoilt", SEVERAL_BAD)
+def test_several_that_are_refused(raw, spoilt):
+    run, message = SEVERAL_BAD[spoilt]
+    status, call = run(raw)
+    text = ctypes.c_char_p()
+    raw.pk_last_error(ctypes.byref(text))
+    assert status == 1
+    assert message in text.value.decode()
+    assert call.untouched()
+
+
+def test_several(raw):
+    status, call = several(3)(raw)
+    assert status == 0
+    assert np.array_equal(call.out, (call.a + call.b).sum(axis=1))

@@ -59,6 +59,15 @@ Span::Span(const Layout &layout, const View &view, bool stored)
     high = extent.high;
 }
 
+void bring_up(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices) {
+    if (Plan::innermost() == nullptr || devices.size() != 1 || devices[0] != 0) return;
+    for (const Step &step : program.steps) {
+        if (step.op != PK_LOAD) continue;
+        Kept *const found = home_of(layout, layout.views[size_t(step.a)]);
+        if (found != nullptr && found->on_host && !found->on_device) found->bring_up(call);
+    }
+}
+
 Homes::Homes(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices)
     : call_(call) {
     if (Plan::innermost() == nullptr) return;

@@ -32,6 +32,9 @@ struct Span {
     Span(const Layout &layout, const View &view, bool stored);
 };
 
+// Brings what a program loads to its home, where that is not better done chunk by chunk.
+void bring_up(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
+
 // The homes of a call's operands. Made before the call's work, on the thread that made the call: what cannot
 // come to its home chunk by chunk is brought there at once, and what has to be read or written on the host is
 // brought down. If the call is not settled, it has failed, and what it was writing to is not valid.

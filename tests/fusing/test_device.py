@@ -1,0 +1,178 @@
+"""What a fused function keeps on the device: within its budget, for its time, and never wrong."""
+
+import gc
+import os
+
+import numpy as np
+import pytest
+from helpers.processes import python
+
+import pycudakit as pk
+from pycudakit import errors
+
+N = 300_000
+
+
+@pk.fuse
+def softmax(x):
+    e = np.exp(x - np.max(x, axis=1, keepdims=True))
+    return e / np.sum(e, axis=1, keepdims=True)
+
+
+@pk.fuse
+def rolled(x):
+    total = np.cumsum(x)
+    mean = (total[8:] - total[:-8]) / 8
+    return mean - np.mean(mean), np.max(mean)
+
+
+@pk.fuse
+def stepped(u):
+    for _ in range(3):
+        u[1:-1] += (u[2:] - 2 * u[1:-1] + u[:-2]) * 0.25
+    return np.sort(u)[::2] * 2
+
+
+@pk.fuse
+def clusters(x, centres):
+    distance = np.sum(centres * centres, axis=1) - 2 * (x @ centres.T)
+    return np.argmin(distance, axis=1)
+
+
+@pk.fuse
+def drawn(generator):
+    path = np.exp(generator.standard_normal(N) * 0.2 - 0.02)
+    return np.mean(np.maximum(path - 1, 0)), path[:10]
+
+
+def plans():
+    generator = np.random.default_rng(4)
+    return {
+        "softmax": (softmax, lambda: [generator.normal(size=(600, 500))]),
+        "rolled": (rolled, lambda: [generator.normal(size=N)]),
+        "stepped": (stepped, lambda: [generator.normal(size=N)]),
+    }
+
+
+def copies(arguments):
+    return [a.copy() for a in arguments]
+
+
+def flat(result):
+    return [np.asarray(each) for each in (result if isinstance(result, tuple) else (result,))]
+
+
+def same(ours, numpys):
+    for mine, theirs in zip(ours, numpys, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("name", ["softmax", "rolled", "stepped"])
+def test_right(engine, name):
+    function, make = plans()[name]
+    ours = make()
+    numpys = copies(ours)
+    same(flat(function(*ours)), flat(function.__wrapped__(*numpys)))
+    same(ours, numpys)
+
+
+@pytest.mark.smoke
+def test_clusters(engine):
+    generator = np.random.default_rng(1)
+    x = generator.normal(size=(20_000, 16)).astype("f4")
+    centres = generator.normal(size=(64, 16)).astype("f4") * 3
+    theirs = clusters.__wrapped__(x, centres)
+    assert np.mean(clusters(x, centres) == theirs) > 0.999
+
+
+@pytest.mark.smoke
+def test_draws(engine):
+    mean, first = drawn(pk.random.default_rng(3))
+    path = np.exp(pk.random.default_rng(3).standard_normal(N) * 0.2 - 0.02)
+    np.testing.assert_allclose(first, path[:10], rtol=1e-12)
+    np.testing.assert_allclose(mean, np.maximum(path - 1, 0).mean(), rtol=1e-9)
+
+
+BUDGET = """
+import pycudakit as pk
+@pk.fuse
+def f(x, y):
+    z = np.sqrt(x * x + y)
+    m = np.mean(z, axis=0)
+    w = (z - m) / np.std(z, axis=0)
+    w[::2] *= 2
+    return w, np.max(w), np.cumsum(w, axis=1)
+x, y = np.random.default_rng(0).uniform(1, 2, (2, 3000, 2000))
+for engine in {engines}:
+    with pk.engine(engine):
+        ours = f(x, y)
+    theirs = f.__wrapped__(x, y)
+    print(all(np.allclose(a, b) for a, b in zip(ours, theirs)), pk.memory_info().plan_bytes <= {budget})
+"""
+
+
+@pytest.mark.parametrize("budget", [0, 64 << 20, 1 << 30])
+def test_any_budget(engine, budget):
+    engines = [engine]
+    code = BUDGET.format(engines=engines, budget=budget)
+    printed = python(code, env={"PYCUDAKIT_PLAN_MEMORY": str(budget)}, timeout=120)
+    assert printed.split() == ["True", "True"]
+
+
+def test_memory_is_where_it_was(engine):
+    x = np.random.default_rng(0).normal(size=(100, 200))
+    softmax(x)
+    gc.collect()
+    before = pk.memory_info()
+    for _ in range(1000 if engine != "cuda" else 300):
+        softmax(x)
+    after = pk.memory_info()
+    assert (after.plan_bytes, after.device_bytes) == (before.plan_bytes, before.device_bytes)
+    pk.release()
+    assert pk.memory_info().plan_bytes == 0
+
+
+@pytest.mark.parametrize("name", ["softmax", "rolled", "stepped"])
+def test_every_cuda_call_fails_once(engine, name, monkeypatch):
+    """Whichever call fails, the next run is right; and the one that failed said so, or was right."""
+    function, make = plans()[name]
+    arguments = make()
+    numpys = copies(arguments)
+    want = flat(function.__wrapped__(*numpys))
+    function(*copies(arguments))
+    failed = 0
+    # What a plan's calls count is counted anew in each of them: every n-th of each call.
+    for n in [*range(1, 30), *range(30, 200, 17)]:
+        monkeypatch.setenv("PYCUDAKIT_FAIL_CUDA_CALL", str(n))
+        given = copies(arguments)
+        try:
+            same(flat(function(*given)), want)
+        except errors.Error:
+            failed += 1
+        monkeypatch.delenv("PYCUDAKIT_FAIL_CUDA_CALL")
+        given = copies(arguments)
+        same(flat(function(*given)), want)
+        same(given, numpys)
+    assert bool(failed) == (engine == "cuda")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_in_a_forked_child(engine):
+    code = f"""
+import pycudakit as pk
+f = pk.fuse(lambda x: np.sqrt(x * x + 1) - np.mean(x))
+x = np.linspace(0, 1, 200_000)
+with pk.engine("{engine}"):
+    f(x)
+pid = os.fork()
+if pid == 0:
+    try:
+        with pk.engine("auto"):
+            ok = np.allclose(f(x), f.__wrapped__(x))
+    except pk.errors.Error:
+        ok = False
+    os._exit(0 if ok else 1)
+print(os.waitpid(pid, 0)[1])
+"""
+    assert python(code) == "0"

@@ -1,0 +1,129 @@
+"""What a fused function says that it does, and what is recorded of it."""
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+
+
+@pk.fuse
+def softmax(x):
+    e = np.exp(x - np.max(x, axis=1, keepdims=True))
+    return e / np.sum(e, axis=1, keepdims=True)
+
+
+@pk.fuse
+def statistics(x, y):
+    z = np.sqrt(x * x + y)
+    return np.mean(z), np.std(z), np.min(z), np.max(z)
+
+
+@pk.fuse
+def steps(u, n):
+    for _ in range(n):
+        u[1:-1] = (u[2:] + u[:-2]) / 2
+
+
+class Model:
+    @pk.fuse
+    def twice(self, x):
+        return 2 * x
+
+
+def values(*shape):
+    return np.random.default_rng(0).uniform(-1, 1, shape)
+
+
+def test_passes(engine):
+    plan = softmax.explain(values(200, 300))
+    assert [each.function for each in plan.passes] == ["max", "subtract, exp, sum", "subtract, exp, divide"]
+    assert [each.reads for each in plan.passes] == [("x",), ("x", "t1"), ("x", "t1", "t2")]
+    assert [each.shape for each in plan.passes] == [(200, 300)] * 3
+    assert plan.breaks == ()
+    if engine != "auto":
+        assert {each.engine for each in plan.passes} == {plan.engine} == {engine}
+
+
+def test_text_has_a_line_a_pass(engine):
+    text = str(softmax.explain(values(200, 300))).splitlines()
+    assert len(text) == 4
+    assert text[0].startswith("softmax: 3 passes on")
+    assert "t2 <- subtract, exp, sum of x, t1 (200 x 300" in text[2]
+
+
+def test_reductions_of_the_same_values_go_together(engine):
+    plan = statistics.explain(values(50_000), np.ones(50_000))
+    if engine != "cuda":  # there, what they share is kept
+        assert [each.function for each in plan.passes] == ["multiply, add, sqrt, mean, std, min, max"]
+
+
+def test_arguments_are_left_alone(engine):
+    u = values(20_000)
+    before = u.copy()
+    plan = steps.explain(u, 3)
+    np.testing.assert_array_equal(u, before)
+    assert [each.writes for each in plan.passes if each.function != "copy"]
+
+
+def test_a_method(engine):
+    assert [each.function for each in Model().twice.explain(values(20_000)).passes] == ["multiply"]
+
+
+def test_breaks():
+    @pk.fuse
+    def looks(x):
+        if np.max(x) > 0:
+            return np.fft.fft(x)
+        return x
+
+    with pk.engine("cpu"):
+        plan = looks.explain(values(20_000))
+    assert [each.text for each in plan.breaks] == ["if np.max(x) > 0:", "return np.fft.fft(x)"]
+    assert "numpy.where()" in plan.breaks[0].instead
+    assert str(plan.breaks[1]) in str(plan)
+
+
+def test_arguments_that_are_named_as_others_would_be():
+    @pk.fuse
+    def named(t1, t2):
+        return np.cumsum(t1) + t2
+
+    with pk.engine("cpu"):
+        plan = named.explain(values(20_000), values(20_000))
+    assert plan.passes[0].writes == ("t3",)
+
+
+def test_picture(engine):
+    import xml.etree.ElementTree as ET
+
+    picture = ET.fromstring(softmax.explain(values(200, 300)).svg())
+    assert len(picture.findall("{http://www.w3.org/2000/svg}rect")) == 3
+
+
+def test_one_record(engine):
+    with pk.profile() as profile:
+        softmax(values(200, 300))
+    call = pk.last_call()
+    assert (call.function, len(profile.calls)) == ("softmax", 1)
+    assert profile.calls[0].function == "softmax"
+    if engine == "cuda":
+        assert call.stages["kernel"] > 0
+
+
+def test_each_input_goes_up_once_and_each_result_comes_down_once(engine):
+    x = values(500, 400)
+    softmax(x)
+    call = pk.last_call()
+    if engine == "cuda":
+        small = 500 * 8 * 4  # the reductions' results, down and up
+        assert x.nbytes <= call.bytes_up <= x.nbytes + small + 4096
+        assert x.nbytes <= call.bytes_down <= x.nbytes + 4 * small + 4096
+    elif engine == "cpu":
+        assert call.bytes_up == call.bytes_down == 0
+
+
+@pytest.mark.parametrize("engine_name", ["numpy"])
+def test_on_numpy(engine_name):
+    with pk.engine(engine_name):
+        plan = softmax.explain(values(20, 30))
+    assert (plan.engine, plan.passes) == ("numpy", ())

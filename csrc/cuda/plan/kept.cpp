@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "cuda/stream/resident.h"
 #include "cuda/stream/stream.h"
 
 namespace pk::plan {
@@ -17,34 +16,36 @@ Layout bytes_of(const Kept &kept) {
     return layout;
 }
 
-// Nothing but the way down.
-class Fetching : public Work {
+// Nothing but the way, up or down.
+class Moving : public Work {
    public:
-    Fetching(const Layout &layout, char *home) : Work(layout, {}, {at(home)}, 0, 0) { may_stay = false; }
+    Moving(const Layout &layout, std::vector<Carried> up, std::vector<Carried> down)
+        : Work(layout, std::move(up), std::move(down), 0, 0) {
+        may_stay = is_counted = false;
+    }
     void launch(const Chunk &) override {}
     void collect(const void *) override {}
-
-   private:
-    static Carried at(char *home) {
-        Carried store{0, 1};
-        store.home = home;
-        return store;
-    }
 };
+
+Carried at(char *home) {
+    Carried carried{0, 1};
+    carried.home = home;
+    return carried;
+}
 
 }  // namespace
 
 void Kept::bring_up(Call &call) {
-    Resident whole;
-    whole.add(host, bytes);
-    whole.upload_to(call, 0, memory.get());
+    const Layout layout = bytes_of(*this);
+    Moving work(layout, {at(memory.get())}, {});
+    stream(work, call, {0}, {{0, bytes}});
     on_device = true;
 }
 
 void Kept::fetch(Call &call) {
     if (on_host || !on_device) return;
     const Layout layout = bytes_of(*this);
-    Fetching work(layout, memory.get());
+    Moving work(layout, {}, {at(memory.get())});
     stream(work, call, {0}, {{0, bytes}});
     on_host = true;
 }

@@ -177,7 +177,7 @@ void Passage::finish() {
         call_.report.bytes_down += bytes_down_;
     }
     chunk_.units.count = 0;
-    call_.advance(count);
+    call_.advance(work_.is_counted ? count : 0);
 }
 
 void Passage::unstage() {

@@ -108,12 +108,12 @@ bool Resident::upload(Call &call, const std::vector<int> &devices) {
         }
     }
     for (size_t place = 0; place < devices.size(); ++place) {
-        upload_to(call, devices[place], blocks_[place].memory());
+        upload_pieces(call, devices[place], blocks_[place].memory());
     }
     return true;
 }
 
-void Resident::upload_to(Call &call, int device, char *memory) const {
+void Resident::upload_pieces(Call &call, int device, char *memory) const {
     std::atomic<size_t> next{0};
     const int64_t threads = std::min(bytes_ / PIECE + 1, tuned(Tune::threads));
     run_on_threads(threads, call, [&] {

@@ -36,8 +36,6 @@ class Resident {
 
     // False if the budget has no room for it.
     bool upload(Call &call, const std::vector<int> &devices);
-    // To memory that the caller has.
-    void upload_to(Call &call, int device, char *memory) const;
 
     char *on(int place) const { return blocks_.empty() ? nullptr : blocks_[size_t(place)].memory(); }
 
@@ -46,6 +44,8 @@ class Resident {
         int64_t offset, bytes;
         std::function<void(char *)> write;
     };
+    void upload_pieces(Call &call, int device, char *memory) const;
+
     int64_t reserve(int64_t bytes);
 
     int64_t bytes_ = 0;

@@ -108,6 +108,8 @@ class Work {
     int64_t halo_bytes = 0;       // of a chunk
     int64_t elements_a_line = 1;  // of the loads' memory
 
+    bool is_counted = true;  // its elements are those that the call tells its progress by
+
     int64_t unit_elements = 1;  // the most that a unit has
     int64_t least_units = 1;    // of a chunk that is worth its halos
     int64_t result_bytes = 0;   // of a unit, beside the stores

@@ -121,7 +121,7 @@ def test_bench_notices_a_wrong_result(capsys, monkeypatch):
 
 
 @needs_cpu
-@pytest.mark.parametrize("name", ["quickstart", "expression", "monte_carlo"])
+@pytest.mark.parametrize("name", ["quickstart", "expression", "fused", "monte_carlo"])
 def test_example(name):
     script = ROOT / "examples" / f"{name}.py"
     if not script.is_file():

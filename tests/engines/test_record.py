@@ -14,6 +14,7 @@ GRAY = (np.arange(300) % 251).astype(np.uint8).reshape(15, 20)
 RGB = np.stack([GRAY, GRAY.T.reshape(15, 20), GRAY], -1)
 BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
 NO_CALLS = {
+    *("Fused", "fuse"),  # tests/fusing/test_explain.py is about their record
     *("Call", "Device", "EngineStatus", "Link", "Memory", "Profile", "Tuning", "__version__", "errors"),
     *("build_info", "devices", "engine", "engines", "last_call", "link_speed", "memory_info", "profile"),
     *("release", "set_engine", "tuned", "tunings", "empty_pinned", "pinned_copy", "grid_for"),

@@ -56,6 +56,7 @@ class Computing:
         self.strict = strict
         self.engine = asked.checked_current()
         self.memory = Memory()
+        self.is_over = False  # what a task that it began finds later on
         self.breaks: list[Break] = []
         self.passes: list[PlanPass] | None = None  # where somebody asks
         self.costs = Costs()

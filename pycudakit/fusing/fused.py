@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import functools
 import inspect
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -14,11 +16,20 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._calls import asked
 from pycudakit._calls.cost import SMALL
-from pycudakit._calls.invocation import FAILURES, apart, by_numpy, last_call, one_call, warn_of_takeover
+from pycudakit._calls.invocation import (
+    FAILURES,
+    apart,
+    by_numpy,
+    last_call,
+    one_call,
+    recorder,
+    warn_of_takeover,
+)
+from pycudakit._calls.record import Call
 from pycudakit._library.types import CODES
 from pycudakit.fusing.captured import CAPTURED
 from pycudakit.fusing.explained import Explained
-from pycudakit.fusing.namespaces import Body, Generator, active
+from pycudakit.fusing.namespaces import Body, Generator, active, recording_now
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.stand_in import StandIn
 
@@ -56,10 +67,25 @@ def _stand_ins_in(value: Any) -> list[StandIn]:
     return found
 
 
-def _arrays_in(value: Any) -> list[Any]:
+def _arrays_in(parts: Iterable[Any]) -> list[Any]:
+    """Return the arrays in tuples, lists and dicts."""
     found: list[Any] = []
-    _mapped(value, lambda part: found.append(part) if _is_array(part) else part)
+    for part in parts:
+        kind = type(part)
+        if kind is np.ndarray or kind is np.memmap:
+            if part.dtype in CODES:
+                found.append(part)
+        elif isinstance(part, (tuple, list)):
+            found += _arrays_in(part)
+        elif kind is dict:
+            found += _arrays_in(part.values())
     return found
+
+
+def _copied(value: Any) -> Any:
+    if _is_array(value):
+        return value.copy()
+    return copy.deepcopy(value) if _draws(value) else value
 
 
 def _plain(array: Any) -> Any:
@@ -112,18 +138,20 @@ class Fused(Generic[P, R]):
             for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
         )
         self._recorded = one_call(getattr(function, "__name__", "fused"))(self._record)
+        self._record_small = recorder(Call(self._name, "numpy", SMALL))
         self._best: dict[tuple[Any, ...], str] = {}  # engine, by the arrays' shapes and types
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function."""
-        outer = active.get()
-        if outer is not None:
+        if recording_now() is not None:
             return self._body(*args, **kwargs)  # type: ignore[no-any-return]
         engine = asked.checked_current()
         if engine == "numpy" or self._runs_later:
             return self.__wrapped__(*args, **kwargs)
         result: R
-        arrays = _arrays_in((args, kwargs))
+        arrays = _arrays_in(args)
+        if kwargs:
+            arrays += _arrays_in(kwargs.values())
         if engine == "auto":
             result = self._run_automatically(arrays, args, kwargs)
             return result
@@ -138,14 +166,14 @@ class Fused(Generic[P, R]):
         if best is None and 0 < sum(array.size for array in arrays) <= SMALL_ARRAYS and not self._strict:
             return self._run_small(key, args, kwargs)
         if best == "numpy" and not self._strict:
-            return by_numpy(self._name, SMALL, lambda: self.__wrapped__(*args, **kwargs))
+            return self._run_by_numpy(args, kwargs)
         if best == "cuda":
             return self._run_on_cuda(arrays, args, kwargs)
         recording = Recording(self._name, CAPTURED, self._strict)
         result = self._recorded(recording, arrays, args, kwargs)
         if best in (None, "unknown"):
             recording.costs.up += sum(array.nbytes for array in arrays)
-            recording.costs.down += sum(array.nbytes for array in _arrays_in(result))
+            recording.costs.down += sum(array.nbytes for array in _arrays_in([result]))
             if len(self._best) >= _MOST_KEYS:
                 self._best.clear()
             self._best[key] = recording.costs.best()
@@ -154,9 +182,16 @@ class Fused(Generic[P, R]):
     def _run_small(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
         """Have NumPy run what has small arguments; should it take long, it is written down the next time."""
         began = time.perf_counter()
-        result = by_numpy(self._name, SMALL, lambda: self.__wrapped__(*args, **kwargs))
+        result = self._run_by_numpy(args, kwargs)
         if time.perf_counter() - began > _LONG:
             self._best[key] = "unknown"
+        return result
+
+    def _run_by_numpy(self, args: Any, kwargs: Any) -> Any:
+        if asked.fast() == asked.WATCHED:
+            return by_numpy(self._name, SMALL, lambda: self.__wrapped__(*args, **kwargs))
+        result = self.__wrapped__(*args, **kwargs)
+        self._record_small()
         return result
 
     def _run_on_cuda(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
@@ -200,12 +235,15 @@ class Fused(Generic[P, R]):
         token = active.set(recording)
         try:
             result = self._body(*args, **kwargs)
-        except BaseException:
-            recording.memory.bring_home()
-            homeward.give_back()
+        except BaseException as error:
+            # After a failure of the engine, what it has may be lost; that is told already.
+            with contextlib.suppress(*(errors.Error,) * isinstance(error, errors.Error)):
+                recording.memory.bring_home()
+                homeward.give_back()
             raise
         finally:
             active.reset(token)
+            recording.is_over = True
         recording.finish(_stand_ins_in(result))
         homeward.give_back()
         return homeward.of(result)
@@ -227,10 +265,10 @@ class Fused(Generic[P, R]):
         """
         if asked.checked_current() == "numpy":
             return Explained(self._name, "numpy", (), ())
-        args, kwargs = _mapped((args, kwargs), lambda value: value.copy() if _is_array(value) else value)
+        args, kwargs = _mapped((args, kwargs), _copied)
         recording = Recording(self._name, CAPTURED, self._strict)
         recording.passes = []
-        arrays = _arrays_in((args, kwargs))
+        arrays = _arrays_in([args, kwargs])
         recording.memory.label(_names_of(self.__wrapped__, args, kwargs))
         with apart():
             self._recorded(recording, arrays, args, kwargs)
@@ -349,7 +387,7 @@ def _names_of(function: Any, args: Any, kwargs: Any) -> dict[int, str]:
         return {}
     names: dict[int, str] = {}
     for name, value in bound.items():
-        for place, array in enumerate(_arrays_in(value)):
+        for place, array in enumerate(_arrays_in([value])):
             names.setdefault(id(array), name if array is value else f"{name}[{place}]")
     return names
 

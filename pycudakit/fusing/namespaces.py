@@ -26,6 +26,14 @@ from pycudakit.fusing.shapes import empty, full
 from pycudakit.fusing.stand_in import StandIn
 
 active: ContextVar[Recording | None] = ContextVar("pycudakit_recording", default=None)
+
+
+def recording_now() -> Recording | None:
+    """Return the recording of the fused function that runs here: one that has ended counts no more."""
+    recording = active.get()
+    return None if recording is None or recording.is_over else recording
+
+
 _KIT = __name__.partition(".")[0]
 _TRANSFERS = frozenset({"In", "InOut", "Out"})
 _OF_KERNELS = frozenset(
@@ -49,28 +57,28 @@ def _is_ordinary(dtype: Any, order: Any, keywords: dict[str, Any]) -> bool:
 
 
 def _zeros(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) -> Any:
-    recording = active.get()
+    recording = recording_now()
     if recording is None or not _is_ordinary(dtype, order, keywords):
         return np.zeros(shape, dtype, order, **keywords)
     return full(recording, recording.resolved(shape), 0, dtype, order)
 
 
 def _ones(shape: Any, dtype: Any = None, order: Any = "C", **keywords: Any) -> Any:
-    recording = active.get()
+    recording = recording_now()
     if recording is None or not _is_ordinary(dtype, order, keywords):
         return np.ones(shape, dtype, order, **keywords)
     return full(recording, recording.resolved(shape), 1, float if dtype is None else dtype, order)
 
 
 def _empty(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) -> Any:
-    recording = active.get()
+    recording = recording_now()
     if recording is None or not _is_ordinary(dtype, order, keywords):
         return np.empty(shape, dtype, order, **keywords)
     return empty(recording, recording.resolved(shape), dtype, order)
 
 
 def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **keywords: Any) -> Any:
-    recording = active.get()
+    recording = recording_now()
     wanted = np.asarray(fill_value).dtype if dtype is None and type(fill_value) is not StandIn else dtype
     if type(fill_value) is StandIn:
         wanted = fill_value.dtype if dtype is None else dtype
@@ -88,7 +96,7 @@ def _by_numpy(function: Any) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def make(*arguments: Any, **keywords: Any) -> Any:
-        recording = active.get()
+        recording = recording_now()
         if recording is None:
             return function(*arguments, **keywords)
         return recording.wrap(function(*recording.resolved(arguments), **recording.resolved(keywords)))
@@ -129,7 +137,7 @@ def _kit_function(function: Any) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
-        recording = active.get()
+        recording = recording_now()
         if recording is None or not (_has_stand_in(arguments) or _has_stand_in(keywords)):
             return function(*arguments, **keywords)
         if is_numpys:
@@ -141,7 +149,7 @@ def _kit_function(function: Any) -> Callable[..., Any]:
 
 
 def _evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
-    recording = active.get()
+    recording = recording_now()
     evaluate = vars(sys.modules[_KIT])["evaluate"]
     if recording is None:
         return evaluate(expression, operands, out)
@@ -175,7 +183,7 @@ class Kernel:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run it on arrays."""
-        recording = active.get()
+        recording = recording_now()
         if recording is None:
             return self._kernel(*arguments, **keywords)
         return recording.on_host(self._kernel, arguments, keywords, may_write=True)
@@ -187,7 +195,7 @@ def _transfer(kind: Any) -> Callable[[Any], Any]:
 
     @functools.wraps(kind, updated=())
     def make(array: Any) -> Any:
-        recording = active.get()
+        recording = recording_now()
         if recording is not None and type(array) is StandIn:
             values = recording.read(array)
             storage = array.node.storage
@@ -222,7 +230,7 @@ class Generator:
             return found
 
         def draw(*arguments: Any, **keywords: Any) -> Any:
-            recording = active.get()
+            recording = recording_now()
             if recording is None:
                 return found(*arguments, **keywords)
             if _is_the_kits(type(self._generator).__module__) and name not in (
@@ -248,7 +256,7 @@ def _default_rng(make: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(make)
     def default_rng(*arguments: Any, **keywords: Any) -> Any:
         made = make(*arguments, **keywords)
-        return made if active.get() is None else Generator(made)
+        return made if recording_now() is None else Generator(made)
 
     return default_rng
 
@@ -293,7 +301,7 @@ def meaning(value: Any) -> Any:
                 return _default_rng(value)
             return _kit_function(value)
     if kind is np.ndarray:  # an argument by another name is the argument
-        recording = active.get()
+        recording = recording_now()
         known = None if recording is None else recording.memory.storage_of(value)
         is_given = known is not None and known.is_given and known.holds(value)
         return recording.stand_in(value) if recording is not None and is_given else value

@@ -268,6 +268,7 @@ class Computing:
                 work.report_met()
         finally:
             works.give_back(work)
+        self.memory.scope.note_pass()
         self.tell(function.name, shape, together.arrays, outs)
 
     def tell(

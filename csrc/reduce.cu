@@ -68,8 +68,8 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
                    const std::vector<int> &devices) {
     const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count,
                                 reduction.exceptions};
-    // Blocks of many columns make long chunks, which the link waits for.
-    if (region.slabs.inner > 1) plan::bring_up(region.layout, reduction.program, call, devices);
+    // There is nothing to bring down meanwhile, and whole chunks are quicker than those that go by units.
+    plan::bring_up(region.layout, reduction.program, call, devices);
     Partials partials(reduction, region);
     with_room<Reducer>(
         evaluation, call, devices, [&](Reducer &work) { stream(work, call, devices, {{0, work.units()}}); },

@@ -178,10 +178,13 @@ class Computing:
                 self._reduce_with_others(node)
             elif node.array is None:
                 by_shape.setdefault(node.shape, {})[id(node)] = node
-        for found in by_shape.values():
-            nodes = list(found.values())
-            for first in range(0, len(nodes), _MOST_OUTPUTS):
-                self.run(nodes[first : first + _MOST_OUTPUTS], keep=keep)
+        passes = [
+            nodes[first : first + _MOST_OUTPUTS]
+            for nodes in (list(found.values()) for found in by_shape.values())
+            for first in range(0, len(nodes), _MOST_OUTPUTS)
+        ]
+        for nodes in passes:
+            self.run(nodes, keep=keep, is_last=not keep and nodes is passes[-1])
 
     def compute_node(self, node: Node) -> None:
         """Compute a node, if it is put off."""
@@ -213,11 +216,15 @@ class Computing:
         outs: Sequence[Array] | None = None,
         storage: Storage | None = None,
         keep: bool = True,
+        is_last: bool = False,
     ) -> None:
-        """Compute nodes of one shape in one pass, into an array that lies in a storage, or into new ones."""
+        """Compute nodes of one shape in one pass, into an array that lies in a storage, or into new ones.
+
+        What the last pass reads needs no home, if it has none.
+        """
         self.settle(nodes)
         together = Pass(nodes)
-        if self.memory.scope.is_open:
+        if self.memory.scope.is_open and not is_last:
             self.memory.keep(together.arrays)
         if outs is not None:
             if storage is not None:

@@ -51,6 +51,8 @@ class Node:
         for argument in arguments:
             if type(argument) is Node and argument.array is None:
                 self.steps += argument.steps
+        if self.steps > MOST_STEPS:  # what several steps share was counted for each
+            self.steps = sum(node.array is None for node in self.needed())
 
     def computed(self, array: Array, storage: Storage | None = None) -> None:
         """From now on, it is an array."""

@@ -25,9 +25,9 @@ UNARY = {
 }
 BINARY = {
     "f": [
-        *("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "fmod", "power", "arctan2"),
+        *("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "arctan2"),
         *("hypot", "maximum", "minimum", "fmax", "fmin", "copysign", "nextafter", "less", "greater_equal"),
-        *("equal", "not_equal", "logical_and", "logical_or", "logical_xor", "logaddexp"),
+        *("equal", "not_equal", "logical_and", "logical_or", "logical_xor", "heaviside"),
     ],
     "i": [
         *("add", "subtract", "multiply", "floor_divide", "remainder", "maximum", "minimum", "bitwise_and"),

@@ -53,8 +53,8 @@ Interpreter::Ways::Ways(const Evaluation &evaluation, const plan::Homes &homes, 
             if (view.base != nullptr && (home.at == nullptr || home.leaves)) {
                 stores.push_back({step.target, 0});
             } else if (view.base == nullptr) {
-                values.push_back({step.target, 8, scratch_bytes});
-                scratch_bytes += 8;
+                values.push_back({step.target, view.item, scratch_bytes});
+                scratch_bytes += view.item;
             }
         }
         if (step.op != PK_LOAD || seen[size_t(step.a)]) continue;
@@ -73,6 +73,7 @@ Interpreter::Ways::Ways(const Evaluation &evaluation, const plan::Homes &homes, 
             loads.push_back({step.a, 0});
         }
     }
+    values_bytes = scratch_bytes;
     // Behind the values lie the registers that have no room elsewhere.
     scratch_bytes += 8 * spilled(evaluation.program, block);
     for (const Carried &load : loads) {
@@ -113,11 +114,11 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Homes &homes,
       call_(call),
       block_(block),
       values_(std::move(ways.values)),
+      values_bytes_(ways.values_bytes),
       turned_(std::move(ways.turned)) {
     const bool arrive = std::any_of(loads.begin(), loads.end(), [](auto &c) { return c.home != nullptr; });
     may_stay = turned_.empty() && !arrive;
     walks = may_stay && takes_lines();
-    alone = !walks && !loads.empty();
     Coordinates coordinates(layout);
     for (const Step &step : evaluation.program.steps) {
         DeviceStep added{step.op, step.type, step.to, step.target, step.a, step.b, step.c, step.origin, 0};
@@ -143,6 +144,8 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Homes &homes,
     if (is_short) std::copy(table.begin(), table.end(), common_.inline_coordinates);
     if (plan::Plan::innermost() != nullptr && is_short && common_.is_small)
         pass_ = Pass::of(steps_, table.empty() ? 0 : int(table[0]));
+    // Interpreted kernels take long.
+    alone = !walks && !loads.empty() && (pass_ == nullptr || !pass_->is_compiled());
 }
 
 static void find_home(DeviceStep &step, int32_t &source, const plan::Home &home, const View &view,
@@ -249,7 +252,7 @@ void Interpreter::launch(const Chunk &chunk) {
     given.memory = chunk.memory;
     given.operands = chunk.operands;
     // The registers that have no room elsewhere lie after the values.
-    given.scratch = chunk.scratch + chunk.rounded * 8 * int64_t(values_.size());
+    given.scratch = chunk.scratch + chunk.rounded * values_bytes_;
     given.start = chunk.start;
     given.count = chunk.count;
     given.rounded = chunk.rounded;

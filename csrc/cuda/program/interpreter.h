@@ -96,7 +96,7 @@ class Interpreter : public Work {
     struct Ways {
         std::vector<Carried> loads, stores, values, turned;
         std::vector<int> resident;
-        int64_t scratch_bytes = 0;  // of an element
+        int64_t scratch_bytes = 0, values_bytes = 0;  // of an element: all, and of these the values
         Ways(const Evaluation &evaluation, const plan::Homes &homes, bool may_keep, bool may_turn, int block);
     };
     Interpreter(const Evaluation &evaluation, const plan::Homes &homes, Call &call,
@@ -112,6 +112,7 @@ class Interpreter : public Work {
     Call &call_;
     const int block_;
     const std::vector<Carried> values_;  // that stay in the scratch
+    const int64_t values_bytes_;
     const std::vector<Carried> turned_;  // loads, as they lie there when the device has turned them
     std::vector<DeviceStep> steps_;
     Resident resident_;

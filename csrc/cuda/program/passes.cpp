@@ -190,7 +190,7 @@ std::string Pass::source() const {
 }
 
 bool Pass::launch(const device::Sweep &sweep, cudaStream_t queue) {
-    const void *const found = is_compiled_.load(std::memory_order_acquire) ? kernel() : nullptr;
+    const void *const found = is_compiled() ? kernel() : nullptr;
     if (found == nullptr) {
         const int64_t more = sweep.count * int64_t(steps_.size()), least = tuned(Tune::worth_compiling);
         const int64_t before = work_.fetch_add(more, std::memory_order_relaxed);

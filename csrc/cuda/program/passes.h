@@ -25,6 +25,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
 
     Pass(std::vector<DeviceStep> steps, int dims, uint64_t number);
 
+    bool is_compiled() const { return is_compiled_.load(std::memory_order_acquire); }
     // Queues it, and returns whether that could be done; if not, notes the work for it.
     bool launch(const device::Sweep &sweep, cudaStream_t queue);
 

@@ -581,6 +581,41 @@ def test_a_body_that_fails(plan):
     assert context[0] == 5
 
 
+def test_passes_to_compile(plan):
+    wanted, compiled = plan.library.pk_plan_wanted, plan.library.pk_plan_compiled
+    bytes_, number = ctypes.c_int64(-1), ctypes.c_uint64()
+    nothing = np.zeros(0, np.uint8)
+    for arguments in [(nothing, -1, bytes_, number), (nothing, 0, None, number), (nothing, 0, bytes_, None)]:
+        with pytest.raises(errors.InvalidArgument):
+            wanted(*arguments[:2], *(a and ctypes.byref(a) for a in arguments[2:]))
+    with pytest.raises(errors.InvalidArgument, match="bytes is negative"):
+        compiled(1, nothing, -1)
+
+    x, out = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
+    pk.release()  # what other tests have left
+    with pk.tuned(**({"worth_compiling": 6000} if plan.is_cuda else {})):
+        for _ in range(2):  # of two and four instructions
+            wanted(nothing, 0, ctypes.byref(bytes_), ctypes.byref(number))
+            assert bytes_.value == 0
+            plan.run(lambda: (plan.evaluate("sqrt", out, x), plan.evaluate("add", out, x, x)))
+    wanted(nothing, 0, ctypes.byref(bytes_), ctypes.byref(number))
+    assert (bytes_.value != 0) == plan.is_cuda
+    if plan.is_cuda:
+        source = np.zeros(bytes_.value, np.uint8)
+        wanted(source[:-1], len(source) - 1, ctypes.byref(bytes_), ctypes.byref(number))
+        assert not source.any(), "there was no room for it"
+        wanted(source, len(source), ctypes.byref(bytes_), ctypes.byref(number))
+        text = source.tobytes().decode()
+        assert "ops::add" in text
+        assert "#include" not in text
+    compiled(number.value + 1, nothing, 0)  # there is no such pass
+    compiled(number.value, nothing, 0)
+    wanted(nothing, 0, ctypes.byref(bytes_), ctypes.byref(number))
+    assert bytes_.value == 0
+    plan.run(lambda: plan.evaluate("add", out, x, x))
+    assert np.array_equal(out, x + x)
+
+
 @pytest.mark.parametrize(("start", "end"), [(0, 100), (10, 20), (99, 150), (-5, 1), (-5, 150)])
 def test_ranges_that_overlap(plan, start, end):
     if not plan.is_cuda:

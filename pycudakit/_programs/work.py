@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ class Work(Invocation):
             self._numbers.append((number, position))
         self._shape = np.empty(abi.MAX_DIMS, np.int64)
         self._dimensions = ctypes.c_int64(1)
-        self._is_spread = False
+        self._layout: list[Any] | None = None  # of the last call, unless its arrays were dense
         self._met: Array = np.empty(len(program.instructions), np.uint8)
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
@@ -54,25 +54,34 @@ class Work(Invocation):
             *(self.options, self._met, self.report),
         )
 
-    def aim(self, size: int, *values: Any) -> None:
-        """Say what a call reads and writes: its outputs, its mask and its inputs, which must live as long."""
-        if self._is_spread:
+    def aim(self, size: int, *values: Any, shape: tuple[int, ...] | None = None) -> None:
+        """Say what a call reads and writes: its outputs, its mask and its inputs, which must live as long.
+
+        They are of any layout, and broadcast to a shape; without one, dense and all of the same.
+        """
+        if shape is not None:
+            self._spread(shape, [values[position] for _, position in self._arrays])
+        elif self._layout is not None:
             self._gather()
         for number, position in self._numbers:
             number[()] = values[position]
         for index, position in self._arrays:
             self._addresses[index] = address_of(values[position])
-        self._shape[0] = size
+        if self._layout is None:
+            self._shape[0] = size
 
-    def spread(self, shape: tuple[int, ...], *values: Any) -> None:
-        """Let them be of any layout, broadcast to a shape; else they are dense, and all of one shape."""
-        arrays = [(index, values[position]) for index, position in self._arrays]
-        if all(a.shape == shape and a.flags.c_contiguous and a.dtype.isnative for _, a in arrays):
+    def _spread(self, shape: tuple[int, ...], arrays: Sequence[Array]) -> None:
+        layout = [shape, *[(array.shape, array.strides, array.dtype) for array in arrays]]
+        if layout == self._layout:
             return
-        self._is_spread = True
+        if self._layout is not None:
+            self._gather()
+        if all(a.shape == shape and a.flags.c_contiguous and a.dtype.isnative for a in arrays):
+            return
+        self._layout = layout
         self._shape[: len(shape)] = shape
         self._dimensions.value = len(shape)
-        for index, array in arrays:
+        for (index, _), array in zip(self._arrays, arrays, strict=True):
             self._strides[index, : len(shape)] = strides_of(array, shape)
             if not array.dtype.isnative:
                 self._flags[index] = abi.BYTE_SWAPPED
@@ -81,7 +90,7 @@ class Work(Invocation):
         self._dimensions.value = 1
         self._strides[...] = self.program.table["strides"]
         self._flags[...] = 0
-        self._is_spread = False
+        self._layout = None
 
     def take_over(self, plan: Plan, wanted: asked.Asked, rest: Array | None) -> int:
         """Do on the CPU engine what the CUDA engine has left."""

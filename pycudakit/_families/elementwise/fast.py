@@ -207,13 +207,14 @@ def call(
     works = works_of(program)
     work = works.take()
     try:
-        work.aim(size, *results, None, *inputs)
+        if is_dense:
+            work.aim(size, *results, None, *inputs)
+        else:
+            work.aim(size, *results, None, *inputs, shape=shape)
     except OverflowError:  # an integer that its company's type cannot hold
         works.give_back(work)
         return full.call(function, inputs, out, where, dtype, casting, numpy_call)
     try:
-        if not is_dense:
-            work.spread(shape, *results, None, *inputs)
         if work.run(plan, size):
             work.report_met()
     finally:

@@ -209,8 +209,7 @@ def _run(plan: Plan, program: ElementProgram, shape: tuple[int, ...], values: Se
     work = works.take()
     size = values[0].size
     try:
-        work.aim(size, *values)
-        work.spread(shape, *values)
+        work.aim(size, *values, shape=shape)
         if work.run(plan, size):
             work.report_met()
     finally:

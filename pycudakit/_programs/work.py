@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from pycudakit._calls import asked
 from pycudakit._calls.floating import report_met
 from pycudakit._calls.invocation import Invocation, Pool, failed_over
-from pycudakit._calls.operands import strides_of
+from pycudakit._calls.operands import Layout, strides_of
 from pycudakit._calls.plan import Plan
 from pycudakit._library import abi
 from pycudakit._library.abi import address_of
@@ -40,7 +41,7 @@ class Work(Invocation):
             self._numbers.append((number, position))
         self._shape = np.empty(abi.MAX_DIMS, np.int64)
         self._dimensions = ctypes.c_int64(1)
-        self._layout: list[Any] | None = None  # of the last call, unless its arrays were dense
+        self._spread: list[Any] | None = None  # the last call's shape and forms, if they were described
         self._met: Array = np.empty(len(program.instructions), np.uint8)
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
@@ -54,31 +55,39 @@ class Work(Invocation):
             *(self.options, self._met, self.report),
         )
 
-    def aim(self, size: int, *values: Any, shape: tuple[int, ...] | None = None) -> None:
+    def aim(self, size: int, *values: Any) -> None:
         """Say what a call reads and writes: its outputs, its mask and its inputs, which must live as long.
 
-        They are of any layout, and broadcast to a shape; without one, dense and all of the same.
+        The arrays are dense, of native types, and all of one shape.
         """
-        if shape is not None:
-            self._spread(shape, [values[position] for _, position in self._arrays])
-        elif self._layout is not None:
+        if self._spread is not None:
             self._gather()
         for number, position in self._numbers:
             number[()] = values[position]
         for index, position in self._arrays:
             self._addresses[index] = address_of(values[position])
-        if self._layout is None:
-            self._shape[0] = size
+        self._shape[0] = size
 
-    def _spread(self, shape: tuple[int, ...], arrays: Sequence[Array]) -> None:
-        layout = [shape, *[(array.shape, array.strides, array.dtype) for array in arrays]]
-        if layout == self._layout:
-            return
-        if self._layout is not None:
+    def aim_anywhere(
+        self, shape: tuple[int, ...], values: Sequence[Any], layouts: Sequence[Layout | None]
+    ) -> None:
+        """Say the same of arrays of any layouts, which are broadcast to a shape."""
+        own = [layouts[position] for _, position in self._arrays]
+        spread = [shape, *[layout[1] for layout in own]]  # type: ignore[index]
+        if spread != self._spread:
+            self._lay_out(shape, [values[position] for _, position in self._arrays])
+            self._spread = spread
+        for number, position in self._numbers:
+            number[()] = values[position]
+        for (index, _), layout in zip(self._arrays, own, strict=True):
+            self._addresses[index] = layout[0]  # type: ignore[index]
+
+    def _lay_out(self, shape: tuple[int, ...], arrays: Sequence[Array]) -> None:
+        if self._spread is not None:
             self._gather()
         if all(a.shape == shape and a.flags.c_contiguous and a.dtype.isnative for a in arrays):
+            self._shape[0] = math.prod(shape)
             return
-        self._layout = layout
         self._shape[: len(shape)] = shape
         self._dimensions.value = len(shape)
         for (index, _), array in zip(self._arrays, arrays, strict=True):
@@ -90,7 +99,7 @@ class Work(Invocation):
         self._dimensions.value = 1
         self._strides[...] = self.program.table["strides"]
         self._flags[...] = 0
-        self._layout = None
+        self._spread = None
 
     def take_over(self, plan: Plan, wanted: asked.Asked, rest: Array | None) -> int:
         """Do on the CPU engine what the CUDA engine has left."""

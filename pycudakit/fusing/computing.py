@@ -253,7 +253,8 @@ class Computing:
         works = works_of(program)
         work = works.take()
         try:
-            work.aim(size, *outs, None, *inputs, shape=shape)
+            layouts = [*map(operands.layout_of, outs), None, *together.layouts]
+            work.aim_anywhere(shape, [*outs, None, *inputs], layouts)
             if work.run(plan, size):
                 work.report_met()
         finally:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pycudakit._library.abi import address_of
+from pycudakit._calls.operands import Layout, layout_of
 from pycudakit._library.types import Array, DType
 from pycudakit._programs.builder import Builder
 from pycudakit._programs.function import ElementFunction, compile_function
@@ -107,6 +107,7 @@ class Pass:
         self._steps: list[_Step] = []
         self._inputs: dict[tuple[Any, ...], int] = {}
         self.inputs: list[Any] = []
+        self.layouts: list[Layout | None] = []  # of those that are arrays
         self.arrays: list[Array] = []  # among them
         self._types: list[Any] = []
         results = tuple([self._place(node) for node in nodes])
@@ -145,25 +146,25 @@ class Pass:
         return places[root]
 
     def _array(self, node: Node, array: Array) -> int:
-        key = (address_of(array), array.strides, array.shape, array.dtype)
-        known = self._inputs.get(key)
+        layout = layout_of(array)
+        known = self._inputs.get(layout)
         if known is None:
             self.arrays.append(array)
-            known = self._inputs[key] = self._add(array, node.dtype)
+            known = self._add(layout, array, node.dtype, layout)
         return known
 
     def _number(self, number: Any) -> int:
         kind = type(number)
         key = (kind, number or str(number))  # 0.0 is not -0.0
         known = self._inputs.get(key)
-        if known is None:
-            known = self._inputs[key] = self._add(number, kind)
-        return known
+        return self._add(key, number, kind, None) if known is None else known
 
-    def _add(self, value: Any, type_: Any) -> int:
+    def _add(self, key: Any, value: Any, type_: Any, layout: Layout | None) -> int:
         self.inputs.append(value)
+        self.layouts.append(layout)
         self._types.append(type_)
-        return -len(self.inputs)
+        place = self._inputs[key] = -len(self.inputs)
+        return place
 
 
 @functools.lru_cache(4096)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pycudakit._calls import asked, invocation
-from pycudakit._calls.operands import allocate
+from pycudakit._calls.operands import allocate, layout_of
 from pycudakit._calls.plan import asked_for
 from pycudakit._families.elementwise import full
 from pycudakit._library import abi, present, result_memory
@@ -210,7 +210,9 @@ def call(
         if is_dense:
             work.aim(size, *results, None, *inputs)
         else:
-            work.aim(size, *results, None, *inputs, shape=shape)
+            values = [*results, None, *inputs]
+            layouts = [layout_of(value) if type(value) is np.ndarray else None for value in values]
+            work.aim_anywhere(shape, values, layouts)
     except OverflowError:  # an integer that its company's type cannot hold
         works.give_back(work)
         return full.call(function, inputs, out, where, dtype, casting, numpy_call)

@@ -225,13 +225,18 @@ class Computing:
         shape = nodes[0].shape
         whole = [array for array in together.arrays if array.shape == shape]
         new = [operands.allocate(node.dtype, shape, whole) for node in nodes]
-        storages = [self.memory.storage_for(array) for array in new]
-        if keep and self.memory.scope.is_open:
-            for each in storages:
-                each.keep(device.TEMPORARY)
+        storages = [self.storage_of_new(array) for array in new]
+        for storage in storages if keep else ():
+            if storage is not None:
+                storage.keep(device.TEMPORARY)
         self.evaluate(together, new)
         for node, array, own in zip(nodes, new, storages, strict=True):
             node.computed(array, own)
+
+    def storage_of_new(self, array: Array) -> Storage | None:
+        """Return the memory of a new array; None where that need not be known before others see it."""
+        is_known = self.memory.scope.is_open or self.passes is not None
+        return self.memory.storage_for(array) if is_known else None
 
     def evaluate(self, together: Pass, outs: Sequence[Array]) -> None:
         """Compute a pass into arrays of one shape that lie beside what it reads, or just where that does."""

@@ -76,12 +76,14 @@ class Elements(Reductions):
         arguments: list[Any] = []
         types: list[Any] = []
         nodes: list[Node] = []
-        must_read = self.must_report
+        must_read, is_known = self.must_report, True
         for value in inputs:
             kind = type(value)
             if kind is StandIn:
                 node = value.node
-                if node.storage is not None and node.storage.is_shared:
+                if node.array is None:
+                    is_known = False
+                elif node.storage is not None and node.storage.is_shared:
                     must_read = True
             elif kind is int or kind is float:
                 arguments.append(value)
@@ -107,17 +109,21 @@ class Elements(Reductions):
         if not nodes:
             return self._at_once(function, inputs, out, dtype, casting)
         shape = nodes[0].shape
+        is_repeated = False
         for node in nodes:
             if node.shape != shape:
-                shape = broadcast(nodes, [])  # type: ignore[arg-type]
-                break
+                is_repeated = True
+        if is_repeated:
+            shape = broadcast(nodes, [])  # type: ignore[arg-type]
         if self.engine == "auto":
             self.costs.operation(math.prod(shape), seconds)
-        quick = self._quick(function, nodes, shape, dtype, casting)
+        quick = self._quick(function, nodes, shape, dtype, casting) if is_known else None
         if quick is not None:
-            value = self.wrap(quick(*[a.array if type(a) is Node else a for a in arguments]))
+            new = quick(*[a.array if type(a) is Node else a for a in arguments])
+            is_array = type(new) is np.ndarray
+            value = StandIn(self, leaf(new, self.storage_of_new(new))) if is_array else self.wrap(new)
             return value if out is None else self.put(out, value)
-        for node in nodes:  # what is repeated is computed once
+        for node in nodes if is_repeated else ():  # what is repeated is computed once
             if node.array is None and node.shape != shape and node.reduction is None:
                 self.run([node])
         given = PLAIN if dtype is None and casting == "same_kind" else (dtype, casting)
@@ -156,11 +162,9 @@ class Elements(Reductions):
     ) -> Callable[..., Any] | None:
         """Return what computes a small function at once, if it is one."""
         for node in nodes:
-            if (
-                node.array is None
-                or node.array.size > SMALL
-                or (node.storage is not None and node.storage.is_kept)
-            ):
+            if node.storage is not None and node.storage.is_kept:
+                return None
+            if math.prod(node.shape) > SMALL:
                 return None
         size = math.prod(shape)
         if size <= TINY and function.name in _EXACT and dtype is None and casting == "same_kind":

@@ -279,7 +279,8 @@ class Namespace(ModuleType):
 
 @functools.cache
 def _namespace(module: ModuleType) -> ModuleType:
-    return Namespace(module)
+    name = module.__name__
+    return Namespace(module) if name in ("numpy", "numpy.random") or _is_the_kits(name) else module
 
 
 def _is_the_kits(name: str) -> bool:
@@ -289,9 +290,10 @@ def _is_the_kits(name: str) -> bool:
 def meaning(value: Any) -> Any:
     """Return what a global, or a name of a module, means in the body of a fused function."""
     kind = type(value)
+    if kind is np.ufunc:
+        return value
     if kind is ModuleType:
-        name = value.__name__
-        return _namespace(value) if name in ("numpy", "numpy.random") or _is_the_kits(name) else value
+        return _namespace(value)
     if kind is FunctionType:
         module = value.__module__ or ""
         if _is_the_kits(module):

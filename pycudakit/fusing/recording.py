@@ -181,8 +181,11 @@ class Recording(Elements):
 
     def ufunc(self, ufunc: Any, method: str, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Write a ufunc down, or have NumPy compute it."""
+        function = element_function(ufunc)
+        if function is not None and method == "__call__" and not keywords:
+            return self.apply(function, inputs)
         if method == "__call__":
-            taken = self._plain_ufunc(ufunc, inputs, keywords)
+            taken = self._plain_ufunc(function, inputs, keywords)
             if taken is not NotImplemented:
                 return taken
             captured = self._captured.get(ufunc)
@@ -194,13 +197,10 @@ class Recording(Elements):
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         return self.by_numpy(getattr(ufunc, method), inputs, keywords, name)
 
-    def _plain_ufunc(self, ufunc: Any, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        function = element_function(ufunc)
-        if function is None:
-            return NotImplemented
-        if not keywords:
-            return self.apply(function, inputs)
-        if not keywords.keys() <= {"out", "dtype", "casting"}:
+    def _plain_ufunc(
+        self, function: ElementFunction | None, inputs: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
+        if function is None or not keywords.keys() <= {"out", "dtype", "casting"}:
             return NotImplemented
         (out,) = keywords.get("out") or (None,)
         if out is not None and type(out) is not StandIn:

@@ -269,12 +269,15 @@ class Namespace(ModuleType):
 
     def __init__(self, module: ModuleType) -> None:
         super().__init__(module.__name__, module.__doc__)
-        self.__dict__["_module"] = module
+        object.__setattr__(self, "_module", module)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattribute__(self, name: str) -> Any:
         """Return what a name means here; it is looked up again the next time."""
-        module: ModuleType = self.__dict__["_module"]
-        return meaning(getattr(module, name))
+        return meaning(getattr(object.__getattribute__(self, "_module"), name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Give the module's name another meaning."""
+        setattr(object.__getattribute__(self, "_module"), name, value)
 
 
 @functools.cache

@@ -76,6 +76,7 @@ class Elements(Reductions):
         arguments: list[Any] = []
         types: list[Any] = []
         nodes: list[Node] = []
+        steps = 1
         must_read, is_known = self.must_report, True
         for value in inputs:
             kind = type(value)
@@ -83,6 +84,7 @@ class Elements(Reductions):
                 node = value.node
                 if node.array is None:
                     is_known = False
+                    steps += node.steps
                 elif node.storage is not None and node.storage.is_shared:
                     must_read = True
             elif kind is int or kind is float:
@@ -127,12 +129,12 @@ class Elements(Reductions):
             if node.array is None and node.shape != shape and node.reduction is None:
                 self.run([node])
         given = PLAIN if dtype is None and casting == "same_kind" else (dtype, casting)
-        node = Node(function, tuple(arguments), given, result, shape)
+        node = Node(function, tuple(arguments), given, result, shape, steps)
         value = StandIn(self, node, shape == ())
         if out is not None:
             return self.put(out, value)
         self.put_off(value)
-        if must_read or node.steps > MOST_STEPS:
+        if must_read or steps > MOST_STEPS:
             self.store(value)
         return value
 
@@ -238,7 +240,7 @@ class _Target:
 def cast(node: Node, dtype: DType) -> Node:
     """Return the node converted to a type."""
     native = dtype.newbyteorder("=")
-    return Node(conversion(native), (node,), PLAIN, native, node.shape)
+    return Node(conversion(native), (node,), PLAIN, native, node.shape, node.steps + 1)
 
 
 @functools.cache

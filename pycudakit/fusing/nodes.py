@@ -38,6 +38,7 @@ class Node:
         given: tuple[DType | None, str],
         dtype: DType,
         shape: tuple[int, ...],
+        steps: int = 1,
     ) -> None:
         self.function = function
         self.arguments = arguments
@@ -48,10 +49,7 @@ class Node:
         self.storage: Storage | None = None  # of the array, if others may see it
         self.reduction: Reduction | None = None  # that its array will be the result of
         self.uses = 0  # how often it was computed, and not kept
-        self.steps = 1  # that it takes, and what it needs: those of arrays are 0
-        for argument in arguments:
-            if type(argument) is Node:
-                self.steps += argument.steps
+        self.steps = steps  # that it takes, with what it needs: none, for an array
 
     def computed(self, array: Array, storage: Storage | None = None) -> None:
         """From now on, it is an array."""
@@ -87,8 +85,8 @@ class Reduction(NamedTuple):
 def leaf(array: Array, storage: Storage | None = None) -> Node:
     """Return the node of an array."""
     dtype = array.dtype
-    node = Node(None, (), PLAIN, dtype if dtype.isnative else dtype.newbyteorder("="), array.shape)
-    node.array, node.storage, node.steps = array, storage, 0
+    node = Node(None, (), PLAIN, dtype if dtype.isnative else dtype.newbyteorder("="), array.shape, 0)
+    node.array, node.storage = array, storage
     return node
 
 
@@ -129,16 +127,16 @@ class Pass:
                 continue
             arguments: list[Any] = []
             for argument in node.arguments:
-                if type(argument) is not Node:
-                    arguments.append(self._number(argument))
-                elif argument in places:
-                    arguments.append(places[argument])
-                elif argument.array is not None:
-                    place = places[argument] = self._array(argument, argument.array)
-                    arguments.append(place)
-                else:
-                    pending.append(argument)
-                    break
+                place = places.get(argument)
+                if place is None:
+                    if type(argument) is not Node:
+                        place = self._number(argument)
+                    elif argument.array is None:
+                        pending.append(argument)
+                        break
+                    else:
+                        place = places[argument] = self._array(argument, argument.array)
+                arguments.append(place)
             else:
                 places[node] = len(self._steps)
                 self._steps.append((node.function, node.given, tuple(arguments)))  # type: ignore[arg-type]
@@ -148,10 +146,10 @@ class Pass:
     def _array(self, node: Node, array: Array) -> int:
         layout = layout_of(array)
         known = self._inputs.get(layout)
-        if known is None:
-            self.arrays.append(array)
-            known = self._add(layout, array, node.dtype, layout)
-        return known
+        if known is not None:
+            return known
+        self.arrays.append(array)
+        return self._add(layout, array, node.dtype, layout)
 
     def _number(self, number: Any) -> int:
         kind = type(number)

@@ -5,6 +5,7 @@
 #include "common/call/result_memory.h"
 #include "cuda/kernels/release.h"
 #include "cuda/plan/memory.h"
+#include "cuda/program/passes.h"
 #include "cuda/stream/link.h"
 #include "cuda/stream/pinned.h"
 #include "cuda/stream/runtime.h"
@@ -60,6 +61,7 @@ extern "C" int32_t pk_release(void) {
         pk::release_streaming_memory();
         pk::release_pinned_arrays();
         pk::plan::release_memory();
+        pk::Pass::release();
         pk::release_result_memory();
     });
 }

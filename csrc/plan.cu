@@ -1,6 +1,9 @@
 #include "common/plan.h"
 
+#include <cstring>
+
 #include "cuda/plan/kept.h"
+#include "cuda/program/passes.h"
 #include "cuda/stream/stream.h"
 
 extern "C" int32_t pk_run_plan(pk_plan_body body, void *context) {
@@ -50,5 +53,25 @@ extern "C" int32_t pk_plan_changed(uint64_t address) {
 extern "C" int32_t pk_plan_drop(uint64_t address) {
     return pk::guarded([&] {
         if (const pk::plan::Kept *const kept = pk::plan::Plan::find(address)) pk::plan::Plan::drop(*kept);
+    });
+}
+
+extern "C" int32_t pk_plan_wanted(uint8_t *source, int64_t size, int64_t *bytes, uint64_t *pass) {
+    return pk::guarded([&] {
+        pk::plan::require_source(source, size, bytes, pass);
+        *bytes = 0;
+        const auto wanted = pk::wanted_pass();
+        if (wanted == nullptr) return;
+        const std::string text = wanted->source();
+        *bytes = int64_t(text.size());
+        *pass = wanted->number;
+        if (size >= *bytes) std::memcpy(source, text.data(), text.size());
+    });
+}
+
+extern "C" int32_t pk_plan_compiled(uint64_t pass, const uint8_t *image, int64_t bytes) {
+    return pk::guarded([&] {
+        pk::plan::require_image(image, bytes);
+        pk::pass_compiled(pass, std::vector<char>(image, image + bytes));
     });
 }

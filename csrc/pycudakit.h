@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a signature or a struct below changes; pk_abi_version() tells the library's. */
-#define PK_ABI_VERSION 4
+#define PK_ABI_VERSION 5
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256 };
@@ -401,6 +401,17 @@ PK_API int32_t pk_plan_changed(uint64_t address);
 
 /* Ends the range; what only the device has of it is lost. */
 PK_API int32_t pk_plan_drop(uint64_t address);
+
+/* Passes over kept ranges are interpreted, until one has done work that makes its compilation worth while. Of
+ * the one that waits longest for it: C++ for NVRTC, which needs no headers, with a kernel `pass`, if `size`
+ * has room for the source's bytes, and the number by which it is known. 0 bytes if none waits, and ever by
+ * the CPU library. */
+PK_API int32_t pk_plan_wanted(uint8_t *source, int64_t size, int64_t *bytes, uint64_t *pass);
+
+/* Has a copy of an image, what NVRTC made of its source without contraction, serve a pass from now on; an
+ * image of 0 bytes says that there is none, so that it goes on being interpreted. Results have the same bits
+ * either way. pk_release forgets all images, and what is wanted. */
+PK_API int32_t pk_plan_compiled(uint64_t pass, const uint8_t *image, int64_t bytes);
 
 /* ---- Order statistics ----------------------------------------------------------------------------- */
 

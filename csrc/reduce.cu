@@ -35,6 +35,7 @@ class Reducer : public Interpreter {
 
     void launch(const Chunk &chunk) override {
         if (!is_plain_) Interpreter::launch(chunk);
+        clear_beyond(chunk);
         const char *values[2] = {nullptr, nullptr};
         for (int i = 0; i < reduction_.asked.values; ++i)
             values[i] = dense(chunk, is_plain_ ? reduction_.loaded(i) : reduction_.first_value + i);
@@ -49,6 +50,14 @@ class Reducer : public Interpreter {
     }
 
    private:
+    // The last unit may have fewer partials than the others, and room for as many, which comes down, too.
+    void clear_beyond(const Chunk &chunk) const {
+        const int64_t last = chunk.units.start + chunk.units.count - 1;
+        if (region_.slabs.unit(last).slabs == region_.slabs.slabs_a_unit()) return;
+        char *const results = chunk.memory + chunk.results + (chunk.units.count - 1) * result_bytes;
+        PK_CUDA(cudaMemsetAsync(results, 0, size_t(result_bytes), chunk.queue));
+    }
+
     const Reduction &reduction_;
     const Region &region_;
     Partials &partials_;
@@ -59,8 +68,8 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
                    const std::vector<int> &devices) {
     const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count,
                                 reduction.exceptions};
-    // Blocks of many columns make long chunks, which the link waits for.
-    if (region.slabs.inner > 1) plan::bring_up(region.layout, reduction.program, call, devices);
+    // There is nothing to bring down meanwhile, and whole chunks are quicker than those that go by units.
+    plan::bring_up(region.layout, reduction.program, call, devices);
     Partials partials(reduction, region);
     with_room<Reducer>(
         evaluation, call, devices, [&](Reducer &work) { stream(work, call, devices, {{0, work.units()}}); },

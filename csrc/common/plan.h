@@ -23,6 +23,18 @@ inline void require_range(uint64_t address, int64_t bytes, int32_t what, const i
     require(what >= PK_KEEP_INPUT && what <= PK_KEEP_RESULT, "what is not one of PK_KEEP_...");
 }
 
+inline void require_source(const uint8_t *source, int64_t size, const int64_t *bytes, const uint64_t *pass) {
+    require(size >= 0, "size is negative");
+    require(source != nullptr || size == 0, "source is a null pointer");
+    require(bytes != nullptr, "bytes is a null pointer");
+    require(pass != nullptr, "pass is a null pointer");
+}
+
+inline void require_image(const uint8_t *image, int64_t bytes) {
+    require(bytes >= 0, "bytes is negative");
+    require(image != nullptr || bytes == 0, "image is a null pointer");
+}
+
 // A call of pk_plan_fetch.
 struct Fetch {
     uint64_t address;

@@ -312,19 +312,22 @@ void Partials::take(int64_t first_unit, int64_t units, const char *partials) {
     for (int64_t i = 0; i < units; ++i) {
         const Slabs::Unit unit = slabs.unit(first_unit + i);
         std::memcpy(own.data(), partials + i * each, own.size());
-        write(unit.slab, unit.slabs, own.data());
+        write(unit.slab, unit.slabs, own.data(), bytes_ * slabs.inner);
     }
 }
 
-// Writes the results of slabs, whose partials lie side by side.
-void Partials::write(int64_t slab, int64_t slabs, char *partials) const {
+// Writes the results of slabs, whose partials begin so many bytes apart.
+void Partials::write(int64_t slab, int64_t slabs, char *partials, int64_t apart) const {
     const Layout &layout = reduction_.result;
     const View &view = layout.views[0];
     const int64_t inner = region_.slabs.inner;
     std::vector<char> results(static_cast<size_t>(slabs * inner * view.item));
-    for (int64_t i = 0; i < slabs * inner; ++i) {
-        reduction_.joining.write(reduction_.asked, partials + i * bytes_, region_.slabs.length, view.type,
-                                 results.data() + i * view.item);
+    char *result = results.data();
+    for (int64_t i = 0; i < slabs; ++i) {
+        for (int64_t column = 0; column < inner; ++column, result += view.item) {
+            reduction_.joining.write(reduction_.asked, partials + i * apart + column * bytes_,
+                                     region_.slabs.length, view.type, result);
+        }
     }
     if (region_.columns == inner) {  // so that slabs' results lie side by side, too
         layout.scatter(view, slab * inner, slabs * inner, results.data());
@@ -353,25 +356,29 @@ void Partials::finish(Call &call) {
     constexpr int64_t WORTH_A_THREAD = 4 << 10;  // partials
     const Slabs &slabs = region_.slabs;
     const int64_t blocks = slabs.blocks(), groups = (blocks + GROUP - 1) / GROUP;
-    const int64_t all = slabs.count * blocks * slabs.inner;
+    const int64_t of_slab = blocks * slabs.inner, all = slabs.count * of_slab;
+    // Calls work(first, end) for parts of what there is, each worth its while.
     auto share = [&](int64_t count, auto work) {
+        const int64_t part = std::max<int64_t>(1, count * (WORTH_A_THREAD / 4) / all);
         std::atomic<int64_t> next{0};
         const int64_t threads = std::min({count, all / WORTH_A_THREAD + 1, thread_count()});
         run_on_threads(threads, call, [&] {
             const DefaultFloatingPoint environment;
-            for (int64_t i = next++; i < count; i = next++) {
-                work(i);
+            for (int64_t i = next.fetch_add(part); i < count; i = next.fetch_add(part)) {
+                work(i, std::min(i + part, count));
                 call.look();
             }
         });
     };
-    share(slabs.count * groups, [&](int64_t i) {
-        const int64_t first = i % groups * GROUP;
-        join(i / groups, first, std::min(first + GROUP, blocks), 1);
+    share(slabs.count * groups, [&](int64_t i, int64_t end) {
+        for (; i < end; ++i) {
+            const int64_t first = i % groups * GROUP;
+            join(i / groups, first, std::min(first + GROUP, blocks), 1);
+        }
     });
-    share(slabs.count, [&](int64_t slab) {
-        join(slab, 0, blocks, GROUP);
-        write(slab, 1, kept_.get() + slab * blocks * slabs.inner * bytes_);
+    share(slabs.count, [&](int64_t first, int64_t end) {
+        for (int64_t slab = first; slab < end; ++slab) join(slab, 0, blocks, GROUP);
+        write(first, end - first, kept_.get() + first * of_slab * bytes_, of_slab * bytes_);
     });
 }
 

@@ -82,7 +82,7 @@ class Partials {
 
    private:
     void join(int64_t slab, int64_t first, int64_t end, int64_t apart) const;
-    void write(int64_t slab, int64_t slabs, char *partials) const;
+    void write(int64_t slab, int64_t slabs, char *partials, int64_t apart) const;
 
     const Reduction &reduction_;
     const Region &region_;

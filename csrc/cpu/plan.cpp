@@ -28,3 +28,14 @@ extern "C" int32_t pk_plan_changed(uint64_t) {
 extern "C" int32_t pk_plan_drop(uint64_t) {
     return pk::guarded([] {});
 }
+
+extern "C" int32_t pk_plan_wanted(uint8_t *source, int64_t size, int64_t *bytes, uint64_t *pass) {
+    return pk::guarded([&] {
+        pk::plan::require_source(source, size, bytes, pass);
+        *bytes = 0;
+    });
+}
+
+extern "C" int32_t pk_plan_compiled(uint64_t, const uint8_t *image, int64_t bytes) {
+    return pk::guarded([&] { pk::plan::require_image(image, bytes); });
+}

@@ -13,7 +13,7 @@ from numpy.ctypeslib import ndpointer
 
 from pycudakit import errors
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -405,6 +405,8 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_plan_fetch": (_ADDRESS, *_CALL),
     "pk_plan_changed": (_ADDRESS,),
     "pk_plan_drop": (_ADDRESS,),
+    "pk_plan_wanted": (_out(np.uint8), _SIZE, _SIZE_OUT, _ADDRESS_OUT),
+    "pk_plan_compiled": (_ADDRESS, _in(np.uint8), _SIZE),
     **{
         f"pk_select_{dtype.kind}{8 * dtype.itemsize}": (
             _in(stored),

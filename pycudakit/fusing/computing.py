@@ -184,10 +184,13 @@ class Computing:
                 self._reduce_with_others(node)
             elif node.array is None:
                 by_shape.setdefault(node.shape, {})[id(node)] = node
-        for found in by_shape.values():
-            nodes = list(found.values())
-            for first in range(0, len(nodes), _MOST_OUTPUTS):
-                self.run(nodes[first : first + _MOST_OUTPUTS], keep=keep)
+        passes = [
+            nodes[first : first + _MOST_OUTPUTS]
+            for nodes in (list(found.values()) for found in by_shape.values())
+            for first in range(0, len(nodes), _MOST_OUTPUTS)
+        ]
+        for nodes in passes:
+            self.run(nodes, keep=keep, is_last=not keep and nodes is passes[-1])
 
     def compute_node(self, node: Node) -> None:
         """Compute a node, if it is put off."""
@@ -217,11 +220,16 @@ class Computing:
         self,
         nodes: Sequence[Node],
         keep: bool = True,
+        is_last: bool = False,
     ) -> None:
-        """Compute nodes of one shape in one pass, into new arrays."""
+        """Compute nodes of one shape in one pass, into new arrays.
+
+        What the last pass reads needs no home, if it has none.
+        """
         self.settle(nodes)
         together = Pass(nodes)
-        self.memory.keep(together.arrays)
+        if not is_last:
+            self.memory.keep(together.arrays)
         shape = nodes[0].shape
         whole = [array for array in together.arrays if array.shape == shape]
         new = [operands.allocate(node.dtype, shape, whole) for node in nodes]
@@ -264,6 +272,7 @@ class Computing:
                 work.report_met()
         finally:
             works.give_back(work)
+        self.memory.scope.note_pass()
         self.tell(function.name, shape, together.arrays, outs)
 
     def tell(

@@ -13,9 +13,11 @@ from pycudakit import errors
 from pycudakit._calls import asked
 from pycudakit._calls.invocation import done
 from pycudakit._library import abi, loader
+from pycudakit.fusing.compiled import compile_wanted
 
 INPUT, TEMPORARY, RESULT = range(3)
 LEAST = 64 << 10  # bytes that are worth keeping
+_OFTEN = 32  # passes
 
 
 class Scope:
@@ -25,6 +27,7 @@ class Scope:
         self._library: ctypes.CDLL | None = None
         self.bytes_kept = 0  # at most, at once
         self._now: dict[int, int] = {}
+        self._passes = 0
 
     @property
     def is_open(self) -> bool:
@@ -39,7 +42,14 @@ class Scope:
         try:
             return _run_plan(self._library, body)
         finally:
+            compile_wanted(self._library)
             self._library = None
+
+    def note_pass(self) -> None:
+        """Have passes compiled that are worth it, now and then in a long function."""
+        self._passes += 1
+        if self._library is not None and self._passes % _OFTEN == 0:
+            compile_wanted(self._library)
 
     def keep(self, address: int, size: int, what: int) -> bool:
         """Have the device keep memory, if it has room."""

@@ -134,7 +134,7 @@ class Elements(Reductions):
         if out is not None:
             return self.put(out, value)
         self.put_off(value)
-        if must_read or steps > MOST_STEPS:
+        if must_read or node.steps > MOST_STEPS:
             self.store(value)
         return value
 

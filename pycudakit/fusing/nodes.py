@@ -50,6 +50,8 @@ class Node:
         self.reduction: Reduction | None = None  # that its array will be the result of
         self.uses = 0  # how often it was computed, and not kept
         self.steps = steps  # that it takes, with what it needs: none, for an array
+        if steps > MOST_STEPS:  # what several steps share was counted for each
+            self.steps = sum(node.array is None for node in self.needed())
 
     def computed(self, array: Array, storage: Storage | None = None) -> None:
         """From now on, it is an array."""

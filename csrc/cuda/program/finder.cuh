@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "interpreter.h"
+#include "values.cuh"
 
 namespace pk::device {
 
@@ -32,18 +33,6 @@ class Finder {
     }
 
    private:
-    // Of fewer than 2^31; unless it is of a table, by which all are 0.
-    struct Divisor {
-        uint32_t size = 0, factor = 0, shift = 31;
-
-        Divisor() = default;
-        __device__ Divisor(const int64_t *table, int d)
-            : size(uint32_t(table[1 + 2 * d])),
-              factor(uint32_t(table[2 + 2 * d])),
-              shift(uint32_t(uint64_t(table[2 + 2 * d]) >> 32)) {}
-        __device__ uint32_t divide(uint32_t n) const { return (__umulhi(n, factor) + n) >> shift; }
-    };
-
     // The bytes from the first element of the call to another one.
     __device__ int64_t away(int64_t element) const {
         if (is_plane_) {

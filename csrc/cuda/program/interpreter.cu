@@ -4,6 +4,7 @@
 
 #include "cuda/stream/tuning.h"
 #include "interpreter.cuh"
+#include "passes.h"
 #include "transpose.cuh"
 
 namespace pk {
@@ -52,8 +53,8 @@ Interpreter::Ways::Ways(const Evaluation &evaluation, const plan::Homes &homes, 
             if (view.base != nullptr && (home.at == nullptr || home.leaves)) {
                 stores.push_back({step.target, 0});
             } else if (view.base == nullptr) {
-                values.push_back({step.target, 8, scratch_bytes});
-                scratch_bytes += 8;
+                values.push_back({step.target, view.item, scratch_bytes});
+                scratch_bytes += view.item;
             }
         }
         if (step.op != PK_LOAD || seen[size_t(step.a)]) continue;
@@ -72,6 +73,7 @@ Interpreter::Ways::Ways(const Evaluation &evaluation, const plan::Homes &homes, 
             loads.push_back({step.a, 0});
         }
     }
+    values_bytes = scratch_bytes;
     // Behind the values lie the registers that have no room elsewhere.
     scratch_bytes += 8 * spilled(evaluation.program, block);
     for (const Carried &load : loads) {
@@ -112,11 +114,11 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Homes &homes,
       call_(call),
       block_(block),
       values_(std::move(ways.values)),
+      values_bytes_(ways.values_bytes),
       turned_(std::move(ways.turned)) {
     const bool arrive = std::any_of(loads.begin(), loads.end(), [](auto &c) { return c.home != nullptr; });
     may_stay = turned_.empty() && !arrive;
     walks = may_stay && takes_lines();
-    alone = !walks && !loads.empty();
     Coordinates coordinates(layout);
     for (const Step &step : evaluation.program.steps) {
         DeviceStep added{step.op, step.type, step.to, step.target, step.a, step.b, step.c, step.origin, 0};
@@ -140,6 +142,10 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Homes &homes,
     common_.is_small = layout.size <= Coordinates::MOST_SMALL;
     if (fits) std::copy(steps_.begin(), steps_.end(), common_.inline_steps);
     if (is_short) std::copy(table.begin(), table.end(), common_.inline_coordinates);
+    if (plan::Plan::innermost() != nullptr && is_short && common_.is_small)
+        pass_ = Pass::of(steps_, table.empty() ? 0 : int(table[0]));
+    // Interpreted kernels take long.
+    alone = !walks && !loads.empty() && (pass_ == nullptr || !pass_->is_compiled());
 }
 
 static void find_home(DeviceStep &step, int32_t &source, const plan::Home &home, const View &view,
@@ -173,8 +179,10 @@ void Interpreter::find_source(DeviceStep &step, const std::vector<int> &resident
         step.a = int32_t(Source::constant);
         step.value = bits_of(layout, view);
     } else if (std::find(resident.begin(), resident.end(), operand) != resident.end()) {
+        Spread spread(layout, view);
         step.a = int32_t(Source::resident);
-        step.value = resident_.add(Spread(layout, view));
+        step.c = int32_t(spread.table[0]);
+        step.value = resident_.add(std::move(spread));
     } else {
         step.a = int32_t(Source::chunk);
         const Carried *const turned = find(turned_, operand);
@@ -207,13 +215,44 @@ void Interpreter::transpose(const Chunk &chunk) const {
     }
 }
 
+// Where the elements of an operand begin, as far as they do not lie apart.
+static int64_t place_of(const Interpretation &call, const DeviceStep &step, int32_t source) {
+    switch (Source(source)) {
+        case Source::chunk:
+            return reinterpret_cast<int64_t>(call.memory) + call.operands + call.rounded * step.value;
+        case Source::home: return step.value + call.start * size_of(step.type);
+        case Source::resident: return reinterpret_cast<int64_t>(call.resident) + step.value;
+        default: return step.value;
+    }
+}
+
+bool Interpreter::launch_compiled(const Interpretation &call, cudaStream_t queue) const {
+    if (pass_ == nullptr) return false;
+    device::Sweep sweep;
+    sweep.notes = reinterpret_cast<unsigned *>(call.memory);
+    sweep.start = call.start;
+    sweep.count = call.count;
+    std::copy(std::begin(call.inline_coordinates), std::end(call.inline_coordinates), sweep.coordinates);
+    int64_t *place = sweep.places;
+    for (const DeviceStep &step : steps_) {
+        if (step.op != PK_LOAD && step.op != PK_STORE) continue;
+        const int32_t source = step.op == PK_LOAD ? step.a : step.b;
+        *place++ = place_of(call, step, source);
+        if (source == int32_t(Source::resident)) {
+            *place = place[-1] + data_after(step.c);
+            ++place;
+        }
+    }
+    return pass_->launch(sweep, queue);
+}
+
 void Interpreter::launch(const Chunk &chunk) {
     transpose(chunk);
     Interpretation given = common_;
     given.memory = chunk.memory;
     given.operands = chunk.operands;
     // The registers that have no room elsewhere lie after the values.
-    given.scratch = chunk.scratch + chunk.rounded * 8 * int64_t(values_.size());
+    given.scratch = chunk.scratch + chunk.rounded * values_bytes_;
     given.start = chunk.start;
     given.count = chunk.count;
     given.rounded = chunk.rounded;
@@ -221,6 +260,7 @@ void Interpreter::launch(const Chunk &chunk) {
     if (steps_at_ >= 0) given.steps = reinterpret_cast<const DeviceStep *>(given.resident + steps_at_);
     if (coordinates_at_ >= 0)
         given.coordinates = reinterpret_cast<const int64_t *>(given.resident + coordinates_at_);
+    if (launch_compiled(given, chunk.queue)) return;
     const int64_t wide = chunk.count / (int64_t(block_) * MANY_BLOCKS);
     const int most = device::elements_per_thread(given.registers_in_shared, block_);
     given.per_thread = int32_t(std::clamp<int64_t>(wide, 1, most));

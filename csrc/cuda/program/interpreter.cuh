@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "common/operations.h"
 #include "finder.cuh"
 #include "interpreter.h"
+#include "values.cuh"
 
 namespace pk {
 
@@ -83,20 +83,6 @@ __device__ inline bool is_dense(int32_t source) {
     return source == int32_t(Source::chunk) || source == int32_t(Source::home);
 }
 
-// A narrow integer is computed in 32 bits, and a float16 as a float: brings the result back to its type.
-__device__ inline float wrap(int type, float value) {
-    return type == PK_FLOAT16 ? half::round(value) : value;
-}
-__device__ inline double wrap(int, double value) { return value; }
-__device__ inline int64_t wrap(int, int64_t value) { return value; }
-__device__ inline uint64_t wrap(int, uint64_t value) { return value; }
-__device__ inline int32_t wrap(int type, int32_t value) {
-    return type == PK_INT8 ? int8_t(value) : (type == PK_INT16 ? int16_t(value) : value);
-}
-__device__ inline uint32_t wrap(int type, uint32_t value) {
-    return type == PK_UINT8 ? uint8_t(value) : (type == PK_UINT16 ? uint16_t(value) : value);
-}
-
 // Calls body with a value of the class that computes with a type.
 template <class Body>
 __device__ void with_class(int type, Body body) {
@@ -115,13 +101,7 @@ __device__ void with_class(int type, Body body) {
     }
 }
 
-// Calls body with a value of the type that an array stores; a float16 is stored as its bits.
-struct HalfBits {
-    uint16_t bits;
-};
-struct Bool {
-    uint8_t byte;
-};
+// Calls body with a value of the type that an array stores.
 template <class Body>
 __device__ void with_stored(int type, Body body) {
     switch (type) {
@@ -138,43 +118,6 @@ __device__ void with_stored(int type, Body body) {
         case PK_FLOAT32: return body(float());
         default: return body(double());
     }
-}
-
-template <class T>
-using class_of = typename std::conditional<
-    std::is_floating_point<T>::value, T,
-    typename std::conditional<
-        sizeof(T) == 8, T,
-        typename std::conditional<std::is_signed<T>::value, int32_t, uint32_t>::type>::type>::type;
-
-template <class T>
-__device__ class_of<T> widen(T value) {
-    return value;
-}
-__device__ inline float widen(HalfBits value) { return half::to_float(value.bits); }
-__device__ inline uint32_t widen(Bool value) { return value.byte != 0; }
-
-template <class T, class From>
-__device__ T narrow(From value) {
-    if constexpr (std::is_same<T, HalfBits>::value) {
-        return {half::from_float(value)};
-    } else if constexpr (std::is_same<T, Bool>::value) {
-        return {uint8_t(value)};
-    } else {
-        return T(value);
-    }
-}
-
-// Which of a resident operand's elements belongs to an element of the call.
-__device__ inline int64_t spread(const int64_t *table, int64_t element) {
-    const int64_t dims = *table++;
-    int64_t index = 0;
-    for (int64_t d = 0; d < dims; ++d) {
-        const int64_t shape = *table++, stride = *table++, outer = element / shape;
-        index += (element - outer * shape) * stride;
-        element = outer;
-    }
-    return index;
 }
 
 __device__ inline void load(const Context &context, const DeviceStep &step) {
@@ -245,23 +188,10 @@ __device__ inline void cast(const Context &context, const DeviceStep &step) {
     with_class(step.type, [&](auto computed) {
         using From = decltype(computed);
         with_stored(step.to, [&](auto stored) {
-            using T = decltype(stored);
             unsigned met = 0;
             context.each([&](int e, int64_t element) {
                 const From value = context.registers.get<From>(step.a, e, element);
-                if constexpr (std::is_same<T, Bool>::value) {
-                    context.registers.set(step.target, e, element, uint32_t(value != 0));
-                } else if constexpr (std::is_same<T, HalfBits>::value) {
-                    using Rounded =
-                        typename std::conditional<std::is_same<From, double>::value, double, float>::type;
-                    const float result = half::round(Rounded(value));
-                    met |= ops::cast_exceptions<float>(value, result);
-                    context.registers.set(step.target, e, element, result);
-                } else {
-                    const T result = arith::cast<T>(value);
-                    met |= ops::cast_exceptions<T>(value, result);
-                    context.registers.set(step.target, e, element, widen(result));
-                }
+                context.registers.set(step.target, e, element, cast_to<decltype(stored)>(value, met));
             });
             context.report(step, met);
         });
@@ -281,17 +211,7 @@ __device__ void operate(const Context &context, const DeviceStep &step) {
             const T a = registers.get<T>(step.a, e, element);
             T b = a;
             if constexpr (Op::arity == 2) b = registers.get<T>(step.b, e, element);
-            auto apply = [&] {
-                if constexpr (Op::arity == 2) return Op::apply(a, b);
-                if constexpr (Op::arity == 1) return Op::apply(a);
-            };
-            if constexpr (Op::returns_bool) {
-                registers.set(step.target, e, element, uint32_t(apply()));
-            } else {
-                const T result = wrap(step.type, T(apply()));
-                met |= ops::exceptions<Op, T>(a, b, result);
-                registers.set(step.target, e, element, result);
-            }
+            registers.set(step.target, e, element, applied<Op>(step.type, a, b, met));
         }
     });
     context.report(step, met);

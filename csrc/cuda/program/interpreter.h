@@ -1,6 +1,7 @@
 // Work that runs a program over the elements of a chunk.
 #pragma once
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -14,10 +15,10 @@ namespace pk {
 // Where a load finds its elements, or a store puts them.
 enum class Source : int32_t {
     chunk,         // in the chunk's memory, after `value` bytes an element
-    resident,      // among what the device keeps, at `value`, as stream/resident.h says
+    resident,      // among what the device keeps, at `value`, in `c` dimensions, as stream/resident.h says
     constant,      // in `value` itself
     home,          // from the address `value` on, those of the whole call side by side
-    home_strided,  // from the address `value` on, at the coordinates' strides `c`
+    home_strided,  // from the address `value` on, at the coordinates' strides `c` on
 };
 
 // A step as the kernel reads it.
@@ -69,6 +70,8 @@ struct Interpretation {
     int64_t inline_coordinates[MOST_COORDINATES];
 };
 
+class Pass;
+
 class Interpreter : public Work {
    public:
     // If it may not keep broadcast operands on the devices, staging spreads them out; if it may not turn
@@ -93,7 +96,7 @@ class Interpreter : public Work {
     struct Ways {
         std::vector<Carried> loads, stores, values, turned;
         std::vector<int> resident;
-        int64_t scratch_bytes = 0;  // of an element
+        int64_t scratch_bytes = 0, values_bytes = 0;  // of an element: all, and of these the values
         Ways(const Evaluation &evaluation, const plan::Homes &homes, bool may_keep, bool may_turn, int block);
     };
     Interpreter(const Evaluation &evaluation, const plan::Homes &homes, Call &call,
@@ -102,17 +105,20 @@ class Interpreter : public Work {
     void find_source(DeviceStep &load, const std::vector<int> &resident, Coordinates &coordinates);
     void add_stores(const DeviceStep &store, Coordinates &coordinates);
     void transpose(const Chunk &chunk) const;
+    bool launch_compiled(const Interpretation &call, cudaStream_t queue) const;
 
     const Evaluation evaluation_;
     const plan::Homes &homes_;
     Call &call_;
     const int block_;
     const std::vector<Carried> values_;  // that stay in the scratch
+    const int64_t values_bytes_;
     const std::vector<Carried> turned_;  // loads, as they lie there when the device has turned them
     std::vector<DeviceStep> steps_;
     Resident resident_;
     int64_t steps_at_ = -1, coordinates_at_ = -1;  // where they are resident
     Interpretation common_{};
+    std::shared_ptr<Pass> pass_;  // in a plan, if its steps may be compiled
 };
 
 // Calls run(work) for work that keeps broadcast operands on the devices, or, without room for them, does not.

@@ -15,6 +15,8 @@ namespace pk {
 
 // Smaller operands are staged, pinned or not: asking the driver takes longer.
 static constexpr int64_t WORTH_ASKING = 256 << 10;
+// Bytes of results: each of them costs much more than a copy.
+static constexpr int64_t RESULTS_WORTH_A_THREAD = 512 << 10;
 
 Work::Work(const Layout &layout, std::vector<Carried> loads, std::vector<Carried> stores, int64_t notes_bytes,
            int64_t scratch_bytes)
@@ -97,9 +99,10 @@ struct Cut {
         const int64_t all = units * a_unit;
         const Lease::Kind kind = kind_for(work, all);
         bytes = Lease::usual(kind, work.needed());
-        // Without staging there is little for a host thread to do.
-        const int64_t most =
-            kind == Lease::direct ? 1 : std::min(tuned(Tune::threads), all / tuned(Tune::worth_a_thread));
+        // Without staging there is little for a host thread to do but to take results.
+        const int64_t staged = kind == Lease::direct ? 0 : all / tuned(Tune::worth_a_thread);
+        const int64_t delivered = units * work.result_bytes / RESULTS_WORTH_A_THREAD;
+        const int64_t most = std::min(tuned(Tune::threads), std::max(staged, delivered));
         threads = std::clamp<int64_t>(most * devices, 1, thread_count());
         slots = tuned(Tune::slots);
         run = work.in_order ? 1 : tuned(Tune::run);
@@ -116,7 +119,7 @@ struct Cut {
             largest = largest / line * line;
         }
         // Where nothing goes over the link, no chunk waits for another's bytes.
-        if (work.is_at_home()) smallest = largest = std::min(largest, units);
+        if (work.is_at_home()) smallest = largest = std::min(largest, (units + threads - 1) / threads);
         const int64_t chunks = (units + smallest - 1) / smallest;
         threads = std::min(threads, chunks);
         slots = std::min(slots, (chunks + threads - 1) / threads);

@@ -38,6 +38,8 @@ constexpr Constant constants[] = {
     {"walk_both_ways", "bytes of a call up to which they stay there although there are large results",
      192 << 20, 0, 1 << 30},
     {"block", "threads a block of the elementwise kernel", 128, 32, 1024},
+    {"worth_compiling", "operations that are interpreted, in fused functions, before their pass is compiled",
+     256 << 20, 1, int64_t(1) << 62},
 };
 constexpr int64_t COUNT = sizeof(constants) / sizeof(*constants);
 

@@ -19,7 +19,8 @@ enum class Tune {
     in_place_bytes,
     walk_bytes,
     walk_both_ways,
-    block
+    block,
+    worth_compiling
 };
 
 int64_t tuned(Tune constant);

@@ -1,0 +1,114 @@
+// Values as programs compute them on the device. NVRTC reads this, too.
+#pragma once
+
+#include "common/operations.h"
+
+namespace pk::device {
+
+// A narrow integer is computed in 32 bits, and a float16 as a float: brings the result back to its type.
+__device__ inline float wrap(int type, float value) {
+    return type == PK_FLOAT16 ? half::round(value) : value;
+}
+__device__ inline double wrap(int, double value) { return value; }
+__device__ inline int64_t wrap(int, int64_t value) { return value; }
+__device__ inline uint64_t wrap(int, uint64_t value) { return value; }
+__device__ inline int32_t wrap(int type, int32_t value) {
+    return type == PK_INT8 ? int8_t(value) : (type == PK_INT16 ? int16_t(value) : value);
+}
+__device__ inline uint32_t wrap(int type, uint32_t value) {
+    return type == PK_UINT8 ? uint8_t(value) : (type == PK_UINT16 ? uint16_t(value) : value);
+}
+
+// What an array stores, where C++ has no type for it; a float16 is stored as its bits.
+struct HalfBits {
+    uint16_t bits;
+};
+struct Bool {
+    uint8_t byte;
+};
+
+// The class that computes with what an array stores.
+template <class T>
+using class_of = typename std::conditional<
+    std::is_floating_point<T>::value, T,
+    typename std::conditional<
+        sizeof(T) == 8, T,
+        typename std::conditional<std::is_signed<T>::value, int32_t, uint32_t>::type>::type>::type;
+
+template <class T>
+__device__ class_of<T> widen(T value) {
+    return value;
+}
+__device__ inline float widen(HalfBits value) { return half::to_float(value.bits); }
+__device__ inline uint32_t widen(Bool value) { return value.byte != 0; }
+
+template <class T, class From>
+__device__ T narrow(From value) {
+    if constexpr (std::is_same<T, HalfBits>::value) {
+        return {half::from_float(value)};
+    } else if constexpr (std::is_same<T, Bool>::value) {
+        return {uint8_t(value)};
+    } else {
+        return T(value);
+    }
+}
+
+// A value as what an array of T stores, widened again; adds what it meets.
+template <class T, class From>
+__device__ decltype(widen(T())) cast_to(From value, unsigned &met) {
+    if constexpr (std::is_same<T, Bool>::value) {
+        return uint32_t(value != 0);
+    } else if constexpr (std::is_same<T, HalfBits>::value) {
+        using Rounded = typename std::conditional<std::is_same<From, double>::value, double, float>::type;
+        const float result = half::round(Rounded(value));
+        met |= ops::cast_exceptions<float>(value, result);
+        return result;
+    } else {
+        const T result = arith::cast<T>(value);
+        met |= ops::cast_exceptions<T>(value, result);
+        return widen(result);
+    }
+}
+
+// An operation of one or two arguments, of which the first then is `b`, too, on values of a type.
+template <class Op, class T>
+__device__ auto applied(int type, T a, T b, unsigned &met) {
+    auto apply = [&] {
+        if constexpr (Op::arity == 2) return Op::apply(a, b);
+        if constexpr (Op::arity == 1) return Op::apply(a);
+    };
+    if constexpr (Op::returns_bool) {
+        return uint32_t(apply());
+    } else {
+        const T result = wrap(type, T(apply()));
+        met |= ops::exceptions<Op, T>(a, b, result);
+        return result;
+    }
+}
+
+// Which of the distinct elements of an operand that repeats belongs to an element, as stream/resident.h says.
+__device__ inline int64_t spread(const int64_t *table, int64_t element) {
+    const int64_t dims = *table++;
+    int64_t index = 0;
+    for (int64_t d = 0; d < dims; ++d) {
+        const int64_t shape = *table++, stride = *table++, outer = element / shape;
+        index += (element - outer * shape) * stride;
+        element = outer;
+    }
+    return index;
+}
+
+// Divides by one of the sizes in a table of Coordinates, numbers of fewer than 2^31; unless it is of a table,
+// all by what gives 0.
+struct Divisor {
+    uint32_t size = 0, factor = 0, shift = 31;
+
+    Divisor() = default;
+    __device__ Divisor(const int64_t *table, int d)
+        : size(uint32_t(table[1 + 2 * d])),
+          factor(uint32_t(table[2 + 2 * d])),
+          shift(uint32_t(uint64_t(table[2 + 2 * d]) >> 32)) {}
+    __device__ uint32_t divide(uint32_t n) const { return (__umulhi(n, factor) + n) >> shift; }
+};
+
+}  // namespace pk::device

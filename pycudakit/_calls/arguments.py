@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._calls.deferred import Deferred
+from pycudakit._library.abi import address_of
 from pycudakit._library.types import BOOL, Array, code_of
 
 
@@ -103,20 +105,22 @@ def _same_elements(a: Array, b: Array) -> bool:
         a.shape == b.shape
         and a.strides == b.strides
         and a.dtype == b.dtype
-        and a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
+        and address_of(a) == address_of(b)
     )
 
 
 def _overlaps_itself(array: Array) -> bool:
     if array.flags.c_contiguous or array.flags.f_contiguous or array.size == 0:
         return False
-    reach = array.itemsize
-    for stride, size in sorted(
-        (abs(st), n) for st, n in zip(array.strides, array.shape, strict=True) if n > 1
-    ):
+    return _strides_overlap(array.shape, array.strides, array.itemsize)
+
+
+@functools.lru_cache(1024)
+def _strides_overlap(shape: tuple[int, ...], strides: tuple[int, ...], reach: int) -> bool:
+    for stride, size in sorted((abs(st), n) for st, n in zip(strides, shape, strict=True) if n > 1):
         if stride < reach:
             return True
-        reach = stride * (size - 1) + reach
+        reach += stride * (size - 1)
     return False
 
 

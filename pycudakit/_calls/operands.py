@@ -56,6 +56,15 @@ def allocate(dtype: np.dtype[Any], shape: tuple[int, ...], arrays: Sequence[Arra
     return out
 
 
+# An array's address; and its shape, strides and type, which are its form.
+Layout = tuple[int, tuple[tuple[int, ...], tuple[int, ...], DType]]
+
+
+def layout_of(array: Array) -> Layout:
+    """Return how an array lies in memory."""
+    return abi.address_of(array), (array.shape, array.strides, array.dtype)
+
+
 def strides_of(array: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the array's strides when broadcast to a shape."""
     missing = len(shape) - array.ndim

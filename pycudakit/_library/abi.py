@@ -278,13 +278,14 @@ KEEP_INPUT, KEEP_TEMPORARY, KEEP_RESULT = range(3)
 
 
 _at: Any = ctypes.c_char.from_buffer
+_FIRST: list[Any] = [(*(0,) * ndim, ...) for ndim in range(MAX_DIMS + 1)]  # the indices of first elements
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:
     """Return `array.ctypes.data`, which takes three times as long."""
     try:
-        return addressof(_at(array))
-    except (TypeError, ValueError):  # it is read-only, not contiguous, or empty
+        return addressof(_at(array if array.flags.c_contiguous else array[_FIRST[array.ndim]]))
+    except (IndexError, TypeError, ValueError):  # it is empty, or read-only
         address: int = array.__array_interface__["data"][0]
         return address
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from pycudakit._calls import asked
 from pycudakit._calls.floating import report_met
 from pycudakit._calls.invocation import Invocation, Pool, failed_over
-from pycudakit._calls.operands import strides_of
+from pycudakit._calls.operands import Layout, strides_of
 from pycudakit._calls.plan import Plan
 from pycudakit._library import abi
 from pycudakit._library.abi import address_of
@@ -40,7 +41,7 @@ class Work(Invocation):
             self._numbers.append((number, position))
         self._shape = np.empty(abi.MAX_DIMS, np.int64)
         self._dimensions = ctypes.c_int64(1)
-        self._is_spread = False
+        self._spread: list[Any] | None = None  # the last call's shape and forms, if they were described
         self._met: Array = np.empty(len(program.instructions), np.uint8)
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
@@ -55,8 +56,11 @@ class Work(Invocation):
         )
 
     def aim(self, size: int, *values: Any) -> None:
-        """Say what a call reads and writes: its outputs, its mask and its inputs, which must live as long."""
-        if self._is_spread:
+        """Say what a call reads and writes: its outputs, its mask and its inputs, which must live as long.
+
+        The arrays are dense, of native types, and all of one shape.
+        """
+        if self._spread is not None:
             self._gather()
         for number, position in self._numbers:
             number[()] = values[position]
@@ -64,15 +68,29 @@ class Work(Invocation):
             self._addresses[index] = address_of(values[position])
         self._shape[0] = size
 
-    def spread(self, shape: tuple[int, ...], *values: Any) -> None:
-        """Let them be of any layout, broadcast to a shape; else they are dense, and all of one shape."""
-        arrays = [(index, values[position]) for index, position in self._arrays]
-        if all(a.shape == shape and a.flags.c_contiguous and a.dtype.isnative for _, a in arrays):
+    def aim_anywhere(
+        self, shape: tuple[int, ...], values: Sequence[Any], layouts: Sequence[Layout | None]
+    ) -> None:
+        """Say the same of arrays of any layouts, which are broadcast to a shape."""
+        own = [layouts[position] for _, position in self._arrays]
+        spread = [shape, *[layout[1] for layout in own]]  # type: ignore[index]
+        if spread != self._spread:
+            self._lay_out(shape, [values[position] for _, position in self._arrays])
+            self._spread = spread
+        for number, position in self._numbers:
+            number[()] = values[position]
+        for (index, _), layout in zip(self._arrays, own, strict=True):
+            self._addresses[index] = layout[0]  # type: ignore[index]
+
+    def _lay_out(self, shape: tuple[int, ...], arrays: Sequence[Array]) -> None:
+        if self._spread is not None:
+            self._gather()
+        if all(a.shape == shape and a.flags.c_contiguous and a.dtype.isnative for a in arrays):
+            self._shape[0] = math.prod(shape)
             return
-        self._is_spread = True
         self._shape[: len(shape)] = shape
         self._dimensions.value = len(shape)
-        for index, array in arrays:
+        for (index, _), array in zip(self._arrays, arrays, strict=True):
             self._strides[index, : len(shape)] = strides_of(array, shape)
             if not array.dtype.isnative:
                 self._flags[index] = abi.BYTE_SWAPPED
@@ -81,7 +99,7 @@ class Work(Invocation):
         self._dimensions.value = 1
         self._strides[...] = self.program.table["strides"]
         self._flags[...] = 0
-        self._is_spread = False
+        self._spread = None
 
     def take_over(self, plan: Plan, wanted: asked.Asked, rest: Array | None) -> int:
         """Do on the CPU engine what the CUDA engine has left."""

@@ -15,7 +15,6 @@ from pycudakit._calls import asked, invocation, operands
 from pycudakit._calls.plan import asked_for
 from pycudakit._library.types import CODES, Array
 from pycudakit._programs import estimate
-from pycudakit._programs.function import compile_function
 from pycudakit._programs.work import works_of
 from pycudakit.fusing import device
 from pycudakit.fusing.breaks import Break, where_asked
@@ -62,6 +61,7 @@ class Computing:
         self.costs = Costs()
         self.reductions: list[weakref.ref[Node]] = []  # that wait
         self._live: list[weakref.ref[StandIn]] = []  # those that may be put off
+        self._most_live = _MOST_LIVE  # until they are looked through
         self._errors, self._in_force = np.geterr(), _errors_in_force()
         # At once, what an operation meets: where that may raise, or call somebody.
         self.must_report = not _QUIET.issuperset(self._errors.values())
@@ -132,14 +132,20 @@ class Computing:
     def put_off(self, value: StandIn) -> StandIn:
         """Remember what is to be computed later."""
         self._live.append(weakref.ref(value))
-        if len(self._live) > _MOST_LIVE:
-            self._live = [weakref.ref(live) for live in self.waiting()]
+        if len(self._live) > self._most_live:
+            self._most_live = max(_MOST_LIVE, 2 * len(self.waiting()))
         return value
 
     def waiting(self) -> list[StandIn]:
         """Return what is put off and may still be asked for."""
-        living = (live() for live in self._live)
-        return [stand_in for stand_in in living if stand_in is not None and stand_in.node.array is None]
+        found, live = [], []
+        for known in self._live:
+            stand_in = known()
+            if stand_in is not None and stand_in.node.array is None:
+                found.append(stand_in)
+                live.append(known)
+        self._live = live
+        return found
 
     def heed_errors(self) -> None:
         """Compute what was put off before `numpy.errstate` changed, as it was then."""
@@ -213,52 +219,43 @@ class Computing:
     def run(
         self,
         nodes: Sequence[Node],
-        outs: Sequence[Array] | None = None,
-        storage: Storage | None = None,
         keep: bool = True,
         is_last: bool = False,
     ) -> None:
-        """Compute nodes of one shape in one pass, into an array that lies in a storage, or into new ones.
+        """Compute nodes of one shape in one pass, into new arrays.
 
         What the last pass reads needs no home, if it has none.
         """
         self.settle(nodes)
         together = Pass(nodes)
-        if self.memory.scope.is_open and not is_last:
+        if not is_last:
             self.memory.keep(together.arrays)
-        if outs is not None:
-            if storage is not None:
-                storage.keep(device.INPUT)
-            self._evaluate(together, outs)
-            return
         shape = nodes[0].shape
         whole = [array for array in together.arrays if array.shape == shape]
         new = [operands.allocate(node.dtype, shape, whole) for node in nodes]
-        storages = [self.memory.storage_for(array) for array in new]
-        if keep and self.memory.scope.is_open:
-            for each in storages:
-                each.keep(device.TEMPORARY)
-        self._evaluate(together, new)
+        storages = [self.storage_of_new(array) for array in new]
+        for storage in storages if keep else ():
+            if storage is not None:
+                storage.keep(device.TEMPORARY)
+        self.evaluate(together, new)
         for node, array, own in zip(nodes, new, storages, strict=True):
             node.computed(array, own)
 
-    def _evaluate(self, together: Pass, outs: Sequence[Array]) -> None:
+    def storage_of_new(self, array: Array) -> Storage | None:
+        """Return the memory of a new array; None where that need not be known before others see it."""
+        is_known = self.memory.scope.is_open or self.passes is not None
+        return self.memory.storage_for(array) if is_known else None
+
+    def evaluate(self, together: Pass, outs: Sequence[Array]) -> None:
         """Compute a pass into arrays of one shape that lie beside what it reads, or just where that does."""
         function, inputs = together.function, together.inputs
-        program = compile_function(
-            function,
-            tuple(v.dtype.newbyteorder("=") if isinstance(v, np.ndarray) else type(v) for v in inputs),
-            tuple(out.dtype.newbyteorder("=") for out in outs),
-            False,
-            None,
-            "same_kind",
-        )
+        program = together.program(tuple([out.dtype.newbyteorder("=") for out in outs]))
         shape, size = outs[0].shape, outs[0].size
-        moved = sum(array.nbytes for array in together.arrays)
-        self.costs.evaluated(estimate.cpu_seconds(program, size, moved))
         if self.engine != "auto":
             plan = asked_for(function.name, self.engine)
         else:
+            moved = sum(array.nbytes for array in together.arrays)
+            self.costs.evaluated(estimate.cpu_seconds(program, size, moved))
             plan = estimate.choose(function.name, program, size, moved)
             if plan.engine == "numpy":
                 out = outs[0] if len(outs) == 1 else tuple(outs)
@@ -269,8 +266,8 @@ class Computing:
         works = works_of(program)
         work = works.take()
         try:
-            work.aim(size, *outs, None, *inputs)
-            work.spread(shape, *outs, None, *inputs)
+            layouts = [*map(operands.layout_of, outs), None, *together.layouts]
+            work.aim_anywhere(shape, [*outs, None, *inputs], layouts)
             if work.run(plan, size):
                 work.report_met()
         finally:
@@ -287,9 +284,9 @@ class Computing:
         before: Any = None,
     ) -> None:
         """Remember what the last call did, if somebody asks; NumPy did it, if that was the last `before`."""
-        call = None if self.passes is None else invocation.last_call()
         if self.passes is None:
             return
+        call = invocation.last_call()
         read, wrote = (tuple(dict.fromkeys(map(self.memory.name_of, arrays))) for arrays in (reads, writes))
         if call is None or call is before:
             self.passes.append(PlanPass(function, "numpy", shape, read, wrote))

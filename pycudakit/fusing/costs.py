@@ -10,8 +10,8 @@ from pycudakit._programs.estimate import CLEARLY
 
 # Seconds
 _NUMPY_CALL = 0.8e-6  # of NumPy's call for an operation
-_RECORDED = 6e-6  # of ours, to write it down
-_PASS = 50e-6  # of a pass, beside its work
+_RECORDED = 3e-6  # of ours, to write it down
+_PASS = 40e-6  # of a pass, beside its work
 _NUMPY_ELEMENT, _OUR_ELEMENT = 4e-9, 2e-9  # of functions that are no programs
 
 

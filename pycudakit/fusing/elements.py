@@ -16,7 +16,8 @@ from pycudakit._library.types import DType
 from pycudakit._programs import estimate
 from pycudakit._programs.function import ElementFunction, as_numpy_takes_numbers, compile_function
 from pycudakit._programs.values import OF_ANY_INTEGER
-from pycudakit.fusing.nodes import MOST_STEPS, PLAIN, Node, leaf
+from pycudakit.fusing import device
+from pycudakit.fusing.nodes import MOST_STEPS, PLAIN, Node, Pass, leaf
 from pycudakit.fusing.reductions import Reductions
 from pycudakit.fusing.stand_in import StandIn
 
@@ -29,11 +30,17 @@ logical_or maximum minimum multiply negative not_equal sqrt square subtract"""
 _EXACT = frozenset(_EXACT_NAMES.split())
 
 
+@functools.lru_cache(1024)
+def element_function(ufunc: np.ufunc) -> ElementFunction | None:
+    """Return what a program computes as a ufunc of one result, if that is NumPy's and it can."""
+    name = ufunc.__name__
+    known = ufunc.nout == 1 and name in functions.__dict__ and isinstance(getattr(np, name, None), np.ufunc)
+    return _named(name) if known else None
+
+
 @functools.cache
-def element_function(name: str) -> ElementFunction | None:
-    """Return what a program computes as NumPy's ufunc of that name, if it can."""
-    known = name in functions.__dict__ and isinstance(getattr(np, name, None), np.ufunc)
-    return ElementFunction(name, getattr(np, name)) if known else None
+def _named(name: str) -> ElementFunction:
+    return ElementFunction(name, getattr(np, name))
 
 
 @functools.lru_cache(4096)
@@ -68,12 +75,18 @@ class Elements(Reductions):
             inputs = as_numpy_takes_numbers(function.name, inputs)
         arguments: list[Any] = []
         types: list[Any] = []
-        must_read = self.must_report
+        nodes: list[Node] = []
+        steps = 1
+        must_read, is_known = self.must_report, True
         for value in inputs:
             kind = type(value)
             if kind is StandIn:
                 node = value.node
-                must_read |= node.storage is not None and node.storage.is_shared
+                if node.array is None:
+                    is_known = False
+                    steps += node.steps
+                elif node.storage is not None and node.storage.is_shared:
+                    must_read = True
             elif kind is int or kind is float:
                 arguments.append(value)
                 types.append(kind)
@@ -84,6 +97,7 @@ class Elements(Reductions):
                     return self.elsewhere(function, inputs, out, dtype, casting)
                 node = found
                 must_read |= is_large
+            nodes.append(node)
             arguments.append(node)
             types.append(node.dtype)
         result, may_refuse, seconds = _result_of(
@@ -91,27 +105,31 @@ class Elements(Reductions):
         )
         if may_refuse:
             return self._at_once(function, inputs, out, dtype, casting)
-        nodes = [argument for argument in arguments if type(argument) is Node]
         if out is not None:
             target = _Target(out.shape, out.node.array is None or out.node.array.flags.writeable)
             broadcast([*nodes, *[_Target(())] * (len(arguments) - len(nodes))], [target])  # type: ignore[list-item]
         if not nodes:
             return self._at_once(function, inputs, out, dtype, casting)
         shape = nodes[0].shape
+        is_repeated = False
         for node in nodes:
             if node.shape != shape:
-                shape = broadcast(nodes, [])  # type: ignore[arg-type]
-                break
-        self.costs.operation(math.prod(shape), seconds)
-        quick = self._quick(function, nodes, shape, dtype, casting)
+                is_repeated = True
+        if is_repeated:
+            shape = broadcast(nodes, [])  # type: ignore[arg-type]
+        if self.engine == "auto":
+            self.costs.operation(math.prod(shape), seconds)
+        quick = self._quick(function, nodes, shape, dtype, casting) if is_known else None
         if quick is not None:
-            value = self.wrap(quick(*(a.array if type(a) is Node else a for a in arguments)))
+            new = quick(*[a.array if type(a) is Node else a for a in arguments])
+            is_array = type(new) is np.ndarray
+            value = StandIn(self, leaf(new, self.storage_of_new(new))) if is_array else self.wrap(new)
             return value if out is None else self.put(out, value)
-        for node in nodes:  # what is repeated is computed once
+        for node in nodes if is_repeated else ():  # what is repeated is computed once
             if node.array is None and node.shape != shape and node.reduction is None:
                 self.run([node])
         given = PLAIN if dtype is None and casting == "same_kind" else (dtype, casting)
-        node = Node(function, tuple(arguments), given, result, shape)
+        node = Node(function, tuple(arguments), given, result, shape, steps)
         value = StandIn(self, node, shape == ())
         if out is not None:
             return self.put(out, value)
@@ -145,19 +163,15 @@ class Elements(Reductions):
         casting: str,
     ) -> Callable[..., Any] | None:
         """Return what computes a small function at once, if it is one."""
-        if math.prod(shape) > SMALL:
-            return None
         for node in nodes:
-            if (
-                node.array is None
-                or node.array.size > SMALL
-                or (node.storage is not None and node.storage.is_kept)
-            ):
+            if node.storage is not None and node.storage.is_kept:
                 return None
-        plain = dtype is None and casting == "same_kind"
-        if plain and function.name in _EXACT and math.prod(shape) <= TINY:
+            if math.prod(node.shape) > SMALL:
+                return None
+        size = math.prod(shape)
+        if size <= TINY and function.name in _EXACT and dtype is None and casting == "same_kind":
             return function.numpy
-        if self.engine != "auto":
+        if size > SMALL or self.engine != "auto":
             return None
         return lambda *arrays: call_elementwise(function, arrays, None, True, dtype, casting)
 
@@ -197,13 +211,18 @@ class Elements(Reductions):
         if not array.size:
             return
         self.before_write(storage, value)
-        if needs_copy(array, value.leaves()):
+        if value.reduction is not None or value.shape != array.shape:
+            self.compute_node(value)
+        self.settle([value])
+        together = Pass([value])
+        if needs_copy(array, together.arrays):
             if value.array is not None:
                 value = cast(value, value.dtype)
             self.compute_node(value)
-        if value.reduction is not None or value.shape != array.shape:
-            self.compute_node(value)
-        self.run([value], [array], storage)
+            together = Pass([value])
+        self.memory.keep(together.arrays)
+        storage.keep(device.INPUT)
+        self.evaluate(together, [array])
 
 
 class _Flags(NamedTuple):
@@ -221,7 +240,7 @@ class _Target:
 def cast(node: Node, dtype: DType) -> Node:
     """Return the node converted to a type."""
     native = dtype.newbyteorder("=")
-    return Node(conversion(native), (node,), PLAIN, native, node.shape)
+    return Node(conversion(native), (node,), PLAIN, native, node.shape, node.steps + 1)
 
 
 @functools.cache

@@ -269,17 +269,21 @@ class Namespace(ModuleType):
 
     def __init__(self, module: ModuleType) -> None:
         super().__init__(module.__name__, module.__doc__)
-        self.__dict__["_module"] = module
+        object.__setattr__(self, "_module", module)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattribute__(self, name: str) -> Any:
         """Return what a name means here; it is looked up again the next time."""
-        module: ModuleType = self.__dict__["_module"]
-        return meaning(getattr(module, name))
+        return meaning(getattr(object.__getattribute__(self, "_module"), name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Give the module's name another meaning."""
+        setattr(object.__getattribute__(self, "_module"), name, value)
 
 
 @functools.cache
 def _namespace(module: ModuleType) -> ModuleType:
-    return Namespace(module)
+    name = module.__name__
+    return Namespace(module) if name in ("numpy", "numpy.random") or _is_the_kits(name) else module
 
 
 def _is_the_kits(name: str) -> bool:
@@ -289,9 +293,10 @@ def _is_the_kits(name: str) -> bool:
 def meaning(value: Any) -> Any:
     """Return what a global, or a name of a module, means in the body of a fused function."""
     kind = type(value)
+    if kind is np.ufunc:
+        return value
     if kind is ModuleType:
-        name = value.__name__
-        return _namespace(value) if name in ("numpy", "numpy.random") or _is_the_kits(name) else value
+        return _namespace(value)
     if kind is FunctionType:
         module = value.__module__ or ""
         if _is_the_kits(module):

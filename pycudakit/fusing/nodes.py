@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pycudakit._library.abi import address_of
+from pycudakit._calls.operands import Layout, layout_of
 from pycudakit._library.types import Array, DType
 from pycudakit._programs.builder import Builder
-from pycudakit._programs.function import ElementFunction
+from pycudakit._programs.function import ElementFunction, compile_function
+from pycudakit._programs.program import ElementProgram
 from pycudakit._programs.values import Scalar, Value
 from pycudakit.fusing.storage import Storage
 
@@ -37,6 +38,7 @@ class Node:
         given: tuple[DType | None, str],
         dtype: DType,
         shape: tuple[int, ...],
+        steps: int = 1,
     ) -> None:
         self.function = function
         self.arguments = arguments
@@ -47,11 +49,8 @@ class Node:
         self.storage: Storage | None = None  # of the array, if others may see it
         self.reduction: Reduction | None = None  # that its array will be the result of
         self.uses = 0  # how often it was computed, and not kept
-        self.steps = 1
-        for argument in arguments:
-            if type(argument) is Node and argument.array is None:
-                self.steps += argument.steps
-        if self.steps > MOST_STEPS:  # what several steps share was counted for each
+        self.steps = steps  # that it takes, with what it needs: none, for an array
+        if steps > MOST_STEPS:  # what several steps share was counted for each
             self.steps = sum(node.array is None for node in self.needed())
 
     def computed(self, array: Array, storage: Storage | None = None) -> None:
@@ -87,80 +86,85 @@ class Reduction(NamedTuple):
 
 def leaf(array: Array, storage: Storage | None = None) -> Node:
     """Return the node of an array."""
-    node = Node(None, (), PLAIN, array.dtype.newbyteorder("="), array.shape)
-    node.computed(array, storage)
+    dtype = array.dtype
+    node = Node(None, (), PLAIN, dtype if dtype.isnative else dtype.newbyteorder("="), array.shape, 0)
+    node.array, node.storage = array, storage
     return node
 
 
 PLAIN: tuple[None, str] = (None, "same_kind")  # how functions are called unless they are told
 
-# A step: the function with what it was called with, and its arguments. Those are the places of earlier steps
-# (from 0), of arrays (from -1 down), or a type of Python's with the place of a number.
-_Step = tuple[ElementFunction, tuple[DType | None, str], tuple[Any, ...]]
+# A step: the function with what it was called with, and the places of its arguments: of earlier steps from 0,
+# of inputs from -1 down.
+_Step = tuple[ElementFunction, tuple[DType | None, str], tuple[int, ...]]
 
 
 class Pass:
     """Nodes that are computed together: a function, and its inputs."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        self._places: dict[int, int] = {}
+        self._places: dict[Node, int] = {}
         self._steps: list[_Step] = []
-        self._known: dict[tuple[Any, ...], int] = {}
-        self._arrays: dict[tuple[Any, ...], int] = {}
-        self._types: list[Any] = []
+        self._inputs: dict[tuple[Any, ...], int] = {}
         self.inputs: list[Any] = []
-        results = tuple(self._place(node) for node in nodes)
+        self.layouts: list[Layout | None] = []  # of those that are arrays
+        self.arrays: list[Array] = []  # among them
+        self._types: list[Any] = []
+        results = tuple([self._place(node) for node in nodes])
         self.function = _function(tuple(self._steps), results)
 
-    @property
-    def arrays(self) -> list[Array]:
-        """The inputs that are arrays."""
-        return [value for value in self.inputs if isinstance(value, np.ndarray)]
+    def program(self, outs: tuple[DType | None, ...]) -> ElementProgram:
+        """Return what computes it, to arrays of these types."""
+        return compile_function(self.function, tuple(self._types), outs, False, None, "same_kind")
 
     def _place(self, root: Node) -> int:
         """Return the place of a node, after those that it needs."""
-        places, pending = self._places, [root]
+        places = self._places
+        pending = [] if root in places else [root]
         while pending:
             node = pending[-1]
-            if id(node) in places:
-                pending.pop()
-                continue
             if node.array is not None:
-                places[id(node)] = self._array(node.array)
+                places[node] = self._array(node, node.array)
                 pending.pop()
                 continue
-            missing = [a for a in node.arguments if type(a) is Node and id(a) not in places]
-            if missing:
-                pending.extend(reversed(missing))
-                continue
-            arguments = tuple(
-                places[id(a)] if type(a) is Node else (type(a), self._number(a)) for a in node.arguments
-            )
-            step = (node.function, node.given, arguments)
-            known = self._known.get(step)
-            if known is None:
-                known = self._known[step] = len(self._steps)
-                self._steps.append(step)  # type: ignore[arg-type]
-            places[id(node)] = known
-            pending.pop()
-        return places[id(root)]
+            arguments: list[Any] = []
+            for argument in node.arguments:
+                place = places.get(argument)
+                if place is None:
+                    if type(argument) is not Node:
+                        place = self._number(argument)
+                    elif argument.array is None:
+                        pending.append(argument)
+                        break
+                    else:
+                        place = places[argument] = self._array(argument, argument.array)
+                arguments.append(place)
+            else:
+                places[node] = len(self._steps)
+                self._steps.append((node.function, node.given, tuple(arguments)))  # type: ignore[arg-type]
+                pending.pop()
+        return places[root]
 
-    def _array(self, array: Array) -> int:
-        key = (address_of(array), array.strides, array.shape, array.dtype)
-        known = self._arrays.get(key)
-        if known is None:
-            self.inputs.append(array)
-            known = self._arrays[key] = -len(self.inputs)
-        return known
+    def _array(self, node: Node, array: Array) -> int:
+        layout = layout_of(array)
+        known = self._inputs.get(layout)
+        if known is not None:
+            return known
+        self.arrays.append(array)
+        return self._add(layout, array, node.dtype, layout)
 
     def _number(self, number: Any) -> int:
-        # Numbers are told apart by their bits: 0.0 is not -0.0.
-        key = (type(number), number if type(number) is int else np.float64(number).tobytes())
-        known = self._arrays.get(key)
-        if known is None:
-            self.inputs.append(number)
-            known = self._arrays[key] = -len(self.inputs)
-        return known
+        kind = type(number)
+        key = (kind, number or str(number))  # 0.0 is not -0.0
+        known = self._inputs.get(key)
+        return self._add(key, number, kind, None) if known is None else known
+
+    def _add(self, key: Any, value: Any, type_: Any, layout: Layout | None) -> int:
+        self.inputs.append(value)
+        self.layouts.append(layout)
+        self._types.append(type_)
+        place = self._inputs[key] = -len(self.inputs)
+        return place
 
 
 @functools.lru_cache(4096)
@@ -170,9 +174,7 @@ def _function(steps: tuple[_Step, ...], results: tuple[int, ...]) -> ElementFunc
     def write(builder: Builder, *arguments: Value | Scalar, **_: Any) -> tuple[Value, ...]:
         values: list[Any] = []
 
-        def value(place: Any) -> Any:
-            if type(place) is tuple:
-                return arguments[-place[1] - 1]
+        def value(place: int) -> Any:
             return values[place] if place >= 0 else arguments[-place - 1]
 
         for function, (dtype, casting), places in steps:
@@ -192,9 +194,7 @@ def _by_numpy(steps: tuple[_Step, ...], results: tuple[int, ...]) -> Callable[..
     def cast(*inputs: Any, out: Any = None) -> Any:
         values: list[Any] = []
 
-        def value(place: Any) -> Any:
-            if type(place) is tuple:
-                return inputs[-place[1] - 1]
+        def value(place: int) -> Any:
             return values[place] if place >= 0 else inputs[-place - 1]
 
         for function, (dtype, rule), places in steps:

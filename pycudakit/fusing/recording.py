@@ -63,11 +63,7 @@ class Recording(Elements):
         basic = _is_basic(index)
         if basic:
             if basic is not _WITH_STAND_IN:
-                node = stand_in.node
-                array = node.array if node.storage is not None else None
-                if array is None:
-                    array = self.store(stand_in)
-                found = array[index]
+                found = self.store(stand_in)[index]
                 self.costs.view()
                 if type(found) is np.ndarray:
                     return StandIn(self, leaf(found, stand_in.node.storage))
@@ -84,11 +80,9 @@ class Recording(Elements):
         array = self.store(stand_in)
         if type(value) is StandIn and _is_view_at(array, index, value.node.array):
             return None  # what Python does after it changed a view in place
-        if _is_basic(index):
-            part = array
-            if index is not Ellipsis:
-                given = tuple(self._plain_index(each) for each in _parts(index))
-                part = array[given if ... in given else (*given, ...)]
+        basic = _is_basic(index)
+        if basic:
+            part = self._part(array, index, basic is True)
             node = self._value_for(part, value)
             if node is not None:
                 return self.write(StandIn(self, leaf(part, stand_in.node.storage)), node)
@@ -99,6 +93,15 @@ class Recording(Elements):
                 return self.write(stand_in, self._chosen(index, chosen, stand_in).node)
         self._set_by_numpy(stand_in, array, index, value)
         return None
+
+    def _part(self, array: Array, index: Any, is_plain: bool) -> Array:
+        """Return the view at an index, which may be of one element."""
+        part = array[index] if is_plain else None
+        if type(part) is np.ndarray:
+            return part
+        given = tuple([self._plain_index(each) for each in _parts(index)])
+        view: Array = array[given if ... in given else (*given, ...)]
+        return view
 
     def _plain_index(self, part: Any) -> Any:
         """Return a part of an index that makes views, of Python's numbers alone."""
@@ -123,6 +126,8 @@ class Recording(Elements):
                 return None
             node = found
         shape = node.shape
+        if shape == target.shape:
+            return node
         while len(shape) > target.ndim and shape[0] == 1:
             shape = shape[1:]
         try:
@@ -156,7 +161,7 @@ class Recording(Elements):
         """Write an operator down."""
         if ufunc is np.power:
             ufunc, inputs = _as_numpy_raises(inputs)
-        function = element_function(ufunc.__name__) if ufunc.nout == 1 else None
+        function = element_function(ufunc)
         if function is None:
             return self.ufunc(ufunc, "__call__", inputs, {})
         return self.apply(function, inputs)
@@ -167,7 +172,7 @@ class Recording(Elements):
             ufunc, inputs = _as_numpy_raises((target, other))
         else:
             inputs = (target, other)
-        function = element_function(ufunc.__name__)
+        function = element_function(ufunc)
         if function is None:
             result: StandIn = self.ufunc(ufunc, "__call__", inputs, {"out": (target,)})
             return result
@@ -176,8 +181,11 @@ class Recording(Elements):
 
     def ufunc(self, ufunc: Any, method: str, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Write a ufunc down, or have NumPy compute it."""
+        function = element_function(ufunc)
+        if function is not None and method == "__call__" and not keywords:
+            return self.apply(function, inputs)
         if method == "__call__":
-            taken = self._plain_ufunc(ufunc, inputs, keywords)
+            taken = self._plain_ufunc(function, inputs, keywords)
             if taken is not NotImplemented:
                 return taken
             captured = self._captured.get(ufunc)
@@ -189,8 +197,9 @@ class Recording(Elements):
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         return self.by_numpy(getattr(ufunc, method), inputs, keywords, name)
 
-    def _plain_ufunc(self, ufunc: Any, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        function = element_function(ufunc.__name__) if ufunc.nout == 1 else None
+    def _plain_ufunc(
+        self, function: ElementFunction | None, inputs: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
         if function is None or not keywords.keys() <= {"out", "dtype", "casting"}:
             return NotImplemented
         (out,) = keywords.get("out") or (None,)
@@ -356,10 +365,10 @@ _WITH_STAND_IN = "with a stand-in"  # true, as every string
 def _is_basic(index: Any) -> bool | str:
     """Tell whether an index makes a view, and whether it has a stand-in's value."""
     found: bool | str = True
-    for part in _parts(index):
+    for part in index if type(index) is tuple else (index,):
         kind = type(part)
         if kind is slice:
-            if StandIn in (type(part.start), type(part.stop), type(part.step)):
+            if type(part.start) is StandIn or type(part.stop) is StandIn or type(part.step) is StandIn:
                 found = _WITH_STAND_IN
             continue
         if kind is int or part is None or part is Ellipsis:

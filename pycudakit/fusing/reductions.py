@@ -16,7 +16,6 @@ from pycudakit._families.reduce.recipe import axes_of, shape_without
 from pycudakit._families.reduce.together import reduce_together
 from pycudakit._library.types import Array, DType
 from pycudakit._programs import estimate
-from pycudakit._programs.function import compile_function
 from pycudakit.fusing.computing import Computing
 from pycudakit.fusing.nodes import PLAIN, Node, Pass, Reduction
 from pycudakit.fusing.stand_in import StandIn
@@ -94,12 +93,7 @@ class Reductions(Computing):
         """Tell whether what a node computes is better kept than computed again."""
         if self.engine == "cuda":
             return True
-        together = Pass([node])
-        types = tuple(
-            v.dtype.newbyteorder("=") if isinstance(v, np.ndarray) else type(v) for v in together.inputs
-        )
-        program = compile_function(together.function, types, (None,), False, None, "same_kind")
-        return estimate.estimate(program).ours > _WORTH_KEEPING
+        return estimate.estimate(Pass([node]).program((None,))).ours > _WORTH_KEEPING
 
     def _tell(
         self, source: Node, given: Any, reductions: Iterable[Reduction], results: Iterable[Array]

@@ -93,6 +93,8 @@ def _bounds(array: Array) -> tuple[int, int]:
     if not array.size:
         return (0, 0)
     first = last = address_of(array)
+    if array.flags.c_contiguous:
+        return first, first + array.nbytes
     for length, stride in zip(array.shape, array.strides, strict=True):
         if stride < 0:
             first += (length - 1) * stride

@@ -442,3 +442,14 @@ def test_temporary_is_returned_on_its_own(engine, x):
     again = pk.fuse(lambda x: x + 1)(x)
     assert again.flags.owndata
     assert again.flags.writeable
+
+
+def test_what_a_body_sets_on_a_module_is_set(engine, monkeypatch):
+    monkeypatch.setattr(np, "of_this_test", 1.0, raising=False)
+
+    def body(x):
+        np.of_this_test = 2.0
+        return x * np.of_this_test
+
+    assert (pk.fuse(body)(np.ones(5000)) == 2).all()
+    assert np.of_this_test == 2.0

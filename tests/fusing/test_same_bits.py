@@ -150,3 +150,14 @@ def test_again_and_in_other_company(engine):
         assert first[2] == pk.sum(singly)
         assert first[5] == pk.mean(singly[5:])
         assert_values(first[4], pk.sin(singly)[::7])
+
+
+def test_calls_of_other_layouts_one_after_the_other(engine):
+    """A program's table is kept from call to call: each finds its own layout there."""
+    x = np.arange(4 * 3000.0).reshape(4, 3000)
+    layouts = [x, x[:, ::2], x.T, x[::-1], x[:1], x, x.astype(">f8"), x[:, ::2], x[1:2, :7], x]
+    for array in layouts:
+        expected = array + 1.0
+        assert (pk.add(array, 1.0) == expected).all()
+        assert (pk.fuse(lambda a: a + 1.0)(array) == expected).all()
+        assert (pk.add(array, array[:1]) == array + array[:1]).all()

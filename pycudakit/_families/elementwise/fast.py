@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pycudakit._calls import asked, invocation
-from pycudakit._calls.operands import allocate
+from pycudakit._calls.operands import allocate, layout_of
 from pycudakit._calls.plan import asked_for
 from pycudakit._families.elementwise import full
 from pycudakit._library import abi, present, result_memory
@@ -207,13 +207,16 @@ def call(
     works = works_of(program)
     work = works.take()
     try:
-        work.aim(size, *results, None, *inputs)
+        if is_dense:
+            work.aim(size, *results, None, *inputs)
+        else:
+            values = [*results, None, *inputs]
+            layouts = [layout_of(value) if type(value) is np.ndarray else None for value in values]
+            work.aim_anywhere(shape, values, layouts)
     except OverflowError:  # an integer that its company's type cannot hold
         works.give_back(work)
         return full.call(function, inputs, out, where, dtype, casting, numpy_call)
     try:
-        if not is_dense:
-            work.spread(shape, *results, None, *inputs)
         if work.run(plan, size):
             work.report_met()
     finally:

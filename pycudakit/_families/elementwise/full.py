@@ -15,6 +15,7 @@ from pycudakit import errors
 from pycudakit._calls import asked, invocation, operands
 from pycudakit._calls.arguments import as_argument, as_mask, as_outs, broadcast, needs_copy
 from pycudakit._calls.cost import WORTH_WAKING
+from pycudakit._calls.operands import layout_of
 from pycudakit._calls.plan import Plan, asked_for
 from pycudakit._library import present
 from pycudakit._library.types import Array, code_of
@@ -209,8 +210,8 @@ def _run(plan: Plan, program: ElementProgram, shape: tuple[int, ...], values: Se
     work = works.take()
     size = values[0].size
     try:
-        work.aim(size, *values)
-        work.spread(shape, *values)
+        layouts = [layout_of(value) if isinstance(value, np.ndarray) else None for value in values]
+        work.aim_anywhere(shape, values, layouts)
         if work.run(plan, size):
             work.report_met()
     finally:

@@ -37,8 +37,14 @@ void Coordinates::begin() {
 
 int32_t Coordinates::add(const View &view) {
     if (table_.empty()) begin();
+    // Those of one layout share their strides, and so what a compiled pass makes of them.
+    const auto dims = view.strides.size();
+    for (size_t at = 1 + 2 * dims; at < table_.size(); at += dims) {
+        if (std::equal(view.strides.rbegin(), view.strides.rend(), table_.begin() + int64_t(at)))
+            return int32_t(at);
+    }
     table_.insert(table_.end(), view.strides.rbegin(), view.strides.rend());
-    return int32_t(table_.size() - view.strides.size());
+    return int32_t(table_.size() - dims);
 }
 
 Interpreter::Ways::Ways(const Evaluation &evaluation, const plan::Homes &homes, bool may_keep, bool may_turn,

@@ -81,6 +81,10 @@ __device__ auto applied(int type, T a, T b, unsigned &met) {
         return uint32_t(apply());
     } else {
         const T result = wrap(type, T(apply()));
+        // Finite numbers are the rule, and nothing is met at one.
+        if constexpr (arith::is_float<T>) {
+            if (arith::is_finite(result)) return result;
+        }
         met |= ops::exceptions<Op, T>(a, b, result);
         return result;
     }

@@ -97,11 +97,12 @@ struct Cut {
     Cut(const Work &work, int64_t units, int64_t devices) {
         const int64_t a_unit = work.unit_elements * std::max<int64_t>(1, work.carried_bytes);
         const int64_t all = units * a_unit;
-        const Lease::Kind kind = kind_for(work, all);
-        bytes = Lease::usual(kind, work.needed());
+        Lease::Kind kind = kind_for(work, all);
         // Without staging there is little for a host thread to do but to take results.
         const int64_t staged = kind == Lease::direct ? 0 : all / tuned(Tune::worth_a_thread);
         const int64_t delivered = units * work.result_bytes / RESULTS_WORTH_A_THREAD;
+        if (delivered > 1 && kind == Lease::direct) kind = Lease::staged;  // whose slots are for many threads
+        bytes = Lease::usual(kind, work.needed());
         const int64_t most = std::min(tuned(Tune::threads), std::max(staged, delivered));
         threads = std::clamp<int64_t>(most * devices, 1, thread_count());
         slots = tuned(Tune::slots);

@@ -21,7 +21,8 @@ struct Span {
     const char *low, *high;
     int64_t item;
     bool stored;
-    bool may_be_home;  // a kernel can use it there: it is dense, and what it wants
+    bool may_be_home;         // a kernel can use it there: it is dense, and what it wants
+    bool may_arrive = false;  // it may go up chunk by chunk
 
     Span(const void *begin, int64_t bytes, int64_t item, bool stored, bool may_be_home = true)
         : low(static_cast<const char *>(begin)),
@@ -32,6 +33,9 @@ struct Span {
     Span(const Layout &layout, const View &view, bool stored);
 };
 
+// Whether all of them have one.
+bool have_homes(const std::vector<Span> &spans, const std::vector<int> &devices);
+
 // Brings what a program loads to its home, where that is not better done chunk by chunk.
 void bring_up(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
 
@@ -41,7 +45,7 @@ void bring_up(const Layout &layout, const Program &program, Call &call, const st
 class Homes {
    public:
     Homes(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
-    // Of spans, each of which is an operand. What is read comes to its home at once.
+    // Of spans, each of which is an operand. What is read comes to its home at once, unless it may arrive.
     Homes(const std::vector<Span> &spans, Call &call, const std::vector<int> &devices);
     // Of results that the host writes.
     Homes(const Layout &results, Call &call);

@@ -77,6 +77,12 @@ void bring_up(const Layout &layout, const Program &program, Call &call, const st
     }
 }
 
+void bring_down(const std::vector<Span> &spans, Call &call) {
+    for (const Span &span : spans) {
+        for (Kept *kept : Plan::overlapping(span.low, span.high)) kept->fetch(call);
+    }
+}
+
 Homes::Homes(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices)
     : call_(call) {
     if (Plan::innermost() == nullptr) return;

@@ -39,6 +39,9 @@ bool have_homes(const std::vector<Span> &spans, const std::vector<int> &devices)
 // Brings what a program loads to its home, where that is not better done chunk by chunk.
 void bring_up(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
 
+// Brings to the host what lies there.
+void bring_down(const std::vector<Span> &spans, Call &call);
+
 // The homes of a call's operands. Made before the call's work, on the thread that made the call: what cannot
 // come to its home chunk by chunk is brought there at once, and what has to be read or written on the host is
 // brought down. If the call is not settled, it has failed, and what it was writing to is not valid.

@@ -26,16 +26,13 @@ class Scanner : public Work {
 
    public:
     Scanner(const Request &request, const Region &region, const plan::Homes &homes, Call &call, int device)
-        : Work(region.layout, loads_of(homes), stores_of(region, homes), sizeof(unsigned),
+        : Work(region.layout, homes.loads({0}), stores_of(region, homes), sizeof(unsigned),
                scratch_of(region.slabs)),
           request_(request),
           slabs_(region.slabs),
           homes_(homes),
           call_(call) {
         unit_elements = slabs_.most_elements();
-        for (const std::vector<Carried> *group : {&loads, &stores}) {
-            if (!group->empty() && group->front().home != nullptr) may_stay = false;
-        }
         in_order = slabs_.blocks() > 1;
         if (!in_order) return;
         const CurrentDevice current(device);
@@ -66,29 +63,10 @@ class Scanner : public Work {
     }
 
    private:
-    // What is at home is loaded from there, and goes up to there first if it arrives.
-    static std::vector<Carried> loads_of(const plan::Homes &homes) {
-        const plan::Home home = homes.of(0);
-        if (home.at != nullptr && !home.arrives) return {};
-        Carried load{0, 0};
-        load.home = home.at;
-        return {load};
-    }
-
-    // A result goes down from its home; one of many columns, of which chunks are long, when all of it is
-    // there.
+    // A result of many columns, of which chunks are long, goes down when all of it is at home.
     static std::vector<Carried> stores_of(const Region &region, const plan::Homes &homes) {
-        const plan::Home home = homes.of(1);
-        if (home.at != nullptr && (!home.leaves || region.slabs.inner > 1)) return {};
-        Carried store{1, 0};
-        store.home = home.at;
-        return {store};
-    }
-
-    char *at(const Chunk &chunk, int operand, const std::vector<Carried> &carried) const {
-        const plan::Home home = homes_.of(operand);
-        if (home.at != nullptr) return home.at + chunk.start * layout.views[size_t(operand)].item;
-        return chunk.memory + chunk.operand(carried[0]);
+        if (homes.of(1).at != nullptr && region.slabs.inner > 1) return {};
+        return homes.stores(1);
     }
 
     int64_t running_bytes() const { return slabs_.inner * int64_t(sizeof(State)); }
@@ -124,8 +102,8 @@ class Scanner : public Work {
 
     Given given_of(const Chunk &chunk) const {
         Given given{};
-        given.from = at(chunk, 0, loads);
-        given.to = at(chunk, 1, stores);
+        given.from = homes_.at(*this, chunk, 0);
+        given.to = homes_.at(*this, chunk, 1);
         given.met = reinterpret_cast<unsigned *>(chunk.memory);
         given.start = chunk.start;
         given.length = slabs_.length;

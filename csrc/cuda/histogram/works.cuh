@@ -39,24 +39,8 @@ inline device::Axis axis_on(const char *resident, const pk_bins &given, int64_t 
 
 // Where a chunk's elements of an operand are, from the chunk's memory on: in it, or at home.
 inline int64_t offset_of(const Work &work, const plan::Homes &homes, int operand, const Chunk &chunk) {
-    const char *const home = homes.of(operand).at;
-    if (home != nullptr) {
-        const int64_t before = chunk.start * work.layout.views[size_t(operand)].item;
-        return int64_t(reinterpret_cast<uintptr_t>(home) - reinterpret_cast<uintptr_t>(chunk.memory)) +
-               before;
-    }
-    for (const Carried &load : work.loads) {
-        if (load.operand == operand) return chunk.operand(load);
-    }
-    return 0;
-}
-
-inline std::vector<Carried> loads_of(const plan::Homes &homes, int64_t axes) {
-    std::vector<Carried> loads;
-    for (int i = 0; i < int(axes); ++i) {
-        if (homes.of(i).at == nullptr) loads.push_back({i, 0});
-    }
-    return loads;
+    const auto at = reinterpret_cast<uintptr_t>(homes.at(work, chunk, operand));
+    return int64_t(at - reinterpret_cast<uintptr_t>(chunk.memory));
 }
 
 // Counts values of a layout; what is in the table, which is zero at first, comes back with finish().
@@ -64,7 +48,7 @@ class Counter : public Work {
    public:
     Counter(const Layout &layout, const pk_bins *bins, int64_t axes, const int *types, int64_t total,
             int64_t *table, const plan::Homes &homes, Call &call, const std::vector<int> &devices)
-        : Work(layout, loads_of(homes, axes), {}, 0, 0),
+        : Work(layout, homes.loads(axes == 2 ? std::vector<int>{0, 1} : std::vector<int>{0}), {}, 0, 0),
           bins_(bins),
           types_(types, types + axes),
           total_(total),
@@ -189,7 +173,7 @@ class Digitizer : public Work {
 class Keeper : public Work {
    public:
     Keeper(const Layout &layout, const plan::Homes &homes, Call &call, const std::vector<int> &devices)
-        : Work(layout, loads_of(homes, 1), {}, 0, 0),
+        : Work(layout, homes.loads({0}), {}, 0, 0),
           homes_(homes),
           data_(block_on(devices[0], is_at_home() ? 0 : layout.size * layout.views[0].item)) {
         if (data() == nullptr) return;

@@ -171,6 +171,36 @@ void Homes::go_over_host(const char *low, const char *high, bool stored) {
     }
 }
 
+std::vector<Carried> Homes::loads(const std::vector<int> &operands) const {
+    std::vector<Carried> carried;
+    for (int operand : operands) {
+        const Home home = of(operand);
+        if (home.at != nullptr && !home.arrives) continue;
+        carried.push_back({operand, 0});
+        carried.back().home = home.at;
+    }
+    return carried;
+}
+
+std::vector<Carried> Homes::stores(int operand) const {
+    const Home home = of(operand);
+    if (home.at != nullptr && !home.leaves) return {};
+    Carried carried{operand, 0};
+    carried.home = home.at;
+    return {carried};
+}
+
+char *Homes::at(const Work &work, const Chunk &chunk, int operand) const {
+    const Home home = of(operand);
+    if (home.at != nullptr) return home.at + chunk.start * work.layout.views[size_t(operand)].item;
+    for (const std::vector<Carried> *group : {&work.loads, &work.stores}) {
+        for (const Carried &carried : *group) {
+            if (carried.operand == operand) return chunk.memory + chunk.operand(carried);
+        }
+    }
+    return nullptr;
+}
+
 void Homes::settle() {
     is_settled_ = true;
     for (Kept *kept : arriving_) kept->on_device = true;

@@ -5,6 +5,7 @@
 
 #include "common/layout.h"
 #include "common/program.h"
+#include "cuda/stream/stream.h"
 #include "kept.h"
 
 namespace pk::plan {
@@ -58,6 +59,11 @@ class Homes {
 
     Home of(int operand) const { return size_t(operand) < homes_.size() ? homes_[size_t(operand)] : Home(); }
     void settle();
+
+    // Of dense operands: what a work carries, and where a chunk's elements of one are; null if nowhere.
+    std::vector<Carried> loads(const std::vector<int> &operands) const;
+    std::vector<Carried> stores(int operand) const;
+    char *at(const Work &work, const Chunk &chunk, int operand) const;
 
    private:
     void go_over_host(const Layout &layout, const View &view, bool stored);

@@ -8,14 +8,37 @@ namespace {
 
 const BinLoops &host_loops() { return plain_bin_loops(); }
 
+// What a call reads, of which kernels find the values at home, and what it writes on the host.
+std::vector<plan::Span> spans_of(const Layout &layout, int64_t values, const int64_t *counts, int64_t count) {
+    std::vector<plan::Span> spans;
+    for (int64_t i = 0; i < values && layout.size != 0; ++i) {
+        spans.emplace_back(layout, layout.views[size_t(i)], false);
+        spans.back().item = std::max<int64_t>(spans.back().item, 4);  // bytes are read by words
+    }
+    spans.emplace_back(counts, (count + 2) * int64_t(sizeof(int64_t)), 8, true, false);
+    return spans;
+}
+std::vector<plan::Span> spans_of(const HistogramRequest &request) {
+    const int64_t values = request.axes + request.has_weights;
+    std::vector<plan::Span> spans = spans_of(request.layout, values, request.counts, request.total);
+    for (int64_t i = 0; i < request.axes; ++i) {
+        const pk_bins &bins = request.bins[i];
+        if (bins.how == PK_BY_VALUE) continue;
+        const auto *const edges = reinterpret_cast<const void *>(bins.edges);
+        spans.emplace_back(edges, edges_bytes(bins), 8, false, false);
+    }
+    return spans;
+}
+
 // Each byte's value is counted, and looked up once. Returns whether a device has room.
-bool count_bytes(const Counting &counting, Call &call, const std::vector<int> &devices, int64_t *counts) {
+bool count_bytes(const Counting &counting, const plan::Homes &homes, Call &call,
+                 const std::vector<int> &devices, int64_t *counts) {
     int64_t of_byte[256 + 2] = {};
     pk_bins bytes{};
     bytes.how = PK_BY_VALUE;
     bytes.count = 256;
     const int type = PK_UINT8;
-    Counter counter(counting.layout, &bytes, 1, &type, 256, of_byte, call, devices);
+    Counter counter(counting.layout, &bytes, 1, &type, 256, of_byte, homes, call, devices);
     if (!counter.has_room) return false;
     stream(counter, call, devices, {{0, counting.layout.size}});
     counter.finish();
@@ -23,9 +46,10 @@ bool count_bytes(const Counting &counting, Call &call, const std::vector<int> &d
     return true;
 }
 
-bool count_elements(const Counting &counting, Call &call, const std::vector<int> &devices, int64_t *counts) {
+bool count_elements(const Counting &counting, const plan::Homes &homes, Call &call,
+                    const std::vector<int> &devices, int64_t *counts) {
     const int types[2] = {counting.view(0).type, counting.axes == 2 ? counting.view(1).type : 0};
-    Counter counter(counting.layout, counting.bins, counting.axes, types, counting.total, counts, call,
+    Counter counter(counting.layout, counting.bins, counting.axes, types, counting.total, counts, homes, call,
                     devices);
     if (!counter.has_room) return false;
     stream(counter, call, devices, {{0, counting.layout.size}});
@@ -34,21 +58,25 @@ bool count_elements(const Counting &counting, Call &call, const std::vector<int>
 }
 
 // Where a device has no room for all bins, the host counts.
-void count(const Counting &counting, Call &call, int64_t *counts) {
+void count(const Counting &counting, const std::vector<plan::Span> &spans, const plan::Homes &homes,
+           Call &call, const std::vector<int> &devices, int64_t *counts) {
     std::fill_n(counts, counting.total + 2, int64_t(0));
-    const std::vector<int> devices = devices_of(call);
     if (counting.layout.size == 0) return;
     const bool are_bytes = counting.axes == 1 && counting.view(0).item == 1;
-    const bool counted = are_bytes ? count_bytes(counting, call, devices, counts)
-                                   : count_elements(counting, call, devices, counts);
-    if (!counted) count_on_host(counting, host_loops(), call, counts);
+    const bool counted = are_bytes ? count_bytes(counting, homes, call, devices, counts)
+                                   : count_elements(counting, homes, call, devices, counts);
+    if (counted) return;
+    bring_down(spans, call);
+    count_on_host(counting, host_loops(), call, counts);
 }
 
 // Between the extremes of elements that stay on a device. Returns whether it has room.
-bool count_kept(const HistogramOfExtentRequest &request, Call &call, const std::vector<int> &devices) {
+bool count_kept(const HistogramOfExtentRequest &request, const plan::Homes &homes, Call &call,
+                const std::vector<int> &devices) {
     const int type = request.type();
-    if (devices.size() != 1 || request.layout.views[0].item == 1) return false;
-    Keeper keeper(request.layout, call, devices);
+    const bool are_bytes = request.layout.views[0].item == 1;
+    if (devices.size() != 1 || (are_bytes && homes.of(0).at == nullptr)) return false;
+    Keeper keeper(request.layout, homes, call, devices);
     if (!keeper.has_room) return false;
     stream(keeper, call, devices, {{0, request.layout.size}});
     const CurrentDevice current(devices[0]);
@@ -57,7 +85,7 @@ bool count_kept(const HistogramOfExtentRequest &request, Call &call, const std::
     extent_of_keys(type, keeper.keys[0], keeper.keys[1], extent);
     const pk_bins found = request.found_bins(extent);
     std::fill_n(request.counts, request.count + 2, int64_t(0));
-    Counter counter(request.layout, &found, 1, &type, request.count, request.counts, call, devices);
+    Counter counter(request.layout, &found, 1, &type, request.count, request.counts, homes, call, devices);
     if (!counter.has_room) return false;
     const OwnQueue own;
     counter.launch_all(keeper.data(), own.queue.get());
@@ -71,19 +99,30 @@ void launch_extent(const ExtentRequest &request, Call &call) {
 }
 
 void launch_histogram(const HistogramRequest &request, Call &call) {
+    const std::vector<plan::Span> spans = spans_of(request);
     if (request.has_weights) {
+        plan::Homes homes(spans, call, {});
         count_weights(request, host_loops(), call, request.counts);
-    } else {
-        count(request, call, request.counts);
+        return homes.settle();
     }
+    const std::vector<int> devices = devices_of(call);
+    plan::Homes homes(spans, call, devices);
+    count(request, spans, homes, call, devices, request.counts);
+    homes.settle();
 }
 
 void launch_histogram_of_extent(const HistogramOfExtentRequest &request, Call &call) {
-    if (count_kept(request, call, devices_of(call))) return;
-    uint64_t extent[2];
-    extent_on_host(request.layout, host_loops(), call, extent);
-    const pk_bins found = request.found_bins(extent);
-    count(request.counting(found), call, request.counts);
+    const std::vector<int> devices = devices_of(call);
+    const std::vector<plan::Span> spans = spans_of(request.layout, 1, request.counts, request.count);
+    plan::Homes homes(spans, call, devices);
+    if (!count_kept(request, homes, call, devices)) {
+        bring_down(spans, call);
+        uint64_t extent[2];
+        extent_on_host(request.layout, host_loops(), call, extent);
+        const pk_bins found = request.found_bins(extent);
+        count(request.counting(found), spans, homes, call, devices, request.counts);
+    }
+    homes.settle();
 }
 
 void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &call) {

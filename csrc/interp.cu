@@ -1,5 +1,6 @@
 // Interpolation on a GPU: the points go up once, and the values are streamed past them.
 #include "common/interp.h"
+#include "cuda/plan/homes.h"
 #include "cuda/stream/resident.h"
 #include "cuda/stream/stream.h"
 
@@ -25,8 +26,9 @@ pk_operand operand_of(const double *array) {
 
 class Interpolating : public Work {
    public:
-    Interpolating(const Layout &layout, const Curve &curve, Call &call, const std::vector<int> &devices)
-        : Work(layout, {{0, 0}}, {{1, 0}}, 0, 0), curve_(curve) {
+    Interpolating(const Layout &layout, const Curve &curve, const plan::Homes &homes, Call &call,
+                  const std::vector<int> &devices)
+        : Work(layout, homes.loads({0}), homes.stores(1), 0, 0), curve_(curve), homes_(homes) {
         const int64_t bytes = curve.size * int64_t(sizeof(double));
         xp_ = points_.add(curve.xp, bytes);
         fp_ = points_.add(curve.fp, bytes);
@@ -40,18 +42,16 @@ class Interpolating : public Work {
         Curve curve = curve_;
         curve.xp = reinterpret_cast<const double *>(points_.on(chunk.device) + xp_);
         curve.fp = reinterpret_cast<const double *>(points_.on(chunk.device) + fp_);
-        auto at = [&](const Carried &carried) {
-            return reinterpret_cast<double *>(chunk.memory + chunk.operand(carried));
-        };
+        auto at = [&](int operand) { return reinterpret_cast<double *>(homes_.at(*this, chunk, operand)); };
         const auto blocks = unsigned((chunk.count + THREADS - 1) / THREADS);
-        interpolate_chunk<<<blocks, THREADS, 0, chunk.queue>>>(curve, at(loads[0]), at(stores[0]),
-                                                               chunk.count);
+        interpolate_chunk<<<blocks, THREADS, 0, chunk.queue>>>(curve, at(0), at(1), chunk.count);
         PK_CUDA(cudaGetLastError());
     }
     void collect(const void *) override {}
 
    private:
     const Curve curve_;
+    const plan::Homes &homes_;
     Resident points_;
     int64_t xp_, fp_;
 };
@@ -61,8 +61,19 @@ void launch(const Request &given, Call &call) {
     const std::vector<int> devices = devices_of(call);
     const pk_operand operands[] = {operand_of(given.x), operand_of(given.out)};
     const Layout layout(operands, 2, &given.count, 1, {false, true});
-    Interpolating work(layout, given.curve, call, devices);
+    const int64_t item = sizeof(double);
+    plan::Span x(given.x, given.count * item, item, false);
+    x.may_arrive = true;
+    const plan::Span out(given.out, given.count * item, item, true);
+    const Curve &curve = given.curve;  // whose points go up from the host
+    plan::Homes homes({x,
+                       out,
+                       {curve.xp, curve.size * item, item, false, false},
+                       {curve.fp, curve.size * item, item, false, false}},
+                      call, devices);
+    Interpolating work(layout, curve, homes, call, devices);
     stream(work, call, devices, {{0, given.count}});
+    homes.settle();
 }
 
 }  // namespace

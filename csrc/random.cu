@@ -111,10 +111,9 @@ __global__ void draw(Given given) {
 class Drawing : public Work {
    public:
     Drawing(const Request &request, const plan::Homes &homes)
-        : Work(request.layout, loads_of(request, homes), stores_of(homes), 0, 0),
+        : Work(request.layout, loads_of(request, homes), homes.stores(0), 0, 0),
           request_(request),
           homes_(homes) {
-        may_stay = !homes.of(0).leaves;
         for (int i = 0; i < request.parameters; ++i) {
             if (request.is_constant(i)) constants_[i] = request.constant(i);
         }
@@ -125,9 +124,7 @@ class Drawing : public Work {
         given.planes = request_.planes;
         given.a = parameter(chunk, 0);
         given.b = parameter(chunk, 1);
-        char *const home = homes_.of(0).at;
-        given.to = home != nullptr ? home + chunk.start * layout.views[0].item
-                                   : chunk.memory + chunk.operand(stores[0]);
+        given.to = homes_.at(*this, chunk, 0);
         given.start = chunk.start;
         given.count = chunk.count;
         given.half = request_.half;
@@ -149,30 +146,15 @@ class Drawing : public Work {
 
    private:
     static std::vector<Carried> loads_of(const Request &request, const plan::Homes &homes) {
-        std::vector<Carried> loads;
+        std::vector<int> loads;
         for (int i = 0; i < request.parameters; ++i) {
-            if (!request.is_constant(i) && homes.of(1 + i).at == nullptr) loads.push_back({1 + i, 0});
+            if (!request.is_constant(i)) loads.push_back(1 + i);
         }
-        return loads;
-    }
-
-    // A result goes down from its home.
-    static std::vector<Carried> stores_of(const plan::Homes &homes) {
-        const plan::Home home = homes.of(0);
-        if (home.at != nullptr && !home.leaves) return {};
-        Carried store{0, 0};
-        store.home = home.at;
-        return {store};
+        return homes.loads(loads);
     }
 
     Parameter parameter(const Chunk &chunk, int index) const {
-        const char *const home = homes_.of(1 + index).at;
-        if (home != nullptr) return {reinterpret_cast<const uint64_t *>(home) + chunk.start, 0};
-        for (const Carried &load : loads) {
-            if (load.operand != 1 + index) continue;
-            return {reinterpret_cast<const uint64_t *>(chunk.memory + chunk.operand(load)), 0};
-        }
-        return {nullptr, constants_[index]};
+        return {reinterpret_cast<const uint64_t *>(homes_.at(*this, chunk, 1 + index)), constants_[index]};
     }
 
     void launch(const Given &given, unsigned blocks, cudaStream_t queue) const {

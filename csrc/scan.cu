@@ -1,3 +1,6 @@
+#include <optional>
+
+#include "cuda/plan/homes.h"
 #include "cuda/scan/columns.cuh"
 #include "cuda/scan/tiles.cuh"
 #include "cuda/stream/stream.h"
@@ -5,6 +8,14 @@
 namespace pk::scan {
 
 namespace {
+
+// Of the device's budget, a chunk of one unit may take that part.
+constexpr int64_t ROOM = 4;
+
+// Bytes of an element for the states of segments and blocks, where these are kept.
+int64_t scratch_of(const Slabs &slabs) {
+    return slabs.blocks() > 1 || (slabs.inner > 1 && slabs.length > SEGMENT) ? 1 : 0;
+}
 
 template <class Op>
 class Scanner : public Work {
@@ -14,10 +25,12 @@ class Scanner : public Work {
                   "the scratch of a chunk has no room for its states");
 
    public:
-    Scanner(const Request &request, const Region &region, Call &call, int device)
-        : Work(region.layout, {{0, 0}}, {{1, 0}}, sizeof(unsigned), 1),
+    Scanner(const Request &request, const Region &region, const plan::Homes &homes, Call &call, int device)
+        : Work(region.layout, homes.loads({0}), stores_of(region, homes), sizeof(unsigned),
+               scratch_of(region.slabs)),
           request_(request),
           slabs_(region.slabs),
+          homes_(homes),
           call_(call) {
         unit_elements = slabs_.most_elements();
         in_order = slabs_.blocks() > 1;
@@ -50,6 +63,12 @@ class Scanner : public Work {
     }
 
    private:
+    // A result of many columns, of which chunks are long, goes down when all of it is at home.
+    static std::vector<Carried> stores_of(const Region &region, const plan::Homes &homes) {
+        if (homes.of(1).at != nullptr && region.slabs.inner > 1) return {};
+        return homes.stores(1);
+    }
+
     int64_t running_bytes() const { return slabs_.inner * int64_t(sizeof(State)); }
 
     void launch_tiles(const Given &given, cudaStream_t queue) const {
@@ -83,8 +102,8 @@ class Scanner : public Work {
 
     Given given_of(const Chunk &chunk) const {
         Given given{};
-        given.from = chunk.memory + chunk.operand(loads[0]);
-        given.to = chunk.memory + chunk.operand(stores[0]);
+        given.from = homes_.at(*this, chunk, 0);
+        given.to = homes_.at(*this, chunk, 1);
         given.met = reinterpret_cast<unsigned *>(chunk.memory);
         given.start = chunk.start;
         given.length = slabs_.length;
@@ -115,20 +134,64 @@ class Scanner : public Work {
 
     const Request &request_;
     const Slabs slabs_;
+    const plan::Homes &homes_;
     Call &call_;
     std::optional<Block> running_;  // totals up to the chunk that is next
 };
 
+void scan_region(const Request &request, const Region &region, const plan::Homes &homes, Call &call,
+                 const std::vector<int> &asked) {
+    visit_op(request.kind, [&](auto op) {
+        Scanner<decltype(op)> scanner(request, region, homes, call, asked.front());
+        // What runs on from chunk to chunk stays on one device.
+        const size_t devices = scanner.in_order ? 1 : asked.size();
+        stream(scanner, call, {asked.begin(), asked.begin() + int64_t(devices)}, {{0, scanner.units()}});
+    });
+}
+
+// A scan in place goes along its columns after it has read what it writes, unless it has to run through a
+// part of one again.
+bool may_overlap(const Request &request, const Region &region) {
+    const View &from = region.layout.views[0], &to = region.layout.views[1];
+    return from.base == to.base && from.item == to.item &&
+           (region.slabs.inner == 1 || request.kind != double_sum);
+}
+
+// The homes that its operands may have. A column is scanned wherever its operands are, many columns where all
+// of them are at home: in chunks, their rows would be short.
+std::vector<plan::Span> spans_of(const Request &request, const std::vector<int> &asked) {
+    const Region &region = request.undivided;
+    const Layout &layout = region.layout;
+    std::vector<plan::Span> spans{{layout, layout.views[0], false}, {layout, layout.views[1], true}};
+    const bool overlap = spans[0].low < spans[1].high && spans[1].low < spans[0].high;
+    bool may_be_home = !overlap || may_overlap(request, region);
+    if (region.slabs.inner > 1) {
+        const bool fits = scratch_of(region.slabs) * region.slabs.most_elements() <=
+                          streaming_memory().device_budget / ROOM;
+        may_be_home = may_be_home && fits && plan::have_homes(spans, asked);
+    }
+    for (plan::Span &span : spans) {
+        span.may_be_home = span.may_be_home && may_be_home;
+        span.may_arrive = region.slabs.inner == 1;
+    }
+    return spans;
+}
+
 void launch(const Request &request, Call &call) {
     const std::vector<int> asked = devices_of(call);
-    for (const Region &region : request.regions) {
-        visit_op(request.kind, [&](auto op) {
-            Scanner<decltype(op)> scanner(request, region, call, asked.front());
-            // What runs on from chunk to chunk stays on one device.
-            const size_t devices = scanner.in_order ? 1 : asked.size();
-            stream(scanner, call, {asked.begin(), asked.begin() + int64_t(devices)}, {{0, scanner.units()}});
-        });
+    plan::Homes homes(spans_of(request, asked), call, asked);
+    const plan::Home to = homes.of(1);
+    if (homes.of(0).at == nullptr && to.at == nullptr) {
+        for (const Region &region : request.regions) scan_region(request, region, homes, call, asked);
+    } else {
+        const Region &region = request.undivided;
+        scan_region(request, region, homes, call, asked);
+        if (region.slabs.inner > 1 && to.leaves) {
+            const View &view = region.layout.views[1];
+            plan::bring_down(to.at, view.base, region.layout.size * view.item, call);
+        }
     }
+    homes.settle();
 }
 
 }  // namespace

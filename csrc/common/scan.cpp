@@ -61,6 +61,7 @@ Request::Request(int64_t operation, int64_t flags, const pk_operand *operands, c
     skips_nan = (flags & PK_SKIP_NAN) != 0 && is_float_type(from);
     size = 1;
     regions = regions_of(operands, 2, 2, shape, dimensions, outer, rows);
+    undivided = regions_of(operands, 2, 2, shape, dimensions, outer, rows, INT64_MAX).front();
     for (int64_t d = 0; d < dimensions; ++d) {
         size *= shape[d];
         require(shape[d] == 1 || operands[1].strides[d] != 0, "the result has a stride of 0");

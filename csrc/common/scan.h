@@ -22,6 +22,7 @@ struct Request {
     double instead_of_nan;
     int64_t size;
     std::vector<Region> regions;
+    Region undivided;  // all of it, however many columns that are
 
     // Where NumPy reports what running on meets.
     bool reports() const { return kind == float_sum || kind == double_sum || kind == float_product; }

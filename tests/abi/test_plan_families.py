@@ -1,4 +1,4 @@
-"""Families other than programs in plans: random numbers and products of matrices, at home and not.
+"""Families other than programs in plans: random numbers, products of matrices and counting.
 
 What a call computes is the same, to the bit, with and without homes.
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from abi.test_plan import LARGE, SMALL, Plan, in_plan, numbers
+from abi.test_plan import LARGE, NOTES, SMALL, Plan, in_plan, numbers
 from helpers.processes import python
 
 from pycudakit._families.matmul.matmul import cublas
@@ -369,6 +369,144 @@ def test_products_over_the_host(plan):
     out = np.zeros(1200, np.float32)
     plan.evaluate("add", out, whole, whole)
     assert (out == whole + whole).all()
+
+
+# ---- Counting ---------------------------------------------------------------------------------------
+
+FIND_BINS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_uint64), ctypes.c_void_p)
+COUNT = 50
+
+
+def by_value(count=COUNT):
+    bins = np.zeros(1, abi.BINS)
+    bins["how"], bins["count"] = abi.BY_VALUE, count
+    return bins
+
+
+def by_edges(edges):
+    bins = np.zeros(1, abi.BINS)
+    bins["how"], bins["count"], bins["type"] = abi.BY_EDGES, len(edges) - 1, abi.TYPES.index(edges.dtype)
+    bins["edges"] = edges.ctypes.data
+    return bins
+
+
+def table(*views):
+    operands = np.zeros(len(views), abi.OPERAND)
+    for row, view in zip(operands, views, strict=True):
+        row["address"] = view.__array_interface__["data"][0]
+        row["type"], row["strides"][: view.ndim] = abi.TYPES.index(view.dtype), view.strides
+    return operands
+
+
+def count_in(plan, bins, counts, *views):
+    report = np.zeros(1, abi.REPORT)
+    shape = np.array(views[0].shape, np.int64)
+    plan.library.pk_histogram(
+        *(table(*views), len(views), shape, len(shape), bins, len(bins), counts),
+        *(np.zeros(1, abi.OPTIONS), report),
+    )
+    return report[0]
+
+
+def count_of_extent(plan, counts, view):
+    kept = []
+
+    def find(extent, row):
+        ends = np.array(extent[:2], np.uint64).view(view.dtype)[:: 8 // view.itemsize]
+        kept.append(np.linspace(float(ends[0]), float(ends[1]), COUNT + 1).astype(np.float64))
+        kept.append(by_edges(kept[0]))
+        ctypes.memmove(row, kept[1].ctypes.data, kept[1].nbytes)
+        return 0
+
+    callback, report = FIND_BINS(find), np.zeros(1, abi.REPORT)
+    shape = np.array(view.shape, np.int64)
+    plan.library.pk_histogram_of_extent(
+        *(table(view), shape, len(shape), ctypes.cast(callback, ctypes.c_void_p).value, COUNT, counts),
+        *(np.zeros(1, abi.OPTIONS), report),
+    )
+    return report[0]
+
+
+def counted(size=COUNT):
+    return np.full(size + 2, 77, np.int64)
+
+
+def nearly_up(plan, report, wanted):
+    """Look at what went up, but for bins and tables."""
+    if plan.is_cuda:
+        assert wanted <= report["bytes_up"] <= wanted + 2 * NOTES
+
+
+WAYS = {
+    "all": lambda a: a,
+    "rows": lambda a: a[3:-5],
+    "turned": lambda a: a.T,
+    "strided": lambda a: a[::2, 1:],  # over the host
+    "within a word": lambda a: a.reshape(-1)[3:-2],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int32, np.float32, np.float64])
+@in_plan
+def test_counts(plan, dtype, way):
+    x = np.abs(numbers(300, 700, dtype=dtype)) + np.arange(700).astype(dtype) % 3
+    kept, edges = plan.keep(x.copy()), np.linspace(0, 45, COUNT + 1)
+    choices = [by_edges(edges)] + ([by_value()] if dtype(0.5) == 0 else [])
+    t = plan.temporary(x.shape, dtype)
+    plan.evaluate("add", t, x, np.zeros((), dtype))
+    plan.evaluate("add", np.zeros(x.shape, dtype), kept, kept)
+    for bins in choices:
+        wanted, counts = counted(), counted()
+        count_in(plan, bins, wanted, WAYS[way](x))
+        for array in (kept, t):
+            report = count_in(plan, bins, counts, WAYS[way](array))
+            if way in ("all", "rows", "turned"):
+                nearly_up(plan, report, 0)
+            assert (counts == wanted).all()
+    wanted = counted()
+    count_of_extent(plan, wanted, WAYS[way](x))
+    for array in (kept, t):
+        counts = counted()
+        report = count_of_extent(plan, counts, WAYS[way](array))
+        if way in ("all", "rows", "turned"):
+            nearly_up(plan, report, 0)
+        assert (counts == wanted).all()
+    if plan.is_cuda and way in ("all", "rows", "turned"):
+        assert fetched(plan, t) == t.nbytes  # nothing has come down
+
+
+@in_plan
+def test_counts_bring_an_input_up(plan):
+    x, y = plan.keep(numbers(LARGE)), np.abs(numbers(LARGE, dtype=np.int32))
+    edges, wanted, counts = np.linspace(-50, 50, 21), counted(20 * 30), counted(20 * 30)
+    bins = np.concatenate([by_edges(edges), by_value(30)])
+    count_in(plan, bins, wanted, x.copy(), y)
+    for goes_up in (x.nbytes, 0):
+        nearly_up(plan, count_in(plan, bins, counts, x, y), goes_up + y.nbytes)
+        assert (counts == wanted).all()
+    plan.keep(y)
+    for goes_up in (y.nbytes, 0):
+        nearly_up(plan, count_in(plan, bins, counts, x, y), goes_up)
+        assert (counts == wanted).all()
+
+
+@in_plan
+def test_what_counting_reads_and_writes_on_the_host(plan):
+    x, zeros = np.abs(numbers(SMALL, dtype=np.int64)), np.zeros(SMALL, np.int64)
+    weights, edges = plan.temporary(SMALL, np.int64), plan.temporary(COUNT + 1, np.float64)
+    counts, wanted = plan.temporary(COUNT + 2, np.int64), counted()
+    even = np.linspace(0, 45, COUNT + 1)
+    plan.evaluate("add", weights, x, x)
+    plan.evaluate("add", edges, even, zeros[: COUNT + 1].astype(np.float64))
+    plan.evaluate("add", counts, zeros[: COUNT + 2], zeros[: COUNT + 2])
+    for mine, host in [((x,), (x,)), ((x, weights), (x, 2 * x))]:
+        count_in(plan, by_edges(even), wanted, *host)
+        count_in(plan, by_edges(edges), counts, *mine)
+        assert (counts == wanted).all()
+        out = np.zeros(COUNT + 2, np.int64)
+        plan.evaluate("add", out, counts, counts)
+        assert (out == 2 * wanted).all()
 
 
 # ---- What fails -------------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ __global__ void count_bytes(const __grid_constant__ Tally given) {
 struct Keep {
     Axis axis;
     const char *memory;
-    char *to;
+    char *to;  // null: they stay where they are
     int64_t count;
     long long *extent;  // keys: the least, the greatest
 };
@@ -187,7 +187,7 @@ __global__ void keep(const __grid_constant__ Keep given) {
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < given.count; i += step) {
         const long long key = with_element(given.axis, given.memory, i, [&](auto raw, auto type) {
-            reinterpret_cast<decltype(raw) *>(given.to)[i] = raw;
+            if (given.to != nullptr) reinterpret_cast<decltype(raw) *>(given.to)[i] = raw;
             return static_cast<long long>(bins::key_of<decltype(type)::value>(raw));
         });
         least = min(least, key);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/histogram.h"
+#include "cuda/plan/homes.h"
 #include "cuda/stream/resident.h"
 #include "cuda/stream/stream.h"
 #include "histogram.cuh"
@@ -18,11 +19,15 @@ inline unsigned blocks_for(int64_t count) {
     return unsigned(std::clamp<int64_t>(count / (THREADS * EACH), 1, MOST));
 }
 
+inline int64_t edges_bytes(const pk_bins &given) {
+    const int64_t item = given.type == PK_FLOAT16 || given.type == PK_FLOAT32 ? 4 : 8;
+    return item * (given.count + 1);
+}
+
 // Adds the edges to what stays on the devices; returns where, -1 if there are none.
 inline int64_t keep_edges(Resident &resident, const pk_bins &given) {
     if (given.how == PK_BY_VALUE) return -1;
-    const int64_t item = given.type == PK_FLOAT16 || given.type == PK_FLOAT32 ? 4 : 8;
-    return resident.add(reinterpret_cast<const void *>(given.edges), item * (given.count + 1));
+    return resident.add(reinterpret_cast<const void *>(given.edges), edges_bytes(given));
 }
 
 inline device::Axis axis_on(const char *resident, const pk_bins &given, int64_t edges_at, int64_t offset,
@@ -32,29 +37,36 @@ inline device::Axis axis_on(const char *resident, const pk_bins &given, int64_t 
     return axis;
 }
 
+// Where a chunk's elements of an operand are, from the chunk's memory on: in it, or at home.
+inline int64_t offset_of(const Work &work, const plan::Homes &homes, int operand, const Chunk &chunk) {
+    const auto at = reinterpret_cast<uintptr_t>(homes.at(work, chunk, operand));
+    return int64_t(at - reinterpret_cast<uintptr_t>(chunk.memory));
+}
+
 // Counts values of a layout; what is in the table, which is zero at first, comes back with finish().
 class Counter : public Work {
    public:
     Counter(const Layout &layout, const pk_bins *bins, int64_t axes, const int *types, int64_t total,
-            int64_t *table, Call &call, const std::vector<int> &devices)
-        : Work(layout, loads_of(axes), {}, 0, 0),
+            int64_t *table, const plan::Homes &homes, Call &call, const std::vector<int> &devices)
+        : Work(layout, homes.loads(axes == 2 ? std::vector<int>{0, 1} : std::vector<int>{0}), {}, 0, 0),
           bins_(bins),
           types_(types, types + axes),
           total_(total),
           table_(table),
+          homes_(homes),
           call_(call),
           devices_(devices) {
         for (int64_t i = 0; i < axes; ++i) edges_at_.push_back(keep_edges(resident_, bins[i]));
         table_at_ = resident_.add(table, table_bytes());
         has_room = resident_.upload(call, devices);
         counts_bytes_ = axes == 1 && types_[0] == PK_UINT8 && bins[0].how == PK_BY_VALUE && total == 256;
-        walks = counts_bytes_ || takes_lines();
+        walks = (counts_bytes_ && !loads.empty()) || takes_lines();
         while (copies_ != 0 && copies_ * (total + 1) > SHARED) copies_ /= 2;
     }
 
     void launch(const Chunk &chunk) override {
         int64_t offsets[2] = {};
-        for (size_t i = 0; i < loads.size(); ++i) offsets[i] = chunk.operand(loads[i]);
+        for (size_t i = 0; i < types_.size(); ++i) offsets[i] = offset_of(*this, homes_, int(i), chunk);
         launch_on(resident_.on(chunk.device), chunk.memory, offsets, chunk.count, chunk.queue);
     }
 
@@ -84,16 +96,11 @@ class Counter : public Work {
    private:
     static constexpr int64_t SHARED = 10 << 10;  // counts in a block's shared memory
 
-    static std::vector<Carried> loads_of(int64_t axes) {
-        std::vector<Carried> loads;
-        for (int64_t i = 0; i < axes; ++i) loads.push_back({int(i), 0});
-        return loads;
-    }
     void launch_on(char *resident, const char *memory, const int64_t *offsets, int64_t count,
                    cudaStream_t queue) const {
         device::Tally given{};
-        given.axis_count = int32_t(loads.size());
-        for (size_t i = 0; i < loads.size(); ++i) {
+        given.axis_count = int32_t(types_.size());
+        for (size_t i = 0; i < types_.size(); ++i) {
             given.axes[i] = axis_on(resident, bins_[i], edges_at_[i], offsets[i], types_[i]);
         }
         given.total = int32_t(total_);
@@ -116,6 +123,7 @@ class Counter : public Work {
     const std::vector<int> types_;
     const int64_t total_;
     int64_t *const table_;
+    const plan::Homes &homes_;
     Call &call_;
     const std::vector<int> &devices_;
     int64_t copies_ = 8;
@@ -161,12 +169,14 @@ class Digitizer : public Work {
     int64_t edges_at_ = 0;
 };
 
-// Takes all elements to a device, where they stay, and finds the extent.
+// Takes all elements to a device, where they stay, unless they are at home; and finds the extent.
 class Keeper : public Work {
    public:
-    Keeper(const Layout &layout, Call &call, const std::vector<int> &devices)
-        : Work(layout, {{0, 0}}, {}, 0, 0), data_(block_on(devices[0], layout.size * layout.views[0].item)) {
-        if (data_.memory() == nullptr) return;
+    Keeper(const Layout &layout, const plan::Homes &homes, Call &call, const std::vector<int> &devices)
+        : Work(layout, homes.loads({0}), {}, 0, 0),
+          homes_(homes),
+          data_(block_on(devices[0], is_at_home() ? 0 : layout.size * layout.views[0].item)) {
+        if (data() == nullptr) return;
         walks = takes_lines();
         keys_at_ = resident_.add(keys, sizeof(keys));
         has_room = resident_.upload(call, devices);
@@ -175,9 +185,9 @@ class Keeper : public Work {
     void launch(const Chunk &chunk) override {
         const View &view = layout.views[0];
         const device::Keep given{
-            axis_on(nullptr, pk_bins{}, -1, chunk.operand(loads[0]), view.type),
+            axis_on(nullptr, pk_bins{}, -1, offset_of(*this, homes_, 0, chunk), view.type),
             chunk.memory,
-            data() + chunk.start * view.item,
+            is_at_home() ? nullptr : data() + chunk.start * view.item,
             chunk.count,
             reinterpret_cast<long long *>(resident_.on(chunk.device) + keys_at_),
         };
@@ -192,17 +202,19 @@ class Keeper : public Work {
         PK_CUDA(cudaMemcpy(keys, resident_.on(0) + keys_at_, sizeof(keys), cudaMemcpyDeviceToHost));
     }
 
-    char *data() const { return data_.memory(); }
+    char *data() const { return is_at_home() ? homes_.of(0).at : data_.memory(); }
 
     bool has_room = false;
     int64_t keys[2] = {INT64_MAX, INT64_MIN};
 
    private:
     static Block block_on(int device, int64_t bytes) {
+        if (bytes == 0) return Block();
         const CurrentDevice current(device);
         return Block(device, bytes);
     }
 
+    const plan::Homes &homes_;
     const Block data_;
     Resident resident_;
     int64_t keys_at_ = 0;

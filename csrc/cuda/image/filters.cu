@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "common/image.h"
+#include "cuda/plan/homes.h"
 #include "cuda/stream/resident.h"
 #include "cuda/stream/stream.h"
 #include "cuda/stream/tuning.h"
@@ -41,20 +42,20 @@ class Weights {
     Resident resident_;
 };
 
-// Images from one on: whole ones, or one of them in bands.
+// Whole images, or bands of rows.
 class Filtering : public Work {
    public:
-    Filtering(const Filter &filter, const Weights &weights, const Layout &layout, int64_t first_image,
+    Filtering(const Filter &filter, const Weights &weights, const plan::Homes &homes, const Layout &layout,
               bool in_bands)
-        : Work(layout, {load_of(filter, in_bands)}, {{1, 0}}, 0, 0),
+        : Work(layout, loads_of(filter, homes, in_bands), homes.stores(1), 0, 0),
           filter_(filter),
           weights_(weights),
-          first_image_(first_image),
+          homes_(homes),
           in_bands_(in_bands) {
         unit_elements = in_bands ? filter.row() : filter.image();
-        may_stay = layout.size * carried_bytes < WORTH_COPYING;
+        may_stay = may_stay && layout.size * carried_bytes < WORTH_COPYING;
         alone = true;
-        if (!in_bands) return;
+        if (!in_bands || loads.empty()) return;
         const int64_t worthwhile = WORTHWHILE_BAND / (filter.row() * bytes_of_both(filter));
         least_units = std::clamp<int64_t>(4 * (filter.height - 1), 1, std::max<int64_t>(1, worthwhile));
     }
@@ -66,14 +67,24 @@ class Filtering : public Work {
     int64_t units() const override { return layout.size / unit_elements; }
     int64_t start(int64_t unit) const override { return unit * unit_elements; }
 
+    // No chunk has bands of two images.
+    std::vector<pk_range> ranges() const {
+        if (!in_bands_) return {{0, units()}};
+        std::vector<pk_range> ranges;
+        for (int64_t image = 0; image < filter_.batch; ++image)
+            ranges.push_back({image * filter_.rows, filter_.rows});
+        return ranges;
+    }
+
     // Of a band, the rows that the window reaches above and below it come along, from where the border's mode
     // has them.
     void stage(const Carried &load, const Chunk &chunk, char *to) const override {
         if (!in_bands_) return Work::stage(load, chunk, to);
         const int64_t bytes = filter_.row() * load.item;
-        const char *const image = filter_.in + first_image_ * filter_.rows * bytes;
-        const int64_t begin = chunk.units.start - filter_.above;
-        const int64_t end = chunk.units.start + chunk.units.count + filter_.below();
+        const int64_t first = first_row(chunk);
+        const char *const image = filter_.in + (chunk.units.start - first) * bytes;
+        const int64_t begin = first - filter_.above;
+        const int64_t end = first + chunk.units.count + filter_.below();
         const int64_t low = std::max<int64_t>(begin, 0), high = std::min(end, filter_.rows);
         std::memcpy(to + (low - begin) * bytes, image + low * bytes, size_t((high - low) * bytes));
         auto copy_rows = [&](int64_t from, int64_t until) {
@@ -105,16 +116,19 @@ class Filtering : public Work {
     void collect(const void *) override {}
 
    private:
-    static Carried load_of(const Filter &filter, bool in_bands) {
-        Carried load{0, 0};
-        if (in_bands) load.halo = (filter.height - 1) * filter.row();
-        return load;
+    static std::vector<Carried> loads_of(const Filter &filter, const plan::Homes &homes, bool in_bands) {
+        std::vector<Carried> loads = homes.loads({0});
+        if (!loads.empty() && in_bands) loads[0].halo = (filter.height - 1) * filter.row();
+        return loads;
     }
+
+    // Of its image.
+    int64_t first_row(const Chunk &chunk) const { return in_bands_ ? chunk.units.start % filter_.rows : 0; }
 
     device::Given given_of(const Chunk &chunk) const {
         device::Given given{};
-        given.in = chunk.memory + chunk.operand(loads[0]);
-        given.out = chunk.memory + chunk.operand(stores[0]);
+        given.in = homes_.at(*this, chunk, 0);
+        given.out = homes_.at(*this, chunk, 1);
         given.weights = weights_.on(chunk.device);
         given.type = filter_.type;
         given.result_type = filter_.result_type;
@@ -129,9 +143,10 @@ class Filtering : public Work {
         given.rows = filter_.rows;
         given.columns = filter_.columns;
         given.channels = filter_.channels;
-        given.is_band = in_bands_;
-        given.first_row = in_bands_ ? chunk.units.start : 0;
+        given.first_row = first_row(chunk);
         given.band_rows = in_bands_ ? chunk.units.count : filter_.rows;
+        given.has_halo = in_bands_ && !loads.empty();
+        if (loads.empty()) given.in -= given.first_row * filter_.row() * layout.views[0].item;
         return given;
     }
 
@@ -151,22 +166,21 @@ class Filtering : public Work {
 
     const Filter &filter_;
     const Weights &weights_;
-    const int64_t first_image_;
+    const plan::Homes &homes_;
     const bool in_bands_;
 };
 
-// The elements of so many images, as the engine walks them.
-Layout layout_of(const Filter &filter, int64_t first_image, int64_t images) {
+// The elements of all images, as the engine walks them.
+Layout layout_of(const Filter &filter) {
     pk_operand operands[2]{};
     const char *const addresses[] = {filter.in, filter.out};
     const int types[] = {filter.type, filter.result_type};
     for (int i = 0; i < 2; ++i) {
         operands[i].type = types[i];
         operands[i].strides[0] = size_of(types[i]);
-        operands[i].address =
-            reinterpret_cast<uint64_t>(addresses[i] + first_image * filter.image() * size_of(types[i]));
+        operands[i].address = reinterpret_cast<uint64_t>(addresses[i]);
     }
-    const int64_t size = images * filter.image();
+    const int64_t size = filter.elements();
     return Layout(operands, 2, &size, 1, {false, true});
 }
 
@@ -178,13 +192,13 @@ void pk::image::filter(const filters::Filter &filter, Call &call) {
     using namespace filters;
     const std::vector<int> devices = devices_of(call);
     if (filter.elements() == 0) return;
+    const Layout layout = layout_of(filter);
+    plan::Homes homes({{layout, layout.views[0], false}, {layout, layout.views[1], true}}, call, devices);
     const Weights weights(filter, call, devices);
     const int64_t small = std::min(SMALL_IMAGE, tuned(Tune::chunk_bytes) / 2);
-    const bool in_bands = filter.image() * Filtering::bytes_of_both(filter) > small;
-    const int64_t images = in_bands ? 1 : filter.batch;
-    for (int64_t image = 0; image < filter.batch; image += images) {
-        const Layout layout = layout_of(filter, image, images);
-        Filtering work(filter, weights, layout, image, in_bands);
-        stream(work, call, devices, {{0, work.units()}});
-    }
+    const bool is_carried = homes.of(0).at == nullptr || !homes.stores(1).empty();
+    const bool in_bands = is_carried && filter.image() * Filtering::bytes_of_both(filter) > small;
+    Filtering work(filter, weights, homes, layout, in_bands);
+    stream(work, call, devices, work.ranges());
+    homes.settle();
 }

@@ -22,10 +22,11 @@ struct Given {
     int height, width, above, left, rank;
     float outside;
     int64_t rows, columns, channels;  // of an image
-    // A chunk is of whole images, or a band of `band_rows` rows of one, from `first_row` on, of which the
-    // rows that the window reaches above and below are there, too.
-    bool is_band;
+    // A chunk is of whole images, or a band of `band_rows` rows of one, from `first_row` on. Of what that is
+    // computed from, all of the image is there, or the band and the rows that the window reaches above and
+    // below.
     int64_t first_row, band_rows;
+    bool has_halo;
     int64_t row_tiles, column_tiles;
 };
 
@@ -42,7 +43,7 @@ struct Tile {
         block /= given.column_tiles;
         first_row = block % given.row_tiles * ROWS<Sum> + given.first_row;
         image = block / given.row_tiles;
-        end_row = given.is_band ? given.first_row + given.band_rows : given.rows;
+        end_row = given.first_row + given.band_rows;
     }
 
     PK_HD int64_t reach_rows() const { return ROWS<Sum> + given.height - 1; }
@@ -53,7 +54,7 @@ struct Tile {
         const int64_t x = inside(given.border, column, given.columns);
         int64_t y = inside(given.border, row, given.rows);
         if (x < 0 || y < 0) return -1;
-        if (given.is_band) {
+        if (given.has_halo) {
             y = row - (given.first_row - given.above);
             if (y >= given.band_rows + given.height - 1) return -1;  // for rows that are no results
         }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "cuda/plan/homes.h"
 #include "cuda/stream/resident.h"
 #include "cuda/stream/stream.h"
 #include "pixels.cuh"
@@ -58,22 +59,29 @@ __global__ void round_sums(const double *sums, double divisor, int64_t count, T 
 
 }  // namespace device
 
-// Sums that lie on the device, rounded on their way down.
+// Sums that lie on the device, of elements from `first` on, rounded on their way down.
 class RoundWork : public Work {
    public:
-    RoundWork(const Layout &layout, const double *sums, double divisor)
-        : Work(layout, {}, {{0, 0}}, 0, 0), sums_(sums), divisor_(divisor) {}
+    RoundWork(const Layout &layout, const plan::Homes &homes, const double *sums, int64_t first,
+              double divisor)
+        : Work(layout, {}, homes.stores(0), 0, 0),
+          homes_(homes),
+          sums_(sums),
+          first_(first),
+          divisor_(divisor) {}
     void launch(const Chunk &chunk) override {
         with_type(layout.views[0].type, [&](auto of_type) {
             using T = decltype(of_type);
-            launch_for(chunk.count, chunk.queue, device::round_sums<T>, sums_ + chunk.start, divisor_,
-                       chunk.count, reinterpret_cast<T *>(chunk.memory + chunk.operand(stores[0])));
+            launch_for(chunk.count, chunk.queue, device::round_sums<T>, sums_ + (chunk.start - first_),
+                       divisor_, chunk.count, reinterpret_cast<T *>(homes_.at(*this, chunk, 0)));
         });
     }
     void collect(const void *) override {}
 
    private:
+    const plan::Homes &homes_;
     const double *const sums_;
+    const int64_t first_;
     const double divisor_;
 };
 
@@ -101,10 +109,12 @@ class DeviceTaps {
 // along these rows are added up to those of the new ones, which are rounded on their way down.
 class Resizer {
    public:
-    Resizer(const Resize &given, Call &call, int device)
+    Resizer(const Resize &given, Call &call, int device, const Layout &result, const plan::Homes &homes)
         : given_(given),
           call_(call),
           device_{device},
+          result_(result),
+          homes_(homes),
           down_(given.method, given.height, given.new_height),
           across_(given.method, given.width, given.new_width),
           down_there_(down_, call, device_),
@@ -143,14 +153,8 @@ class Resizer {
         for (int64_t old = image(first) + down.first[first % given_.new_height]; old < end;) {
             old += add(first, rows, old, end);
         }
-        pk_operand result{};
-        result.address = reinterpret_cast<uint64_t>(given_.out + first * elements_ * item_);
-        result.type = given_.type;
-        result.strides[0] = item_;
-        const int64_t size = rows * elements_;
-        const Layout layout(&result, 1, &size, 1, {true});
-        RoundWork work(layout, sums_, down_.divisor * across_.divisor);
-        stream(work, call_, device_, {{0, size}});
+        RoundWork work(result_, homes_, sums_, first * elements_, down_.divisor * across_.divisor);
+        stream(work, call_, device_, {{first * elements_, rows * elements_}});
     }
 
     // Adds old rows from `old` on, and returns how many.
@@ -158,15 +162,21 @@ class Resizer {
         for (; part_ != 0; part_ /= 2) {
             const int64_t old_rows = std::min(part_, end - old), row_elements = given_.row_elements();
             Resident source;
-            const int64_t offset = source.add(given_.layout, given_.layout.views[0], old * row_elements,
-                                              old_rows * row_elements);
-            if (!source.upload(call_, device_)) continue;
+            const char *from = homes_.of(1).at;
+            if (from != nullptr) {
+                from += old * row_elements * item_;
+            } else {
+                const int64_t offset = source.add(given_.layout, given_.layout.views[0], old * row_elements,
+                                                  old_rows * row_elements);
+                if (!source.upload(call_, device_)) continue;
+                from = source.on(0) + offset;
+            }
             const Queue queue(stream_);
             const double begin = call_.seconds();
             with_type(given_.type, [&](auto of_type) {
                 using T = decltype(of_type);
                 launch_for(old_rows * elements_, queue.get(), device::add_along<T>,
-                           reinterpret_cast<const T *>(source.on(0) + offset), row_elements, given_.channels,
+                           reinterpret_cast<const T *>(from), row_elements, given_.channels,
                            across_there_.view, old_rows * elements_, along_);
             });
             const device::Sums sums{first, elements_, given_.height, given_.new_height,
@@ -183,6 +193,8 @@ class Resizer {
     const Resize &given_;
     Call &call_;
     const std::vector<int> device_;
+    const Layout &result_;
+    const plan::Homes &homes_;  // of the result and of the old elements
     const Taps down_, across_;
     const DeviceTaps down_there_, across_there_;
     const int64_t item_, elements_;  // of a new row
@@ -197,8 +209,17 @@ class Resizer {
 void resize(const Resize &given, Call &call) {
     const std::vector<int> devices = devices_of(call);
     if (given.size == 0) return;
+    pk_operand out{};
+    out.address = reinterpret_cast<uint64_t>(given.out);
+    out.type = given.type;
+    out.strides[0] = given.layout.views[0].item;
+    const int64_t elements = given.elements();
+    const Layout result(&out, 1, &elements, 1, {true});
+    plan::Homes homes({{result, result.views[0], true}, {given.layout, given.layout.views[0], false}}, call,
+                      {devices[0]});
     const CurrentDevice current(devices[0]);
-    Resizer(given, call, devices[0]).run();
+    Resizer(given, call, devices[0], result, homes).run();
+    homes.settle();
 }
 
 }  // namespace pk::image

@@ -46,6 +46,10 @@ Kept *home_of(const Span &span) {
     return at % uintptr_t(span.item) == 0 ? found[0] : nullptr;
 }
 
+bool reaches(const std::vector<int> &devices) {
+    return Plan::innermost() != nullptr && devices.size() == 1 && devices[0] == 0;
+}
+
 bool contains(const std::vector<Kept *> &group, const Kept *kept) {
     return std::find(group.begin(), group.end(), kept) != group.end();
 }
@@ -59,8 +63,13 @@ Span::Span(const Layout &layout, const View &view, bool stored)
     high = extent.high;
 }
 
+bool have_homes(const std::vector<Span> &spans, const std::vector<int> &devices) {
+    return reaches(devices) &&
+           std::all_of(spans.begin(), spans.end(), [](auto &span) { return home_of(span) != nullptr; });
+}
+
 void bring_up(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices) {
-    if (Plan::innermost() == nullptr || devices.size() != 1 || devices[0] != 0) return;
+    if (!reaches(devices)) return;
     for (const Step &step : program.steps) {
         if (step.op != PK_LOAD) continue;
         Kept *const found = home_of(layout, layout.views[size_t(step.a)]);
@@ -68,11 +77,16 @@ void bring_up(const Layout &layout, const Program &program, Call &call, const st
     }
 }
 
+void bring_down(const std::vector<Span> &spans, Call &call) {
+    for (const Span &span : spans) {
+        for (Kept *kept : Plan::overlapping(span.low, span.high)) kept->fetch(call);
+    }
+}
+
 Homes::Homes(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices)
     : call_(call) {
     if (Plan::innermost() == nullptr) return;
     const std::vector<View> &views = layout.views;
-    const bool reaches = devices.size() == 1 && devices[0] == 0;
     const bool is_whole = call.ranges().size() == 1 && call.ranges()[0].count >= layout.size;
     std::vector<bool> loaded(views.size(), false);
     for (const Step &step : program.steps) {
@@ -84,7 +98,7 @@ Homes::Homes(const Layout &layout, const Program &program, Call &call, const std
         const View &view = views[i];
         const bool stored = program.stored[i];
         if (view.base == nullptr || (!loaded[i] && !stored)) continue;
-        Kept *const found = reaches ? home_of(layout, view) : nullptr;
+        Kept *const found = reaches(devices) ? home_of(layout, view) : nullptr;
         // A constant comes with the program.
         if (found == nullptr || (view.access == Access::constant && found->on_host)) {
             go_over_host(layout, view, stored);
@@ -114,19 +128,24 @@ Homes::Homes(const Layout &layout, const Program &program, Call &call, const std
 
 Homes::Homes(const std::vector<Span> &spans, Call &call, const std::vector<int> &devices) : call_(call) {
     if (Plan::innermost() == nullptr) return;
-    const bool reaches = devices.size() == 1 && devices[0] == 0;
     homes_.resize(spans.size());
     for (size_t i = 0; i < spans.size(); ++i) {
         const Span &span = spans[i];
         if (span.low == span.high) continue;
-        Kept *const found = reaches ? home_of(span) : nullptr;
+        Kept *const found = reaches(devices) ? home_of(span) : nullptr;
         if (found == nullptr) {
             go_over_host(span.low, span.high, span.stored);
             continue;
         }
         const bool covers = span.high - span.low == found->bytes;
         const bool overwrites = span.stored && (covers || !found->on_host);
-        if (!found->on_device && !overwrites) found->bring_up(call);
+        const bool arrives = !span.stored && span.may_arrive && covers && !found->on_device;
+        if (arrives) {
+            homes_[i].arrives = true;
+            arriving_.push_back(found);
+        } else if (!found->on_device && !overwrites) {
+            found->bring_up(call);
+        }
         homes_[i].at = found->home_of(span.low);
         homes_[i].dense = true;
         if (!span.stored) continue;
@@ -150,6 +169,36 @@ void Homes::go_over_host(const char *low, const char *high, bool stored) {
         kept->fetch(call_);
         if (stored) written_on_host_.push_back(kept);
     }
+}
+
+std::vector<Carried> Homes::loads(const std::vector<int> &operands) const {
+    std::vector<Carried> carried;
+    for (int operand : operands) {
+        const Home home = of(operand);
+        if (home.at != nullptr && !home.arrives) continue;
+        carried.push_back({operand, 0});
+        carried.back().home = home.at;
+    }
+    return carried;
+}
+
+std::vector<Carried> Homes::stores(int operand) const {
+    const Home home = of(operand);
+    if (home.at != nullptr && !home.leaves) return {};
+    Carried carried{operand, 0};
+    carried.home = home.at;
+    return {carried};
+}
+
+char *Homes::at(const Work &work, const Chunk &chunk, int operand) const {
+    const Home home = of(operand);
+    if (home.at != nullptr) return home.at + chunk.start * work.layout.views[size_t(operand)].item;
+    for (const std::vector<Carried> *group : {&work.loads, &work.stores}) {
+        for (const Carried &carried : *group) {
+            if (carried.operand == operand) return chunk.memory + chunk.operand(carried);
+        }
+    }
+    return nullptr;
 }
 
 void Homes::settle() {

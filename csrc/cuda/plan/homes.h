@@ -5,6 +5,7 @@
 
 #include "common/layout.h"
 #include "common/program.h"
+#include "cuda/stream/stream.h"
 #include "kept.h"
 
 namespace pk::plan {
@@ -21,7 +22,8 @@ struct Span {
     const char *low, *high;
     int64_t item;
     bool stored;
-    bool may_be_home;  // a kernel can use it there: it is dense, and what it wants
+    bool may_be_home;         // a kernel can use it there: it is dense, and what it wants
+    bool may_arrive = false;  // it may go up chunk by chunk
 
     Span(const void *begin, int64_t bytes, int64_t item, bool stored, bool may_be_home = true)
         : low(static_cast<const char *>(begin)),
@@ -32,8 +34,14 @@ struct Span {
     Span(const Layout &layout, const View &view, bool stored);
 };
 
+// Whether all of them have one.
+bool have_homes(const std::vector<Span> &spans, const std::vector<int> &devices);
+
 // Brings what a program loads to its home, where that is not better done chunk by chunk.
 void bring_up(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
+
+// Brings to the host what lies there.
+void bring_down(const std::vector<Span> &spans, Call &call);
 
 // The homes of a call's operands. Made before the call's work, on the thread that made the call: what cannot
 // come to its home chunk by chunk is brought there at once, and what has to be read or written on the host is
@@ -41,7 +49,7 @@ void bring_up(const Layout &layout, const Program &program, Call &call, const st
 class Homes {
    public:
     Homes(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
-    // Of spans, each of which is an operand. What is read comes to its home at once.
+    // Of spans, each of which is an operand. What is read comes to its home at once, unless it may arrive.
     Homes(const std::vector<Span> &spans, Call &call, const std::vector<int> &devices);
     // Of results that the host writes.
     Homes(const Layout &results, Call &call);
@@ -51,6 +59,11 @@ class Homes {
 
     Home of(int operand) const { return size_t(operand) < homes_.size() ? homes_[size_t(operand)] : Home(); }
     void settle();
+
+    // Of dense operands: what a work carries, and where a chunk's elements of one are; null if nowhere.
+    std::vector<Carried> loads(const std::vector<int> &operands) const;
+    std::vector<Carried> stores(int operand) const;
+    char *at(const Work &work, const Chunk &chunk, int operand) const;
 
    private:
     void go_over_host(const Layout &layout, const View &view, bool stored);

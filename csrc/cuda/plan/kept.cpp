@@ -8,11 +8,11 @@ namespace pk::plan {
 
 namespace {
 
-Layout bytes_of(const Kept &kept) {
+Layout bytes_at(char *host, int64_t bytes) {
     Layout layout;
-    layout.shape = {kept.bytes};
-    layout.size = kept.bytes;
-    layout.views = {{kept.host, PK_UINT8, 1, false, Access::contiguous, {1}}};
+    layout.shape = {bytes};
+    layout.size = bytes;
+    layout.views = {{host, PK_UINT8, 1, false, Access::contiguous, {1}}};
     return layout;
 }
 
@@ -36,7 +36,7 @@ Carried at(char *home) {
 }  // namespace
 
 void Kept::bring_up(Call &call) {
-    const Layout layout = bytes_of(*this);
+    const Layout layout = bytes_at(host, bytes);
     Moving work(layout, {at(memory.get())}, {});
     stream(work, call, {0}, {{0, bytes}});
     on_device = true;
@@ -44,10 +44,14 @@ void Kept::bring_up(Call &call) {
 
 void Kept::fetch(Call &call) {
     if (on_host || !on_device) return;
-    const Layout layout = bytes_of(*this);
-    Moving work(layout, {}, {at(memory.get())});
-    stream(work, call, {0}, {{0, bytes}});
+    bring_down(memory.get(), host, bytes, call);
     on_host = true;
+}
+
+void bring_down(char *home, char *host, int64_t bytes, Call &call) {
+    const Layout layout = bytes_at(host, bytes);
+    Moving work(layout, {}, {at(home)});
+    stream(work, call, {0}, {{0, bytes}});
 }
 
 thread_local Plan *Plan::innermost_ = nullptr;

@@ -27,6 +27,9 @@ struct Kept {
     void change_on_host() { on_host = true, on_device = false; }
 };
 
+// Copies from the device to the host.
+void bring_down(char *home, char *host, int64_t bytes, Call &call);
+
 // A scope on its thread. An inner one has its own ranges, and calls in it see those of the outer ones, too.
 class Plan {
    public:

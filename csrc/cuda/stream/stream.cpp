@@ -29,6 +29,7 @@ Work::Work(const Layout &layout, std::vector<Carried> loads, std::vector<Carried
         for (Carried &carried : *group) {
             const View &view = layout.views[carried.operand];
             carried.item = view.item;
+            if (carried.home != nullptr) may_stay = false;
             carried.direct = carried.halo == 0 && view.access == Access::contiguous &&
                              layout.size * view.item >= WORTH_ASKING &&
                              is_pinned(view.base, layout.size * view.item);

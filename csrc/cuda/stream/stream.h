@@ -102,7 +102,8 @@ class Work {
 
     // Of an element: what is staged, of that what goes down, and everything.
     int64_t staged_bytes = 0, staged_down_bytes = 0, carried_bytes = 0;
-    bool may_stay = true;         // small chunks may stay in pinned memory, and the kernel goes there
+    bool may_stay = true;         // small chunks may stay in pinned memory, and the kernel goes there; not
+                                  // where something is to be copied from or to a home
     bool walks = false;           // the kernel goes along its operands once, whole lines at a time
     bool alone = false;           // copied chunks do not wait for each other's kernels and downloads
     int64_t halo_bytes = 0;       // of a chunk

@@ -23,19 +23,28 @@ _FAMILIES = "pycudakit._families"
 # ---- The kit's own functions, called at once with arrays -----------------------------------------------
 
 _AT_ONCE = {
-    "scan": "cumprod cumsum diff nancumprod nancumsum",
+    "scan": "diff",
     "sort.functions": "argpartition argsort lexsort partition searchsorted sort unique",
-    "histogram.functions": "bincount digitize histogram histogram2d",
+    "histogram.functions": "digitize histogram histogram2d",
     "select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
     "matmul.products": "average dot vdot",
     "matmul.tensors": "einsum inner kron outer tensordot trace vecdot",
-    "interp": "interp",
     "elementwise.copies": "tril triu",
     "reduce.extremes": "ptp",
     "reduce.nan": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
 }
 
 
+# Those that leave what is on the device there: their first argument is for the library's eyes alone.
+_AT_HOME = {
+    "scan": "cumprod cumsum nancumprod nancumsum",
+    "histogram.functions": "bincount",
+    "interp": "interp",
+}
+_FILTERS = (
+    "box_blur convolve correlate gaussian_blur laplace maximum_filter median_filter minimum_filter sobel"
+)
+_OF_IMAGES = frozenset([*_FILTERS.split(), "gray_to_rgb", "resize", "rgb_to_gray"])
 _PRODUCTS = frozenset("matmul dot vdot inner outer kron tensordot einsum trace vecdot".split())  # noqa: SIM905
 
 
@@ -46,23 +55,42 @@ def kit_function(module: str, name: str) -> Any:
 
 def at_once(recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
     """Call a function of the kit's with arrays."""
-    sizes = [stand_in.size for stand_in in stand_ins_in((arguments, keywords))]
-    recording.costs.called(max(sizes, default=0), function.__name__ in _PRODUCTS)
+    _count(recording, function, arguments, keywords)
+    if function.__name__ in _OF_IMAGES:
+        return recording.at_home(function, arguments, keywords)
     return recording.on_host(function, arguments, keywords, may_write="out" in keywords)
 
 
-def _kit_handler(module: str, name: str) -> Handler:
+def _count(recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any]) -> None:
+    sizes = [stand_in.size for stand_in in stand_ins_in((arguments, keywords))]
+    recording.costs.called(max(sizes, default=0), function.__name__ in _PRODUCTS)
+
+
+def _kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
     def handle(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
-        out = keywords.get("out")
-        result = at_once(recording, kit_function(module, name), arguments, keywords)
+        out, function = keywords.get("out"), kit_function(module, name)
+        if is_at_home and _is_as_entries_take_it(name, arguments):
+            _count(recording, function, arguments, keywords)
+            result = recording.at_home(function, arguments, keywords)
+        else:
+            result = at_once(recording, function, arguments, keywords)
         return result if out is None else out
 
     return handle
 
 
-for _module, _names in _AT_ONCE.items():
-    for _name in _names.split():
-        CAPTURED[getattr(np, _name)] = _kit_handler(f"{_FAMILIES}.{_module}", _name)
+def _is_as_entries_take_it(name: str, arguments: Any) -> bool:
+    """Tell whether nobody converts the first argument on the host."""
+    given = arguments[0] if arguments else None
+    return type(given) is StandIn and given.ndim > 0 and (name != "interp" or given.dtype == np.float64)
+
+
+for _table in (_AT_ONCE, _AT_HOME):
+    for _module, _names in _table.items():
+        for _name in _names.split():
+            CAPTURED[getattr(np, _name)] = _kit_handler(
+                f"{_FAMILIES}.{_module}", _name, is_at_home=_table is _AT_HOME
+            )
 
 
 @_captures(np.matmul)
@@ -72,7 +100,7 @@ def _matmul(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
     if not plain:
         return _kit_handler(f"{_FAMILIES}.matmul.matmul", "matmul")(recording, *arguments, **keywords)
     recording.costs.called(max(a.size for a in arguments), is_numpys=True)
-    return recording.at_home(function, arguments, {})
+    return recording.at_home(function, arguments, {}, places=2)
 
 
 def _is_matrix(a: Any) -> bool:

@@ -238,7 +238,7 @@ class Generator:
                 "permutation",
                 "permuted",
             ):
-                result = recording.at_home(found, arguments, keywords)
+                result = recording.at_home(found, arguments, keywords, places=0)
             else:
                 may_write = name == "shuffle" or "out" in keywords
                 result = recording.on_host(found, arguments, keywords, may_write)

@@ -279,8 +279,10 @@ class Recording(Elements):
             self._tell_of_host(function, (arguments, keywords), wrapped, before)
         return wrapped
 
-    def at_home(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Call a function whose entries find arrays on the device; what it makes stays there."""
+    def at_home(
+        self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], places: int = 1
+    ) -> Any:
+        """Call a function that finds its first `places` arguments on the device, and leaves results there."""
         if not self.memory.scope.is_open or "out" in keywords:
             return self.on_host(function, arguments, keywords, may_write="out" in keywords)
         kept: list[Storage] = []
@@ -290,9 +292,10 @@ class Recording(Elements):
             storage.keep(device.TEMPORARY)
             kept.append(storage)
 
-        given = [self._where_it_is(argument) for argument in arguments]
+        given = [*map(self._where_it_is, arguments[:places]), *self.resolved(arguments[places:])]
+        resolved = self.resolved(keywords)
         with result_memory.telling(keep):
-            result = function(*given, **self.resolved(keywords))
+            result = function(*given, **resolved)
         wrapped = self.wrap(result)
         if self.passes is not None:
             self._tell_of_host(function, (arguments, keywords), wrapped, None)

@@ -10,7 +10,7 @@ import numpy as np
 from pycudakit._calls.invocation import one_call
 from pycudakit._families.elementwise import functions
 from pycudakit._families.expression.evaluate import evaluate
-from pycudakit._library import abi
+from pycudakit._library import abi, result_memory
 from pycudakit._library.types import Array
 from pycudakit.image._window import MOST_SIZE, Border, Window, centred, checked_size, filtered, in_plane
 
@@ -344,7 +344,8 @@ def _steepness(image: Any, mode: str, cval: float, dtype: Any, channel_axis: Any
     result = image.dtype.newbyteorder("=") if dtype is None else np.dtype(dtype)
     if result.kind != "u":
         return length.astype(result, copy=False)
-    return functions.rint(functions.minimum(length, np.iinfo(result).max)).astype(result)
+    out = result_memory.empty(length.shape, result)
+    return functions.rint(functions.minimum(length, np.iinfo(result).max), out=out, casting="unsafe")
 
 
 @one_call("laplace")

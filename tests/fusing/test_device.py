@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 from helpers.processes import python
+from helpers.strategies import assert_values
 
 import pycudakit as pk
 from pycudakit import errors
@@ -92,6 +93,45 @@ def test_draws(engine):
     path = np.exp(pk.random.default_rng(3).standard_normal(N) * 0.2 - 0.02)
     np.testing.assert_allclose(first, path[:10], rtol=1e-12)
     np.testing.assert_allclose(mean, np.maximum(path - 1, 0).mean(), rtol=1e-9)
+
+
+def seen(image):
+    grey = pk.image.rgb_to_gray(image)
+    edges = pk.image.sobel(pk.image.gaussian_blur(grey, 1.5), None)
+    small = pk.image.resize(pk.image.median_filter(edges, 3), (100, 120))
+    return np.bincount(edges.ravel(), minlength=256), pk.image.maximum_filter(small, 5), edges * 2
+
+
+def run_on(x, places, values):
+    y = np.cumsum(np.exp(x), axis=1)
+    z = np.interp(y * 0.01, places, values)
+    return (
+        np.cumprod(np.clip(z, 0.99, 1.01), axis=1),
+        np.bincount((z.ravel() * 3).astype(np.int64)),
+        np.nancumsum(z),
+    )
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_images_stay(engine, dtype):
+    image = np.random.default_rng(1).integers(0, 256, (500, 600, 3)).astype(dtype)
+    results = pk.fuse(seen)(image)
+    call = pk.last_call()
+    for ours, one_by_one in zip(results, seen(image), strict=True):
+        assert_values(ours, one_by_one)
+    if engine == "cuda":
+        assert image.nbytes <= call.bytes_up <= image.nbytes + 65_536
+
+
+def test_sums_and_lines_stay(engine):
+    generator = np.random.default_rng(2)
+    x = generator.normal(size=(400, 500))
+    places, values = np.linspace(0, 9, 40), generator.uniform(0.5, 2, 40)
+    results = pk.fuse(run_on)(x, places, values)
+    call = pk.last_call()
+    same(results, run_on(x, places, values))
+    if engine == "cuda":
+        assert x.nbytes <= call.bytes_up <= x.nbytes + 65_536
 
 
 BUDGET = """

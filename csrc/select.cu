@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "cuda/plan/homes.h"
 #include "cuda/select/select.cuh"
 #include "cuda/stream/resident.h"
 #include "cuda/stream/runtime.h"
@@ -47,12 +48,13 @@ unsigned blocks_for(int64_t threads) {
     return unsigned(std::clamp<int64_t>((threads + BLOCK_THREADS - 1) / BLOCK_THREADS, 1, MOST_BLOCKS));
 }
 
-// A row that the whole device works on. It stays there if it fits, and goes up again for each of the passes,
-// in parts, if not.
+// A row that the whole device works on. It stays there if it fits, or is at home there, and goes up again for
+// each of the passes, in parts, if not.
 template <Encoding encoding, class Key>
 class LongRow {
    public:
-    LongRow(OnDevice &on, const Key *in, int64_t columns) : on_(on), in_(in), columns_(columns) {}
+    LongRow(OnDevice &on, const Key *in, const Key *home, int64_t columns)
+        : on_(on), in_(in), home_(home), columns_(columns) {}
 
     // Returns how many are NaN.
     int64_t select(const int64_t *ranks, int64_t rank_count, Key *out) {
@@ -61,6 +63,7 @@ class LongRow {
         if (counters.memory() == nullptr) fail_for_room();
         counters_ = reinterpret_cast<uint32_t *>(counters.memory());
         part_ = (on_.room - MOST_COUNTERS * int64_t(sizeof(uint32_t))) / int64_t(sizeof(Key));
+        if (home_ != nullptr) part_ = columns_;
         part_ = std::min<int64_t>({columns_, part_, INT32_MAX});
         narrow<Key>(
             columns_, ranks, rank_count, out,
@@ -80,7 +83,8 @@ class LongRow {
             const Queue queue(on_.stream);
             const double begin = on_.call.seconds();
             PK_CUDA(cudaMemsetAsync(counters_, 0, bytes, queue.get()));
-            const Key *in = reinterpret_cast<const Key *>(resident_->on(0));
+            const Key *const in =
+                home_ != nullptr ? home_ + start : reinterpret_cast<const Key *>(resident_->on(0));
             device::count_digits<encoding>
                 <<<blocks_for(size), BLOCK_THREADS, 0, queue.get()>>>(in, size, prefixes, counters_);
             PK_CUDA(cudaGetLastError());
@@ -96,7 +100,8 @@ class LongRow {
 
     // Has the elements from `start` on the device, and returns how many.
     int64_t bring(int64_t start) {
-        if (resident_ != nullptr && resident_start_ == start) return std::min(part_, columns_ - start);
+        const bool is_there = home_ != nullptr || (resident_ != nullptr && resident_start_ == start);
+        if (is_there) return std::min(part_, columns_ - start);
         for (; part_ > 0; part_ /= 2) {
             resident_.reset();
             resident_ = std::make_unique<Resident>();
@@ -113,7 +118,7 @@ class LongRow {
     }
 
     OnDevice &on_;
-    const Key *in_;
+    const Key *in_, *home_;
     const int64_t columns_;
     int64_t part_ = 0;  // elements
     uint32_t *counters_ = nullptr;
@@ -123,10 +128,11 @@ class LongRow {
 };
 
 template <Encoding encoding, class Key>
-void select_long(OnDevice &on, const Selection &asked, const Key *in, Key *out) {
+void select_long(OnDevice &on, const Selection &asked, const Key *in, const Key *home, Key *out) {
     std::vector<Key> found(size_t(asked.rank_count));
     for (int64_t row = 0; row < asked.rows; ++row) {
-        LongRow<encoding, Key> work(on, in + row * asked.columns, asked.columns);
+        const int64_t start = row * asked.columns;
+        LongRow<encoding, Key> work(on, in + start, home == nullptr ? nullptr : home + start, asked.columns);
         asked.nans[row] = work.select(asked.ranks_of(row), asked.rank_count, found.data());
         for (size_t i = 0; i < found.size(); ++i) {
             out[row * asked.rank_count + int64_t(i)] = bits_of_key<encoding>(found[i]);
@@ -138,13 +144,14 @@ void select_long(OnDevice &on, const Selection &asked, const Key *in, Key *out) 
 template <Encoding encoding, class Key>
 class ShortRows {
    public:
-    ShortRows(OnDevice &on, const Selection &asked, const Key *in, Key *out)
-        : on_(on), asked_(asked), in_(in), out_(out) {
+    ShortRows(OnDevice &on, const Selection &asked, const Key *in, const Key *home, Key *out)
+        : on_(on), asked_(asked), in_(in), home_(home), out_(out) {
         const int64_t own_ranks = asked.rank_rows == 1 ? 0 : asked.rank_count * int64_t(sizeof(int64_t));
         const int64_t common = SPARE + asked.rank_count * int64_t(sizeof(int64_t));
         const int64_t looks = asked.columns * std::max<int64_t>(1, asked.rank_count * int64_t(sizeof(Key)));
         const int64_t key = int64_t(sizeof(Key));
-        per_row_ = asked.columns * key + own_ranks + asked.rank_count * key + int64_t(sizeof(int64_t));
+        per_row_ = (home == nullptr ? asked.columns * key : 0) + own_ranks + asked.rank_count * key +
+                   int64_t(sizeof(int64_t));
         most_ = std::min({(on.room - common) / per_row_, MOST_LOOKS / looks, MOST_ROWS, asked.rows});
     }
 
@@ -166,7 +173,9 @@ class ShortRows {
     bool select(int64_t start, int64_t rows) {
         Resident resident;
         const int64_t elements = rows * asked_.columns, results = rows * asked_.rank_count;
-        const int64_t at = resident.add(in_ + start * asked_.columns, elements * int64_t(sizeof(Key)));
+        int64_t at = 0;
+        if (home_ == nullptr)
+            at = resident.add(in_ + start * asked_.columns, elements * int64_t(sizeof(Key)));
         const int64_t ranks_at =
             resident.add(asked_.ranks_of(start),
                          (asked_.rank_rows == 1 ? asked_.rank_count : results) * int64_t(sizeof(int64_t)));
@@ -178,7 +187,8 @@ class ShortRows {
         const double begin = on_.call.seconds();
         auto *nans = reinterpret_cast<int64_t *>(found.memory());
         auto *out = reinterpret_cast<Key *>(found.memory() + nans_bytes);
-        const device::Rows<Key> given{reinterpret_cast<const Key *>(resident.on(0) + at),
+        const device::Rows<Key> given{home_ != nullptr ? home_ + start * asked_.columns
+                                                       : reinterpret_cast<const Key *>(resident.on(0) + at),
                                       rows,
                                       asked_.columns,
                                       reinterpret_cast<const int64_t *>(resident.on(0) + ranks_at),
@@ -202,25 +212,41 @@ class ShortRows {
 
     OnDevice &on_;
     const Selection &asked_;
-    const Key *in_;
+    const Key *in_, *home_;
     Key *out_;
     int64_t per_row_ = 0, most_ = 0;
 };
 
+// What is looked at is found at home; results are written on the host.
+std::vector<plan::Span> spans_of(const Selection &asked, int64_t item) {
+    const int64_t word = sizeof(int64_t);
+    return {{asked.in, asked.elements() * item, item, false},
+            {asked.out, asked.rows * asked.rank_count * item, item, true, false},
+            {asked.nans, asked.rows * word, word, true, false}};
+}
+
 template <Encoding encoding, class Key>
-void launch(const Selection &asked, Call &call) {
-    const std::vector<int> devices = devices_of(call);
-    std::fill(asked.nans, asked.nans + asked.rows, 0);
-    if (asked.elements() == 0 || (asked.rank_count == 0 && encoding != Encoding::floating)) return;
+void select(const Selection &asked, const Key *home, Call &call, int device) {
     const auto *const in = static_cast<const Key *>(asked.in);
     auto *const out = static_cast<Key *>(asked.out);
-    const CurrentDevice current(devices[0]);
-    OnDevice on{call, {devices[0]}};
+    const CurrentDevice current(device);
+    OnDevice on{call, {device}};
     if (asked.columns <= SHORT_ROW && asked.rank_count <= FEW_RANKS) {
-        ShortRows<encoding, Key> rows(on, asked, in, out);
+        ShortRows<encoding, Key> rows(on, asked, in, home, out);
         if (rows.fits()) return rows.select();
     }
-    select_long<encoding>(on, asked, in, out);
+    select_long<encoding>(on, asked, in, home, out);
+}
+
+template <Encoding encoding, class Key>
+void launch(const Selection &asked, Call &call) {
+    const int device = devices_of(call)[0];
+    plan::Homes homes(spans_of(asked, sizeof(Key)), call, {device});
+    std::fill(asked.nans, asked.nans + asked.rows, 0);
+    if (asked.elements() != 0 && (asked.rank_count != 0 || encoding == Encoding::floating)) {
+        select<encoding>(asked, reinterpret_cast<const Key *>(homes.of(0).at), call, device);
+    }
+    homes.settle();
 }
 
 }  // namespace

@@ -270,10 +270,10 @@ class Recording(Elements):
         storages = [s.node.storage for s in written if s.node.storage is not None]
         for storage in storages:
             self.before_write(storage)
+        for storage in storages:  # or some entries would write to the device, and others to the host
+            storage.leave()
         before = None if self.passes is None else last_call()
         result = function(*given[0], **given[1])
-        for storage in storages:
-            storage.changed()
         wrapped = self.wrap(result)
         if self.passes is not None:
             self._tell_of_host(function, (arguments, keywords), wrapped, before)

@@ -70,12 +70,17 @@ class Storage:
         if self.is_kept:
             self.scope.changed(self.first)
 
-    def share(self) -> None:
-        """Keep it on the host from now on, where others read it, too."""
+    def leave(self) -> None:
+        """Bring it to the host, and let the device forget it."""
         self.fetch()
         if self.is_kept:
             self.scope.drop(self.first)
-        self.is_kept = self.may_keep = False
+        self.is_kept = False
+
+    def share(self) -> None:
+        """Keep it on the host from now on, where others read it, too."""
+        self.leave()
+        self.may_keep = False
         self.is_shared = True
 
     def overlaps(self, array: Array) -> bool:

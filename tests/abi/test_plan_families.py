@@ -1,4 +1,4 @@
-"""Families other than programs in plans: random numbers, products of matrices and counting.
+"""Families other than programs in plans: random numbers, products of matrices, counting, order statistics.
 
 What a call computes is the same, to the bit, with and without homes.
 """
@@ -507,6 +507,42 @@ def test_what_counting_reads_and_writes_on_the_host(plan):
         out = np.zeros(COUNT + 2, np.int64)
         plan.evaluate("add", out, counts, counts)
         assert (out == 2 * wanted).all()
+
+
+# ---- Order statistics -------------------------------------------------------------------------------
+
+
+def select(plan, a, ranks, out, nans):
+    report = np.zeros(1, abi.REPORT)
+    entry = getattr(plan.library, f"pk_select_{a.dtype.kind}{8 * a.itemsize}")
+    entry(a, *a.shape, ranks, *ranks.shape, out, nans, np.zeros(1, abi.OPTIONS), report)
+    return report[0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16, np.uint8])
+@pytest.mark.parametrize(
+    ("rows", "columns", "count"), [(40, 500, 3), (3, 500, 70), (2, 70_000, 2)], ids=["short", "many", "long"]
+)
+@in_plan
+def test_order_statistics(plan, rows, columns, count, dtype):
+    a = np.abs(numbers(rows, columns, dtype=dtype))
+    if a.dtype.kind == "f":
+        a[1, 7:20] = np.nan
+    ranks = np.linspace(0, columns - 1, count).astype(np.int64).reshape(1, count)
+    wanted, some = np.sort(a)[:, ranks[0]], a[1:]
+    kept, t = plan.keep(a.copy()), plan.temporary(a.shape, dtype)
+    plan.evaluate("add", t, a, np.zeros((), dtype))
+    for goes_up in (a.nbytes, 0):
+        out, nans = np.zeros(wanted.shape, dtype), np.zeros(rows, np.int64)
+        nearly_up(plan, select(plan, kept, ranks, out, nans), goes_up)
+        np.testing.assert_array_equal(out, wanted)
+        assert (nans == np.isnan(a).sum(axis=1)).all()
+    out, nans = plan.temporary((rows - 1, count), dtype), plan.temporary(rows - 1, np.int64)
+    nearly_up(plan, select(plan, t[1:], ranks, out, nans), 0)
+    np.testing.assert_array_equal(out, wanted[1:])
+    assert (nans == np.isnan(some).sum(axis=1)).all()
+    if plan.is_cuda:
+        assert fetched(plan, t) == t.nbytes  # nothing has come down
 
 
 # ---- What fails -------------------------------------------------------------------------------------

@@ -46,6 +46,15 @@ def drawn(generator):
     return np.mean(np.maximum(path - 1, 0)), path[:10]
 
 
+@pk.fuse
+def written(x, generator):
+    sums, noise = x * 2, x * 3
+    spread = np.mean(sums) + np.mean(noise)
+    np.cumsum(x + 1, out=sums)
+    generator.random(out=noise)
+    return sums * 2, noise * 2, spread
+
+
 def plans():
     generator = np.random.default_rng(4)
     return {
@@ -66,6 +75,13 @@ def flat(result):
 def same(ours, numpys):
     for mine, theirs in zip(ours, numpys, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_what_a_function_writes_to(engine):
+    x = np.arange(float(N))
+    sums, noise, spread = written(x, pk.random.default_rng(5))
+    same([sums, spread], [np.cumsum(x + 1) * 2, np.mean(x * 2) + np.mean(x * 3)])
+    assert (noise == pk.random.default_rng(5).random(N) * 2).all()
 
 
 @pytest.mark.smoke

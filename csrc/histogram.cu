@@ -95,6 +95,9 @@ bool count_kept(const HistogramOfExtentRequest &request, const plan::Homes &home
 }
 
 void launch_extent(const ExtentRequest &request, Call &call) {
+    std::vector<plan::Span> spans;
+    if (request.layout.size != 0) spans.emplace_back(request.layout, request.layout.views[0], false);
+    bring_down(spans, call);
     extent_on_host(request.layout, host_loops(), call, request.extent);
 }
 

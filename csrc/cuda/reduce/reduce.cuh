@@ -22,7 +22,7 @@ namespace device {
 constexpr int COLUMNS = 16, THREADS = LANES * COLUMNS;
 
 // What a thread reads at once, so that it comes over the link together.
-constexpr int TOGETHER = 8;
+constexpr int TOGETHER = 4;
 
 // So many elements, of TOGETHER at most, `step` apart, as bits.
 template <class Bits>

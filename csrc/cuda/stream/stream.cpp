@@ -16,7 +16,7 @@ namespace pk {
 // Smaller operands are staged, pinned or not: asking the driver takes longer.
 static constexpr int64_t WORTH_ASKING = 256 << 10;
 // Bytes of results: each of them costs much more than a copy.
-static constexpr int64_t RESULTS_WORTH_A_THREAD = 512 << 10;
+static constexpr int64_t RESULTS_WORTH_A_THREAD = 1 << 20;
 
 Work::Work(const Layout &layout, std::vector<Carried> loads, std::vector<Carried> stores, int64_t notes_bytes,
            int64_t scratch_bytes)

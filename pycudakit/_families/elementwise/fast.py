@@ -199,7 +199,9 @@ def call(
     if out is not None:
         results = [out]
     elif is_dense:
-        empty = np.empty if size * program.out_bytes < result_memory.LEAST else result_memory.empty
+        # Under a named engine, somebody may want to be told of small ones, too.
+        is_small = automatic and size * program.out_bytes < result_memory.LEAST
+        empty = np.empty if is_small else result_memory.empty
         results = [empty(shape, dtype) for dtype in program.out_dtypes]
     else:
         arrays = [value for value in inputs if type(value) is np.ndarray]

@@ -207,7 +207,7 @@ def count(chosen: Plan, values: Sequence[Array], bins: Sequence[Bins]) -> Array:
 def _tell_of_the_host(chosen: Plan, size: int) -> None:
     """Let `last_call` say that the GPU had no room for a table of all bins, if so."""
     call = last_call() if chosen.engine == "cuda" and size else None
-    if call is not None and call.engine == "cuda" and "kernel" not in call.stages:
+    if call is not None and call.engine == "cuda" and not call.stages.get("kernel"):
         invocation.add_reason("counted on the host, as the GPU's budget has no room for all bins")
 
 

@@ -72,23 +72,23 @@ def empty(shape: int | Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
     size = shape if isinstance(shape, int) else math.prod(shape)
     bytes_ = size * np.dtype(dtype).itemsize
     array = np.empty(shape, dtype) if bytes_ < LEAST else made(bytes_, lambda: np.empty(shape, dtype))
-    if _local.told is not None:
-        _local.told(array)
+    if listeners.told is not None:
+        listeners.told(array)
     return array
 
 
-class _Local(threading.local):
+class _Listeners(threading.local):
     told: Callable[[np.ndarray[Any, Any]], None] | None = None
 
 
-_local = _Local()
+listeners = _Listeners()
 
 
 @contextlib.contextmanager
 def telling(told: Callable[[np.ndarray[Any, Any]], None]) -> Iterator[None]:
     """Tell somebody of each array that `empty` makes in a block, before it is written to."""
-    outer, _local.told = _local.told, told
+    outer, listeners.told = listeners.told, told
     try:
         yield
     finally:
-        _local.told = outer
+        listeners.told = outer

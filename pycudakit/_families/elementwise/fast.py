@@ -16,6 +16,7 @@ from pycudakit._calls.operands import allocate, layout_of
 from pycudakit._calls.plan import asked_for
 from pycudakit._families.elementwise import full
 from pycudakit._library import abi, present, result_memory
+from pycudakit._library.result_memory import listeners
 from pycudakit._library.types import CODES
 from pycudakit._programs.function import ElementFunction, compile_function
 from pycudakit._programs.program import ElementProgram
@@ -199,8 +200,7 @@ def call(
     if out is not None:
         results = [out]
     elif is_dense:
-        # Under a named engine, somebody may want to be told of small ones, too.
-        is_small = automatic and size * program.out_bytes < result_memory.LEAST
+        is_small = size * program.out_bytes < result_memory.LEAST and listeners.told is None
         empty = np.empty if is_small else result_memory.empty
         results = [empty(shape, dtype) for dtype in program.out_dtypes]
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -22,17 +21,12 @@ from pycudakit.fusing.costs import Costs
 from pycudakit.fusing.explained import PlanPass
 from pycudakit.fusing.memory import Memory
 from pycudakit.fusing.nodes import Node, Pass, Reduction, leaf
+from pycudakit.fusing.reporting import Reporting
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.fusing.storage import Storage
 
-_QUIET = frozenset({"ignore", "warn"})
 _MOST_OUTPUTS = 32  # of a pass
 _MOST_LIVE = 64
-
-# What `numpy.errstate` changes: an object that is another one where it is in force.
-_errors_in_force: Callable[[], Any] = getattr(
-    getattr(importlib.import_module("numpy._core.umath"), "_extobj_contextvar", None), "get", np.geterr
-)
 
 
 class Computing:
@@ -62,9 +56,7 @@ class Computing:
         self.reductions: list[weakref.ref[Node]] = []  # that wait
         self._live: list[weakref.ref[StandIn]] = []  # those that may be put off
         self._most_live = _MOST_LIVE  # until they are looked through
-        self._errors, self._in_force = np.geterr(), _errors_in_force()
-        # At once, what an operation meets: where that may raise, or call somebody.
-        self.must_report = not _QUIET.issuperset(self._errors.values())
+        self.reporting = Reporting()
 
     # ---- Stand-ins -----------------------------------------------------------------------------------
 
@@ -148,15 +140,10 @@ class Computing:
         return found
 
     def heed_errors(self) -> None:
-        """Compute what was put off before `numpy.errstate` changed, as it was then."""
-        if _errors_in_force() is self._in_force:
-            return
-        now = np.geterr()
-        if now != self._errors:
-            with np.errstate(**self._errors):
+        """Compute what was put off before errors, or warnings, were treated otherwise, as they were then."""
+        if self.reporting.has_changed():
+            with self.reporting.as_before():
                 self.compute(self.waiting())
-        self._errors, self._in_force = now, _errors_in_force()
-        self.must_report = not _QUIET.issuperset(now.values())
 
     def before_write(self, storage: Storage, besides: Node | None = None) -> None:
         """Compute what was put off and reads memory that is about to change."""

@@ -77,7 +77,7 @@ class Elements(Reductions):
         types: list[Any] = []
         nodes: list[Node] = []
         steps = 1
-        must_read, is_known = self.must_report, True
+        must_read, is_known = self.reporting.is_at_once, True
         for value in inputs:
             kind = type(value)
             if kind is StandIn:

@@ -197,6 +197,7 @@ class Fused(Generic[P, R]):
     def _run_on_cuda(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
         """Run it on the GPU; where that fails before an argument was written to, on the CPU engine."""
         recording = None
+        put_back = _places_of([*args, *kwargs.values()])
         try:
             with asked.asking(engine="cuda"):
                 recording = Recording(self._name, CAPTURED, self._strict)
@@ -206,6 +207,7 @@ class Fused(Generic[P, R]):
                 text = f"{error}; {self._name} had begun to write to its arguments"
                 raise type(error)(text) from error
             warn_of_takeover(error)
+            put_back()
         with asked.asking(engine="cpu"):
             return self._recorded(Recording(self._name, CAPTURED, self._strict), arrays, args, kwargs)
 
@@ -397,6 +399,22 @@ def _draws(value: Any) -> bool:
         return True
     kind = type(value)
     return kind.__name__ == "Generator" and kind.__module__.startswith(__name__.partition(".")[0])
+
+
+def _places_of(arguments: list[Any]) -> Callable[[], None]:
+    """Return what has the generators among arguments draw again what they draw from now on."""
+    found: list[Any] = []
+    _mapped(arguments, lambda part: found.append(part) if _draws(part) else part)
+    copies = [copy.deepcopy(each) for each in found]
+
+    def put_back() -> None:
+        for each, as_it_was in zip(found, copies, strict=True):
+            if isinstance(each, np.random.Generator):
+                each.bit_generator.state = as_it_was.bit_generator.state
+            else:
+                each.__setstate__(as_it_was.__getstate__())
+
+    return put_back
 
 
 @overload

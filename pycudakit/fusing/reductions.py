@@ -47,7 +47,9 @@ class Reductions(Computing):
         compute = functools.partial(_call, function, keywords)
         axes = axes_of(axis, a.ndim) if a.shape else ()
         length = math.prod(a.shape[d] for d in axes)
-        is_simple = a.size > TINY and type(ddof) in (int, float) and ddof < length and not self.must_report
+        is_simple = (
+            a.size > TINY and type(ddof) in (int, float) and ddof < length and not self.reporting.is_at_once
+        )
         if not is_simple or (name.startswith("arg") and isinstance(axis, tuple)):
             array = self.read(a)
             result = compute(array)

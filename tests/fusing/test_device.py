@@ -214,6 +214,20 @@ def test_every_cuda_call_fails_once(engine, name, monkeypatch):
         assert bool(failed) == (engine == "cuda")
 
 
+@pytest.mark.parametrize("library", [np, pk])
+def test_a_generator_draws_again_where_the_gpu_failed(library, monkeypatch):
+    function = pk.fuse(lambda generator, x: x * 2 + generator.standard_normal(x.size))
+    ours, theirs, x = library.random.default_rng(7), library.random.default_rng(7), np.ones(50_000)
+    want = function.__wrapped__(theirs, x)
+    function._best[((x.shape, x.dtype),)] = "cuda"
+    monkeypatch.setenv("PYCUDAKIT_FAIL_CUDA_CALL", "1")
+    with pk.engine("auto"), pytest.warns(RuntimeWarning, match="took over|takes over"):
+        result = function(ours, x)
+    monkeypatch.delenv("PYCUDAKIT_FAIL_CUDA_CALL")
+    np.testing.assert_allclose(result, want, rtol=1e-12)
+    np.testing.assert_allclose(ours.random(9), theirs.random(9), rtol=1e-12)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_in_a_forked_child(engine):
     code = f"""

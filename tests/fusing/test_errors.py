@@ -132,6 +132,36 @@ def test_errstate_inside(engine, x):
         np.testing.assert_array_equal(pk.fuse(lambda x: x / 0)(x), x / 0)
 
 
+def test_warnings_caught_inside(engine, x):
+    """What is caught in a function is what its lines in the block meet, when they are done."""
+
+    def body(x, told):
+        before = np.sqrt(-np.abs(x) - 1)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            inside = np.log(x * 0)
+            told += [str(one.message) for one in caught]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            try:
+                inside = inside + 1 / (x * 0)
+            except RuntimeWarning as error:
+                told.append(f"raised {error}")
+        return before, inside, (np.abs(x) + 2) * 1e308
+
+    def run(function):
+        told = []
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            results = function(x, told)
+        return results, told, [str(one.message) for one in caught]
+
+    ours, numpys = run(pk.fuse(body)), run(body)
+    assert ours[1:] == numpys[1:]
+    for one, other in zip(ours[0], numpys[0], strict=True):
+        np.testing.assert_allclose(one, other)
+
+
 WARNING = {
     "divide": (lambda x: 1 / (x * 0), "divide by zero encountered in divide"),
     "log": (lambda x: np.log(x * 0) + 1, "divide by zero encountered in log"),

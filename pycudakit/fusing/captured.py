@@ -26,7 +26,7 @@ _AT_ONCE = {
     "scan": "diff",
     "sort.functions": "argpartition argsort lexsort partition searchsorted sort unique",
     "histogram.functions": "digitize histogram histogram2d",
-    "select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
+    "select.quantiles": "nanmedian nanpercentile nanquantile",
     "matmul.products": "average dot vdot",
     "matmul.tensors": "einsum inner kron outer tensordot trace vecdot",
     "elementwise.copies": "tril triu",
@@ -40,6 +40,7 @@ _AT_HOME = {
     "scan": "cumprod cumsum nancumprod nancumsum",
     "histogram.functions": "bincount",
     "interp": "interp",
+    "select.quantiles": "median percentile quantile",
 }
 _FILTERS = (
     "box_blur convolve correlate gaussian_blur laplace maximum_filter median_filter minimum_filter sobel"
@@ -69,7 +70,7 @@ def _count(recording: Recording, function: Any, arguments: Any, keywords: dict[s
 def _kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
     def handle(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
         out, function = keywords.get("out"), kit_function(module, name)
-        if is_at_home and _is_as_entries_take_it(name, arguments):
+        if is_at_home and _is_as_entries_take_it(name, arguments, keywords):
             _count(recording, function, arguments, keywords)
             result = recording.at_home(function, arguments, keywords)
         else:
@@ -79,10 +80,17 @@ def _kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
     return handle
 
 
-def _is_as_entries_take_it(name: str, arguments: Any) -> bool:
-    """Tell whether nobody converts the first argument on the host."""
+def _is_as_entries_take_it(name: str, arguments: Any, keywords: dict[str, Any]) -> bool:
+    """Tell whether nobody converts, or lays out anew, the first argument on the host."""
     given = arguments[0] if arguments else None
-    return type(given) is StandIn and given.ndim > 0 and (name != "interp" or given.dtype == np.float64)
+    if type(given) is not StandIn or given.ndim == 0:
+        return False
+    if name == "interp":
+        return bool(given.dtype == np.float64)
+    if name in ("median", "percentile", "quantile"):
+        is_plain = len(arguments) == 1 + (name != "median") and keywords.keys() <= {"axis"}
+        return is_plain and keywords.get("axis") in (None, -1, given.ndim - 1)
+    return True
 
 
 for _table in (_AT_ONCE, _AT_HOME):

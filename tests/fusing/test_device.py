@@ -150,6 +150,20 @@ def test_sums_and_lines_stay(engine):
         assert x.nbytes <= call.bytes_up <= x.nbytes + 65_536
 
 
+def ranked(x):
+    y = np.exp(x) - 1
+    return np.median(y), np.percentile(y, [5, 95], axis=1), np.quantile(y, 0.3, axis=-1), y.max()
+
+
+def test_order_statistics_stay(engine):
+    x = np.random.default_rng(3).normal(size=(500, 400))
+    results = pk.fuse(ranked)(x)
+    call = pk.last_call()
+    same(results, ranked(x))
+    if engine == "cuda":
+        assert x.nbytes <= call.bytes_up <= x.nbytes + 65_536
+
+
 BUDGET = """
 import pycudakit as pk
 @pk.fuse

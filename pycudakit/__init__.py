@@ -95,6 +95,7 @@ from pycudakit._library.machine import (
     release,
 )
 from pycudakit._library.pinned import empty_pinned, pinned_copy
+from pycudakit._library.places import get_include, get_library_dir
 from pycudakit._library.present import EngineStatus, engines
 from pycudakit._library.tuning import Tuning, tuned, tunings
 from pycudakit._library.version import __version__
@@ -280,6 +281,8 @@ __all__ = [
     "fmax",
     "fmin",
     "fuse",
+    "get_include",
+    "get_library_dir",
     "greater",
     "greater_equal",
     "grid_for",

@@ -13,7 +13,6 @@ import pytest
 import pycudakit as pk
 from pycudakit.__main__ import main
 from pycudakit._cli import bench
-from pycudakit._library import loader
 
 ROOT = Path(__file__).resolve().parents[2]
 needs_cpu = pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
@@ -163,21 +162,3 @@ def test_example_of_images(tmp_path, monkeypatch):
     written = Path("contact_sheet.png").read_bytes()
     assert written.startswith(b"\x89PNG")
     assert len(written) > 10000
-
-
-@needs_cpu
-def test_example_in_c(tmp_path):
-    source, compiler = ROOT / "examples" / "add.c", shutil.which("cc")
-    if compiler is None or not source.is_file():
-        pytest.skip("needs a C compiler, and examples/ beside the tests")
-    library = loader.find("cpu")
-    if pk.build_info()["cpu"].get("sanitizers"):
-        pytest.skip("a sanitizer's library needs its runtime")
-    program = tmp_path / "add"
-    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'csrc'}"]
-    subprocess.run(
-        [compiler, *flags, str(source), "-o", str(program), str(library), f"-Wl,-rpath,{library.parent}"],
-        check=True,
-    )
-    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "51 42 33 24 15\n"

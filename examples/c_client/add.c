@@ -1,8 +1,4 @@
-/* Adds two arrays from C, on whichever of the two libraries it is linked with.
- *
- *   cc -std=c99 -Icsrc examples/add.c -o add LIBRARY -Wl,-rpath,FOLDER && ./add
- *
- * LIBRARY is libpycudakit_cpu.so or libpycudakit_cuda.so, FOLDER where it lies: `pycudakit info` tells. */
+/* Adds two arrays from C, on whichever of the two libraries it is linked with. CMakeLists.txt builds it. */
 #include <stdio.h>
 #include <string.h>
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from pycudakit import _lazy, errors
 from pycudakit._calls.asked import engine, set_engine
 from pycudakit._calls.invocation import last_call
+from pycudakit._calls.others import open_to_others
 from pycudakit._calls.profile import Profile, profile
 from pycudakit._calls.record import Call
 from pycudakit._families.elementwise.compound import astype, clip, divmod, nan_to_num, round, where
@@ -196,6 +197,8 @@ else:
             "_families.matmul.tensors": "einsum inner kron outer tensordot trace vecdot",
             "_families.select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
         },
+        open_to_others,
+        "evaluate fuse grid_for",
     )
 
 

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
 from typing import Any
 
 HOMES: dict[str, dict[str, str]] = {}  # of each package, its names' modules
 
 
-def attach(package: str, modules: Mapping[str, str]) -> None:
+def attach(
+    package: str,
+    modules: Mapping[str, str],
+    door: Callable[[FunctionType], Any] | None = None,
+    without_door: str = "",
+) -> None:
     """Give a package the modules' public names, which are separated by spaces.
+
+    Functions are entered through the `door`, but for those `without_door`.
 
     The modules that lie in the package itself are names, too. What was asked for is an ordinary attribute.
     """
@@ -23,7 +31,10 @@ def attach(package: str, modules: Mapping[str, str]) -> None:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=this)
         module = importlib.import_module(f"{package}.{homes[name]}")
-        vars(this).setdefault(name, module if homes[name] == name else getattr(module, name))
+        found = module if homes[name] == name else getattr(module, name)
+        if door is not None and isinstance(found, FunctionType) and name not in without_door.split():
+            found = door(found)
+        vars(this).setdefault(name, found)
         show(package, [name])
         return vars(this)[name]
 

@@ -12,6 +12,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit._calls import invocation, operands
 from pycudakit._calls.invocation import one_call
+from pycudakit._calls.others import open_to_others
 from pycudakit._families.elementwise import functions
 from pycudakit._families.matmul.matmul import matmul
 from pycudakit._families.reduce import extremes, kinds
@@ -22,6 +23,7 @@ from pycudakit._library.types import FLOAT64
 __all__ = ["matrix_power", "norm"]
 
 
+@open_to_others
 @one_call("norm")
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Return a norm of vectors, or of matrices.
@@ -77,6 +79,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     return Reduction("norm", kinds.NORM, numpy, [array], foreign=foreign).by_numpy()
 
 
+@open_to_others
 @one_call("matrix_power")
 def matrix_power(a: Any, n: int) -> Any:
     """Return a square matrix multiplied by itself n times, or a stack of them.

@@ -25,6 +25,7 @@ from pycudakit._calls.invocation import (
     recorder,
     warn_of_takeover,
 )
+from pycudakit._calls.others import is_ordinary, read_all
 from pycudakit._calls.record import Call
 from pycudakit._library.types import CODES
 from pycudakit.fusing.captured import CAPTURED
@@ -148,6 +149,8 @@ class Fused(Generic[P, R]):
         engine = asked.checked_current()
         if engine == "numpy" or self._runs_later:
             return self.__wrapped__(*args, **kwargs)
+        if not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values()))):
+            args, kwargs = read_all(self._name, self.__wrapped__, args, kwargs, by_numpy=True)  # type: ignore[assignment]
         result: R
         arrays = _arrays_in(args)
         if kwargs:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pycudakit import _lazy
+from pycudakit._calls.others import open_to_others
 
 if TYPE_CHECKING:
     from pycudakit.image.colour import gray_to_rgb, rgb_to_gray
@@ -29,6 +30,7 @@ else:
             "filters": "box_blur convolve correlate gaussian_blur laplace maximum_filter median_filter "
             "minimum_filter sobel",
         },
+        open_to_others,
     )
 
 __all__ = [

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from pycudakit._calls import others
 from pycudakit._calls.invocation import one_call
+from pycudakit._calls.others import open_to_others
 from pycudakit._library.types import FLOAT64, INT64
 from pycudakit.random.base import NUMPYS, Base, Given, shape_of
 from pycudakit.random.choice import choose, ends, shuffle
@@ -44,6 +46,7 @@ class Generator(Base):
 
     # ---- Drawing ------------------------------------------------------------------------------------
 
+    @open_to_others
     def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
         """Return floats of [0, 1): NumPy's.
 
@@ -64,6 +67,7 @@ class Generator(Base):
         """
         return self._floats("random", UNIFORM, size, dtype, out)
 
+    @open_to_others
     def standard_normal(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
         """Return normally distributed floats of mean 0 and standard deviation 1.
 
@@ -83,6 +87,7 @@ class Generator(Base):
         """
         return self._floats("standard_normal", NORMAL, size, dtype, out)
 
+    @open_to_others
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
         """Return floats from `low` on, below `high`: ``low + (high - low) * random()``.
 
@@ -103,6 +108,7 @@ class Generator(Base):
         low, high = given.floats()
         return self._draw(given, UNIFORM, FLOAT64, low, high - low)
 
+    @open_to_others
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         """Return normally distributed floats: ``loc + scale * standard_normal()``.
 
@@ -123,6 +129,7 @@ class Generator(Base):
         given = Given("normal", size, loc, scale)
         return self._draw(given, NORMAL, FLOAT64, *given.floats())
 
+    @open_to_others
     def exponential(self, scale: Any = 1.0, size: Any = None) -> Any:
         """Return exponentially distributed floats: the logarithm of a uniform number, times ``-scale``.
 
@@ -143,6 +150,7 @@ class Generator(Base):
         given = Given("exponential", size, scale)
         return self._draw(given, EXPONENTIAL, FLOAT64, *given.floats())
 
+    @open_to_others
     def poisson(self, lam: Any = 1.0, size: Any = None) -> Any:
         """Return integers of a Poisson distribution.
 
@@ -165,6 +173,7 @@ class Generator(Base):
         given = Given("poisson", size, lam)
         return self._draw(given, POISSON, INT64, *given.floats())
 
+    @open_to_others
     def binomial(self, n: Any, p: Any, size: Any = None) -> Any:
         """Return how many of `n` trials succeed, each with probability `p`.
 
@@ -191,6 +200,7 @@ class Generator(Base):
         trials = np.asarray(n).astype(INT64)
         return self._draw(given, BINOMIAL, INT64, trials, np.asarray(p, FLOAT64))
 
+    @open_to_others
     def integers(
         self, low: Any, high: Any = None, size: Any = None, dtype: Any = np.int64, endpoint: bool = False
     ) -> Any:
@@ -245,6 +255,7 @@ class Generator(Base):
 
     # ---- Choosing -----------------------------------------------------------------------------------
 
+    @open_to_others
     @one_call("permutation")
     def permutation(self, x: Any, axis: int = 0) -> Any:
         """Return what is along an axis in another order, of which all are as likely.
@@ -291,11 +302,13 @@ class Generator(Base):
         >>> sorted(deck)
         ['a', 'b', 'c']
         """
+        others.read(x, "shuffle, x", by_numpy=True)  # which refuses what lies on a GPU
         if self._is_numpys():
             self._by_numpy("shuffle", lambda g: g.shuffle(x, axis))
         else:
             shuffle(x, axis, self._order)
 
+    @open_to_others
     @one_call("choice")
     def choice(
         self,

@@ -81,7 +81,7 @@ def test_readme_names_every_function():
     listed = re.findall(r"^> `(.*?)`$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     listed = set(" ".join(listed).replace("\n>", " ").split())
     public = {name for name in pk.__all__ if callable(getattr(pk, name)) and hasattr(np, name)}
-    assert listed == public
+    assert listed == public - {"get_include"}  # which is no function of arrays
 
 
 def test_documented_bounds_are_those_tested():

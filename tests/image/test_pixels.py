@@ -202,7 +202,7 @@ def test_types_that_are_no_image(engine, name):
                 pytest.raises(errors.Unsupported, match=f"{name} takes arrays of .*, not {dtype}"),
             ):
                 function(np.zeros((3, 3, 3), dtype), *more)
-    with pytest.raises(errors.Unsupported, match=r"not MaskedArray"):
+    with pytest.raises(errors.Unsupported, match=r"MaskedArray"):
         function(np.ma.zeros((3, 3, 3), np.uint8), *more)
     if name == "equalize_histogram":
         with pytest.raises(errors.Unsupported, match="takes arrays of uint8 and uint16, not float32"):

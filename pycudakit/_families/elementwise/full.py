@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._calls import asked, invocation, operands
+from pycudakit._calls import asked, invocation, operands, others
 from pycudakit._calls.arguments import as_argument, as_mask, as_outs, broadcast, needs_copy
 from pycudakit._calls.cost import WORTH_WAKING
 from pycudakit._calls.operands import layout_of
@@ -148,6 +148,15 @@ def call(
     numpy_call: Callable[..., Any] | None,
 ) -> Any:
     """Compute a function of whatever NumPy takes: see `fast.call`."""
+    given = inputs
+    if not all(map(others.is_ordinary, (*inputs, out, where))):
+        if asked.current() not in ("auto", "numpy"):
+            others.check_indices(function.name, given)
+        named: dict[str, Any] = {"out": out, "where": where}
+        parameters = function.labels or function.numpy
+        heeds_masks = function.numpy is not np.where
+        inputs, named = others.read_all(function.name, parameters, inputs, named, heeds_masks=heeds_masks)
+        out, where = named["out"], named["where"]
 
     def by_numpy(reason: str) -> Any:
         if numpy_call is not None:
@@ -191,6 +200,8 @@ def call(
         result[()] if o is None and result.ndim == 0 else result
         for result, o in zip(results, request.outs, strict=True)
     )
+    if given is not inputs and out is None:
+        finished = tuple(others.like(result, given) for result in finished)
     return finished if function.outputs > 1 else finished[0]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._calls import others
 from pycudakit._calls.arguments import broadcast, broadcast_shapes
 from pycudakit._families.elementwise import compound
 from pycudakit._families.elementwise.fast import call
@@ -219,7 +220,10 @@ def _find(parsed: Parsed, name: str, written: str, scopes: Sequence[Mapping[str,
     raise NameError(parsed.source.pointed(message, span))
 
 
-def _as_value(value: Any) -> Any:
+def _as_value(name: str, value: Any) -> Any:
+    if not others.is_ordinary(value):
+        by_numpy = None if isinstance(value, np.ma.MaskedArray) else True
+        value = others.read(value, f"evaluate, {name!r}", by_numpy)
     kind = type(value)
     if kind is np.ndarray or kind in NUMBERS or hasattr(kind, "__array_ufunc__"):
         return value
@@ -293,7 +297,7 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
         scopes = (operands,)
     else:
         raise TypeError(f"operands is a mapping of names, not a {type(operands).__name__}")
-    values = [_as_value(_find(parsed, name, written, scopes)) for name, written in parsed.names]
+    values = [_as_value(name, _find(parsed, name, written, scopes)) for name, written in parsed.names]
 
     are_numbers = tuple([type(value) in NUMBERS for value in values])
     plan = _plan(parsed, are_numbers)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._calls import others
 from pycudakit._library import result_memory
 from pycudakit._library.abi import BUFFER_CONSTANT, BUFFER_DOWN, BUFFER_POISON, BUFFER_UP, address_of
 from pycudakit._library.types import Array, DType
@@ -206,8 +207,12 @@ class Slot:
     def _foreign(self, given: Any) -> Array:
         if isinstance(given, np.ndarray):
             return as_array(given)
-        if self.parameter.const and hasattr(given, "__array__") and not isinstance(given, np.generic):
-            return np.asarray(given)
+        if not isinstance(given, np.generic):
+            array = others.read(given, self.title, by_numpy=False)
+            if self.parameter.const and (
+                hasattr(array, "__array__") or hasattr(array, "__array_interface__")
+            ):
+                return np.asarray(array)
         raise TypeError(
             f"{self.title} is a pointer, and takes a NumPy array, In, Out or InOut of one, or None, "
             f"not {_named(given)}"

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._calls import others
 from pycudakit._library.types import Array
 
 
@@ -73,10 +74,11 @@ def as_array(value: Any) -> Array:
     """Return an array, or refuse what a kernel cannot take."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError("a masked array has no form that a kernel takes: give its .data or .filled()")
-    return np.asarray(value)
+    return np.asarray(others.read(value, "a kernel's array", by_numpy=False))
 
 
 def _as_target(value: Any, name: str) -> Array:
     if not isinstance(value, np.ndarray):
+        others.read(value, name)  # which says what to do about an array on a GPU
         raise TypeError(f"{name} takes a NumPy array, which is written, and not {type(value).__name__}")
     return as_array(value)

@@ -1,0 +1,194 @@
+"""Arrays of other libraries: what lies on the host is read where it lies, without a copy."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._calls import asked
+from pycudakit._calls.device_array import device_array, homeward, library_of
+from pycudakit._library.types import Array
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_PROTOCOLS = ("__cuda_array_interface__", "__dlpack__", "null_count")
+_MOST_LOOKED_AT = 64  # parts of a list or a tuple
+# Functions that NumPy has heed a mask, beside elementwise ones.
+_NAMES = """all amax amin any argmax argmin argsort count_nonzero cumprod cumsum diff flip max mean min prod
+ptp roll sort std sum swapaxes transpose var"""
+_HEED_MASKS = frozenset(_NAMES.split())
+_KEEP_THE_INDEX = frozenset({"cumprod", "cumsum"})  # of pandas, as in NumPy, beside elementwise functions
+
+# Types whose values are no arrays of other libraries: those that were met, and these.
+_ordinary: set[type] = {bool, float, int, np.ndarray, str, type(None)}
+
+
+def is_ordinary(value: Any) -> bool:
+    """Tell whether functions take a value as it is."""
+    kind = type(value)
+    if kind in _ordinary:
+        return True
+    if kind is list or kind is tuple:
+        return all(map(is_ordinary, value[:_MOST_LOOKED_AT]))
+    if isinstance(value, np.ma.MaskedArray):
+        return False
+    if isinstance(value, (np.ndarray, np.generic)) or not (
+        library_of(value) == "pandas" or any(hasattr(value, name) for name in _PROTOCOLS)
+    ):
+        _ordinary.add(kind)
+        return True
+    return False
+
+
+def read(value: Any, title: str, by_numpy: bool | None = None, heeds_masks: bool = True) -> Any:
+    """Return what functions take in place of a value: NumPy's array of its memory, or what it is.
+
+    Parameters
+    ----------
+    value
+        What is given.
+    title
+        What errors call it.
+    by_numpy
+        Whether NumPy, or the other library, decides what becomes of a value that NumPy can read, as under
+        `auto`, which is what None asks for.
+    heeds_masks
+        Whether NumPy then heeds a mask.
+    """
+    if is_ordinary(value):
+        return value
+    by_numpy = asked.current() in ("auto", "numpy") if by_numpy is None else by_numpy
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return kind([read(part, title, by_numpy, heeds_masks) for part in value])
+    try:
+        return _read(value, by_numpy, heeds_masks)
+    except errors.Error as error:
+        raise type(error)(f"{title}: {error}") from None
+
+
+def _read(value: Any, by_numpy: bool, heeds_masks: bool) -> Any:
+    name = type(value).__name__
+    if isinstance(value, np.ma.MaskedArray):
+        if by_numpy and (heeds_masks or not np.ma.is_masked(value)):
+            return value
+        engine = asked.current()
+        text = f"{name} has a mask, which would be lost: .filled(...) or .compressed() first"
+        if engine == "auto":
+            raise errors.Unsupported(text)
+        raise errors.Unsupported(
+            f"not on the {engine} engine: {text}" + ", or use the engine 'auto'" * heeds_masks
+        )
+    if device_array(value) is not None:
+        raise errors.Unsupported(
+            f"{name} lies on a GPU, and the engines take arrays on the host: {homeward(value)}"
+        )
+    library = library_of(value)
+    if library == "pandas":
+        return value if by_numpy else _column(value)
+    nulls = getattr(value, "null_count", 0)
+    if nulls() if callable(nulls) else nulls:
+        drop = "drop_null()" if library == "pyarrow" else "drop_nulls()"
+        raise errors.Unsupported(f"{name} has nulls, which arrays have not: .fill_null(...) or .{drop} first")
+    if hasattr(value, "__array__"):
+        return value if by_numpy else np.asarray(value)
+    return np.from_dlpack(value)
+
+
+def _column(value: Any) -> Any:
+    """Return the values of pandas' Series, Index or DataFrame."""
+    types: Any = getattr(value, "dtypes", None)
+    for dtype in types if hasattr(types, "__iter__") else (value.dtype,):
+        if not isinstance(dtype, np.dtype):
+            if np.any(value.isna()):
+                raise errors.Unsupported(
+                    f"{type(value).__name__} of {dtype} has nulls, which arrays have not: .fillna(...) or "
+                    ".dropna() first"
+                )
+            known = getattr(dtype, "numpy_dtype", None)
+            return value.to_numpy() if known is None else value.to_numpy(known)
+    return value.to_numpy()
+
+
+def like(result: Array, inputs: Sequence[Any]) -> Any:
+    """Return a result of the inputs' shape as pandas keeps it, with the index of what went in."""
+    framed = [value for value in inputs if library_of(value) == "pandas" and hasattr(value, "index")]
+    if not framed:
+        return result
+    first = framed[0]
+    labels = {"index": first.index, "copy": False}
+    if hasattr(first, "columns"):
+        labels["columns"] = first.columns
+    elif all(getattr(value, "name", None) == first.name for value in framed):
+        labels["name"] = first.name
+    return type(first)(result, **labels) if result.shape == first.shape else result
+
+
+def check_indices(function: str, inputs: Sequence[Any]) -> None:
+    """Refuse operands of pandas' that it would align, which an engine cannot."""
+    framed = [value for value in inputs if library_of(value) == "pandas" and hasattr(value, "index")]
+    for other in framed[1:]:
+        if other.shape != framed[0].shape or not other.index.equals(framed[0].index):
+            raise errors.Unsupported(
+                f"{function}: operands of pandas with different indices: align them first, or use the engine "
+                "'auto'"
+            )
+
+
+@functools.cache
+def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function take arrays of other libraries."""
+    name = function.__name__
+    heeds_masks = name in _HEED_MASKS
+    by_numpy = None if hasattr(np, name) and ".image." not in function.__module__ else False
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        for value in args:
+            if type(value) not in _ordinary:
+                break
+        else:
+            if not kwargs:
+                return function(*args, **kwargs)
+        given, named = read_all(name, function, args, kwargs, by_numpy, heeds_masks)
+        result: Any = function(*given, **named)
+        return like(result, args) if name in _KEEP_THE_INDEX else result  # type: ignore[no-any-return]
+
+    return call
+
+
+def read_all(
+    name: str,
+    parameters: Callable[..., Any] | Sequence[str],
+    args: Iterable[Any],
+    kwargs: Mapping[str, Any],
+    by_numpy: bool | None = None,
+    heeds_masks: bool = True,
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what a function of this name takes in place of its arguments; `out` must be an ordinary array.
+
+    `parameters` are their names, or a function that has them.
+    """
+    named = {key: read(value, f"{name}, {key}", by_numpy, heeds_masks) for key, value in kwargs.items()}
+    if "out" in named:
+        named["out"] = kwargs["out"]
+    given: list[Any] = []
+    for place, value in enumerate(args):
+        title = "" if is_ordinary(value) else f"{name}, {_parameter(parameters, place)}"
+        given.append(read(value, title, by_numpy, heeds_masks))
+    return tuple(given), named
+
+
+def _parameter(parameters: Callable[..., Any] | Sequence[str], place: int) -> str:
+    """Return what a function calls an argument."""
+    try:
+        names = list(inspect.signature(parameters).parameters) if callable(parameters) else parameters
+    except ValueError:
+        names = []
+    return names[place] if place < len(names) else f"argument {place + 1}"

@@ -61,14 +61,9 @@ class DeviceArray:
         return math.prod(self.shape)
 
 
-def library_of(value: Any) -> str:
-    """Return the name of the library that a value's type comes from."""
-    return type(value).__module__.partition(".")[0]
-
-
 def homeward(value: Any) -> str:
     """Return what brings a device array home, in words."""
-    way = _HOMEWARD.get(library_of(value))
+    way = _HOMEWARD.get(type(value).__module__.partition(".")[0])
     return f"bring it home first, by {way}" if way else "copy it to the host first, as its library does that"
 
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._calls import asked
-from pycudakit._calls.device_array import device_array, homeward, library_of
 from pycudakit._library.types import Array
 
 P = ParamSpec("P")
@@ -27,6 +26,11 @@ _KEEP_THE_INDEX = frozenset({"cumprod", "cumsum"})  # of pandas, as in NumPy, be
 
 # Types whose values are no arrays of other libraries: those that were met, and these.
 _ordinary: set[type] = {bool, float, int, np.ndarray, str, type(None)}
+
+
+def library_of(value: Any) -> str:
+    """Return the name of the library that a value's type comes from."""
+    return type(value).__module__.partition(".")[0]
 
 
 def is_ordinary(value: Any) -> bool:
@@ -85,6 +89,8 @@ def _read(value: Any, by_numpy: bool, heeds_masks: bool) -> Any:
         raise errors.Unsupported(
             f"not on the {engine} engine: {text}" + ", or use the engine 'auto'" * heeds_masks
         )
+    from pycudakit._calls.device_array import device_array, homeward  # noqa: PLC0415  (few calls need it)
+
     if device_array(value) is not None:
         raise errors.Unsupported(
             f"{name} lies on a GPU, and the engines take arrays on the host: {homeward(value)}"

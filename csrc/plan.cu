@@ -29,15 +29,45 @@ extern "C" int32_t pk_plan_keep(uint64_t address, int64_t bytes, int32_t what, i
     });
 }
 
+extern "C" int32_t pk_plan_lend(uint64_t address, int64_t bytes, uint64_t home, uint64_t stream,
+                                int32_t valid, int32_t *device) {
+    return pk::guarded([&] {
+        using pk::plan::Plan;
+        pk::plan::require_lent(address, bytes, home, valid, device);
+        pk::require(Plan::innermost() != nullptr, "there is no plan that it could be lent to");
+        auto *const host = reinterpret_cast<char *>(address);
+        pk::require(Plan::overlapping(host, host + bytes).empty(), "the range overlaps one that is kept");
+        *device = pk::plan::device_of_lent(home, bytes, stream);
+        const bool on_host = valid == PK_LENT_HOST;
+        Plan::innermost()->add({host, bytes, PK_KEEP_TEMPORARY, pk::plan::Memory(), on_host, !on_host,
+                                *device, reinterpret_cast<char *>(home)});
+    });
+}
+
+extern "C" int32_t pk_plan_send(uint64_t address, const pk_options *options, pk_report *report) {
+    return pk::called(
+        options, report,
+        [&] {
+            const pk::plan::Kept *const kept = pk::plan::Plan::find(address);
+            const bool is_away = kept != nullptr && kept->on_host && !kept->on_device;
+            return pk::plan::Moved{address, is_away ? kept->bytes : 0};
+        },
+        [](const pk::plan::Moved &asked, pk::Call &call) {
+            if (asked.bytes == 0) return;
+            pk::devices_of(call);  // throws where CUDA is not to be used
+            pk::plan::Plan::find(asked.address)->bring_up(call);
+        });
+}
+
 extern "C" int32_t pk_plan_fetch(uint64_t address, const pk_options *options, pk_report *report) {
     return pk::called(
         options, report,
         [&] {
             const pk::plan::Kept *const kept = pk::plan::Plan::find(address);
             const bool is_away = kept != nullptr && kept->on_device && !kept->on_host;
-            return pk::plan::Fetch{address, is_away ? kept->bytes : 0};
+            return pk::plan::Moved{address, is_away ? kept->bytes : 0};
         },
-        [](const pk::plan::Fetch &asked, pk::Call &call) {
+        [](const pk::plan::Moved &asked, pk::Call &call) {
             if (asked.bytes == 0) return;
             pk::devices_of(call);  // throws where CUDA is not to be used
             pk::plan::Plan::find(asked.address)->fetch(call);

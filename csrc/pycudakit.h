@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a signature or a struct below changes; pk_abi_version() tells the library's. */
-#define PK_ABI_VERSION 5
+#define PK_ABI_VERSION 6
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256 };
@@ -394,10 +394,25 @@ enum { PK_KEEP_INPUT = 0, PK_KEEP_TEMPORARY = 1, PK_KEEP_RESULT = 2 };
  * thread's plans keep is refused. What is kept is dropped before its memory is given to something else. */
 PK_API int32_t pk_plan_keep(uint64_t address, int64_t bytes, int32_t what, int32_t *kept);
 
+/* Which memory of a lent range is valid. */
+enum { PK_LENT_HOST = 0, PK_LENT_DEVICE = 1 };
+
+/* Gives a range of the host's memory a home that is the caller's own: `bytes` at `home`, on any device, which
+ * calls on that device read and write in place, and which is never freed. First, what has been queued in
+ * `stream`, a cudaStream_t, is done. The host's memory is touched only by pk_plan_fetch and by calls that
+ * cannot use the home; so it may be untouched pages, whose address serves as the name of what lies on the
+ * device. *device is which that is. PK_INVALID_ARGUMENT outside of a plan, and where `home` is no device's
+ * memory. */
+PK_API int32_t pk_plan_lend(uint64_t address, int64_t bytes, uint64_t home, uint64_t stream, int32_t valid,
+                            int32_t *device);
+
 /* The following are about the range that contains the address; where there is none, they do nothing. */
 
 /* Brings it to the host's memory if only the device has it. It stays on the device, too. */
 PK_API int32_t pk_plan_fetch(uint64_t address, const pk_options *options, pk_report *report);
+
+/* Brings it to its home if only the host has it: before a lent range is dropped, whose home the caller reads. */
+PK_API int32_t pk_plan_send(uint64_t address, const pk_options *options, pk_report *report);
 
 /* Somebody else has written to the host's memory: that is valid now, and the device's copy is not. */
 PK_API int32_t pk_plan_changed(uint64_t address);

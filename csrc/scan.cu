@@ -188,7 +188,7 @@ void launch(const Request &request, Call &call) {
         scan_region(request, region, homes, call, asked);
         if (region.slabs.inner > 1 && to.leaves) {
             const View &view = region.layout.views[1];
-            plan::bring_down(to.at, view.base, region.layout.size * view.item, call);
+            plan::bring_down(0, to.at, view.base, region.layout.size * view.item, call);
         }
     }
     homes.settle();

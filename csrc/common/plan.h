@@ -35,10 +35,21 @@ inline void require_image(const uint8_t *image, int64_t bytes) {
     require(image != nullptr || bytes == 0, "image is a null pointer");
 }
 
-// A call of pk_plan_fetch.
-struct Fetch {
+inline void require_lent(uint64_t address, int64_t bytes, uint64_t home, int32_t valid,
+                         const int32_t *device) {
+    require(device != nullptr, "device is a null pointer");
+    require(address != 0, "address is a null pointer");
+    require(home != 0, "home is a null pointer");
+    require(bytes > 0, "bytes is not positive");
+    require(address + uint64_t(bytes) > address && home + uint64_t(bytes) > home,
+            "the range goes beyond the end of memory");
+    require(valid == PK_LENT_HOST || valid == PK_LENT_DEVICE, "valid is not one of PK_LENT_...");
+}
+
+// A call of pk_plan_fetch or pk_plan_send.
+struct Moved {
     uint64_t address;
-    int64_t bytes;  // to bring down
+    int64_t bytes;
     int64_t elements() const { return bytes; }
 };
 

@@ -15,10 +15,22 @@ extern "C" int32_t pk_plan_keep(uint64_t address, int64_t bytes, int32_t what, i
     });
 }
 
+extern "C" int32_t pk_plan_lend(uint64_t address, int64_t bytes, uint64_t home, uint64_t, int32_t valid,
+                                int32_t *device) {
+    return pk::guarded([&] {
+        pk::plan::require_lent(address, bytes, home, valid, device);
+        pk::fail(PK_UNSUPPORTED, "the CPU library has no devices: bring the array home first");
+    });
+}
+
+extern "C" int32_t pk_plan_send(uint64_t address, const pk_options *options, pk_report *report) {
+    return pk_plan_fetch(address, options, report);
+}
+
 extern "C" int32_t pk_plan_fetch(uint64_t address, const pk_options *options, pk_report *report) {
     return pk::called(
-        options, report, [&] { return pk::plan::Fetch{address, 0}; },
-        [](const pk::plan::Fetch &, pk::Call &) {});
+        options, report, [&] { return pk::plan::Moved{address, 0}; },
+        [](const pk::plan::Moved &, pk::Call &) {});
 }
 
 extern "C" int32_t pk_plan_changed(uint64_t) {

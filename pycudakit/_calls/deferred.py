@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pycudakit._library.types import Array, DType
@@ -14,6 +15,10 @@ class Deferred:
 
     def resolved(self) -> Array:
         """Return it as an array that functions can read."""
+        raise TypeError(f"{type(self).__name__} does not tell what it stands for")
+
+    def apply(self, function: Any, inputs: Sequence[Any]) -> Any:  # noqa: ARG002
+        """Return what stands for an elementwise function of inputs, one of which it is."""
         raise TypeError(f"{type(self).__name__} does not tell what it stands for")
 
 

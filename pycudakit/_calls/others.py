@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -11,18 +13,22 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._calls import asked
+from pycudakit._library import present
 from pycudakit._library.types import Array
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _PROTOCOLS = ("__cuda_array_interface__", "__dlpack__", "null_count")
-_MOST_LOOKED_AT = 64  # parts of a list or a tuple
+_CONTAINERS = (dict, list, tuple)
+_MOST_LOOKED_AT = 64  # parts of one
 # Functions that NumPy has heed a mask, beside elementwise ones.
-_NAMES = """all amax amin any argmax argmin argsort count_nonzero cumprod cumsum diff flip max mean min prod
-ptp roll sort std sum swapaxes transpose var"""
+_NAMES = """all amax amin any argmax argmin argsort astype clip count_nonzero cumprod cumsum diff flip max
+mean min nan_to_num prod ptp roll round sort std sum swapaxes transpose var"""
 _HEED_MASKS = frozenset(_NAMES.split())
-_KEEP_THE_INDEX = frozenset({"cumprod", "cumsum"})  # of pandas, as in NumPy, beside elementwise functions
+_KEEP_THE_INDEX = frozenset(
+    {"clip", "cumprod", "cumsum", "round"}
+)  # of pandas, as in NumPy, beside elementwise functions
 
 # Types whose values are no arrays of other libraries: those that were met, and these.
 _ordinary: set[type] = {bool, float, int, np.ndarray, str, type(None)}
@@ -33,13 +39,18 @@ def library_of(value: Any) -> str:
     return type(value).__module__.partition(".")[0]
 
 
+def _parts(container: Any) -> list[Any]:
+    whole = container.values() if type(container) is dict else container
+    return list(itertools.islice(whole, _MOST_LOOKED_AT))
+
+
 def is_ordinary(value: Any) -> bool:
     """Tell whether functions take a value as it is."""
     kind = type(value)
     if kind in _ordinary:
         return True
-    if kind is list or kind is tuple:
-        return all(map(is_ordinary, value[:_MOST_LOOKED_AT]))
+    if kind in _CONTAINERS:
+        return all(map(is_ordinary, _parts(value)))
     if isinstance(value, np.ma.MaskedArray):
         return False
     if isinstance(value, (np.ndarray, np.generic)) or not (
@@ -48,6 +59,13 @@ def is_ordinary(value: Any) -> bool:
         _ordinary.add(kind)
         return True
     return False
+
+
+def is_device_array(value: Any) -> bool:
+    """Tell whether a value that is not ordinary says that it lies on a GPU."""
+    from pycudakit._calls import device_array  # noqa: PLC0415  (few calls need it)
+
+    return not isinstance(value, np.ma.MaskedArray) and device_array.is_device_array(value)
 
 
 def read(value: Any, title: str, by_numpy: bool | None = None, heeds_masks: bool = True) -> Any:
@@ -69,7 +87,9 @@ def read(value: Any, title: str, by_numpy: bool | None = None, heeds_masks: bool
         return value
     by_numpy = asked.current() in ("auto", "numpy") if by_numpy is None else by_numpy
     kind = type(value)
-    if kind is list or kind is tuple:
+    if kind is dict:
+        return {key: read(part, title, by_numpy, heeds_masks) for key, part in value.items()}
+    if kind in _CONTAINERS:
         return kind([read(part, title, by_numpy, heeds_masks) for part in value])
     try:
         return _read(value, by_numpy, heeds_masks)
@@ -89,9 +109,10 @@ def _read(value: Any, by_numpy: bool, heeds_masks: bool) -> Any:
         raise errors.Unsupported(
             f"not on the {engine} engine: {text}" + ", or use the engine 'auto'" * heeds_masks
         )
-    from pycudakit._calls.device_array import device_array, homeward  # noqa: PLC0415  (few calls need it)
+    if is_device_array(value):
+        from pycudakit._calls.device_array import device_array, homeward  # noqa: PLC0415
 
-    if device_array(value) is not None:
+        device_array(value)  # which refuses what no engine can use
         raise errors.Unsupported(
             f"{name} lies on a GPU, and the engines take arrays on the host: {homeward(value)}"
         )
@@ -162,11 +183,55 @@ def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
         else:
             if not kwargs:
                 return function(*args, **kwargs)
+        if takes_devices() and any(map(lies_on_device, (*args, *kwargs.values()))):
+            check_devices(name, function, args, kwargs)
+            return call_on_device(function, *args, **kwargs)  # type: ignore[no-any-return]
         given, named = read_all(name, function, args, kwargs, by_numpy, heeds_masks)
         result: Any = function(*given, **named)
         return like(result, args) if name in _KEEP_THE_INDEX else result  # type: ignore[no-any-return]
 
     return call
+
+
+def takes_devices() -> bool:
+    """Tell whether arrays on a GPU can be used here."""
+    return asked.current() in ("auto", "cuda") and present.status("cuda").available
+
+
+def lies_on_device(value: Any) -> bool:
+    """Tell whether a value, or a part of a list or a tuple, lies on a GPU."""
+    if is_ordinary(value):
+        return False
+    if type(value) in _CONTAINERS:
+        return any(map(lies_on_device, _parts(value)))
+    return is_device_array(value)
+
+
+def check_devices(
+    name: str,
+    parameters: Callable[..., Any] | Sequence[str],
+    args: Iterable[Any],
+    kwargs: Mapping[str, Any],
+) -> None:
+    """Refuse arguments on a GPU that no engine can use, each by its name."""
+    from pycudakit._calls.device_array import device_array  # noqa: PLC0415
+
+    titled = [
+        (_parameter(parameters, place), value) for place, value in enumerate(args) if lies_on_device(value)
+    ]
+    for title, value in [*titled, *kwargs.items()]:
+        for part in _parts(value) if type(value) in _CONTAINERS else [value]:
+            try:
+                if lies_on_device(part):
+                    device_array(part)
+            except errors.Error as error:
+                raise type(error)(f"{name}, {title}: {error}") from None
+
+
+def call_on_device(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a function of the kit's, or compute one element by element, where its arrays lie."""
+    # A floor above, and looked for where it is needed alone: few calls are of such arrays.
+    return importlib.import_module("pycudakit.fusing.alone").call(function, *args, **kwargs)
 
 
 def read_all(

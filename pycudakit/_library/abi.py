@@ -13,7 +13,7 @@ from numpy.ctypeslib import ndpointer
 
 from pycudakit import errors
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -275,6 +275,7 @@ AS_IT_IS, MEAN, ROOT, VARIANCE, DEVIATION = range(5)
 
 PLAN_BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 KEEP_INPUT, KEEP_TEMPORARY, KEEP_RESULT = range(3)
+LENT_HOST, LENT_DEVICE = range(2)
 
 
 _at: Any = ctypes.c_char.from_buffer
@@ -402,6 +403,8 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     ),
     "pk_run_plan": (PLAN_BODY, ctypes.c_void_p),
     "pk_plan_keep": (_ADDRESS, _SIZE, _STATUS, _STATUS_OUT),
+    "pk_plan_lend": (_ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _STATUS, _STATUS_OUT),
+    "pk_plan_send": (_ADDRESS, *_CALL),
     "pk_plan_fetch": (_ADDRESS, *_CALL),
     "pk_plan_changed": (_ADDRESS,),
     "pk_plan_drop": (_ADDRESS,),

@@ -53,6 +53,7 @@ class ElementFunction:
         self.outputs = outputs
         self.labels = labels
         self.types_numbers = types_numbers
+        self.harmless = 0 if name == "arctanh" else 1  # an argument that it does not object to
         self.numpy_below: dict[tuple[Any, ...], float] = {}  # elements, by the arguments' types, once known
         self.record_small = invocation.recorder(Call(name, "numpy", SMALL))
 
@@ -78,10 +79,6 @@ def _write_ufunc(name: str, builder: Builder, *arguments: Value | Scalar, **keyw
     return write_ufunc(builder, name, *arguments, **keywords)
 
 
-# Where a mask is off, arguments are replaced by one that no function objects to.
-_HARMLESS = {"arctanh": 0}
-
-
 @functools.lru_cache(1024)
 def compile_function(
     function: ElementFunction,
@@ -98,7 +95,7 @@ def compile_function(
     ]
     mask = builder.load("mask", 0, BOOL) if masked else None
     if mask is not None:
-        builder.mask, builder.harmless = mask, _HARMLESS.get(function.name, 1)
+        builder.mask, builder.harmless = mask, function.harmless
         arguments = [a if isinstance(a, Scalar) else builder.masked(a) for a in arguments]
     results = function.write(builder, *arguments, out=outs, dtype=dtype, casting=casting)
     with builder.naming(function.numpy.__name__):

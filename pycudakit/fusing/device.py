@@ -62,14 +62,29 @@ class Scope:
             self.bytes_kept = max(self.bytes_kept, sum(self._now.values()))
         return bool(kept.value)
 
+    def lend(self, address: int, size: int, home: int, stream: int, valid: int) -> int:
+        """Have memory stand for the caller's own on a device, and return which device that is."""
+        if self._library is None:
+            raise errors.Unsupported("arrays on a GPU are for the engine 'cuda'")
+        device = ctypes.c_int32()
+        self._library.pk_plan_lend(address, size, home, stream, valid, ctypes.byref(device))
+        return device.value
+
+    def send(self, address: int) -> None:
+        """Bring what the host alone has to the device."""
+        self._move("pk_plan_send", address, "to the device", "bytes_up")
+
     def fetch(self, address: int) -> None:
         """Bring what the device alone has to the host."""
+        self._move("pk_plan_fetch", address, "to the host", "bytes_down")
+
+    def _move(self, entry: str, address: int, function: str, bytes_moved: str) -> None:
         if self._library is None:
             return
         options, report = np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT)
-        self._library.pk_plan_fetch(address, options, report)
-        if report["bytes_down"][0]:
-            done(("to the host", "cuda", asked.ASKED_FOR, (0,), report.tobytes()))
+        getattr(self._library, entry)(address, options, report)
+        if report[bytes_moved][0]:
+            done((function, "cuda", asked.ASKED_FOR, (0,), report.tobytes()))
 
     def changed(self, address: int) -> None:
         """Say that the host's memory is newer."""

@@ -25,11 +25,12 @@ from pycudakit._calls.invocation import (
     recorder,
     warn_of_takeover,
 )
-from pycudakit._calls.others import is_ordinary, read_all
+from pycudakit._calls.others import check_devices, is_device_array, is_ordinary, read, read_all, takes_devices
 from pycudakit._calls.record import Call
 from pycudakit._library.types import CODES
 from pycudakit.fusing.captured import CAPTURED
 from pycudakit.fusing.explained import Explained
+from pycudakit.fusing.lending import Lending
 from pycudakit.fusing.namespaces import Body, Generator, active, recording_now
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.stand_in import StandIn
@@ -93,6 +94,17 @@ def _plain(array: Any) -> Any:
     return array.view(np.ndarray) if type(array) is np.memmap else array
 
 
+def _is_device_array(value: Any) -> bool:
+    return not is_ordinary(value) and is_device_array(value)
+
+
+def _devices_in(arguments: Any) -> list[Any]:
+    """Return the arrays on a GPU in tuples, lists and dicts, each once."""
+    found: dict[int, Any] = {}
+    _mapped(arguments, lambda part: found.setdefault(id(part), part) if _is_device_array(part) else part)
+    return list(found.values())
+
+
 def _is_array(value: Any) -> bool:
     return type(value) in (np.ndarray, np.memmap) and value.dtype in CODES
 
@@ -150,6 +162,9 @@ class Fused(Generic[P, R]):
         if engine == "numpy" or self._runs_later:
             return self.__wrapped__(*args, **kwargs)
         if not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values()))):
+            if takes_devices() and _devices_in((args, kwargs)):
+                check_devices(self._name, self.__wrapped__, args, kwargs)
+                return self._run_on_devices(args, kwargs)  # type: ignore[no-any-return]
             args, kwargs = read_all(self._name, self.__wrapped__, args, kwargs, by_numpy=True)  # type: ignore[assignment]
         result: R
         arrays = _arrays_in(args)
@@ -214,29 +229,38 @@ class Fused(Generic[P, R]):
         with asked.asking(engine="cpu"):
             return self._recorded(Recording(self._name, CAPTURED, self._strict), arrays, args, kwargs)
 
+    def _run_on_devices(self, args: Any, kwargs: Any) -> Any:
+        """Run it where its arrays lie; its results will lie there, too."""
+        args, kwargs = _mapped(
+            (args, kwargs), lambda value: value if _is_device_array(value) else read(value, self._name)
+        )
+        with asked.asking(engine="cuda"):
+            recording = Recording(self._name, CAPTURED, self._strict)
+            return self._recorded(recording, _arrays_in([args, kwargs]), args, kwargs)
+
     @property
     def _name(self) -> str:
         return getattr(self.__wrapped__, "__name__", "fused")
 
     def _record(self, recording: Recording, arrays: list[Any], args: Any, kwargs: Any) -> Any:
         recording.memory.given([_plain(array) for array in arrays])
-        given: dict[int, tuple[StandIn, Any]] = {}
-
-        def stand_in(value: Any) -> Any:
-            if _is_array(value):
-                if id(value) not in given:
-                    given[id(value)] = recording.stand_in(_plain(value)), value
-                return given[id(value)][0]
-            return Generator(value) if _draws(value) else value
-
-        copies: list[tuple[Any, Any]] = []  # of the caller's lists and dicts, and what the body sees of them
-        args = tuple(_mapped(value, stand_in, copies) for value in args)
-        kwargs = {name: _mapped(value, stand_in, copies) for name, value in kwargs.items()}
-        originals = {id(stood.node): value for stood, value in given.values()}
-        body = functools.partial(self._run, recording, _Homeward(recording, originals, copies), args, kwargs)
+        body = functools.partial(self._run, recording, args, kwargs)
+        devices = _devices_in((args, kwargs))
+        if devices:
+            body = functools.partial(self._run_lending, recording, devices, args, kwargs)
         return recording.memory.scope.run(recording.engine, body)
 
-    def _run(self, recording: Recording, homeward: _Homeward, args: Any, kwargs: Any) -> Any:
+    def _run_lending(self, recording: Recording, devices: list[Any], args: Any, kwargs: Any) -> Any:
+        lending = Lending(recording.memory, devices)
+        try:
+            with asked.asking(devices=(lending.device,)):
+                return self._run(recording, args, kwargs, lending)
+        finally:
+            lending.give_back()
+
+    def _run(self, recording: Recording, args: Any, kwargs: Any, lending: Lending | None = None) -> Any:
+        homeward = _Homeward(recording, lending)
+        args, kwargs = homeward.stand_ins(args, kwargs)
         token = active.set(recording)
         try:
             result = self._body(*args, **kwargs)
@@ -249,12 +273,16 @@ class Fused(Generic[P, R]):
         finally:
             active.reset(token)
             recording.is_over = True
-        recording.finish(_stand_ins_in(result))
+        if lending is None:
+            recording.finish(_stand_ins_in(result))
         homeward.give_back()
-        return homeward.of(result)
+        result = homeward.of(result)
+        if lending is not None:
+            recording.finish(())
+        return result
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explained:
-        """Run the function with copies of its arrays, and tell what it did.
+        """Run the function with copies of its arrays, which lie on the host, and tell what it did.
 
         Examples
         --------
@@ -270,6 +298,7 @@ class Fused(Generic[P, R]):
         """
         if asked.checked_current() == "numpy":
             return Explained(self._name, "numpy", (), ())
+        args, kwargs = read_all("explain", self.__wrapped__, args, kwargs, by_numpy=True)  # type: ignore[assignment]
         args, kwargs = _mapped((args, kwargs), _copied)
         recording = Recording(self._name, CAPTURED, self._strict)
         recording.passes = []
@@ -312,15 +341,33 @@ def _fused_again(function: Any, strict: bool) -> Fused[Any, Any]:
 
 
 class _Homeward:
-    """The way back from stand-ins to the caller's objects, and to arrays."""
+    """The way from the caller's objects to stand-ins, and back."""
 
-    def __init__(
-        self, recording: Recording, originals: dict[int, Any], copies: list[tuple[Any, Any]]
-    ) -> None:
+    def __init__(self, recording: Recording, lending: Lending | None) -> None:
         self._recording = recording
-        self._originals = originals  # the caller's arrays, by the nodes that they became
-        self._copies = copies
-        self._by_seen = {id(seen): original for original, seen in copies}
+        self._lending = lending
+        self._given: dict[int, tuple[StandIn, Any]] = {}  # the caller's arrays, by their identity
+        self._originals: dict[int, Any] = {}  # and by the nodes that they became
+        self._copies: list[tuple[Any, Any]] = []  # of the caller's lists and dicts, and what the body sees
+        self._by_seen: dict[int, Any] = {}
+        self._made: dict[int, Any] = {}  # results beside device arrays, by their stand-ins
+
+    def stand_ins(self, args: Any, kwargs: Any) -> Any:
+        """Return the arguments as the body sees them."""
+        args = tuple(_mapped(value, self._stand_in, self._copies) for value in args)
+        kwargs = {name: _mapped(value, self._stand_in, self._copies) for name, value in kwargs.items()}
+        self._originals = {id(stood.node): value for stood, value in self._given.values()}
+        self._by_seen = {id(seen): original for original, seen in self._copies}
+        return args, kwargs
+
+    def _stand_in(self, value: Any) -> Any:
+        is_lent = self._lending is not None and _is_device_array(value)
+        if not (is_lent or _is_array(value)):
+            return Generator(value) if _draws(value) else value
+        if id(value) not in self._given:
+            array = self._lending.array_of(value) if is_lent and self._lending is not None else _plain(value)
+            self._given[id(value)] = self._recording.stand_in(array), value
+        return self._given[id(value)][0]
 
     def of(self, value: Any) -> Any:
         """Return a value as the caller is to have it."""
@@ -342,8 +389,21 @@ class _Homeward:
     def _array(self, stand_in: StandIn) -> Any:
         if id(stand_in.node) in self._originals:
             return self._originals[id(stand_in.node)]
+        if self._lending is not None:
+            return self._on_device(stand_in, self._lending)
         array = self._recording.read(stand_in)
         return array[()] if stand_in.is_scalar else array
+
+    def _on_device(self, stand_in: StandIn, lending: Lending) -> Any:
+        """Return its values as a new array of the library that the arguments are of."""
+        if id(stand_in) not in self._made:
+            new = lending.new(stand_in.shape, stand_in.dtype)
+            if new is None:
+                array = self._recording.read(stand_in)
+                return array[()] if stand_in.is_scalar else array
+            self._recording.set(self._recording.stand_in(new[1]), ..., stand_in)
+            self._made[id(stand_in)] = new[0]
+        return self._made[id(stand_in)]
 
     def give_back(self) -> None:
         """Make the caller's lists and dicts what the body has made of them."""

@@ -42,6 +42,10 @@ class Memory:
                 if one.first < other.last and other.first < one.last:
                     one.may_keep = other.may_keep = False
 
+    def lent(self, storage: Storage) -> None:
+        """Learn of memory that stands for some on a device."""
+        self._storages[id(storage.owner)] = storage
+
     def storage_of(self, array: Array) -> Storage | None:
         """Return the known memory that an array lies in, as far as NumPy knows."""
         owner = owner_of(array)
@@ -77,7 +81,7 @@ class Memory:
     def bring_home(self) -> None:
         """Bring to the host what the device alone has and somebody may still ask for."""
         for storage in [*self.written, *self._storages.values()]:
-            storage.fetch()
+            storage.come_home()
 
     def name_of(self, array: Array) -> str:
         """Return what to call an array."""

@@ -130,7 +130,7 @@ def _has_stand_in(value: Any) -> bool:
 
 
 @functools.lru_cache(1024)
-def _kit_function(function: Any) -> Callable[..., Any]:
+def kit_function(function: Any) -> Callable[..., Any]:
     """Return a function of the kit's that takes stand-ins, and then returns some."""
     numpys: Any = getattr(np, function.__name__, None)
     is_numpys = numpys is not None and (numpys in CAPTURED or isinstance(numpys, np.ufunc))
@@ -148,18 +148,21 @@ def _kit_function(function: Any) -> Callable[..., Any]:
     return call
 
 
-def _evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
+def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
+    """Evaluate an expression of stand-ins."""
     recording = recording_now()
-    evaluate = vars(sys.modules[_KIT])["evaluate"]
+    own = vars(sys.modules[_KIT])["evaluate"]
     if recording is None:
-        return evaluate(expression, operands, out)
+        return own(expression, operands, out)
     if operands is None:
         frame = sys._getframe(1)  # noqa: SLF001
         operands = ChainMap(frame.f_locals, frame.f_globals)
     reads = list(
         stand_ins_in([operands[name] for name in re.findall(r"[^\W\d]\w*", expression) if name in operands])
     )
-    result = recording.wrap(evaluate(expression, operands, recording.resolved(out)))
+    result = recording.wrap(own(expression, operands, recording.resolved(out)))
+    if type(result) is StandIn and result.node.array is None:
+        return result
     arrays = [recording.store(stand_in) for stand_in in reads]
     writes = [recording.store(stand_in) for stand_in in stand_ins_in(result)]
     recording.tell("evaluate", reads[0].shape if reads else (), arrays, writes)
@@ -301,10 +304,10 @@ def meaning(value: Any) -> Any:
         module = value.__module__ or ""
         if _is_the_kits(module):
             if value.__name__ == "evaluate":
-                return _evaluate
+                return evaluate
             if value.__name__ == "default_rng":
                 return _default_rng(value)
-            return _kit_function(value)
+            return kit_function(value)
     if kind is np.ndarray:  # an argument by another name is the argument
         recording = recording_now()
         known = None if recording is None else recording.memory.storage_of(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,10 @@ class StandIn(Deferred):
         self.recording = recording
         self.node = node
         self.is_scalar = is_scalar  # what NumPy would have returned as a number
+
+    def apply(self, function: Any, inputs: Sequence[Any]) -> Any:
+        """Write a function down."""
+        return self.recording.apply(function, inputs)
 
     # ---- What is known without a look ----------------------------------------------------------------
 

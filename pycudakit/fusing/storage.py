@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from pycudakit._library.abi import address_of
+from pycudakit._library.abi import LENT_DEVICE, LENT_HOST, address_of
 from pycudakit._library.types import Array
 from pycudakit.fusing.device import Scope
 
@@ -65,6 +66,10 @@ class Storage:
         if self.is_kept:
             self.scope.fetch(self.first)
 
+    def come_home(self) -> None:
+        """Bring it to where the caller has it."""
+        self.fetch()
+
     def changed(self) -> None:
         """Say that the host's memory was written to, by others than the engine."""
         if self.is_kept:
@@ -92,6 +97,45 @@ class Storage:
         """Tell whether all of an array lies in this memory."""
         first, last = _bounds(array)
         return self.first <= first and last <= self.last
+
+
+class LentStorage(Storage):
+    """Memory that stands for the caller's own on a device: its pages are touched only on the way of copies.
+
+    Parameters
+    ----------
+    array
+        All of it.
+    home
+        The device's memory.
+    streams
+        Those that the home's values come in.
+    """
+
+    __slots__ = ("_home", "device")
+
+    def __init__(self, array: Array, scope: Scope, home: int, streams: Iterable[int]) -> None:
+        super().__init__(array, scope, is_given=True)
+        self._home = home
+        for stream in streams:
+            if self.is_kept:
+                scope.drop(self.first)
+            self._lend(stream, LENT_DEVICE)
+
+    def _lend(self, stream: int, valid: int) -> None:
+        self.device = self.scope.lend(self.first, self.last - self.first, self._home, stream, valid)
+        self.is_kept = True
+
+    def come_home(self) -> None:
+        """Stay: its home is the device."""
+
+    def give_back(self) -> None:
+        """Leave the device's memory to the caller, with the newest values."""
+        if not self.is_kept:
+            self._lend(0, LENT_HOST)
+        self.scope.send(self.first)
+        self.scope.drop(self.first)
+        self.is_kept = False
 
 
 def _bounds(array: Array) -> tuple[int, int]:

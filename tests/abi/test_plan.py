@@ -59,10 +59,20 @@ class Plan:
     def temporary(self, shape, dtype=np.float32):
         return self.keep(np.full(shape, 77, dtype), abi.KEEP_TEMPORARY)
 
-    def fetch(self, array):
+    def lend(self, array, home, valid=abi.LENT_DEVICE):
+        device = ctypes.c_int32(-1)
+        at = home.__cuda_array_interface__["data"][0]
+        self.library.pk_plan_lend(array.ctypes.data, array.nbytes, at, 1, valid, ctypes.byref(device))
+        assert device.value == 0
+        return array
+
+    def fetch(self, array, entry="pk_plan_fetch"):
         report = np.zeros(1, abi.REPORT)
-        self.library.pk_plan_fetch(array.ctypes.data, np.zeros(1, abi.OPTIONS), report)
+        getattr(self.library, entry)(array.ctypes.data, np.zeros(1, abi.OPTIONS), report)
         return report["bytes_up"][0], report["bytes_down"][0]
+
+    def send(self, array):
+        return self.fetch(array, "pk_plan_send")
 
     def changed(self, array):
         self.library.pk_plan_changed(array.ctypes.data)
@@ -566,6 +576,53 @@ def test_errors(plan):
     assert plan.fetch(x) == (0, 0)
     plan.changed(x)
     plan.drop(x)
+
+
+@pytest.mark.parametrize("size", [1, SMALL, LARGE])
+def test_lent_memory(plan, size):
+    if not plan.is_cuda:
+        pytest.skip("it has no device memory")
+    cupy = pytest.importorskip("cupy")
+    values, result, other = numbers(size), cupy.zeros(size, np.float32), cupy.zeros(size, np.float32)
+    home = cupy.asarray(values)
+    x, out, sent = (np.full(size, 77, np.float32) for _ in range(3))
+
+    def body():
+        plan.lend(x, home)
+        plan.lend(out, result)
+        report = plan.evaluate("add", out, x, x)
+        plan.up(report, 0)
+        assert report["bytes_down"] <= NOTES
+        assert (x == 77).all()
+        assert (out == 77).all()
+        assert plan.send(out) == (0, 0)
+        assert plan.fetch(x) == (0, x.nbytes)
+        assert np.array_equal(x, values)
+        plan.lend(sent, other, abi.LENT_HOST)
+        assert plan.send(sent) == (sent.nbytes, 0)
+        plan.drop(sent)
+        with pytest.raises(errors.InvalidArgument, match="overlaps"):
+            plan.lend(x[:1], home)
+
+    plan.run(body)
+    assert np.array_equal(cupy.asnumpy(result), values + values)
+    assert (cupy.asnumpy(other) == 77).all()
+
+
+def test_errors_of_lending(plan):
+    x, device = np.zeros(100), ctypes.c_int32(-1)
+    lend, at = plan.library.pk_plan_lend, x.ctypes.data
+    bad = [(0, 8, at, 0, 0), (at, 0, at, 0, 0), (at, 8, 0, 0, 0), (at, 8, at, 0, 2), (at, 8, 2**64 - 4, 0, 0)]
+    for arguments in bad:
+        with pytest.raises(errors.InvalidArgument):
+            plan.run(lambda given=arguments: lend(*given, ctypes.byref(device)))
+    with pytest.raises(errors.InvalidArgument, match="device is a null"):
+        lend(at, 8, at, 0, 0, None)
+    kind, text = (errors.InvalidArgument, "no plan") if plan.is_cuda else (errors.Unsupported, "no devices")
+    with pytest.raises(kind, match=text):
+        lend(at, 8, at, 0, 1, ctypes.byref(device))
+    assert plan.send(x) == (0, 0)
+    assert device.value == -1
 
 
 def test_a_body_that_fails(plan):

@@ -103,7 +103,7 @@ void make_gray(const Grey &given, Call &call) {
     GrayWork work(given, homes);
     stream(work, call, devices, {{0, work.units()}});
     const plan::Home out = homes.of(1);
-    if (out.leaves) plan::bring_down(out.at, given.out, bytes, call);
+    if (out.leaves) plan::bring_down(0, out.at, given.out, bytes, call);
     homes.settle();
 }
 

@@ -26,28 +26,32 @@ bool is_dense(const Layout &layout, const View &view) {
     return true;
 }
 
+// The one range on the call's device that has all of a piece of memory.
+Kept *range_of(const char *low, const char *high, const std::vector<int> &devices) {
+    const std::vector<Kept *> found = Plan::overlapping(low, high);
+    const bool is_there = found.size() == 1 && found[0]->has(low, high) && devices.size() == 1 &&
+                          found[0]->device == devices[0];
+    return is_there ? found[0] : nullptr;
+}
+
 // The range that a kernel finds all of an operand in. Kernels do not turn bytes round, and what is not
 // aligned to its elements they cannot read.
-Kept *home_of(const Layout &layout, const View &view) {
+Kept *home_of(const Layout &layout, const View &view, const std::vector<int> &devices) {
     const Extent extent(layout, view);
-    const std::vector<Kept *> found = Plan::overlapping(extent.low, extent.high);
-    if (found.size() != 1 || view.swapped || !found[0]->has(extent.low, extent.high)) return nullptr;
+    Kept *const found = range_of(extent.low, extent.high, devices);
+    if (found == nullptr || view.swapped) return nullptr;
     const bool is_aligned =
-        reinterpret_cast<uintptr_t>(found[0]->home_of(view.base)) % uintptr_t(view.item) == 0 &&
+        reinterpret_cast<uintptr_t>(found->home_of(view.base)) % uintptr_t(view.item) == 0 &&
         std::all_of(view.strides.begin(), view.strides.end(), [&](int64_t s) { return s % view.item == 0; });
-    return is_aligned ? found[0] : nullptr;
+    return is_aligned ? found : nullptr;
 }
 
 // The same of a span.
-Kept *home_of(const Span &span) {
-    const std::vector<Kept *> found = Plan::overlapping(span.low, span.high);
-    if (!span.may_be_home || found.size() != 1 || !found[0]->has(span.low, span.high)) return nullptr;
-    const auto at = reinterpret_cast<uintptr_t>(found[0]->home_of(span.low));
-    return at % uintptr_t(span.item) == 0 ? found[0] : nullptr;
-}
-
-bool reaches(const std::vector<int> &devices) {
-    return Plan::innermost() != nullptr && devices.size() == 1 && devices[0] == 0;
+Kept *home_of(const Span &span, const std::vector<int> &devices) {
+    Kept *const found = range_of(span.low, span.high, devices);
+    if (found == nullptr || !span.may_be_home) return nullptr;
+    const auto at = reinterpret_cast<uintptr_t>(found->home_of(span.low));
+    return at % uintptr_t(span.item) == 0 ? found : nullptr;
 }
 
 bool contains(const std::vector<Kept *> &group, const Kept *kept) {
@@ -64,15 +68,16 @@ Span::Span(const Layout &layout, const View &view, bool stored)
 }
 
 bool have_homes(const std::vector<Span> &spans, const std::vector<int> &devices) {
-    return reaches(devices) &&
-           std::all_of(spans.begin(), spans.end(), [](auto &span) { return home_of(span) != nullptr; });
+    return Plan::innermost() != nullptr && std::all_of(spans.begin(), spans.end(), [&](auto &span) {
+               return home_of(span, devices) != nullptr;
+           });
 }
 
 void bring_up(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices) {
-    if (!reaches(devices)) return;
+    if (Plan::innermost() == nullptr) return;
     for (const Step &step : program.steps) {
         if (step.op != PK_LOAD) continue;
-        Kept *const found = home_of(layout, layout.views[size_t(step.a)]);
+        Kept *const found = home_of(layout, layout.views[size_t(step.a)], devices);
         if (found != nullptr && found->on_host && !found->on_device) found->bring_up(call);
     }
 }
@@ -98,7 +103,7 @@ Homes::Homes(const Layout &layout, const Program &program, Call &call, const std
         const View &view = views[i];
         const bool stored = program.stored[i];
         if (view.base == nullptr || (!loaded[i] && !stored)) continue;
-        Kept *const found = reaches(devices) ? home_of(layout, view) : nullptr;
+        Kept *const found = home_of(layout, view, devices);
         // A constant comes with the program.
         if (found == nullptr || (view.access == Access::constant && found->on_host)) {
             go_over_host(layout, view, stored);
@@ -132,7 +137,7 @@ Homes::Homes(const std::vector<Span> &spans, Call &call, const std::vector<int> 
     for (size_t i = 0; i < spans.size(); ++i) {
         const Span &span = spans[i];
         if (span.low == span.high) continue;
-        Kept *const found = reaches(devices) ? home_of(span) : nullptr;
+        Kept *const found = home_of(span, devices);
         if (found == nullptr) {
             go_over_host(span.low, span.high, span.stored);
             continue;

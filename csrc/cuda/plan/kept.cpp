@@ -37,21 +37,37 @@ Carried at(char *home) {
 
 void Kept::bring_up(Call &call) {
     const Layout layout = bytes_at(host, bytes);
-    Moving work(layout, {at(memory.get())}, {});
-    stream(work, call, {0}, {{0, bytes}});
+    Moving work(layout, {at(home())}, {});
+    stream(work, call, {device}, {{0, bytes}});
     on_device = true;
 }
 
 void Kept::fetch(Call &call) {
     if (on_host || !on_device) return;
-    bring_down(memory.get(), host, bytes, call);
+    bring_down(device, home(), host, bytes, call);
     on_host = true;
 }
 
-void bring_down(char *home, char *host, int64_t bytes, Call &call) {
+void bring_down(int device, char *home, char *host, int64_t bytes, Call &call) {
     const Layout layout = bytes_at(host, bytes);
     Moving work(layout, {}, {at(home)});
-    stream(work, call, {0}, {{0, bytes}});
+    stream(work, call, {device}, {{0, bytes}});
+}
+
+int device_of_lent(uint64_t home, int64_t bytes, uint64_t stream) {
+    require_cuda();
+    int device = -1;
+    for (const uint64_t byte : {home, home + uint64_t(bytes) - 1}) {
+        cudaPointerAttributes attributes{};
+        PK_CUDA(cudaPointerGetAttributes(&attributes, reinterpret_cast<const void *>(byte)));
+        require(attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged,
+                "home is no memory of a device, or it has been freed");
+        require(device < 0 || attributes.device == device, "home goes beyond its memory");
+        device = attributes.device;
+    }
+    const CurrentDevice current(device);
+    PK_CUDA(cudaStreamSynchronize(reinterpret_cast<cudaStream_t>(stream)));
+    return device;
 }
 
 thread_local Plan *Plan::innermost_ = nullptr;

@@ -1,4 +1,4 @@
-// The ranges of the host's memory that have a home on device 0 while a plan lasts.
+// The ranges of the host's memory that have a home on a device while a plan lasts.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,13 @@ struct Kept {
     int32_t what;  // PK_KEEP_...
     Memory memory;
     bool on_host, on_device;  // whether what is there is valid
+    int device = 0;
+    char *lent = nullptr;  // the home, if that is the caller's own
 
+    char *home() const { return lent != nullptr ? lent : memory.get(); }
     char *end() const { return host + bytes; }
     bool has(const char *low, const char *high) const { return low >= host && high <= end(); }
-    char *home_of(const char *address) const { return memory.get() + (address - host); }
+    char *home_of(const char *address) const { return home() + (address - host); }
 
     void bring_up(Call &call);
     // Brings it down where only the device has it.
@@ -27,8 +30,11 @@ struct Kept {
     void change_on_host() { on_host = true, on_device = false; }
 };
 
-// Copies from the device to the host.
-void bring_down(char *home, char *host, int64_t bytes, Call &call);
+// Copies from a device to the host.
+void bring_down(int device, char *home, char *host, int64_t bytes, Call &call);
+
+// The device that memory of the caller's lies on, complete: what its stream was to do before is done.
+int device_of_lent(uint64_t home, int64_t bytes, uint64_t stream);
 
 // A scope on its thread. An inner one has its own ranges, and calls in it see those of the outer ones, too.
 class Plan {

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._calls.arguments import as_argument
+from pycudakit._calls.others import open_to_others
 from pycudakit._families.elementwise.fast import call
 from pycudakit._families.elementwise.functions import positive
 from pycudakit._library import result_memory
@@ -73,6 +74,7 @@ def write_where(builder: Builder, condition: Any, *branches: Any, **_: Any) -> t
 WHERE = ElementFunction("where", np.where, write_where)
 
 
+@open_to_others
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     """Choose elements from `x` where the condition holds, and from `y` elsewhere.
 
@@ -144,6 +146,7 @@ class _NotGiven:
 _NOT_GIVEN: Any = _NotGiven()
 
 
+@open_to_others
 def clip(
     a: Any,
     a_min: Any = _NOT_GIVEN,
@@ -219,6 +222,7 @@ def write_nan_to_num(builder: Builder, x: Value, *replacements: Scalar, **_: Any
 NAN_TO_NUM = ElementFunction("nan_to_num", np.nan_to_num, write_nan_to_num)
 
 
+@open_to_others
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     """Replace NaN and infinities by numbers.
 
@@ -286,6 +290,7 @@ def round_function(decimals: int) -> ElementFunction:
     return ElementFunction("round", np.round, write)
 
 
+@open_to_others
 def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     """Round to a number of decimals, ties to even.
 
@@ -323,6 +328,7 @@ def astype_function(wanted: np.dtype[Any]) -> ElementFunction:
     return ElementFunction("astype", np.astype, write)
 
 
+@open_to_others
 def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
     """Convert to a type.
 

@@ -150,9 +150,14 @@ def call(
     """Compute a function of whatever NumPy takes: see `fast.call`."""
     given = inputs
     if not all(map(others.is_ordinary, (*inputs, out, where))):
+        if others.takes_devices() and any(map(others.lies_on_device, (*inputs, out, where))):
+            named: dict[str, Any] = {"out": out, "where": where}
+            others.check_devices(function.name, function.labels or function.numpy, inputs, named)
+            named |= {"dtype": dtype, "casting": casting}
+            return others.call_on_device(function, *inputs, **named)
         if asked.current() not in ("auto", "numpy"):
             others.check_indices(function.name, given)
-        named: dict[str, Any] = {"out": out, "where": where}
+        named = {"out": out, "where": where}
         parameters = function.labels or function.numpy
         heeds_masks = function.numpy is not np.where
         inputs, named = others.read_all(function.name, parameters, inputs, named, heeds_masks=heeds_masks)

@@ -16,6 +16,7 @@ import numpy as np
 
 from pycudakit._calls import others
 from pycudakit._calls.arguments import broadcast, broadcast_shapes
+from pycudakit._calls.deferred import Deferred
 from pycudakit._families.elementwise import compound
 from pycudakit._families.elementwise.fast import call
 from pycudakit._families.expression.language import (
@@ -287,8 +288,6 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
     """
     if not isinstance(expression, str):
         raise TypeError(f"the expression is a str, not a {type(expression).__name__}")
-    if out is not None and not isinstance(out, np.ndarray):
-        raise TypeError(f"out is an ndarray, not a {type(out).__name__}")
     parsed = parse(expression)
     if operands is None:
         caller = sys._getframe(1)  # noqa: SLF001
@@ -297,7 +296,14 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
         scopes = (operands,)
     else:
         raise TypeError(f"operands is a mapping of names, not a {type(operands).__name__}")
-    values = [_as_value(name, _find(parsed, name, written, scopes)) for name, written in parsed.names]
+    found = {name: _find(parsed, name, written, scopes) for name, written in parsed.names}
+    if others.takes_devices() and any(map(others.lies_on_device, (*found.values(), out))):
+        others.check_devices("evaluate", evaluate, (), {**found, "out": out})
+        return others.call_on_device(evaluate, expression, found, out)
+    if out is not None and not isinstance(out, np.ndarray):
+        others.read(out, "evaluate, out")
+        raise TypeError(f"out is an ndarray, not a {type(out).__name__}")
+    values = [_as_value(name, value) for name, value in found.items()]
 
     are_numbers = tuple([type(value) in NUMBERS for value in values])
     plan = _plan(parsed, are_numbers)
@@ -330,6 +336,10 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
 def _compute(
     reduction: tuple[str, dict[str, Any]] | None, plan: _Plan, inputs: Sequence[Any], out: Any
 ) -> Any:
+    stand_in = next((value for value in inputs if issubclass(type(value), Deferred)), None)
+    if stand_in is not None and out is None:
+        values = stand_in.apply(plan.function, inputs)
+        return values if reduction is None else getattr(np, reduction[0])(values, **reduction[1])
     if reduction is None:
         return call(plan.function, inputs, out)
     name, keywords = reduction

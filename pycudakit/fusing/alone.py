@@ -1,0 +1,65 @@
+"""Functions of the kit's, called by themselves with arrays on a GPU: each is a fused function of one call."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from pycudakit._families.elementwise import compound
+from pycudakit._programs.function import ElementFunction
+from pycudakit.fusing.captured import at_once
+from pycudakit.fusing.fused import Fused
+from pycudakit.fusing.namespaces import evaluate, kit_function, recording_now
+from pycudakit.fusing.recording import Recording
+
+
+def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a function where its arrays lie."""
+    return _fused(function)(*args, **kwargs)
+
+
+@functools.lru_cache(1024)
+def _fused(function: Any) -> Fused[Any, Any]:
+    return Fused(_Body(function), strict=False)
+
+
+class _Body:
+    """What one function asks of a recording."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self.__name__ = function.name if isinstance(function, ElementFunction) else function.__name__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(self._function, ElementFunction):
+            recording = recording_now()
+            assert recording is not None  # noqa: S101
+            return _elementwise(recording, self._function, *args, **kwargs)
+        if self.__name__ == "evaluate":
+            return evaluate(*args, **kwargs)
+        return kit_function(self._function)(*args, **kwargs)
+
+
+def _elementwise(
+    recording: Recording,
+    function: ElementFunction,
+    *inputs: Any,
+    out: Any = None,
+    where: Any = True,
+    dtype: Any = None,
+    casting: str = "same_kind",
+) -> Any:
+    if function.outputs > 1:
+        named = {"out": out, "where": where, "dtype": dtype, "casting": casting}
+        return at_once(recording, compound.divmod, inputs, {k: v for k, v in named.items() if v is not None})
+    named = {"dtype": dtype, "casting": casting}
+    if where is True:
+        return recording.apply(function, inputs, out=out, **named)
+    # Where the mask is off, as in a program that has one: an argument to which no function objects.
+    harmless = function.harmless
+    kept = [recording.apply(compound.WHERE, (where, value, harmless)) for value in inputs]
+    result = recording.apply(function, kept, **named)
+    if out is None:
+        return result
+    recording.set(out, ..., recording.apply(compound.WHERE, (where, result, out)))
+    return out

@@ -1,0 +1,144 @@
+"""Arrays on a GPU among the arguments of a function: what stands for them, and results beside them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._calls.device_array import DeviceArray, device_array
+from pycudakit._library.abi import address_of
+from pycudakit._library.types import Array, DType
+from pycudakit.fusing.memory import Memory
+from pycudakit.fusing.storage import LentStorage
+
+_ALIGNED = 256  # bytes: an array is aligned on the host as it is on the device
+
+
+class Lending:
+    """The device arrays of a call, which begins and ends with it.
+
+    Parameters
+    ----------
+    memory
+        Of the call.
+    values
+        Other libraries' objects, each of which lies on a device.
+    """
+
+    def __init__(self, memory: Memory, values: Sequence[Any]) -> None:
+        self._memory = memory
+        self._storages: list[LentStorage] = []
+        self._first = values[0]
+        self._arrays: dict[int, Array] = {}
+        found = [known for known in map(device_array, values) if known is not None]
+        self._lend(found)
+        devices = {storage.device for storage in self._storages}
+        if len(devices) > 1:
+            listed = " and ".join(map(str, sorted(devices)))
+            raise errors.InvalidArgument(f"the arrays lie on GPUs {listed}: bring them to one of them first")
+        self.device = min(devices, default=0)
+
+    def array_of(self, value: Any) -> Array:
+        """Return the array that stands for an object."""
+        return self._arrays[id(value)]
+
+    def new(self, shape: tuple[int, ...], dtype: DType) -> tuple[Any, Array] | None:
+        """Return a new object of the first one's library, and the array that stands for it.
+
+        None if that library has no arrays which others may write.
+        """
+        make = _maker(self._first)
+        if make is None:
+            return None
+        made = make(shape, dtype, self._first)
+        known = device_array(made)
+        if known is None:
+            return None
+        self._lend([known])
+        return made, self.array_of(made)
+
+    def give_back(self) -> None:
+        """Leave all to their owners, with the newest values."""
+        while self._storages:
+            self._storages.pop().give_back()
+
+    def _lend(self, arrays: Iterable[DeviceArray]) -> None:
+        for group in _together(arrays):
+            low, high = _extent(group[0])[0], max(_extent(array)[1] for array in group)
+            room = np.empty(high - low + _ALIGNED, np.uint8)
+            start = (low - address_of(room)) % _ALIGNED
+            memory = room[start : start + high - low]
+            for array in group:
+                self._arrays[id(array.owner)] = _standing(memory, array, low)
+            if high > low:
+                storage = LentStorage(memory, self._memory.scope, low, {array.stream for array in group})
+                self._memory.lent(storage)
+                self._storages.append(storage)
+
+
+def _standing(memory: Array, array: DeviceArray, low: int) -> Array:
+    if array.size == 0:
+        return np.empty(array.shape, array.dtype)
+    view: Array = np.ndarray(array.shape, array.dtype, memory, array.address - low, array.strides)
+    view.flags.writeable = not array.is_readonly
+    return view
+
+
+def _extent(array: DeviceArray) -> tuple[int, int]:
+    """Return where its memory begins and ends."""
+    if array.size == 0:
+        return 0, 0
+    reaches = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
+    low = array.address + sum(reach for reach in reaches if reach < 0)
+    return low, array.address + sum(reach for reach in reaches if reach > 0) + array.dtype.itemsize
+
+
+def _together(arrays: Iterable[DeviceArray]) -> list[list[DeviceArray]]:
+    """Return them in groups whose memory overlaps."""
+    groups: list[list[DeviceArray]] = []
+    end = 0
+    for array in sorted(arrays, key=_extent):
+        low, high = _extent(array)
+        if groups and low < end:
+            groups[-1].append(array)
+        else:
+            groups.append([array])
+        end = max(end, high)
+    return groups
+
+
+# ---- New arrays of the libraries --------------------------------------------------------------------
+
+
+def _of_cupy(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:
+    with beside.device:
+        return importlib.import_module("cupy").empty(shape, dtype)
+
+
+def _of_torch(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:
+    torch = importlib.import_module("torch")
+    return torch.empty(shape, dtype=getattr(torch, dtype.name), device=beside.device)
+
+
+def _of_numba(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:  # noqa: ARG001
+    return importlib.import_module("numba.cuda").device_array(shape, dtype)
+
+
+def _of_pycuda(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:  # noqa: ARG001
+    return importlib.import_module("pycuda.gpuarray").empty(shape, dtype)
+
+
+_MAKERS: dict[str, Callable[[tuple[int, ...], DType, Any], Any]] = {
+    "cupy": _of_cupy,
+    "numba": _of_numba,
+    "pycuda": _of_pycuda,
+    "torch": _of_torch,
+}
+
+
+def _maker(value: Any) -> Callable[[tuple[int, ...], DType, Any], Any] | None:
+    return _MAKERS.get(type(value).__module__.partition(".")[0])

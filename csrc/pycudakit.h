@@ -411,7 +411,7 @@ PK_API int32_t pk_plan_lend(uint64_t address, int64_t bytes, uint64_t home, uint
 /* Brings it to the host's memory if only the device has it. It stays on the device, too. */
 PK_API int32_t pk_plan_fetch(uint64_t address, const pk_options *options, pk_report *report);
 
-/* Brings it to its home if only the host has it: before a lent range is dropped, whose home the caller reads. */
+/* Brings it to its home if only the host has it: for a lent range, before it is dropped. */
 PK_API int32_t pk_plan_send(uint64_t address, const pk_options *options, pk_report *report);
 
 /* Somebody else has written to the host's memory: that is valid now, and the device's copy is not. */

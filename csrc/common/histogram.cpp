@@ -8,6 +8,7 @@ static constexpr int64_t MOST_BINS = (int64_t(1) << 31) - 256;
 
 static void check_operands(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                            int64_t dimensions) {
+    require(operand_count >= 1 && operand_count <= 3, "there are no operands, or too many");
     require(operands != nullptr, "operands is a null pointer");
     require(shape != nullptr || dimensions == 0, "shape is a null pointer");
     require(dimensions >= 0 && dimensions <= PK_MAX_DIMS, "dimensions is not from 0 to PK_MAX_DIMS");
@@ -24,9 +25,8 @@ static void check_bins(const pk_bins &bins, int value_type) {
         require(!is_float, "bins are by value, and the values are floats");
         return;
     }
-    require(bins.edges != 0, "bins.edges is a null pointer");
     const bool narrow = bins.type == PK_FLOAT32 || bins.type == PK_FLOAT16;
-    require_aligned(reinterpret_cast<const void *>(bins.edges), bins.count + 1, narrow ? 4 : 8);
+    require_array(reinterpret_cast<const void *>(bins.edges), bins.count + 1, narrow ? 4 : 8, "bins.edges");
     if (bins.how == PK_BY_WIDTH) {
         require(bins.count > 0, "bins.count is 0");
         require(bins::width_kind(bins.type, bins.quotient) != bins::WIDTHS,
@@ -42,8 +42,10 @@ static void check_bins(const pk_bins &bins, int value_type) {
 static int64_t checked_total(const pk_bins *bins, int64_t axes) {
     require(bins != nullptr, "bins is a null pointer");
     require(axes == 1 || axes == 2, "axes is neither 1 nor 2");
-    const int64_t total = axes == 1 ? bins[0].count : bins[0].count * bins[1].count;
-    require(total < MOST_BINS, "there are 2^31 - 256 bins or more");
+    for (int64_t i = 0; i < axes; ++i) require(bins[i].count >= 0, "bins.count is negative");
+    const char *const message = "there are 2^31 - 256 bins or more";
+    const int64_t total = axes == 1 ? bins[0].count : product(bins[0].count, bins[1].count, message);
+    require(total < MOST_BINS, message);
     return total;
 }
 
@@ -60,7 +62,7 @@ static Layout layout_of(const pk_operand *operands, int64_t operand_count, const
         int64_t stride = 1;
         for (int64_t d = dimensions; d-- > 0;) {
             order.strides[d] = stride;
-            stride *= std::max<int64_t>(shape[d], 1);
+            stride = product(stride, std::max<int64_t>(shape[d], 1), "there are too many elements");
         }
         all.push_back(order);
         stored.push_back(true);

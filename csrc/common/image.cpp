@@ -41,7 +41,7 @@ int64_t checked(const pk_operand *operands, const int64_t *shape, int64_t dimens
 char *dense_result(const pk_operand &operand) {
     require(operand.flags == 0, "the result is byte-swapped");
     char *const out = reinterpret_cast<char *>(operand.address);
-    require_aligned(out, 1, size_t(size_of(operand.type)));
+    require_array(out, 1, size_t(size_of(operand.type)), "out");
     return out;
 }
 

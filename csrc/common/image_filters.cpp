@@ -14,8 +14,8 @@ void require_type(int type, const char *message) {
 
 void require_dense(const pk_operand &operand, const int64_t *shape, int64_t size) {
     require(operand.flags == 0, "an image is not in the machine's byte order");
-    require(operand.address != 0 || size == 0, "an image is a null pointer");
-    require_aligned(reinterpret_cast<const void *>(operand.address), size, size_t(size_of(operand.type)));
+    require_array(reinterpret_cast<const void *>(operand.address), size, size_t(size_of(operand.type)),
+                  "an image");
     int64_t stride = size_of(operand.type);
     for (int d = 3; d >= 0; --d) {
         require(shape[d] == 1 || size == 0 || operand.strides[d] == stride, "an image is not C-contiguous");
@@ -50,10 +50,10 @@ Filter::Filter(const pk_window *window, const double *given, int64_t weight_coun
     require(above >= 0 && above < height && left >= 0 && left < width,
             "the result's place is not in the window");
 
-    int64_t size = 1;
+    int64_t size = 1, widest = 8;  // bytes, if no dimension were 0
     for (int d = 0; d < 4; ++d) {
         require(shape[d] >= 0, "an image's shape has a negative number");
-        require(shape[d] == 0 || size <= INT64_MAX / 8 / shape[d], "an image is too large");
+        widest = product(widest, std::max<int64_t>(shape[d], 1), "an image is too large");
         size *= shape[d];
     }
     batch = shape[0], rows = shape[1], columns = shape[2], channels = shape[3];

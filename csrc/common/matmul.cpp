@@ -5,11 +5,7 @@
 namespace pk::matmul {
 
 static int64_t times(int64_t x, int64_t y) {
-    int64_t result = 0;
-    if (__builtin_mul_overflow(x, y, &result)) {
-        fail(PK_INVALID_ARGUMENT, "a matrix has more elements than 64 bits can count");
-    }
-    return result;
+    return product(x, y, "a matrix has more elements than 64 bits can count");
 }
 
 Product::Product(const void *a, const void *b, void *c, int64_t m, int64_t n, int64_t k,
@@ -34,12 +30,9 @@ Product::Product(const void *a, const void *b, void *c, int64_t m, int64_t n, in
     const int64_t results = times(times(m, n), batch), of_a = times(m, k), of_b = times(k, n);
     times(results, sizeof(double));
     require(batch == 0 || places != nullptr, "places is a null pointer");
-    require(results == 0 || c != nullptr, "c is a null pointer");
-    require(results == 0 || of_a == 0 || a != nullptr, "a is a null pointer");
-    require(results == 0 || of_b == 0 || b != nullptr, "b is a null pointer");
-    require_aligned(a, results == 0 ? 0 : of_a, item);
-    require_aligned(b, results == 0 ? 0 : of_b, item);
-    require_aligned(c, results, item);
+    require_array(a, results == 0 ? 0 : of_a, item, "a");
+    require_array(b, results == 0 ? 0 : of_b, item, "b");
+    require_array(c, results, item, "c");
     for (int64_t i = 0; i < 2 * batch; ++i) require(places[i] >= 0, "a place is negative");
 }
 

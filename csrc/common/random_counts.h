@@ -200,11 +200,16 @@ struct Binomial {
     Inversion inversion{};
     Hat hat{};
 
-    PK_HD Binomial(int64_t n, double likely)
-        : n(n),
-          flipped(likely > 0.5),
+    // Of what is no likelihood, the nearest that is.
+    PK_HD static double sound(double likelihood) {
+        return likelihood > 0 ? (likelihood < 1 ? likelihood : 1.0) : 0.0;
+    }
+
+    PK_HD Binomial(int64_t trials, double likelihood)
+        : n(trials > 0 ? trials : 0),
+          flipped(sound(likelihood) > 0.5),
           count(double(n)),
-          p(flipped ? 1 - likely : likely),
+          p(flipped ? 1 - sound(likelihood) : sound(likelihood)),
           q(1 - p),
           inverts(!(count * p >= BY_INVERSION)) {
         if (inverts) {

@@ -245,6 +245,9 @@ Reduction::Reduction(const pk_reduction *given, const pk_instruction *instructio
         require(program.stored[size_t(i)] == (i >= first_value && i < operand_count - 1),
                 "the program stores to other operands than the values");
     }
+    for (const Step &step : program.steps) {
+        require(step.op != PK_LOAD || step.a < first_value, "the program loads a value, or the result");
+    }
 }
 
 Reductions::Reductions(const pk_reduction *asked, int64_t count, const pk_instruction *instructions,

@@ -20,12 +20,12 @@ Selection::Selection(const void *in, int64_t rows, int64_t columns, const int64_
     require(rank_rows == 1 || rank_rows == rows, "rank_rows is neither 1 nor rows");
     require(in != nullptr || rows == 0 || columns == 0, "in is a null pointer");
     require(nans != nullptr || rows == 0, "nans is a null pointer");
-    require_aligned(in, elements(), item);
-    require_aligned(nans, rows, sizeof(int64_t));
+    require_array(in, elements(), item, "in");
+    require_array(nans, rows, sizeof(int64_t), "nans");
     if (rows == 0 || rank_count == 0) return;
     require(ranks != nullptr && out != nullptr, "ranks or out is a null pointer");
-    require_aligned(ranks, rank_count, sizeof(int64_t));
-    require_aligned(out, rank_count, item);
+    require_array(ranks, rank_count, sizeof(int64_t), "ranks");
+    require_array(out, rank_count, item, "out");
     for (int64_t row = 0; row < rank_rows; ++row) {
         const int64_t *own = ranks_of(row);
         require(own[0] >= 0 && own[rank_count - 1] < columns, "a rank is not from 0 to columns - 1");

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t PIECE = 256 << 10;  // elements that a thread takes at once
 
-// Where a sorted row has both zeros, puts them in the order in which they came.
+// Where a sorted row has both zeros, puts them in the order in which they came. There may be more of them
+// than there were, if someone writes to the array meanwhile.
 template <class Order>
 void restore_zeros(const Order &ordering, const Rows &rows, void *out, Call &call) {
     using Key = typename Order::Key;
@@ -35,7 +36,7 @@ void restore_zeros(const Order &ordering, const Rows &rows, void *out, Call &cal
                 if (first < 0) continue;
                 int64_t at = row + first;
                 for (int64_t i = row; i < row + rows.columns; ++i) {
-                    if (is_zero(in[i])) sorted[at++] = in[i];
+                    if (is_zero(in[i]) && at < row + rows.columns) sorted[at++] = in[i];
                 }
             }
         });
@@ -51,8 +52,9 @@ void restore_zeros(const Order &ordering, const Rows &rows, void *out, Call &cal
         int64_t sum = row + first;
         for (int64_t &next : at) next = std::exchange(sum, sum + next);
         in_pieces(call, rows.columns, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
+            int64_t &next = at[size_t(piece)];
             for (int64_t i = row + begin; i < row + end; ++i) {
-                if (is_zero(in[i])) sorted[at[size_t(piece)]++] = in[i];
+                if (is_zero(in[i]) && next < row + rows.columns) sorted[next++] = in[i];
             }
         });
     }
@@ -83,7 +85,7 @@ void restore_zero(const Order &ordering, const Rows &row, Key *values, int64_t f
             return;
         }
     });
-    values[place] = in[first];
+    if (first < row.columns) values[place] = in[first];
 }
 
 template <class Order>
@@ -116,10 +118,12 @@ void find_more(const Order &ordering, const UniqueRequest &unique, Call &call) {
     const bool counts = unique.wants(PK_UNIQUE_COUNTS);
     const Scratch<Key> sorted(size);
     const Scratch<int64_t> order(index || inverse ? size : 0);
+    // If someone writes to the array while it is sorted, the order may be none.
+    auto place_in_order = [&](int64_t i) { return order[i] >= 0 && order[i] < size ? order[i] : 0; };
     if (index || inverse) {
         argsort_rows(unique, order.get(), size, false, call);
         in_pieces(call, size, PIECE, [&](int64_t, int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) sorted[i] = in[order[i]];
+            for (int64_t i = begin; i < end; ++i) sorted[i] = in[place_in_order(i)];
         });
     } else {
         sort_whole(unique, sorted.get(), call);
@@ -137,7 +141,7 @@ void find_more(const Order &ordering, const UniqueRequest &unique, Call &call) {
             const bool begins = next < runs.count && runs.starts[next] == i;
             run += begins;
             next += begins;
-            unique.inverse[order[i]] = run;
+            unique.inverse[place_in_order(i)] = run;
         }
     });
     if (counts) subtract_starts(unique.counts, *unique.found, size, call);
@@ -149,26 +153,26 @@ Rows::Rows(KeyType type, const void *in, int64_t count, int64_t columns)
     : type(type), in(in), count(count), columns(columns) {
     require(count >= 0 && columns >= 0, "rows or columns is negative");
     require(columns == 0 || count <= INT64_MAX / 16 / columns, "there are too many elements");
-    require_aligned(in, elements(), size_t(type.bytes));
+    require_array(in, elements(), size_t(type.bytes), "in");
 }
 
 SortRequest::SortRequest(const Rows &rows, void *out) : Rows(rows), out(out) {
-    require_aligned(out, elements(), size_t(type.bytes));
+    require_array(out, elements(), size_t(type.bytes), "out");
 }
 
 ArgsortRequest::ArgsortRequest(const Rows &rows, int64_t *order, int64_t kept, bool descending)
     : Rows(rows), order(order), kept(kept), descending(descending) {
     require(kept >= 0 && kept <= columns, "kept is not from 0 to columns");
-    require_aligned(order, count * kept, sizeof(int64_t));
+    require_array(order, count * kept, sizeof(int64_t), "order");
 }
 
 SearchRequest::SearchRequest(KeyType type, const void *sorted, int64_t size, const void *values,
                              int64_t *places, int64_t count, bool right)
     : type(type), sorted(sorted), size(size), values(values), places(places), count(count), right(right) {
     require(size >= 0 && count >= 0, "size or count is negative");
-    require_aligned(sorted, size, size_t(type.bytes));
-    require_aligned(values, count, size_t(type.bytes));
-    require_aligned(places, count, sizeof(int64_t));
+    require_array(sorted, size, size_t(type.bytes), "sorted");
+    require_array(values, count, size_t(type.bytes), "values");
+    require_array(places, count, sizeof(int64_t), "places");
 }
 
 UniqueRequest::UniqueRequest(const Rows &row, int64_t wanted, void *values, int64_t *index, int64_t *inverse,
@@ -180,12 +184,12 @@ UniqueRequest::UniqueRequest(const Rows &row, int64_t wanted, void *values, int6
       inverse(inverse),
       counts(counts),
       found(found) {
-    require_aligned(values, columns, size_t(type.bytes));
+    require_array(values, columns, size_t(type.bytes), "values");
     require(wanted >= 0 && wanted < 2 * PK_UNIQUE_EQUAL_NAN, "wanted has an unknown flag");
-    require_aligned(index, wants(PK_UNIQUE_INDEX) ? columns : 0, sizeof(int64_t));
-    require_aligned(inverse, wants(PK_UNIQUE_INVERSE) ? columns : 0, sizeof(int64_t));
-    require_aligned(counts, wants(PK_UNIQUE_COUNTS) ? columns : 0, sizeof(int64_t));
-    require_aligned(found, 1, sizeof(int64_t));
+    require_array(index, wants(PK_UNIQUE_INDEX) ? columns : 0, sizeof(int64_t), "index");
+    require_array(inverse, wants(PK_UNIQUE_INVERSE) ? columns : 0, sizeof(int64_t), "inverse");
+    require_array(counts, wants(PK_UNIQUE_COUNTS) ? columns : 0, sizeof(int64_t), "counts");
+    require_array(found, 1, sizeof(int64_t), "found");
 }
 
 void sort(const SortRequest &request, Call &call) {

@@ -67,9 +67,10 @@ inline void put_line(void *to, const void *from) {
 #endif
 }
 
-// Puts elements into the bins of their digits, by way of a line of the cache for each bin.
+// Puts elements into the bins of their digits, by way of a line of the cache for each bin; nothing behind the
+// `size` elements of `out`, even if someone writes to the array meanwhile and more are of a bin than were.
 template <class Out, class Read, class Convert>
-void spread(int64_t begin, int64_t end, int shift, Read read, Convert convert, Out *out,
+void spread(int64_t begin, int64_t end, int shift, Read read, Convert convert, Out *out, int64_t size,
             const int64_t *starts) {
     constexpr int64_t LINE = 64 / sizeof(Out);
     struct alignas(64) Line {
@@ -79,10 +80,12 @@ void spread(int64_t begin, int64_t end, int shift, Read read, Convert convert, O
     int64_t first[BINS], next[BINS];
     const auto past_line = int64_t(reinterpret_cast<uintptr_t>(out) % 64 / sizeof(Out));
     Out *const base = out - past_line;
+    const int64_t limit = size + past_line;
     for (int bin = 0; bin < BINS; ++bin) first[bin] = next[bin] = starts[bin] + past_line;
 
     auto copy_rest = [&](int bin, int64_t to) {
         const int64_t from = std::max(first[bin], (to - 1) / LINE * LINE);
+        if (to > limit) return;
         std::memcpy(base + from, lines[bin].items + from % LINE, size_t(to - from) * sizeof(Out));
     };
     for (int64_t i = begin; i < end; ++i) {
@@ -90,7 +93,7 @@ void spread(int64_t begin, int64_t end, int shift, Read read, Convert convert, O
         const int bin = digit_of(element, shift);
         const int64_t at = next[bin]++;
         lines[bin].items[at % LINE] = convert(element);
-        if (at % LINE != LINE - 1) continue;
+        if (at % LINE != LINE - 1 || at >= limit) continue;
         if (at - first[bin] >= LINE - 1) {
             put_line(base + at + 1 - LINE, &lines[bin]);
         } else {
@@ -134,7 +137,7 @@ void pass(Call &call, int64_t size, int shift, Read read, Convert convert, Out *
         }
     }
     in_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
-        spread(begin, end, shift, read, convert, out, &starts[size_t(index * BINS)]);
+        spread(begin, end, shift, read, convert, out, size, &starts[size_t(index * BINS)]);
     });
 }
 

@@ -18,7 +18,10 @@ def as_array(value: Any) -> Array | None:
     if type(value) is np.ndarray and value.dtype in CODES:
         return value
     array = as_argument(value)
-    return array if array is None or isinstance(array, np.ndarray) else np.asarray(array)
+    if array is None or isinstance(array, np.ndarray):
+        return array
+    number = np.asarray(array)
+    return number if number.dtype in CODES else None  # of objects, beyond 64 bits
 
 
 def describe(row: Any, array: Array, strides: Sequence[int]) -> None:

@@ -65,7 +65,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     np.interp(0.0, places, values, left, right)  # which checks them
     if period == 0:
         raise ValueError("period must be a non-zero value")
-    at, places, values = (np.ascontiguousarray(array, FLOAT64) for array in (at, places, values))
+    at, places, values = (np.require(array, FLOAT64, ["C", "A"]) for array in (at, places, values))
     if period is not None:
         at, places, values = _around(at, places, values, abs(period))
         left = right = None

@@ -11,13 +11,15 @@ import numpy as np
 from pycudakit._calls import asked, invocation
 from pycudakit._calls.cost import SMALL
 from pycudakit._calls.record import Call
-from pycudakit._library.types import BOOL
+from pycudakit._library.types import BOOL, FLOAT64, INT64, Array
 from pycudakit._programs.builder import Builder
 from pycudakit._programs.program import ElementProgram
 from pycudakit._programs.ufuncs import write_ufunc
 from pycudakit._programs.values import OF_ANY_INTEGER, Scalar, Value, beyond_all
 
 Results = tuple[Value, ...]
+
+_LARGEST = 2**63 - 1
 
 
 class ElementFunction:
@@ -111,10 +113,10 @@ def compile_function(
     return builder.finish()
 
 
-def as_numpy_takes_numbers(name: str, inputs: Sequence[Any]) -> Sequence[Any]:
+def as_numpy_takes_numbers(name: str, inputs: Sequence[Any], dtype: Any = None) -> Sequence[Any]:
     """Give a type to Python numbers alone, and replace those out of range where that does no harm."""
     if all(type(value) in (int, float) for value in inputs):
-        return [np.asarray(value) for value in inputs]
+        return _typed(inputs, dtype)
     if name not in OF_ANY_INTEGER or not any(type(value) is int for value in inputs):
         return inputs
     first = next(value for value in inputs if type(value) is not int)
@@ -124,6 +126,14 @@ def as_numpy_takes_numbers(name: str, inputs: Sequence[Any]) -> Sequence[Any]:
     limits = np.iinfo(dtype)
     beyond = [type(value) is int and not limits.min <= value <= limits.max for value in inputs]
     return [beyond_all(v) if b else v for v, b in zip(inputs, beyond, strict=True)]
+
+
+def _typed(numbers: Sequence[Any], dtype: Any) -> list[Array]:
+    """Return Python numbers as arrays; raises `OverflowError` for integers that NumPy has no room for."""
+    if all(type(value) is int for value in numbers):
+        wanted = np.dtype(dtype) if dtype is not None else INT64
+        return [np.asarray(value, wanted if wanted.kind in "iuf" else INT64) for value in numbers]
+    return [np.asarray(value, FLOAT64 if abs(value) > _LARGEST else None) for value in numbers]
 
 
 def checked_output(name: str, result: Value, out: tuple[Any, ...], casting: str) -> tuple[Value]:

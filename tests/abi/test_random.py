@@ -186,3 +186,15 @@ def test_parameters_that_make_no_sense_do_no_harm(raw, kind, value):
         call.operands["strides"][1, 0] = 0
     assert call.run(raw) == 0
     assert (call.out != -7).all()
+
+
+@pytest.mark.parametrize("likelihood", [-3.0, 0.3, 3.0, np.nan, np.inf])
+@pytest.mark.parametrize("trials", [-(10**9), -1, 0, 50])
+def test_trials_that_make_no_sense_do_no_harm(raw, trials, likelihood):
+    call = Call()
+    call.out, given = np.full(100, -7), (np.full(1, trials), np.full(1, likelihood))
+    of(abi.RANDOM_BINOMIAL, "int64", "int64", "float64")(call)
+    call.operands["address"] = [a.ctypes.data for a in (call.out, *given)]
+    call.operands["strides"][1:, 0] = 0
+    assert call.run(raw) == 0
+    assert ((call.out >= 0) & (call.out <= max(trials, 0))).all()

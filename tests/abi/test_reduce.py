@@ -116,6 +116,8 @@ def integers(call):
 
 
 BAD = {
+    "loads the result": (instruction(1, a=3), "loads a value, or the result"),
+    "loads a value": (instruction(1, a=2), "loads a value, or the result"),
     **{
         f"null {name}": (null(name), "null pointer")
         for name in ("reduction", "program", "operands", "shape", "exceptions", "report")

@@ -28,10 +28,19 @@ inline void require(bool holds, const char *message) {
     if (!holds) fail(PK_INVALID_ARGUMENT, message);
 }
 
+// Of sizes, none of which is negative.
+inline int64_t product(int64_t x, int64_t y, const char *message) {
+    int64_t result = 0;
+    require(!__builtin_mul_overflow(x, y, &result), message);
+    return result;
+}
+
 // What has no elements may lie anywhere.
-inline void require_aligned(const void *array, int64_t count, size_t bytes) {
-    require(count == 0 || reinterpret_cast<uintptr_t>(array) % bytes == 0,
-            "an array is not aligned to its elements");
+inline void require_array(const void *array, int64_t count, size_t bytes, const char *name) {
+    if (count == 0) return;
+    if (array == nullptr) fail(PK_INVALID_ARGUMENT, std::string(name) + " is a null pointer");
+    if (reinterpret_cast<uintptr_t>(array) % bytes != 0)
+        fail(PK_INVALID_ARGUMENT, std::string(name) + " is not aligned to its elements");
 }
 
 const char *last_error() noexcept;

@@ -20,6 +20,15 @@ from pycudakit._programs.function import ElementFunction, checked_output
 from pycudakit._programs.ufuncs import write_ufunc
 from pycudakit._programs.values import Scalar, Value
 
+
+class _NotGiven:
+    def __repr__(self) -> str:
+        return "<no value>"
+
+
+_NOT_GIVEN: Any = _NotGiven()
+
+
 _DIVMOD = ElementFunction("divmod", np.divmod, outputs=2)
 
 
@@ -75,7 +84,7 @@ WHERE = ElementFunction("where", np.where, write_where)
 
 
 @open_to_others
-def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+def where(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> Any:
     """Choose elements from `x` where the condition holds, and from `y` elsewhere.
 
     Parameters
@@ -92,14 +101,28 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     >>> pk.where([True, False, True], [1, 2, 3], 0)
     array([1, 0, 3])
     """
-    if x is None and y is None:
+    if x is _NOT_GIVEN and y is _NOT_GIVEN:
         return np.nonzero(np.asarray(condition))
-    if x is None or y is None:
+    if x is _NOT_GIVEN or y is _NOT_GIVEN:
         raise ValueError("either both or neither of x and y should be given")
     if WHERE.is_small(condition, x, y):
         return np.where(condition, x, y)
-    result = call(WHERE, (condition, x, y))
+    result = call(WHERE, (condition, _as_chosen(x, y), _as_chosen(y, x)))
     return np.asarray(result)
+
+
+def _as_chosen(number: Any, other: Any) -> Any:
+    """Return an integer as NumPy takes it beside an array of a narrower type: modulo its range."""
+    if (
+        type(number) is not int
+        or not isinstance(other, (np.ndarray, np.generic))
+        or other.dtype.kind not in "iu"
+    ):
+        return number
+    limits = np.iinfo(other.dtype)
+    if limits.min <= number <= limits.max or not -(2**63) <= number < 2**64:
+        return number
+    return np.asarray(number).astype(other.dtype)[()]
 
 
 def write_clip(
@@ -136,14 +159,6 @@ CLIP = {
     (True, False): _clip_function("maximum"),
     (False, True): _clip_function("minimum"),
 }
-
-
-class _NotGiven:
-    def __repr__(self) -> str:
-        return "<no value>"
-
-
-_NOT_GIVEN: Any = _NotGiven()
 
 
 @open_to_others
@@ -192,6 +207,8 @@ def clip(
             high = None if type(high) is int and high >= np.iinfo(own).max else high
     if low is None and high is None:
         return positive(a, out=out, where=where, casting=casting, dtype=dtype)
+    if type(a) in (bool, float, int):
+        a = np.asarray(a)
     limits = [limit for limit in (low, high) if limit is not None]
     keywords: dict[str, Any] = {"where": where, "casting": casting, "dtype": dtype, "out": out}
 
@@ -314,6 +331,8 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     power = 10.0 ** builtins.abs(decimals)
     if out is None and function.is_small(a, power):
         return np.round(a, decimals)
+    if isinstance(out, np.ndarray) and out.shape != np.shape(a):
+        raise ValueError("invalid output shape")
     swapped = isinstance(a, np.ndarray) and a.ndim > 0 and not a.dtype.isnative
     if out is None and swapped and (decimals or a.dtype.kind in "iu"):
         out = np.empty_like(a)  # NumPy keeps the byte order here

@@ -29,7 +29,18 @@ class Unary(Protocol):
     """A function of one array."""
 
     def __call__(
-        self, x: Any, /, out: Any = None, *, where: Any = True, casting: str = "same_kind", dtype: Any = None
+        self,
+        x: Any,
+        /,
+        out: Any = None,
+        *,
+        where: Any = True,
+        casting: str = "same_kind",
+        order: str = "K",
+        dtype: Any = None,
+        subok: bool = True,
+        signature: Any = None,
+        sig: Any = None,
     ) -> Any:
         """Compute element by element."""
         ...
@@ -47,7 +58,11 @@ class Binary(Protocol):
         *,
         where: Any = True,
         casting: str = "same_kind",
+        order: str = "K",
         dtype: Any = None,
+        subok: bool = True,
+        signature: Any = None,
+        sig: Any = None,
     ) -> Any:
         """Compute element by element."""
         ...
@@ -62,7 +77,17 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
     below, record_small = function.numpy_below, function.record_small
 
     def call_unary(
-        x: Any, /, out: Any = None, *, where: Any = True, casting: str = "same_kind", dtype: Any = None
+        x: Any,
+        /,
+        out: Any = None,
+        *,
+        where: Any = True,
+        casting: str = "same_kind",
+        order: str = "K",
+        dtype: Any = None,
+        subok: bool = True,
+        signature: Any = None,
+        sig: Any = None,
     ) -> Any:
         if (
             (_here.get().fast or asked.process) == "auto"
@@ -70,12 +95,16 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
             and x.size < below.get((x.dtype,), 0)
             and out is None
             and where is True
-            and dtype is None
+            and dtype is signature is sig is None
+            and order == "K"
         ):
             result = ufunc(x, casting=casting)
             record_small()
             return result
-        return call(function, (x,), out, where, dtype, casting)
+        if order == "K" and subok is True and signature is sig is None and out is not ...:
+            return call(function, (x,), out, where, dtype, casting)
+        given = sig if signature is None else signature
+        return full.with_keywords(function, (x,), out, where, dtype, casting, order, subok, given)
 
     return call_unary
 
@@ -92,7 +121,11 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
         *,
         where: Any = True,
         casting: str = "same_kind",
+        order: str = "K",
         dtype: Any = None,
+        subok: bool = True,
+        signature: Any = None,
+        sig: Any = None,
     ) -> Any:
         if (
             (_here.get().fast or asked.process) == "auto"
@@ -103,12 +136,25 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
             )
             and out is None
             and where is True
-            and dtype is None
+            and dtype is signature is sig is None
+            and order == "K"
         ):
             result = ufunc(x1, x2, casting=casting)
             record_small()
             return result
-        return call(function, (x1, x2), out, where, dtype, casting)
+        if order == "K" and subok is True and signature is sig is None and out is not ...:
+            return call(function, (x1, x2), out, where, dtype, casting)
+        return full.with_keywords(
+            function,
+            (x1, x2),
+            out,
+            where,
+            dtype,
+            casting,
+            order,
+            subok,
+            sig if signature is None else signature,
+        )
 
     return call_binary
 

@@ -71,7 +71,7 @@ class _Request:
 
 def _read(function: ElementFunction, inputs: Sequence[Any], out: Any, where: Any, dtype: Any) -> _Request:
     if function.types_numbers:
-        inputs = as_numpy_takes_numbers(function.name, inputs)
+        inputs = as_numpy_takes_numbers(function.name, inputs, dtype)
     request = _Request(
         arguments=[as_argument(value) for value in inputs],
         outs=as_outs(out, function.outputs),
@@ -120,6 +120,53 @@ def _outputs(
         finals.append(final)
         targets.append(target)
     return finals, targets
+
+
+def with_keywords(
+    function: ElementFunction,
+    inputs: Sequence[Any],
+    out: Any,
+    where: Any,
+    dtype: Any,
+    casting: str,
+    order: str,
+    subok: bool,
+    signature: Any,
+) -> Any:
+    """Compute a function that is called with NumPy's less usual keywords."""
+    if signature is not None and dtype is not None:
+        raise TypeError("cannot specify both 'signature' and 'dtype'")
+    if asked.current() in ("auto", "numpy"):
+        keywords = {"out": out, "where": where, "dtype": dtype, "signature": signature}
+        keywords = {name: value for name, value in keywords.items() if value is not None}
+        compute = functools.partial(
+            function.numpy, *inputs, casting=casting, order=order, subok=subok, **keywords
+        )
+        return invocation.by_numpy(function.name, "auto: only NumPy has such keywords", compute)
+    if signature is not None:
+        inputs = _as_in_signature(function, inputs, signature, casting)
+    result = call(function, inputs, None if out is ... else out, where, dtype, casting, None)
+    if order in "CF" and isinstance(result, np.ndarray) and (out is None or out is ...):
+        result = np.asarray(result, order=order)  # type: ignore[call-overload]
+    return np.asarray(result) if out is ... else result
+
+
+def _as_in_signature(
+    function: ElementFunction, inputs: Sequence[Any], signature: Any, casting: str
+) -> list[Array]:
+    """Return the inputs converted to a loop's types."""
+    values = [value if type(value) in (float, int) else np.asarray(value) for value in inputs]
+    given = (*(_type_of(value) for value in values), *(None,) * function.outputs)
+    resolve: Any = function.numpy.resolve_dtypes  # type: ignore[attr-defined]
+    types = resolve(given, signature=_listed(signature), casting=casting)
+    return [np.asarray(value).astype(dtype, copy=False) for value, dtype in zip(values, types, strict=False)]
+
+
+def _listed(signature: Any) -> tuple[Any, ...]:
+    """Return a signature as dtypes, of inputs and outputs."""
+    listed = tuple(signature.replace("->", "")) if isinstance(signature, str) else signature
+    listed = listed if isinstance(listed, tuple) else (listed,)
+    return tuple(None if each is None else np.dtype(each) for each in listed)
 
 
 def choose(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pycudakit._calls import operands
+from pycudakit._calls import invocation, operands
 from pycudakit._calls.invocation import one_call
 from pycudakit._families.elementwise.functions import multiply
 from pycudakit._families.matmul.matmul import product
@@ -171,6 +171,8 @@ def average(
     """
     given = keywords(keepdims=keepdims)
     numpy = functools.partial(np.average, a, axis, weights, returned, **given)
+    if operands.as_array(a) is None or (weights is not None and operands.as_array(weights) is None):
+        return invocation.by_numpy_alone("average", numpy)
     array = np.asarray(a)
     if axis is not None:
         axis = normalize_axis_tuple(axis, array.ndim, argname="axis")

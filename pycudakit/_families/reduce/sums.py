@@ -58,6 +58,8 @@ def sum_like(
     )
     if call.is_numpys:
         return call.by_numpy()
+    if initial is not NONE and call.result_type.kind in "biu":
+        initial = np.array(initial, call.result_type)[()]  # as NumPy converts it, or refuses to
     result = call.reduce(initial=or_usual(initial, None))
     if not extreme:
         call.warn(result, known=None if initial is NONE else _known_from(initial, result))
@@ -184,6 +186,8 @@ def mean_like(
         return call.by_numpy("there are no degrees of freedom")  # which NumPy has its own words for
     if call.is_numpys:
         return call.by_numpy()
+    if call.skips_nan and call.out is not None and call.out.dtype.kind != "f":
+        raise TypeError("If a is inexact, then out must be inexact")
     if mean is not NONE:
         result = _about(call, a, mean, or_usual(where, True), ddof, name)
     else:

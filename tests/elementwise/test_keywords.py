@@ -1,0 +1,124 @@
+"""NumPy's less usual keywords, and Python's numbers where no array gives them a type."""
+
+import inspect
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import pycudakit as pk
+from pycudakit import errors
+
+A, B = np.array([[1, 2, 3], [4, 5, 6]], np.int32), np.array([7, 8, 9], np.int16)
+
+
+@pytest.mark.parametrize("asked", ["auto", None])
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"signature": "dd->d"},
+        {"sig": "dd->d"},
+        {"signature": (np.float32, np.float32, np.float32)},
+        {"order": "F"},
+        {"order": "C"},
+        {"subok": False},
+        {"out": ...},
+        {"signature": "ll->l", "out": ..., "order": "F"},
+    ],
+    ids=str,
+)
+def test_keywords(engine, asked, keywords):
+    with pk.engine(asked or engine):
+        for inputs in ((A, B), (A.T, 2), (1, 2)):
+            got, want = pk.add(*inputs, **keywords), np.add(*inputs, **keywords)
+            assert_array_equal(got, want, strict=True)
+            assert type(got) is type(want)
+            if got.ndim == 2:
+                assert got.flags.f_contiguous == want.flags.f_contiguous
+
+
+def test_keywords_that_do_not_go_together(engine):
+    for kit in (pk, np):
+        with pytest.raises(TypeError, match="cannot specify both 'signature' and 'dtype'"):
+            kit.add(A, B, dtype=float, signature="dd->d")
+        with pytest.raises(TypeError, match=r"'same_kind'"):
+            kit.add(A, B * 1.5, signature="ll->l")
+
+
+def test_signatures_name_numpys_parameters():
+    for name in ("add", "sqrt"):
+        ours = set(inspect.signature(getattr(pk, name)).parameters)
+        assert ours >= set(inspect.signature(getattr(np, name)).parameters)
+
+
+# ---- Python's numbers alone --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked", ["auto", None])
+@pytest.mark.parametrize(
+    ("name", "inputs", "keywords"),
+    [
+        ("add", (1, 2), {"dtype": np.uint8}),
+        ("add", (1, 300), {"dtype": np.int8}),
+        ("add", (2**63, 1), {}),
+        ("add", (2**63, 1.5), {}),
+        ("multiply", (2**70, 1.5), {}),
+        ("add", (1.5, 2), {"dtype": np.float32}),
+        ("add", (1.5, 2), {"dtype": np.uint8}),
+        ("less", (1, 300), {}),
+        ("sqrt", (4,), {"dtype": np.float32}),
+        ("clip", (5, 0, np.uint8([3])), {}),
+        ("clip", (True, 0, np.int8([3])), {}),
+        ("where", (A > 3, np.int8(1), 300), {}),
+        ("where", (A > 3, -1, A.astype(np.uint8)), {}),
+    ],
+)
+def test_numbers(engine, asked, name, inputs, keywords):
+    def outcome(kit):
+        try:
+            return getattr(kit, name)(*inputs, **keywords)
+        except (TypeError, OverflowError) as error:
+            return error
+
+    want = outcome(np)
+    with pk.engine(asked or engine):
+        got = outcome(pk)
+    assert type(got) is type(want)
+    if isinstance(want, Exception):
+        assert str(got) == str(want)
+    else:
+        assert_array_equal(got, want, strict=True)
+
+
+def test_none_is_a_value_of_where(engine):
+    with pk.engine("auto"):
+        assert pk.where(A > 3, None, None).tolist() == np.where(A > 3, None, None).tolist()
+        assert pk.where(A > 3, None, 1).tolist() == np.where(A > 3, None, 1).tolist()
+    with pytest.raises(errors.Unsupported, match="where"):
+        pk.where(A > 3, None, None)
+    with pytest.raises(ValueError, match="either both or neither"):
+        pk.where(A > 3, 1)
+
+
+def test_averages_that_are_numpys():
+    assert pk.average([Fraction(1, 2), Fraction(1, 3)]) == Fraction(5, 12)
+    matrix = np.matrix([[1.0, 2.0], [3.0, 4.0]])
+    assert type(pk.average(matrix, axis=0)) is np.matrix
+
+
+def test_out_of_round(engine):
+    out = np.zeros(2)
+    for kit in (pk, np):
+        with pytest.raises(ValueError, match="invalid output shape"):
+            kit.round(np.array([2.567]), 2, out=out)
+    assert (out == 0).all()
+    assert pk.round(np.array(2.567), 2, out=np.zeros(())) == 2.57
+
+
+def test_interp_of_what_is_not_aligned(engine):
+    x = np.ndarray(2, float, b"\0" + np.array([0.5, 1.5]).tobytes(), 1)
+    assert not x.flags.aligned
+    assert_array_equal(pk.interp(x, [0.0, 2.0], [0.0, 4.0]), [1.0, 3.0])
+    assert_array_equal(pk.interp([0.5, 1.5], [0.0, 2.0], x), np.interp([0.5, 1.5], [0.0, 2.0], x))
+    assert_array_equal(pk.interp([1.0], x, [0.0, 1.0]), [0.5])

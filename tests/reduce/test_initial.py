@@ -1,0 +1,60 @@
+"""What `initial` may be: NumPy's answer, or its error, for numbers that the result's type has no room for."""
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+from pycudakit import errors
+
+NAN, INFINITY = float("nan"), float("inf")
+CASES = [
+    (name, dtype, initial)
+    for name in ("sum", "prod", "max", "min")
+    for dtype in ("int8", "uint8", "int64", "uint64", "bool", "float32", "float64")
+    for initial in (100.0, 7.0, 2.5, -1, 300, 2**63, NAN, INFINITY, True, np.float64(2.5), np.int8(-3))
+]
+
+
+def outcome(kit, name, a, initial, **keywords):
+    try:
+        with np.errstate(all="ignore"):
+            result = getattr(kit, name)(a, initial=initial, **keywords)
+    except (OverflowError, ValueError) as error:
+        return type(error), str(error)
+    return result.dtype, np.asarray(result).tolist()
+
+
+@pytest.mark.parametrize(("name", "dtype", "initial"), CASES)
+def test_numpys(engine, name, dtype, initial):
+    a = np.array([[3, 4], [1, 0]], dtype)
+    for axis in (None, 1):
+        want = outcome(np, name, a, initial, axis=axis)
+        got = outcome(pk, name, a, initial, axis=axis)
+        assert repr(got) == repr(want)  # NaN among them
+        with pk.engine("auto"):
+            assert repr(outcome(pk, name, a, initial, axis=axis)) == repr(want)
+
+
+def test_nothing_is_written_by_what_is_refused(engine):
+    out = np.array(7, np.int8)
+    with pytest.raises(OverflowError, match="300 out of bounds for int8"):
+        pk.max(np.int8([3]), initial=300, out=out)
+    assert out == 7
+
+
+def test_integers_beyond_64_bits():
+    assert pk.sum(2**70) == 2**70
+    assert pk.sum([2**70, 1]) == 2**70 + 1
+    for name in ("cpu", "cuda"):
+        if pk.engines()[name]:
+            with pk.engine(name), pytest.raises(errors.Unsupported, match=f"sum: not on the {name} engine"):
+                pk.sum(2**70)
+
+
+def test_means_of_floats_into_integers(engine):
+    out = np.array(7)
+    for name in ("nanmean", "nanvar", "nanstd"):
+        for kit in (np, pk):
+            with pytest.raises(TypeError, match="If a is inexact, then out must be inexact"):
+                getattr(kit, name)(np.array([1.5, 2.0]), out=out)
+    assert out == 7

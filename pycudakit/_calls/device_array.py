@@ -61,9 +61,9 @@ class DeviceArray:
         return math.prod(self.shape)
 
 
-def homeward(value: Any) -> str:
-    """Return what brings a device array home, in words."""
-    way = _HOMEWARD.get(type(value).__module__.partition(".")[0])
+def homeward(library: str) -> str:
+    """Return what brings a library's array home, in words."""
+    way = _HOMEWARD.get(library)
     return f"bring it home first, by {way}" if way else "copy it to the host first, as its library does that"
 
 

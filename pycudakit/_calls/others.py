@@ -26,9 +26,8 @@ _MOST_LOOKED_AT = 64  # parts of one
 _NAMES = """all amax amin any argmax argmin argsort astype clip count_nonzero cumprod cumsum diff flip max
 mean min nan_to_num prod ptp roll round sort std sum swapaxes transpose var"""
 _HEED_MASKS = frozenset(_NAMES.split())
-_KEEP_THE_INDEX = frozenset(
-    {"clip", "cumprod", "cumsum", "round"}
-)  # of pandas, as in NumPy, beside elementwise functions
+# And those whose result has pandas' index.
+_KEEP_THE_INDEX = frozenset({"clip", "cumprod", "cumsum", "round"})
 
 # Types whose values are no arrays of other libraries: those that were met, and these.
 _ordinary: set[type] = {bool, float, int, np.ndarray, str, type(None)}
@@ -114,7 +113,7 @@ def _read(value: Any, by_numpy: bool, heeds_masks: bool) -> Any:
 
         device_array(value)  # which refuses what no engine can use
         raise errors.Unsupported(
-            f"{name} lies on a GPU, and the engines take arrays on the host: {homeward(value)}"
+            f"{name} lies on a GPU, and the engines take arrays on the host: {homeward(library_of(value))}"
         )
     library = library_of(value)
     if library == "pandas":
@@ -177,12 +176,11 @@ def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        for value in args:
-            if type(value) not in _ordinary:
+        for value in (*args, *kwargs.values()):
+            if type(value) not in _ordinary and not is_ordinary(value):
                 break
         else:
-            if not kwargs:
-                return function(*args, **kwargs)
+            return function(*args, **kwargs)
         if takes_devices() and any(map(lies_on_device, (*args, *kwargs.values()))):
             check_devices(name, function, args, kwargs)
             return call_on_device(function, *args, **kwargs)  # type: ignore[no-any-return]

@@ -10,6 +10,7 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._calls.device_array import DeviceArray, device_array
+from pycudakit._calls.others import library_of
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array, DType
 from pycudakit.fusing.memory import Memory
@@ -34,8 +35,10 @@ class Lending:
         self._storages: list[LentStorage] = []
         self._first = values[0]
         self._arrays: dict[int, Array] = {}
-        found = [known for known in map(device_array, values) if known is not None]
-        self._lend(found)
+        self._found = [
+            known for known in map(device_array, values) if known is not None
+        ]  # which live as long
+        self._lend(self._found)
         devices = {storage.device for storage in self._storages}
         if len(devices) > 1:
             listed = " and ".join(map(str, sorted(devices)))
@@ -141,4 +144,4 @@ _MAKERS: dict[str, Callable[[tuple[int, ...], DType, Any], Any]] = {
 
 
 def _maker(value: Any) -> Callable[[tuple[int, ...], DType, Any], Any] | None:
-    return _MAKERS.get(type(value).__module__.partition(".")[0])
+    return _MAKERS.get(library_of(value))

@@ -112,6 +112,7 @@ if TYPE_CHECKING:
         tril,
         triu,
     )
+    from pycudakit._families.expression.close import allclose, array_equal, isclose
     from pycudakit._families.expression.evaluate import evaluate
     from pycudakit._families.histogram.functions import bincount, digitize, histogram, histogram2d
     from pycudakit._families.interp import interp
@@ -176,6 +177,7 @@ else:
     _lazy.attach(
         __name__,
         {
+            "_families.expression.close": "allclose array_equal isclose",
             "_families.expression.evaluate": "evaluate",
             "_families.histogram.functions": "bincount digitize histogram histogram2d",
             "fusing": "Fused fuse",
@@ -225,6 +227,7 @@ __all__ = [
     "absolute",
     "add",
     "all",
+    "allclose",
     "amax",
     "amin",
     "any",
@@ -239,6 +242,7 @@ __all__ = [
     "argmin",
     "argpartition",
     "argsort",
+    "array_equal",
     "ascontiguousarray",
     "astype",
     "average",
@@ -297,6 +301,7 @@ __all__ = [
     "inner",
     "interp",
     "invert",
+    "isclose",
     "isfinite",
     "isinf",
     "isnan",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._families.elementwise import compound
+from pycudakit._families.expression import close
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.shapes import SHAPES, Handler, captures
@@ -266,6 +267,15 @@ def _round(recording: Recording, a: Any, decimals: Any = 0, out: Any = None) -> 
 def _rounding(decimals: int) -> Any:
     function = compound.round_function(decimals)
     return type(function)("round", lambda a, _, **keywords: np.round(a, decimals, **keywords), function.write)
+
+
+@_captures(np.isclose)
+def _isclose(
+    recording: Recording, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: Any = False
+) -> Any:
+    function = close.CLOSE[bool(equal_nan)]
+    with np.errstate(invalid="ignore"):
+        return recording.apply(function, (*close.as_compared(a, b), rtol, atol))
 
 
 @_captures(np.nan_to_num)

@@ -160,6 +160,7 @@ if TYPE_CHECKING:
         topk,
         unique,
     )
+    from pycudakit._families.sort.sets import intersect1d, isin, setdiff1d, setxor1d, union1d, unique_values
     from pycudakit.fusing import Fused, fuse
     from pycudakit.kernels import (
         ElementwiseKernel,
@@ -196,6 +197,7 @@ else:
             "_families.scan": "cummax cummin cumprod cumsum diff exclusive_scan nancumprod nancumsum",
             "_families.sort.functions": "argpartition argsort lexsort partition searchsorted sort topk "
             "unique",
+            "_families.sort.sets": "intersect1d isin setdiff1d setxor1d union1d unique_values",
             "_families.matmul.tensors": "einsum inner kron outer tensordot trace vecdot",
             "_families.select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
         },
@@ -300,9 +302,11 @@ __all__ = [
     "image",
     "inner",
     "interp",
+    "intersect1d",
     "invert",
     "isclose",
     "isfinite",
+    "isin",
     "isinf",
     "isnan",
     "kron",
@@ -370,6 +374,8 @@ __all__ = [
     "round",
     "searchsorted",
     "set_engine",
+    "setdiff1d",
+    "setxor1d",
     "sign",
     "signbit",
     "sin",
@@ -393,7 +399,9 @@ __all__ = [
     "trunc",
     "tuned",
     "tunings",
+    "union1d",
     "unique",
+    "unique_values",
     "var",
     "vdot",
     "vecdot",

@@ -26,6 +26,7 @@ _FAMILIES = "pycudakit._families"
 _AT_ONCE = {
     "scan": "diff",
     "sort.functions": "argpartition argsort lexsort partition searchsorted sort unique",
+    "sort.sets": "intersect1d isin setdiff1d setxor1d union1d unique_values",
     "histogram.functions": "digitize histogram histogram2d",
     "select.quantiles": "nanmedian nanpercentile nanquantile",
     "matmul.products": "average dot vdot",

@@ -297,7 +297,7 @@ def test_entry(engine):
         ({"ranks": np.array([-1, 0])}, "a rank is not from 0"),
         ({"ranks": np.array([2, 0])}, "not in ascending order"),
         ({"ranks": np.array([0, 1, 1, 3]), "rank_rows": 2}, "a rank is not from 0"),
-        ({"in": np.zeros(25, np.uint8)[1:].view(np.float32)}, "an array is not aligned to its elements"),
+        ({"in": np.zeros(25, np.uint8)[1:].view(np.float32)}, "in is not aligned to its elements"),
     ],
 )
 def test_entry_refuses(engine, changes, words):

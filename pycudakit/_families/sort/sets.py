@@ -1,0 +1,213 @@
+"""NumPy's operations of sets: sorting and searching, in its order."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pycudakit._calls import asked, invocation, operands
+from pycudakit._calls.cost import SMALL
+from pycudakit._calls.invocation import one_call
+from pycudakit._families.sort.functions import argsort, searchsorted, sort, unique
+from pycudakit._library.types import Array
+
+_FEW = 3000  # elements of both, below which NumPy answers first under `auto`
+
+
+def _by_numpy(name: str, numpy: Callable[[], Any], *arguments: Any) -> tuple[list[Array], Any]:
+    """Return the arguments as arrays; or none, and what NumPy computes of them."""
+    arrays = [array for array in map(operands.as_array, arguments) if array is not None]
+    if len(arrays) < len(arguments):
+        return [], invocation.by_numpy_alone(name, numpy)
+    if asked.checked_current() == "numpy":
+        return [], invocation.by_numpy(name, asked.ASKED_FOR, numpy)
+    if asked.current() == "auto" and sum(array.size for array in arrays) < _FEW:
+        return [], invocation.by_numpy(name, SMALL, numpy)
+    return arrays, None
+
+
+@one_call("isin")
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
+) -> Any:
+    """Tell which elements are among others.
+
+    Parameters
+    ----------
+    element : array_like
+        What to look for.
+    test_elements : array_like
+        Where to look for it.
+    assume_unique, kind
+        As for `numpy.isin`; the answer does not depend on them.
+    invert : bool
+        Whether to tell which are not.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.isin([[1, 2], [3, 4]], [4, 2, 9])
+    array([[False,  True],
+           [False,  True]])
+    """
+    numpy = functools.partial(np.isin, element, test_elements, assume_unique, invert, kind=kind)
+    arrays, result = _by_numpy("isin", numpy, element, test_elements)
+    if not arrays:
+        return result
+    wanted, known = _as_one_type(*arrays)
+    known = sort(known.ravel())
+    found: Any = np.zeros(wanted.shape, bool)
+    if known.size:
+        places = np.minimum(searchsorted(known, wanted), known.size - 1)
+        found = known[places] == wanted
+    found = ~found if invert else found
+    return found if wanted.ndim else np.asarray(found)
+
+
+def _as_one_type(wanted: Array, known: Array) -> tuple[Array, Array]:
+    common = np.result_type(wanted, known)
+    if common.kind == "f" and wanted.dtype.kind in "iu" and known.dtype.kind in "iu":
+        # 64 bits with a sign and without: what the type of the one has no room for is not among the other.
+        limits = np.iinfo(wanted.dtype)
+        fits = known >= 0 if limits.min == 0 else known <= np.uint64(limits.max)
+        return wanted, known[fits].astype(wanted.dtype)
+    return wanted.astype(common, copy=False), known.astype(common, copy=False)
+
+
+@one_call("union1d")
+def union1d(ar1: Any, ar2: Any) -> Any:
+    """Return the distinct elements of two arrays, sorted.
+
+    Parameters
+    ----------
+    ar1, ar2 : array_like
+        The arrays, of any shape.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.union1d([3, 1], [2, 3])
+    array([1, 2, 3])
+    """
+    arrays, result = _by_numpy("union1d", functools.partial(np.union1d, ar1, ar2), ar1, ar2)
+    return unique(np.concatenate(arrays, axis=None)) if arrays else result
+
+
+@one_call("intersect1d")
+def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
+    """Return the distinct elements that two arrays have in common, sorted.
+
+    Parameters
+    ----------
+    ar1, ar2 : array_like
+        The arrays, of any shape.
+    assume_unique : bool
+        Whether the elements of each are known to be distinct.
+    return_indices : bool
+        Whether to return, too, where they are first in each flattened array.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.intersect1d([3, 1, 2], [2, 3, 4])
+    array([2, 3])
+    """
+    numpy = functools.partial(np.intersect1d, ar1, ar2, assume_unique, return_indices)
+    arrays, result = _by_numpy("intersect1d", numpy, ar1, ar2)
+    if not arrays:
+        return result
+    one, other = (array.ravel() for array in arrays)
+    firsts: list[Array] = []
+    if not assume_unique:
+        if return_indices:
+            (one, in_one), (other, in_other) = unique(one, True), unique(other, True)
+            firsts = [in_one, in_other]
+        else:
+            one, other = unique(one), unique(other)
+    both = np.concatenate((one, other))
+    if not return_indices:
+        both = sort(both)
+        return both[:-1][both[1:] == both[:-1]]
+    order = argsort(both, kind="stable")
+    both = both[order]
+    is_common = both[1:] == both[:-1]
+    places = order[:-1][is_common], order[1:][is_common] - one.size
+    if firsts:
+        places = firsts[0][places[0]], firsts[1][places[1]]
+    return both[:-1][is_common], *places
+
+
+@one_call("setdiff1d")
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    """Return the distinct elements of one array that another has not.
+
+    Parameters
+    ----------
+    ar1, ar2 : array_like
+        The arrays, of any shape.
+    assume_unique : bool
+        Whether the elements of each are known to be distinct; the result is then in the order of `ar1`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.setdiff1d([3, 1, 2], [2, 5])
+    array([1, 3])
+    """
+    numpy = functools.partial(np.setdiff1d, ar1, ar2, assume_unique)
+    arrays, result = _by_numpy("setdiff1d", numpy, ar1, ar2)
+    if not arrays:
+        return result
+    kept: Any = arrays[0].ravel() if assume_unique else unique(arrays[0])
+    return kept[isin(kept, arrays[1], invert=True)]
+
+
+@one_call("setxor1d")
+def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    """Return the elements that are in one of two arrays alone, sorted.
+
+    Parameters
+    ----------
+    ar1, ar2 : array_like
+        The arrays, of any shape.
+    assume_unique : bool
+        Whether the elements of each are known to be distinct.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.setxor1d([3, 1, 2], [2, 5])
+    array([1, 3, 5])
+    """
+    numpy = functools.partial(np.setxor1d, ar1, ar2, assume_unique)
+    arrays, result = _by_numpy("setxor1d", numpy, ar1, ar2)
+    if not arrays:
+        return result
+    if not assume_unique:
+        arrays = list(map(unique, arrays))
+    both = sort(np.concatenate(arrays, axis=None))
+    if both.size == 0:
+        return both
+    differs = np.concatenate(([True], both[1:] != both[:-1], [True]))
+    return both[differs[1:] & differs[:-1]]
+
+
+@one_call("unique_values")
+def unique_values(x: Any) -> Any:
+    """Return the distinct elements, each NaN for itself, as the array API has it.
+
+    Parameters
+    ----------
+    x : array_like
+        The elements.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.unique_values([3, 1, 3])
+    array([1, 3])
+    """
+    return unique(x, equal_nan=False)

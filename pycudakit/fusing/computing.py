@@ -25,7 +25,7 @@ from pycudakit.fusing.reporting import Reporting
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.fusing.storage import Storage
 
-_MOST_OUTPUTS = 32  # of a pass
+MOST_OUTPUTS = 32  # of a pass
 _MOST_LIVE = 64
 
 
@@ -172,9 +172,9 @@ class Computing:
             elif node.array is None:
                 by_shape.setdefault(node.shape, {})[id(node)] = node
         passes = [
-            nodes[first : first + _MOST_OUTPUTS]
+            nodes[first : first + MOST_OUTPUTS]
             for nodes in (list(found.values()) for found in by_shape.values())
-            for first in range(0, len(nodes), _MOST_OUTPUTS)
+            for first in range(0, len(nodes), MOST_OUTPUTS)
         ]
         for nodes in passes:
             self.run(nodes, keep=keep, is_last=not keep and nodes is passes[-1])
@@ -227,6 +227,17 @@ class Computing:
         self.evaluate(together, new)
         for node, array, own in zip(nodes, new, storages, strict=True):
             node.computed(array, own)
+
+    def compute_into(self, nodes: Sequence[Node], arrays: Sequence[Array]) -> None:
+        """Compute nodes of one shape in one pass, into arrays that nothing reads."""
+        self.heed_errors()
+        self.settle(nodes)
+        together = Pass(nodes)
+        self.memory.keep(together.arrays)
+        if arrays[0].size:
+            self.evaluate(together, arrays)
+        for node, array in zip(nodes, arrays, strict=True):
+            node.computed(array, self.memory.storage_for(array))
 
     def storage_of_new(self, array: Array) -> Storage | None:
         """Return the memory of a new array; None where that need not be known before others see it."""

@@ -8,7 +8,7 @@ import functools
 import inspect
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -25,88 +25,29 @@ from pycudakit._calls.invocation import (
     recorder,
     warn_of_takeover,
 )
-from pycudakit._calls.others import check_devices, is_device_array, is_ordinary, read, read_all, takes_devices
+from pycudakit._calls.others import check_devices, is_ordinary, read, read_all, takes_devices
 from pycudakit._calls.record import Call
-from pycudakit._library.types import CODES
 from pycudakit.fusing.captured import CAPTURED
 from pycudakit.fusing.explained import Explained
+from pycudakit.fusing.homeward import Homeward
 from pycudakit.fusing.lending import Lending
-from pycudakit.fusing.namespaces import Body, Generator, active, recording_now
+from pycudakit.fusing.namespaces import Body, active, recording_now
+from pycudakit.fusing.nested import (
+    all_stand_ins,
+    arrays_in,
+    copied,
+    devices_in,
+    draws,
+    lies_there,
+    mapped,
+    plain,
+)
 from pycudakit.fusing.recording import Recording
-from pycudakit.fusing.stand_in import StandIn
 
 SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` has NumPy run a function as it is
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-def _mapped(value: Any, replace: Callable[[Any], Any], copies: list[tuple[Any, Any]] | None = None) -> Any:
-    """Return a value with the parts of tuples, lists and dicts replaced; itself, where nothing is.
-
-    Lists and dicts go to `copies`, each with what takes its place.
-    """
-    kind = type(value)
-    if kind in (tuple, list):
-        parts = [_mapped(part, replace, copies) for part in value]
-        same = all(a is b for a, b in zip(parts, value, strict=True))
-        new = value if same else kind(parts)
-    elif kind is dict:
-        values = {key: _mapped(part, replace, copies) for key, part in value.items()}
-        new = value if all(values[key] is part for key, part in value.items()) else values
-    elif isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_mapped(part, replace, copies) for part in value))
-    else:
-        return replace(value)
-    if copies is not None and kind is not tuple:
-        copies.append((value, new))
-    return new
-
-
-def _stand_ins_in(value: Any) -> list[StandIn]:
-    found: list[StandIn] = []
-    _mapped(value, lambda part: found.append(part) if type(part) is StandIn else part)
-    return found
-
-
-def _arrays_in(parts: Iterable[Any]) -> list[Any]:
-    """Return the arrays in tuples, lists and dicts."""
-    found: list[Any] = []
-    for part in parts:
-        kind = type(part)
-        if kind is np.ndarray or kind is np.memmap:
-            if part.dtype in CODES:
-                found.append(part)
-        elif isinstance(part, (tuple, list)):
-            found += _arrays_in(part)
-        elif kind is dict:
-            found += _arrays_in(part.values())
-    return found
-
-
-def _copied(value: Any) -> Any:
-    if _is_array(value):
-        return value.copy()
-    return copy.deepcopy(value) if _draws(value) else value
-
-
-def _plain(array: Any) -> Any:
-    return array.view(np.ndarray) if type(array) is np.memmap else array
-
-
-def _is_device_array(value: Any) -> bool:
-    return not is_ordinary(value) and is_device_array(value)
-
-
-def _devices_in(arguments: Any) -> list[Any]:
-    """Return the arrays on a GPU in tuples, lists and dicts, each once."""
-    found: dict[int, Any] = {}
-    _mapped(arguments, lambda part: found.setdefault(id(part), part) if _is_device_array(part) else part)
-    return list(found.values())
-
-
-def _is_array(value: Any) -> bool:
-    return type(value) in (np.ndarray, np.memmap) and value.dtype in CODES
 
 
 class Fused(Generic[P, R]):
@@ -162,14 +103,14 @@ class Fused(Generic[P, R]):
         if engine == "numpy" or self._runs_later:
             return self.__wrapped__(*args, **kwargs)
         if not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values()))):
-            if takes_devices() and _devices_in((args, kwargs)):
+            if takes_devices() and devices_in((args, kwargs)):
                 check_devices(self._name, self.__wrapped__, args, kwargs)
                 return self._run_on_devices(args, kwargs)  # type: ignore[no-any-return]
             args, kwargs = read_all(self._name, self.__wrapped__, args, kwargs, by_numpy=True)  # type: ignore[assignment]
         result: R
-        arrays = _arrays_in(args)
+        arrays = arrays_in(args)
         if kwargs:
-            arrays += _arrays_in(kwargs.values())
+            arrays += arrays_in(kwargs.values())
         if engine == "auto":
             result = self._run_automatically(arrays, args, kwargs)
             return result
@@ -191,7 +132,7 @@ class Fused(Generic[P, R]):
         result = self._recorded(recording, arrays, args, kwargs)
         if best in (None, "unknown"):
             recording.costs.up += sum(array.nbytes for array in arrays)
-            recording.costs.down += sum(array.nbytes for array in _arrays_in([result]))
+            recording.costs.down += sum(array.nbytes for array in arrays_in([result]))
             if len(self._best) >= _MOST_KEYS:
                 self._best.clear()
             self._best[key] = recording.costs.best()
@@ -231,21 +172,21 @@ class Fused(Generic[P, R]):
 
     def _run_on_devices(self, args: Any, kwargs: Any) -> Any:
         """Run it where its arrays lie; its results will lie there, too."""
-        args, kwargs = _mapped(
-            (args, kwargs), lambda value: value if _is_device_array(value) else read(value, self._name)
+        args, kwargs = mapped(
+            (args, kwargs), lambda value: value if lies_there(value) else read(value, self._name)
         )
         with asked.asking(engine="cuda"):
             recording = Recording(self._name, CAPTURED, self._strict)
-            return self._recorded(recording, _arrays_in([args, kwargs]), args, kwargs)
+            return self._recorded(recording, arrays_in([args, kwargs]), args, kwargs)
 
     @property
     def _name(self) -> str:
         return getattr(self.__wrapped__, "__name__", "fused")
 
     def _record(self, recording: Recording, arrays: list[Any], args: Any, kwargs: Any) -> Any:
-        recording.memory.given([_plain(array) for array in arrays])
+        recording.memory.given([plain(array) for array in arrays])
         body = functools.partial(self._run, recording, args, kwargs)
-        devices = _devices_in((args, kwargs))
+        devices = devices_in((args, kwargs))
         if devices:
             body = functools.partial(self._run_lending, recording, devices, args, kwargs)
         return recording.memory.scope.run(recording.engine, body)
@@ -259,7 +200,7 @@ class Fused(Generic[P, R]):
             lending.give_back()
 
     def _run(self, recording: Recording, args: Any, kwargs: Any, lending: Lending | None = None) -> Any:
-        homeward = _Homeward(recording, lending)
+        homeward = Homeward(recording, lending)
         args, kwargs = homeward.stand_ins(args, kwargs)
         token = active.set(recording)
         try:
@@ -274,7 +215,9 @@ class Fused(Generic[P, R]):
             active.reset(token)
             recording.is_over = True
         if lending is None:
-            recording.finish(_stand_ins_in(result))
+            recording.finish(all_stand_ins(result))
+        else:
+            homeward.compute_on_device(all_stand_ins(result), lending)
         homeward.give_back()
         result = homeward.of(result)
         if lending is not None:
@@ -299,10 +242,10 @@ class Fused(Generic[P, R]):
         if asked.checked_current() == "numpy":
             return Explained(self._name, "numpy", (), ())
         args, kwargs = read_all("explain", self.__wrapped__, args, kwargs, by_numpy=True)  # type: ignore[assignment]
-        args, kwargs = _mapped((args, kwargs), _copied)
+        args, kwargs = mapped((args, kwargs), copied)
         recording = Recording(self._name, CAPTURED, self._strict)
         recording.passes = []
-        arrays = _arrays_in([args, kwargs])
+        arrays = arrays_in([args, kwargs])
         recording.memory.label(_names_of(self.__wrapped__, args, kwargs))
         with apart():
             self._recorded(recording, arrays, args, kwargs)
@@ -340,89 +283,6 @@ def _fused_again(function: Any, strict: bool) -> Fused[Any, Any]:
     return Fused(function, strict)
 
 
-class _Homeward:
-    """The way from the caller's objects to stand-ins, and back."""
-
-    def __init__(self, recording: Recording, lending: Lending | None) -> None:
-        self._recording = recording
-        self._lending = lending
-        self._given: dict[int, tuple[StandIn, Any]] = {}  # the caller's arrays, by their identity
-        self._originals: dict[int, Any] = {}  # and by the nodes that they became
-        self._copies: list[tuple[Any, Any]] = []  # of the caller's lists and dicts, and what the body sees
-        self._by_seen: dict[int, Any] = {}
-        self._made: dict[int, Any] = {}  # results beside device arrays, by their stand-ins
-
-    def stand_ins(self, args: Any, kwargs: Any) -> Any:
-        """Return the arguments as the body sees them."""
-        args = tuple(_mapped(value, self._stand_in, self._copies) for value in args)
-        kwargs = {name: _mapped(value, self._stand_in, self._copies) for name, value in kwargs.items()}
-        self._originals = {id(stood.node): value for stood, value in self._given.values()}
-        self._by_seen = {id(seen): original for original, seen in self._copies}
-        return args, kwargs
-
-    def _stand_in(self, value: Any) -> Any:
-        is_lent = self._lending is not None and _is_device_array(value)
-        if not (is_lent or _is_array(value)):
-            return Generator(value) if _draws(value) else value
-        if id(value) not in self._given:
-            array = self._lending.array_of(value) if is_lent and self._lending is not None else _plain(value)
-            self._given[id(value)] = self._recording.stand_in(array), value
-        return self._given[id(value)][0]
-
-    def of(self, value: Any) -> Any:
-        """Return a value as the caller is to have it."""
-        if id(value) in self._by_seen:
-            return self._by_seen[id(value)]
-        kind = type(value)
-        if kind is StandIn:
-            return self._array(value)
-        if kind in (tuple, list):
-            parts = [self.of(part) for part in value]
-            return value if all(a is b for a, b in zip(parts, value, strict=True)) else kind(parts)
-        if kind is dict:
-            values = {key: self.of(part) for key, part in value.items()}
-            return value if all(values[key] is part for key, part in value.items()) else values
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*map(self.of, value))
-        return value._generator if type(value) is Generator else value  # noqa: SLF001
-
-    def _array(self, stand_in: StandIn) -> Any:
-        if id(stand_in.node) in self._originals:
-            return self._originals[id(stand_in.node)]
-        if self._lending is not None:
-            return self._on_device(stand_in, self._lending)
-        array = self._recording.read(stand_in)
-        return array[()] if stand_in.is_scalar else array
-
-    def _on_device(self, stand_in: StandIn, lending: Lending) -> Any:
-        """Return its values as a new array of the library that the arguments are of."""
-        if id(stand_in) not in self._made:
-            new = lending.new(stand_in.shape, stand_in.dtype)
-            if new is None:
-                array = self._recording.read(stand_in)
-                return array[()] if stand_in.is_scalar else array
-            self._recording.set(self._recording.stand_in(new[1]), ..., stand_in)
-            self._made[id(stand_in)] = new[0]
-        return self._made[id(stand_in)]
-
-    def give_back(self) -> None:
-        """Make the caller's lists and dicts what the body has made of them."""
-        for original, seen in self._copies:
-            if type(original) is list:
-                parts = [self.of(part) for part in seen]
-                if len(parts) != len(original) or any(
-                    a is not b for a, b in zip(parts, original, strict=True)
-                ):
-                    original[:] = parts
-            else:
-                values = {key: self.of(part) for key, part in seen.items()}
-                if values.keys() != original.keys() or any(
-                    values[key] is not original[key] for key in values
-                ):
-                    original.clear()
-                    original.update(values)
-
-
 class BoundFused:
     """A fused method of an instance."""
 
@@ -452,22 +312,15 @@ def _names_of(function: Any, args: Any, kwargs: Any) -> dict[int, str]:
         return {}
     names: dict[int, str] = {}
     for name, value in bound.items():
-        for place, array in enumerate(_arrays_in([value])):
+        for place, array in enumerate(arrays_in([value])):
             names.setdefault(id(array), name if array is value else f"{name}[{place}]")
     return names
-
-
-def _draws(value: Any) -> bool:
-    if isinstance(value, np.random.Generator):
-        return True
-    kind = type(value)
-    return kind.__name__ == "Generator" and kind.__module__.startswith(__name__.partition(".")[0])
 
 
 def _places_of(arguments: list[Any]) -> Callable[[], None]:
     """Return what has the generators among arguments draw again what they draw from now on."""
     found: list[Any] = []
-    _mapped(arguments, lambda part: found.append(part) if _draws(part) else part)
+    mapped(arguments, lambda part: found.append(part) if draws(part) else part)
     copies = [copy.deepcopy(each) for each in found]
 
     def put_back() -> None:

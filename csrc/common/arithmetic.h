@@ -6,6 +6,7 @@
 #include "common/math/exponential.h"
 #include "common/math/hyperbolic.h"
 #include "common/math/inverse_trigonometric.h"
+#include "common/math/log_sums.h"
 #include "common/math/logarithm.h"
 #include "common/math/power.h"
 #include "common/math/roots.h"
@@ -174,6 +175,37 @@ PK_HD T remainder(T a, T b) {
     }
 }
 
+// C's remainder, with the dividend's sign; 0 by zero.
+template <class T>
+PK_HD T truncated_remainder(T a, T b) {
+    if constexpr (is_float<T>)
+        return fmod(a, b);
+    else
+        return b == 0 || (is_signed_int<T> && b == T(-1)) ? T(0) : T(a % b);
+}
+
+template <class T>
+PK_HD wrapping<T> magnitude(T a) {
+    return is_signed_int<T> && a < 0 ? wrapping<T>(0) - wrapping<T>(a) : wrapping<T>(a);
+}
+
+// Of magnitudes, as unsigned numbers: that of the least integer has no room among the signed ones.
+template <class T>
+PK_HD T gcd(T a, T b) {
+    wrapping<T> x = magnitude(a), y = magnitude(b);
+    while (y != 0) {
+        const wrapping<T> rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return T(x);
+}
+template <class T>
+PK_HD T lcm(T a, T b) {
+    const wrapping<T> x = magnitude(a), y = magnitude(b), common = magnitude(gcd(a, b));
+    return common == 0 ? T(0) : T(x / common * y);
+}
+
 template <class T>
 PK_HD T floor_divide(T a, T b) {
     if constexpr (is_float<T>) {
@@ -213,6 +245,47 @@ PK_HD T right_shift(T a, T b) {
     const bool inside = wrapping<T>(b) < sizeof(T) * 8;
     const T out = is_signed_int<T> && a < 0 ? T(-1) : T(0);
     return inside ? T(a >> (wrapping<T>(b) & (sizeof(T) * 8 - 1))) : out;
+}
+
+// A number as a fraction, of [0.5, 1), and a power of two; zeros, infinities and NaN with the power 0.
+template <class T>
+struct Frexp {
+    using Bits = typename std::conditional<sizeof(T) == 4, uint32_t, uint64_t>::type;
+    static constexpr int DIGITS = std::numeric_limits<T>::digits - 1;      // that are stored
+    static constexpr int HALF = std::numeric_limits<T>::max_exponent - 2;  // the stored exponent of 0.5
+    static constexpr Bits EXPONENT = Bits(2 * HALF + 3);
+    T fraction;
+    int exponent;
+
+    PK_HD explicit Frexp(T a) : fraction(a), exponent(0) {
+        if (a == 0 || !is_finite(a)) return;
+        const bool is_subnormal = pk::abs(a) < std::numeric_limits<T>::min();
+        const T normal = is_subnormal ? a * T(Bits(1) << DIGITS) : a;
+        const Bits bits = bit_cast<Bits>(normal);
+        exponent = int((bits >> DIGITS) & EXPONENT) - HALF - (is_subnormal ? DIGITS : 0);
+        fraction = bit_cast<T>((bits & ~(EXPONENT << DIGITS)) | (Bits(HALF) << DIGITS));
+    }
+};
+template <class T>
+PK_HD T frexp_fraction(T a) {
+    return Frexp<T>(a).fraction;
+}
+template <class T>
+PK_HD T frexp_exponent(T a) {
+    return T(Frexp<T>(a).exponent);
+}
+
+// a * 2^power for a whole power, rounded once: steps that leave the normal numbers come last, and from above.
+PK_HD double ldexp(double a, double power) {
+    constexpr double most = 1023, least = -969;  // -1022 + 53: what is left then is rounded by the last step
+    double left = power < -2200 ? -2200 : (power > 2200 ? 2200 : power);
+    for (int step = 0; step < 2; ++step) {
+        const double part = left > most ? most : (left < -1022 ? least : 0);
+        a *= bit_cast<double>(uint64_t(int64_t(part) + 1023) << 52);
+        left -= part;
+    }
+    left = left < -1022 ? -1022 : (left > most ? most : left);
+    return a * bit_cast<double>(uint64_t(int64_t(left) + 1023) << 52);
 }
 
 template <class T>

@@ -12,7 +12,7 @@ DType = np.dtype[Any]
 Array = np.ndarray[Any, Any]
 
 CODES = {dtype: code for code, dtype in enumerate(abi.TYPES)}
-BOOL, INT64, UINT8, UINT64 = (np.dtype(name) for name in ("bool", "int64", "uint8", "uint64"))
+BOOL, INT32, INT64, UINT8, UINT64 = (np.dtype(name) for name in ("bool", "int32", "int64", "uint8", "uint64"))
 FLOAT16, FLOAT32, FLOAT64 = (np.dtype(name) for name in ("float16", "float32", "float64"))
 
 

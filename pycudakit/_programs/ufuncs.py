@@ -8,7 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._library.types import BOOL, CODES, FLOAT16, FLOAT32, INT64, UINT8, UINT64, DType
+from pycudakit._library.types import (
+    BOOL,
+    CODES,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    INT64,
+    UINT8,
+    UINT64,
+    DType,
+)
 from pycudakit._programs.builder import Builder
 from pycudakit._programs.values import OF_ANY_INTEGER, Scalar, Value, beyond_all
 
@@ -93,6 +104,24 @@ def _divmod(builder: Builder, a: Value, b: Value) -> tuple[Value, ...]:
     return builder.apply("floor_divide", a, b), builder.apply("remainder", a, b)
 
 
+def _ldexp(builder: Builder, value: Value, power: Value) -> Value:
+    # As doubles, which hold every power that makes a difference, so that it is rounded once.
+    scaled = builder.apply("ldexp", builder.cast(value, FLOAT64), builder.cast(power, FLOAT64))
+    return builder.convert(scaled, value.dtype)
+
+
+def _frexp(builder: Builder, value: Value) -> tuple[Value, ...]:
+    exponent = builder.apply("frexp_exponent", value)
+    return builder.apply("frexp_fraction", value), builder.convert(exponent, INT32)
+
+
+def _modf(builder: Builder, value: Value) -> tuple[Value, ...]:
+    zero = builder.constant(0, value.dtype)
+    finite = builder.select(builder.apply("isinf", value), zero, value)
+    rest = builder.apply("subtract", finite, builder.apply("trunc", finite))
+    return builder.apply("copysign", rest, value), builder.apply("trunc", value)
+
+
 LOWERED: dict[str, Lowering] = {
     "add": _or_for_bool("add", "logical_or"),
     "multiply": _or_for_bool("multiply", "logical_and"),
@@ -104,10 +133,7 @@ LOWERED: dict[str, Lowering] = {
     "bitwise_or": _or_for_bool("bitwise_or", "logical_or"),
     "bitwise_xor": _or_for_bool("bitwise_xor", "logical_xor"),
     "invert": _or_for_bool("invert", "logical_not"),
-    "true_divide": as_named("divide"),
-    "mod": as_named("remainder"),
     "absolute": _absolute,
-    "abs": _absolute,
     "fabs": as_named("absolute"),
     "float_power": as_named("power"),
     "positive": _same,
@@ -130,6 +156,9 @@ LOWERED: dict[str, Lowering] = {
     "degrees": _scaled_by(180 / np.pi),
     "nextafter": _nextafter,
     "divmod": _divmod,
+    "ldexp": _ldexp,
+    "frexp": _frexp,
+    "modf": _modf,
 }
 
 
@@ -166,7 +195,8 @@ def write_ufunc(
 ) -> tuple[Value, ...]:
     """Apply a NumPy ufunc, by name, with NumPy's promotion and errors."""
     types = tuple(a.type if isinstance(a, Scalar) else a.dtype for a in arguments)
-    outputs = getattr(np, name).nout
+    ufunc = getattr(np, name)
+    name, outputs = ufunc.__name__, ufunc.nout  # the one name of several
     loop = resolve(name, types, out or (None,) * outputs, dtype, casting)
     if name in OF_ANY_INTEGER:
         held = tuple(_held(a, t) for a, t in zip(arguments, loop, strict=False))
@@ -175,7 +205,7 @@ def write_ufunc(
     unsupported = [d for d in loop if d not in CODES]
     if unsupported:
         raise TypeError(f"{name} has no loop for {unsupported[0]} but NumPy's own")
-    with builder.naming(getattr(np, name).__name__):  # warnings of mod speak of remainder
+    with builder.naming(name):
         if name == "power":
             product = _multiplied(builder, arguments[0], arguments[1], loop[0])
             if product is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from pycudakit._families.elementwise import compound
+from pycudakit._families.elementwise import compound, pairs
 from pycudakit._programs.function import ElementFunction
 from pycudakit.fusing.captured import at_once
 from pycudakit.fusing.fused import Fused
@@ -51,7 +51,12 @@ def _elementwise(
 ) -> Any:
     if function.outputs > 1:
         named = {"out": out, "where": where, "dtype": dtype, "casting": casting}
-        return at_once(recording, compound.divmod, inputs, {k: v for k, v in named.items() if v is not None})
+        return at_once(
+            recording,
+            getattr(pairs, function.name),
+            inputs,
+            {k: v for k, v in named.items() if v is not None},
+        )
     named = {"dtype": dtype, "casting": casting}
     if where is True:
         return recording.apply(function, inputs, out=out, **named)

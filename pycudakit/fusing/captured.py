@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._families.elementwise import compound
+from pycudakit._families.elementwise import compound, pairs
 from pycudakit._families.expression import close
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.recording import Recording
@@ -213,9 +213,17 @@ def _where(recording: Recording, condition: Any, *branches: Any) -> Any:
     return chosen
 
 
-@_captures(np.divmod)
-def _divmod(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
-    return at_once(recording, compound.divmod, arguments, keywords)
+def _pair(function: Any) -> Handler:
+    return lambda recording, *arguments, **keywords: at_once(recording, function, arguments, keywords)
+
+
+for _function in (pairs.divmod, pairs.frexp, pairs.modf):
+    CAPTURED[getattr(np, _function.__name__)] = _pair(_function)
+
+
+@_captures(np.sinc)
+def _sinc(recording: Recording, x: Any) -> Any:
+    return recording.apply(compound.SINC, (x,))
 
 
 @_captures(np.clip)

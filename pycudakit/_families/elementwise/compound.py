@@ -29,46 +29,6 @@ class _NotGiven:
 _NOT_GIVEN: Any = _NotGiven()
 
 
-_DIVMOD = ElementFunction("divmod", np.divmod, outputs=2)
-
-
-def divmod(
-    x1: Any,
-    x2: Any,
-    out1: Any = None,
-    out2: Any = None,
-    /,
-    *,
-    out: Any = None,
-    where: Any = True,
-    casting: str = "same_kind",
-    dtype: Any = None,
-) -> tuple[Any, Any]:
-    """Return the quotient rounded down, and the remainder that goes with it.
-
-    Parameters
-    ----------
-    x1, x2 : array_like
-        The arguments, broadcast together.
-    out1, out2, out : ndarrays, or a tuple of two ndarrays or None, optional
-        Where to put the results.
-    where, casting, dtype
-        As for `add`.
-
-    Examples
-    --------
-    >>> import pycudakit as pk
-    >>> pk.divmod([7, -7], 4)
-    (array([ 1, -2]), array([3, 1]))
-    """
-    if out1 is not None or out2 is not None:
-        if out is not None:
-            raise TypeError("cannot specify 'out' as both a positional and keyword argument")
-        out = (out1, out2)
-    quotient, remainder = call(_DIVMOD, (x1, x2), out, where, dtype, casting)
-    return quotient, remainder
-
-
 def _promoted(arguments: tuple[Value | Scalar, ...]) -> np.dtype[Any]:
     return np.result_type(*(a.type(1) if isinstance(a, Scalar) else a.dtype for a in arguments))
 
@@ -337,6 +297,38 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     if out is None and swapped and (decimals or a.dtype.kind in "iu"):
         out = np.empty_like(a)  # NumPy keeps the byte order here
     return call(function, (a, power), out, numpy_call=lambda *_: np.round(a, decimals, out=out))
+
+
+around = round
+
+
+def _write_sinc(builder: Builder, x: Value, **_: Any) -> tuple[Value, ...]:
+    (angle,) = write_ufunc(builder, "multiply", Scalar(float, None, np.pi), x)
+    least = builder.constant(np.finfo(angle.dtype).eps, angle.dtype)
+    divisor = builder.select(builder.cast(angle, BOOL), angle, least)
+    (sine,) = write_ufunc(builder, "sin", divisor)
+    return write_ufunc(builder, "divide", sine, divisor)
+
+
+SINC = ElementFunction("sinc", np.sinc, _write_sinc)
+
+
+@open_to_others
+def sinc(x: Any) -> Any:
+    """Return ``sin(pi * x) / (pi * x)``, which is 1 at 0.
+
+    Parameters
+    ----------
+    x : array_like
+        The argument.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.sinc([0.0, 0.5])
+    array([1.        , 0.63661977])
+    """
+    return np.sinc(x) if SINC.is_small(x) else call(SINC, (x,))
 
 
 @functools.cache

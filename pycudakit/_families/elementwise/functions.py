@@ -107,6 +107,18 @@ arctanh = _unary(
 )
 deg2rad = _unary("deg2rad", "Convert degrees to radians.", "[0.0, 180.0]", "array([0.        , 3.14159265])")
 rad2deg = _unary("rad2deg", "Convert radians to degrees.", "[0.0, 1.0]", "array([ 0.        , 57.29577951])")
+degrees = _unary(
+    "degrees",
+    "Convert radians to degrees; the same function as `rad2deg`.",
+    "[0.0, 1.0]",
+    "array([ 0.        , 57.29577951])",
+)
+radians = _unary(
+    "radians",
+    "Convert degrees to radians; the same function as `deg2rad`.",
+    "[0.0, 180.0]",
+    "array([0.        , 3.14159265])",
+)
 floor = _unary("floor", "Round down.", "[-1.5, 1.5]", "array([-2.,  1.])")
 ceil = _unary("ceil", "Round up.", "[-1.5, 1.5]", "array([-1.,  2.])")
 trunc = _unary("trunc", "Round towards zero.", "[-1.5, 1.5]", "array([-1.,  1.])")
@@ -136,6 +148,26 @@ remainder = _binary(
     "remainder", "Return the remainder with the divisor's sign, as Python's %.", "[7, -7], 4", "array([3, 1])"
 )
 mod = _binary("mod", "Return the remainder; the same function as `remainder`.", "[7, -7], 4", "array([3, 1])")
+fmod = _binary(
+    "fmod", "Return the remainder with the dividend's sign, as C's.", "[7, -7], 4", "array([ 3, -3])"
+)
+gcd = _binary("gcd", "Return the greatest common divisor.", "[12, -7], 18", "array([6, 1])")
+lcm = _binary("lcm", "Return the lowest common multiple.", "[12, -7], 18", "array([ 36, 126])")
+logaddexp = _binary(
+    "logaddexp",
+    "Return log(exp(x1) + exp(x2)) without overflow.",
+    "[0.0, 1000.0], [0.0, 1000.0]",
+    "array([6.93147181e-01, 1.00069315e+03])",
+)
+logaddexp2 = _binary(
+    "logaddexp2",
+    "Return log2(2**x1 + 2**x2) without overflow.",
+    "[1.0, 3000.0], [1.0, 3000.0]",
+    "array([2.000e+00, 3.001e+03])",
+)
+ldexp = _binary(
+    "ldexp", "Return x1 * 2**x2, for integers x2.", "[0.75, -1.0], [3, -1]", "array([ 6. , -0.5])"
+)
 power = _binary("power", "Raise to a power.", "[2, 3], 3", "array([ 8, 27])")
 float_power = _binary(
     "float_power", "Raise to a power, in float64.", "[2, 3], -1", "array([0.5       , 0.33333333])"
@@ -193,3 +225,7 @@ heaviside = _binary(
     "[-1.0, 0.0, 1.0], 0.5",
     "array([0. , 0.5, 1. ])",
 )
+
+# NumPy's other names for the same functions, those of the array API.
+acos, acosh, asin, asinh, atan, atan2, atanh = arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh
+bitwise_invert, bitwise_left_shift, bitwise_right_shift, pow = invert, left_shift, right_shift, power

@@ -1,0 +1,26 @@
+// The logarithm of a sum of powers, without the powers, which may be beyond all floats.
+#pragma once
+
+#include "exponential.h"
+#include "logarithm.h"
+
+namespace pk::math {
+
+// log(e^a + e^b). Where both are one infinity, their difference is NaN, but not the sum.
+template <class T>
+PK_HD T logaddexp(T a, T b) {
+    if (a == b) return a + T(0.693147180559945309417232121458);
+    const T larger = a > b ? a : b, distance = pk::abs(a - b);
+    return distance != distance ? distance : larger + log1p(exp(-distance));
+}
+
+// log2(2^a + 2^b)
+template <class T>
+PK_HD T logaddexp2(T a, T b) {
+    if (a == b) return a + T(1);
+    const T larger = a > b ? a : b, distance = pk::abs(a - b);
+    return distance != distance ? distance
+                                : larger + T(1.44269504088896340735992468100) * log1p(exp2(-distance));
+}
+
+}  // namespace pk::math

@@ -1,0 +1,115 @@
+"""NumPy's elementwise functions of two results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pycudakit._families.elementwise.fast import call
+from pycudakit._programs.function import ElementFunction
+
+_DIVMOD, _FREXP, _MODF = (
+    ElementFunction(name, getattr(np, name), outputs=2) for name in ("divmod", "frexp", "modf")
+)
+
+
+def _call(
+    function: ElementFunction, inputs: tuple[Any, ...], out1: Any, out2: Any, out: Any, *keywords: Any
+) -> tuple[Any, Any]:
+    if out1 is not None or out2 is not None:
+        if out is not None:
+            raise TypeError("cannot specify 'out' as both a positional and keyword argument")
+        out = (out1, out2)
+    first, second = call(function, inputs, out, *keywords)
+    return first, second
+
+
+def divmod(
+    x1: Any,
+    x2: Any,
+    out1: Any = None,
+    out2: Any = None,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: str = "same_kind",
+    dtype: Any = None,
+) -> tuple[Any, Any]:
+    """Return the quotient rounded down, and the remainder that goes with it.
+
+    Parameters
+    ----------
+    x1, x2 : array_like
+        The arguments, broadcast together.
+    out1, out2, out : ndarrays, or a tuple of two ndarrays or None, optional
+        Where to put the results.
+    where, casting, dtype
+        As for `add`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.divmod([7, -7], 4)
+    (array([ 1, -2]), array([3, 1]))
+    """
+    return _call(_DIVMOD, (x1, x2), out1, out2, out, where, dtype, casting)
+
+
+def frexp(
+    x: Any,
+    out1: Any = None,
+    out2: Any = None,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: str = "same_kind",
+    dtype: Any = None,
+) -> tuple[Any, Any]:
+    """Return a fraction from 0.5 to 1, and the power of two to multiply it by.
+
+    Parameters
+    ----------
+    x : array_like
+        The argument.
+    out1, out2, out, where, casting, dtype
+        As for `divmod`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.frexp([6.0, -0.5])
+    (array([ 0.75, -0.5 ]), array([3, 0], dtype=int32))
+    """
+    return _call(_FREXP, (x,), out1, out2, out, where, dtype, casting)
+
+
+def modf(
+    x: Any,
+    out1: Any = None,
+    out2: Any = None,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: str = "same_kind",
+    dtype: Any = None,
+) -> tuple[Any, Any]:
+    """Return what is behind the point, and what is before it, both with the argument's sign.
+
+    Parameters
+    ----------
+    x : array_like
+        The argument.
+    out1, out2, out, where, casting, dtype
+        As for `divmod`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.modf([3.5, -0.25])
+    (array([ 0.5 , -0.25]), array([ 3., -0.]))
+    """
+    return _call(_MODF, (x,), out1, out2, out, where, dtype, casting)

@@ -135,6 +135,7 @@ if TYPE_CHECKING:
     from pycudakit._families.expression.close import allclose, array_equal, isclose
     from pycudakit._families.expression.evaluate import evaluate
     from pycudakit._families.histogram.functions import bincount, digitize, histogram, histogram2d
+    from pycudakit._families.histogram.many import histogramdd
     from pycudakit._families.interp import interp
     from pycudakit._families.matmul.matmul import matmul
     from pycudakit._families.matmul.products import average, dot, vdot
@@ -157,6 +158,8 @@ if TYPE_CHECKING:
         cummin,
         cumprod,
         cumsum,
+        cumulative_prod,
+        cumulative_sum,
         diff,
         exclusive_scan,
         nancumprod,
@@ -170,6 +173,7 @@ if TYPE_CHECKING:
         percentile,
         quantile,
     )
+    from pycudakit._families.sort.distinct import unique
     from pycudakit._families.sort.functions import (
         argpartition,
         argsort,
@@ -178,10 +182,14 @@ if TYPE_CHECKING:
         searchsorted,
         sort,
         topk,
-        unique,
     )
     from pycudakit._families.sort.sets import intersect1d, isin, setdiff1d, setxor1d, union1d, unique_values
     from pycudakit.fusing import Fused, fuse
+    from pycudakit.fusing.composed.calculus import cross, gradient, trapezoid
+    from pycudakit.fusing.composed.joining import concatenate, repeat, stack, tile
+    from pycudakit.fusing.composed.padding import pad
+    from pycudakit.fusing.composed.signals import convolve, correlate
+    from pycudakit.fusing.composed.statistics import corrcoef, cov
     from pycudakit.kernels import (
         ElementwiseKernel,
         ExclusiveScanKernel,
@@ -202,11 +210,17 @@ else:
             "_families.expression.evaluate": "evaluate",
             "_families.histogram.functions": "bincount digitize histogram histogram2d",
             "fusing": "Fused fuse",
+            "fusing.composed.calculus": "cross gradient trapezoid",
+            "fusing.composed.joining": "concatenate repeat stack tile",
+            "fusing.composed.padding": "pad",
+            "fusing.composed.signals": "convolve correlate",
+            "fusing.composed.statistics": "corrcoef cov",
             "image": "",
             "kernels": "ElementwiseKernel ExclusiveScanKernel In InOut InclusiveScanKernel Out Program "
             "ReductionKernel SourceModule grid_for",
             "linalg": "",
             "random": "",
+            "_families.histogram.many": "histogramdd",
             "_families.interp": "interp",
             "_families.matmul.matmul": "matmul",
             "_families.reduce.nan": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
@@ -214,15 +228,17 @@ else:
             "_families.elementwise.copies": "ascontiguousarray flip roll swapaxes transpose tril triu",
             "_families.reduce.extremes": "amax amin argmax argmin max min ptp",
             "_families.reduce.sums": "all any count_nonzero mean prod std sum var",
-            "_families.scan": "cummax cummin cumprod cumsum diff exclusive_scan nancumprod nancumsum",
-            "_families.sort.functions": "argpartition argsort lexsort partition searchsorted sort topk "
-            "unique",
+            "_families.scan": "cummax cummin cumprod cumsum cumulative_prod cumulative_sum diff "
+            "exclusive_scan nancumprod nancumsum",
+            "_families.sort.distinct": "unique",
+            "_families.sort.functions": "argpartition argsort lexsort partition searchsorted sort topk",
             "_families.sort.sets": "intersect1d isin setdiff1d setxor1d union1d unique_values",
             "_families.matmul.tensors": "einsum inner kron outer tensordot trace vecdot",
             "_families.select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
         },
         open_to_others,
-        "evaluate fuse grid_for",
+        "evaluate fuse grid_for concatenate convolve corrcoef correlate cov cross gradient pad repeat stack "
+        "tile trapezoid",
     )
 
 
@@ -287,14 +303,22 @@ __all__ = [
     "cbrt",
     "ceil",
     "clip",
+    "concatenate",
+    "convolve",
     "copysign",
+    "corrcoef",
+    "correlate",
     "cos",
     "cosh",
     "count_nonzero",
+    "cov",
+    "cross",
     "cummax",
     "cummin",
     "cumprod",
     "cumsum",
+    "cumulative_prod",
+    "cumulative_sum",
     "deg2rad",
     "degrees",
     "devices",
@@ -327,12 +351,14 @@ __all__ = [
     "gcd",
     "get_include",
     "get_library_dir",
+    "gradient",
     "greater",
     "greater_equal",
     "grid_for",
     "heaviside",
     "histogram",
     "histogram2d",
+    "histogramdd",
     "hypot",
     "image",
     "inner",
@@ -394,6 +420,7 @@ __all__ = [
     "nextafter",
     "not_equal",
     "outer",
+    "pad",
     "partition",
     "percentile",
     "pinned_copy",
@@ -410,6 +437,7 @@ __all__ = [
     "reciprocal",
     "release",
     "remainder",
+    "repeat",
     "right_shift",
     "rint",
     "roll",
@@ -426,6 +454,7 @@ __all__ = [
     "sort",
     "sqrt",
     "square",
+    "stack",
     "std",
     "subtract",
     "sum",
@@ -433,9 +462,11 @@ __all__ = [
     "tan",
     "tanh",
     "tensordot",
+    "tile",
     "topk",
     "trace",
     "transpose",
+    "trapezoid",
     "tril",
     "triu",
     "true_divide",

@@ -314,6 +314,80 @@ def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any 
     return _scan(_EXCLUSIVE_SCAN, a, axis, dtype, out)
 
 
+@one_call("cumulative_sum")
+def cumulative_sum(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+) -> Any:
+    """Return the running sum, as the array API has it.
+
+    Parameters
+    ----------
+    x : array_like
+        What to sum.
+    axis : int
+        The axis to run along, which an array of one dimension need not be told.
+    dtype, out
+        As for `cumsum`.
+    include_initial : bool
+        Whether the sum of nothing comes first.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.cumulative_sum([1, 2, 3], include_initial=True)
+    array([0, 1, 3, 6])
+    """
+    return _cumulative(_CUMSUM, x, axis, dtype, out, include_initial)
+
+
+@one_call("cumulative_prod")
+def cumulative_prod(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+) -> Any:
+    """Return the running product, as the array API has it.
+
+    Parameters
+    ----------
+    x, axis, dtype, out, include_initial
+        As for `cumulative_sum`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.cumulative_prod([1, 2, 3, 4])
+    array([ 1,  2,  6, 24])
+    """
+    return _cumulative(_CUMPROD, x, axis, dtype, out, include_initial)
+
+
+def _cumulative(scan: _Scan, x: Any, axis: int | None, dtype: Any, out: Any, include_initial: bool) -> Any:
+    name = f"cumulative_{scan.name.removeprefix('cum')}"
+    array = as_array(x)
+    if array is None:
+        compute = getattr(np, name)
+        return invocation.by_numpy_alone(
+            name, lambda: compute(x, axis=axis, dtype=dtype, out=out, include_initial=include_initial)
+        )
+    array = np.atleast_1d(array)
+    if axis is None:
+        if array.ndim > 1:
+            raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
+        axis = 0
+    axis = _checked_axis(axis, array.ndim)
+    if not include_initial:
+        return _scan(scan, array, axis, dtype, out)
+    shape = tuple(n + (d == axis) for d, n in enumerate(array.shape))
+    if out is None:
+        wanted = None if dtype is None else np.dtype(dtype)
+        out = result_memory.empty(shape, _result_type(scan.ufunc, array.dtype, wanted, None))
+    else:
+        _checked_out(out, shape)
+    first, rest = ((slice(None),) * axis + (part,) for part in (slice(0, 1), slice(1, None)))
+    _scan(scan, array, axis, dtype, out[rest])
+    out[first] = scan.ufunc.identity
+    return out
+
+
 _NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
 
 

@@ -24,10 +24,12 @@ _FAMILIES = "pycudakit._families"
 # ---- The kit's own functions, called at once with arrays -----------------------------------------------
 
 _AT_ONCE = {
-    "scan": "diff",
-    "sort.functions": "argpartition argsort lexsort partition searchsorted sort unique",
+    "scan": "cumulative_prod cumulative_sum diff",
+    "sort.distinct": "unique",
+    "sort.functions": "argpartition argsort lexsort partition searchsorted sort",
     "sort.sets": "intersect1d isin setdiff1d setxor1d union1d unique_values",
     "histogram.functions": "digitize histogram histogram2d",
+    "histogram.many": "histogramdd",
     "select.quantiles": "nanmedian nanpercentile nanquantile",
     "matmul.products": "average dot vdot",
     "matmul.tensors": "einsum inner kron outer tensordot trace vecdot",
@@ -43,6 +45,13 @@ _AT_HOME = {
     "histogram.functions": "bincount",
     "interp": "interp",
     "select.quantiles": "median percentile quantile",
+}
+# Those that are written for NumPy themselves, and run as a part of what calls them.
+_COMPOSED = {
+    "calculus": "cross gradient trapezoid",
+    "padding": "pad",
+    "signals": "convolve correlate",
+    "statistics": "corrcoef cov",
 }
 _FILTERS = (
     "box_blur convolve correlate gaussian_blur laplace maximum_filter median_filter minimum_filter sobel"
@@ -98,9 +107,19 @@ def _is_as_entries_take_it(name: str, arguments: Any, keywords: dict[str, Any]) 
 for _table in (_AT_ONCE, _AT_HOME):
     for _module, _names in _table.items():
         for _name in _names.split():
-            CAPTURED[getattr(np, _name)] = _kit_handler(
-                f"{_FAMILIES}.{_module}", _name, is_at_home=_table is _AT_HOME
-            )
+            if hasattr(np, _name):  # some are newer than NumPy 2.0
+                CAPTURED[getattr(np, _name)] = _kit_handler(
+                    f"{_FAMILIES}.{_module}", _name, is_at_home=_table is _AT_HOME
+                )
+
+
+def _composed_handler(module: str, name: str) -> Handler:
+    return lambda _, *arguments, **keywords: kit_function(module, name)(*arguments, **keywords)
+
+
+for _module, _names in _COMPOSED.items():
+    for _name in _names.split():
+        CAPTURED[getattr(np, _name)] = _composed_handler(f"pycudakit.fusing.composed.{_module}", _name)
 
 
 @_captures(np.matmul)

@@ -302,7 +302,7 @@ def meaning(value: Any) -> Any:
         return _namespace(value)
     if kind is FunctionType:
         module = value.__module__ or ""
-        if _is_the_kits(module):
+        if _is_the_kits(module) and not value.__name__.startswith("_"):
             if value.__name__ == "evaluate":
                 return evaluate
             if value.__name__ == "default_rng":

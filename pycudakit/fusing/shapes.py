@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit._library.types import CODES
 from pycudakit.fusing import device
@@ -245,7 +246,7 @@ def _concatenate(
     if axis is None:
         parts, axis = [part.ravel() for part in parts], 0
     _check_together([part.shape for part in parts], axis)
-    axis = range(parts[0].ndim)[axis]
+    axis = normalize_axis_index(axis, parts[0].ndim)
     shape = list(parts[0].shape)
     shape[axis] = sum(part.shape[axis] for part in parts)
     turned = all(f.fnc for f in (recording.store(part).flags for part in parts))
@@ -278,7 +279,9 @@ def _stack(recording: Recording, arrays: Any, axis: Any = 0, out: Any = None, **
     parts = _arrays_of(recording, arrays)
     if len({part.shape for part in parts}) > 1:
         raise ValueError("all input arrays must have the same shape")
-    place = range(parts[0].ndim + 1)[axis]
+    if not parts:
+        raise ValueError("need at least one array to stack")
+    place = normalize_axis_index(axis, parts[0].ndim + 1)
     expanded = [part[_along(place, None)] for part in parts]
     return recording.call(
         np.concatenate, (expanded, place), {"out": out, **keywords} if out is not None else keywords
@@ -305,7 +308,7 @@ def _roll(recording: Recording, a: Any, shift: Any, axis: Any = None) -> Any:
         return recording.on_host(np.roll, (a, shift, axis), {})
     if axis is None:
         return recording.call(np.roll, (a.ravel(), shift, 0), {}).reshape(a.shape)
-    place = range(a.ndim)[axis]
+    place = normalize_axis_index(axis, a.ndim)
     length = a.shape[place]
     by = shift % length if length else 0
     return recording.call(
@@ -313,21 +316,6 @@ def _roll(recording: Recording, a: Any, shift: Any, axis: Any = None) -> Any:
         ([a[_along(place, slice(length - by, None))], a[_along(place, slice(0, length - by))]], place),
         {},
     )
-
-
-@_captures(np.pad)
-def _pad(recording: Recording, array: Any, pad_width: Any, mode: Any = "constant", **keywords: Any) -> Any:
-    simple = (
-        mode == "constant" and np.ndim(keywords.get("constant_values", 0)) == 0 and type(array) is StandIn
-    )
-    if not simple:
-        return recording.on_host(np.pad, (array, pad_width, mode), keywords)
-    widths = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2)).tolist()
-    shape = tuple(before + n + after for n, (before, after) in zip(array.shape, widths, strict=True))
-    made = full(recording, shape, keywords.get("constant_values", 0), array.dtype)
-    inside = tuple(slice(b, b + n) for n, (b, _) in zip(array.shape, widths, strict=True))
-    recording.set(made, inside, array)
-    return made
 
 
 @_captures(np.tile)
@@ -348,7 +336,7 @@ def _repeat(recording: Recording, a: Any, repeats: Any, axis: Any = None) -> Any
         return recording.on_host(np.repeat, (a, repeats, axis), {})
     if axis is None:
         a, axis = a.ravel(), 0
-    place = range(a.ndim)[axis]
+    place = normalize_axis_index(axis, a.ndim)
     shape = (*a.shape[: place + 1], repeats, *a.shape[place + 1 :])
     made = empty(recording, shape, a.dtype)
     recording.set(made, ..., a[_along(place + 1, None)])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import pycudakit as pk
-from pycudakit._families.sort import sets
+from pycudakit._calls import composite
 
 NAMES = ["union1d", "intersect1d", "setdiff1d", "setxor1d", "isin"]
 SIZE = 20_000
@@ -16,7 +16,7 @@ SIZE = 20_000
 
 @pytest.fixture(autouse=True)
 def _nothing_is_few(monkeypatch):
-    monkeypatch.setattr(sets, "_FEW", 0)
+    monkeypatch.setattr(composite, "_FEW", 0)
 
 
 def assert_same(ours, numpys):
@@ -70,7 +70,7 @@ def test_nan_and_nothing(engine, name):
 
 
 def test_few_are_numpys(monkeypatch):
-    monkeypatch.setattr(sets, "_FEW", 3000)
+    monkeypatch.setattr(composite, "_FEW", 3000)
     pk.union1d([1, 2], [3])
     assert pk.last_call().engine == "numpy"
     assert pk.isin(["a"], ["a", "b"]).tolist() == [True]

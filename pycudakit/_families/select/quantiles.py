@@ -13,8 +13,10 @@ import numpy as np
 
 from pycudakit._calls import floating
 from pycudakit._calls.invocation import one_call
+from pycudakit._calls.operands import as_array
 from pycudakit._families.select.points import Points, are_valid
 from pycudakit._families.select.rows import Request, Selector, by_numpy, planned
+from pycudakit._families.select.weighted import weighted_quantiles
 from pycudakit._library.types import Array
 
 _MASKED_BELOW = 600  # NumPy takes shorter rows by way of a masked array, which adds in their own type
@@ -270,7 +272,9 @@ def nanpercentile(
 
 def _quantiles(name: str, a: Any, q: Any, keywords: tuple[Any, Any, bool, str, bool], weights: Any) -> Any:
     axis, out, _, method, keepdims = keywords
-    foreign = None if weights is None else "weights are NumPy's alone"
+    known = None if weights is None else as_array(weights)
+    is_weighted = known is not None and not name.startswith("nan")
+    foreign = None if weights is None or is_weighted else "it has such weights"
     plan, request = planned(name, a, q, (axis, out, keepdims), foreign)
     if plan.engine == "numpy" or request is None:
         return by_numpy(plan, lambda: getattr(np, name)(a, q, *keywords, weights=weights))
@@ -281,9 +285,11 @@ def _quantiles(name: str, a: Any, q: Any, keywords: tuple[Any, Any, bool, str, b
         limits = "Percentiles must be in the range [0, 100]", "Quantiles must be in the range [0, 1]"
         raise ValueError(limits[name.endswith("quantile")])
     if request.a.size == 0:
-        return by_numpy(plan, lambda: getattr(np, name)(a, q, *keywords))
+        return by_numpy(plan, lambda: getattr(np, name)(a, q, *keywords, weights=weights))
     if shares.ndim > 2:
         raise ValueError("q must be a scalar or 1d")
+    if known is not None:
+        return weighted_quantiles(request.a, shares, axis, out, method, keepdims, known)
     weak = type(q) in (int, float)
     if name.startswith("nan"):
         result = _nan_quantiles(Selector(plan, request), shares, method, weak)

@@ -17,12 +17,10 @@ from pycudakit._calls import asked, invocation, operands
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.plan import NOTHING, plan_call
 from pycudakit._families.sort.keys import (
-    FEW,
     NUMPY_SORTS,
     NUMPY_SORTS_ORDER,
     SMALL_ARGSORT,
     SMALL_SORT,
-    SMALL_UNIQUE,
     SORTS,
     SORTS_ORDER,
     as_keys,
@@ -34,14 +32,12 @@ from pycudakit._families.sort.keys import (
     plan_parting,
     plan_search,
     plan_topk,
-    plan_unique,
     sorted_along,
 )
-from pycudakit._library import abi
 from pycudakit._library.types import Array
 
 # Small calls go straight to NumPy: what `sort`, `argsort` and `unique` begin with is all that they cost more.
-_FEW_SORTED, _FEW_ORDERED, _FEW_UNIQUE = SMALL_SORT.most, SMALL_ARGSORT.most, SMALL_UNIQUE.most
+_FEW_SORTED, _FEW_ORDERED = SMALL_SORT.most, SMALL_ARGSORT.most
 
 
 def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
@@ -278,91 +274,6 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     invocation.run(plan, f"pk_searchsorted_{name}", *arguments, size=sought.size)
     found = places.astype(np.intp, copy=False)
     return found[()] if found.ndim == 0 else found
-
-
-def unique(
-    ar: Any,
-    return_index: Any = False,
-    return_inverse: Any = False,
-    return_counts: Any = False,
-    axis: Any = None,
-    *,
-    equal_nan: Any = True,
-    sorted: Any = True,
-) -> Any:
-    """Return the distinct elements in order.
-
-    Parameters
-    ----------
-    ar : array_like
-        The elements.
-    return_index, return_inverse, return_counts : bool
-        Whether to return, too: where each first is in the flattened array; which of the distinct ones each
-        element is; how many there are of each.
-    axis : int, optional
-        With more than one dimension, NumPy's alone: to compare what lies along an axis.
-    equal_nan : bool
-        Whether all NaN are one.
-    sorted : bool
-        The engines return them in order, whatever it is.
-
-    Examples
-    --------
-    >>> import pycudakit as pk
-    >>> pk.unique([3, 1, 3, 2], return_counts=True)
-    (array([1, 2, 3]), array([1, 1, 2]))
-    """
-    if (
-        type(ar) is np.ndarray
-        and ar.size <= _FEW_UNIQUE.get(ar.dtype, 0)
-        and asked.fast() == "auto"
-        and (ar.size <= FEW or not (return_index or return_inverse or return_counts))
-        and sorted
-    ):
-        result = np.unique(ar, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
-        SMALL_UNIQUE.record()
-        return result
-    SMALL_UNIQUE.learn(ar)
-    keywords = {"equal_nan": equal_nan} if sorted else {"equal_nan": equal_nan, "sorted": sorted}
-
-    def by_numpy() -> Any:
-        return np.unique(ar, return_index, return_inverse, return_counts, axis, **keywords)
-
-    array = operands.as_array(ar)
-    wanted = abi.UNIQUE_INDEX * bool(return_index) + abi.UNIQUE_INVERSE * bool(return_inverse)
-    plan = plan_unique(array, axis, bool(wanted), bool(return_counts))
-    if plan.engine == "numpy" or array is None:
-        return invocation.by_numpy("unique", plan.reason, by_numpy)
-    if axis is not None:
-        normalize_axis_index(axis, array.ndim)
-    wanted += abi.UNIQUE_COUNTS * bool(return_counts) + abi.UNIQUE_EQUAL_NAN * bool(equal_nan)
-    name, keys = as_keys(array.ravel())
-    values, found = np.empty_like(keys), np.empty(1, np.int64)
-    flags = abi.UNIQUE_INDEX, abi.UNIQUE_INVERSE, abi.UNIQUE_COUNTS
-    index, inverse, counts = (np.empty(keys.size if wanted & flag else 0, np.int64) for flag in flags)
-    invocation.run(
-        plan,
-        f"pk_unique_{name}",
-        keys,
-        keys.size,
-        wanted,
-        values,
-        index,
-        inverse,
-        counts,
-        found,
-        size=keys.size,
-    )
-    for result in (values, index, counts):
-        result.resize(min(result.size, int(found[0])), refcheck=False)
-    results = [values.view(array.dtype.newbyteorder("=")).astype(array.dtype, copy=False)]
-    if return_index:
-        results.append(index.astype(np.intp, copy=False))
-    if return_inverse:
-        results.append(inverse.astype(np.intp, copy=False).reshape(array.shape))
-    if return_counts:
-        results.append(counts.astype(np.intp, copy=False))
-    return results[0] if len(results) == 1 else tuple(results)
 
 
 class TopK(NamedTuple):

@@ -139,12 +139,11 @@ def plan_search(array: Array, values: Array) -> Plan:
     return plan_call("searchsorted", [array, values], cost._replace(up=cost.up + array.nbytes))
 
 
-def plan_unique(array: Array | None, axis: Any, ordered: bool, counted: bool) -> Plan:
+def plan_unique(array: Array | None, ordered: bool, counted: bool) -> Plan:
     """Choose the engine of `unique`."""
     if array is None:
         return plan_call("unique", [None], NOTHING)
-    foreign = None if axis is None or array.ndim == 1 else "the engines take axis=None"
-    return plan_call("unique", [array], _cost_of_unique(array, ordered, counted), foreign)
+    return plan_call("unique", [array], _cost_of_unique(array, ordered, counted))
 
 
 def _cost_of_unique(array: Array, ordered: bool, counted: bool) -> Cost:

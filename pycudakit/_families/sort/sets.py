@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from pycudakit._calls import asked, invocation, operands
-from pycudakit._calls.cost import SMALL
+from pycudakit._calls.composite import arrays_or_answer
 from pycudakit._calls.invocation import one_call
-from pycudakit._families.sort.functions import argsort, searchsorted, sort, unique
+from pycudakit._families.sort.distinct import unique
+from pycudakit._families.sort.functions import argsort, searchsorted, sort
 from pycudakit._library.types import Array
-
-_FEW = 3000  # elements of both, below which NumPy answers first under `auto`
-
-
-def _by_numpy(name: str, numpy: Callable[[], Any], *arguments: Any) -> tuple[list[Array], Any]:
-    """Return the arguments as arrays; or none, and what NumPy computes of them."""
-    arrays = [array for array in map(operands.as_array, arguments) if array is not None]
-    if len(arrays) < len(arguments):
-        return [], invocation.by_numpy_alone(name, numpy)
-    if asked.checked_current() == "numpy":
-        return [], invocation.by_numpy(name, asked.ASKED_FOR, numpy)
-    if asked.current() == "auto" and sum(array.size for array in arrays) < _FEW:
-        return [], invocation.by_numpy(name, SMALL, numpy)
-    return arrays, None
 
 
 @one_call("isin")
@@ -54,7 +39,7 @@ def isin(
            [False,  True]])
     """
     numpy = functools.partial(np.isin, element, test_elements, assume_unique, invert, kind=kind)
-    arrays, result = _by_numpy("isin", numpy, element, test_elements)
+    arrays, result = arrays_or_answer("isin", numpy, element, test_elements)
     if not arrays:
         return result
     wanted, known = _as_one_type(*arrays)
@@ -92,7 +77,7 @@ def union1d(ar1: Any, ar2: Any) -> Any:
     >>> pk.union1d([3, 1], [2, 3])
     array([1, 2, 3])
     """
-    arrays, result = _by_numpy("union1d", functools.partial(np.union1d, ar1, ar2), ar1, ar2)
+    arrays, result = arrays_or_answer("union1d", functools.partial(np.union1d, ar1, ar2), ar1, ar2)
     return unique(np.concatenate(arrays, axis=None)) if arrays else result
 
 
@@ -116,7 +101,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     array([2, 3])
     """
     numpy = functools.partial(np.intersect1d, ar1, ar2, assume_unique, return_indices)
-    arrays, result = _by_numpy("intersect1d", numpy, ar1, ar2)
+    arrays, result = arrays_or_answer("intersect1d", numpy, ar1, ar2)
     if not arrays:
         return result
     one, other = (array.ravel() for array in arrays)
@@ -158,7 +143,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     array([1, 3])
     """
     numpy = functools.partial(np.setdiff1d, ar1, ar2, assume_unique)
-    arrays, result = _by_numpy("setdiff1d", numpy, ar1, ar2)
+    arrays, result = arrays_or_answer("setdiff1d", numpy, ar1, ar2)
     if not arrays:
         return result
     kept: Any = arrays[0].ravel() if assume_unique else unique(arrays[0])
@@ -183,7 +168,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     array([1, 3, 5])
     """
     numpy = functools.partial(np.setxor1d, ar1, ar2, assume_unique)
-    arrays, result = _by_numpy("setxor1d", numpy, ar1, ar2)
+    arrays, result = arrays_or_answer("setxor1d", numpy, ar1, ar2)
     if not arrays:
         return result
     if not assume_unique:

@@ -1,0 +1,29 @@
+"""Functions that are made of the kit's others: whether those, or NumPy, answer a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pycudakit._calls import asked, invocation, operands
+from pycudakit._calls.cost import SMALL
+from pycudakit._library.types import Array
+
+_FEW = 3000  # elements of all arguments, below which NumPy answers first under `auto`
+
+
+def arrays_or_answer(
+    name: str, numpy: Callable[[], Any], *arguments: Any, foreign: str | None = None
+) -> tuple[list[Array], Any]:
+    """Return the arguments as arrays; or none, and what NumPy answers.
+
+    `foreign` says why the call is NumPy's alone, if it is for another reason than its arguments' types.
+    """
+    arrays = [array for array in map(operands.as_array, arguments) if array is not None]
+    if foreign is not None or len(arrays) < len(arguments):
+        return [], invocation.by_numpy_alone(name, numpy, foreign)
+    if asked.checked_current() == "numpy":
+        return [], invocation.by_numpy(name, asked.ASKED_FOR, numpy)
+    if asked.current() == "auto" and sum(array.size for array in arrays) < _FEW:
+        return [], invocation.by_numpy(name, SMALL, numpy)
+    return arrays, None

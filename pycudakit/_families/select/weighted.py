@@ -1,0 +1,75 @@
+"""NumPy's quantiles of weighted values: sorted on the engine, and found by NumPy's own arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pycudakit._families.elementwise.functions import less
+from pycudakit._families.reduce.sums import count_nonzero
+from pycudakit._families.sort.functions import argsort
+from pycudakit._library.types import FLOAT64, Array
+
+
+def weighted_quantiles(
+    a: Array, shares: Array, axis: Any, out: Any, method: str, keepdims: bool, weights: Array
+) -> Any:
+    """Return for each share the first value up to which the weights come to that share of their sum."""
+    if method != "inverted_cdf":
+        raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
+    axes = None if axis is None else normalize_axis_tuple(axis, a.ndim, "axis")
+    weights = _as_many(weights, a, axes)
+    if (weights < 0).any():
+        raise ValueError("Weights must be non-negative.")
+    axes = tuple(range(a.ndim)) if axes is None else axes
+    kept = [d for d in range(a.ndim) if d not in axes]
+    rest = tuple(a.shape[d] for d in kept)
+    values, weights = (_rows(array, kept, axes) for array in (a, weights))
+    order = argsort(values, axis=-1, kind="stable")
+    values, weights = (np.take_along_axis(array, order, -1) for array in (values, weights))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        sums = weights.cumsum(axis=-1, dtype=FLOAT64)
+        sums /= sums[:, -1:]
+    if np.isnan(sums[:, -1]).any():
+        raise ValueError("Weights included NaN, inf or were all zero.")
+    if shares.dtype.kind == "f":
+        sums = sums.astype(shares.dtype)
+    sums[sums == 0] = -1  # what weighs nothing is before the least share, too
+    last = values.shape[-1] - 1
+    found = [np.minimum(count_nonzero(less(sums, share), axis=-1), last) for share in shares.ravel()]
+    result = np.take_along_axis(values, np.stack(found, axis=-1), -1)
+    if a.dtype.kind == "f":
+        result = np.where(np.isnan(values[:, -1:]), values[:, -1:], result)
+    result = np.ascontiguousarray(result.T).reshape(shares.shape + rest)
+    if keepdims:
+        sizes = (1 if d in axes else n for d, n in enumerate(a.shape))
+        result = result.reshape(shares.shape + tuple(sizes))
+    if out is None:  # NumPy gives one value as an array, unless it is NaN
+        return result[()] if result.ndim == 0 and np.isnan(result) else result
+    if out.shape != result.shape:
+        raise ValueError(
+            f"Wrong shape of argument 'out', shape={result.shape} is required; got shape={out.shape}."
+        )
+    out[...] = result
+    return out
+
+
+def _as_many(weights: Array, a: Array, axes: tuple[int, ...] | None) -> Array:
+    """Return a weight for each value."""
+    if weights.shape == a.shape:
+        return weights
+    if axes is None:
+        raise TypeError("Axis must be specified when shapes of a and weights differ.")
+    if weights.shape != tuple(a.shape[d] for d in axes):
+        raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+    shape = [n if d in axes else 1 for d, n in enumerate(a.shape)]
+    return np.broadcast_to(weights.transpose(np.argsort(axes)).reshape(shape), a.shape)
+
+
+def _rows(array: Array, kept: list[int], axes: tuple[int, ...]) -> Array:
+    """Return what is compared with each other as rows."""
+    length = int(np.prod([array.shape[d] for d in axes], dtype=np.int64))
+    rows: Array = array.transpose(*kept, *sorted(axes)).reshape(-1, length)
+    return rows

@@ -1,0 +1,1 @@
+"""NumPy's functions that are made of others, each in one trip."""

@@ -1,0 +1,95 @@
+"""NumPy's convolution and correlation of sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pycudakit.fusing.composed.whole import whole
+
+_MODES = {"valid": 0, "same": 1, "full": 2}
+
+
+@whole("a", "v")
+def convolve(a: Any, v: Any, mode: str = "full") -> Any:
+    """Return the convolution of two sequences.
+
+    Parameters
+    ----------
+    a, v : array_like
+        The sequences.
+    mode : {"full", "same", "valid"}
+        How far one slides over the other: wherever they overlap, to as many elements as the longer has, or
+        where they overlap wholly.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.convolve([1, 2, 3], [0, 1, 0.5])
+    array([0. , 1. , 2.5, 4. , 1.5])
+    """
+    a, v = _sequence(a, "a"), _sequence(v, "v")
+    if v.size > a.size:
+        a, v = v, a
+    return _slid(a, v[::-1], mode)
+
+
+@whole("a", "v")
+def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
+    """Return the correlation of two sequences: the sum of ``a[n + k] * v[n]`` for each k.
+
+    Parameters
+    ----------
+    a, v : array_like
+        The sequences.
+    mode : {"valid", "same", "full"}
+        As for `convolve`.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.correlate([1, 2, 3], [0, 1, 0.5], "same")
+    array([2. , 3.5, 3. ])
+    """
+    a, v = _sequence(a, "first"), _sequence(v, "second")
+    if v.size > a.size:
+        return np.flip(_slid(v, a, mode))
+    return _slid(a, v, mode)
+
+
+def _sequence(array: Any, name: str) -> Any:
+    array = np.atleast_1d(array)
+    if array.ndim > 1:
+        raise ValueError("object too deep for desired array")
+    if array.size == 0:
+        text = f"{name} array argument cannot be empty" if len(name) > 1 else f"{name} cannot be empty"
+        raise ValueError(text)
+    return array
+
+
+def _slid(a: Any, v: Any, mode: str) -> Any:
+    """Return the sums of products where `v`, which is not longer, slides over `a`."""
+    if mode not in _MODES:
+        raise ValueError("Use one of 'valid', 'same', or 'full' for convolve/correlate mode")
+    length = (a.size - v.size + 1, a.size, a.size + v.size - 1)[_MODES[mode]]
+    left = (0, v.size // 2, v.size - 1)[_MODES[mode]]
+    right = length + v.size - 1 - left - a.size
+    dtype = np.result_type(a, v)
+    work = np.dtype(np.float32) if dtype == np.float16 else dtype
+    a, v = a.astype(work), v.astype(work)
+    if left or right:
+        a = np.pad(a, (left, right))
+    with np.errstate(all="ignore"):
+        total = a[:length] * v[0]
+        for k in range(1, v.size):
+            total = total + a[k : k + length] * v[k]
+        return total.astype(dtype)

@@ -1,0 +1,100 @@
+"""Public functions of those that are written for NumPy: fused, and called as NumPy's own are."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pycudakit._calls import asked, invocation, operands
+from pycudakit._calls.cost import SMALL
+from pycudakit._calls.others import is_ordinary
+from pycudakit.fusing.fused import SMALL_ARRAYS, fuse
+from pycudakit.fusing.namespaces import recording_now
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def whole(*arrays: str, of_many: bool = False) -> Callable[[F], F]:
+    """Make a public function of a body, which has the name, the arguments and the errors of NumPy's function.
+
+    Parameters
+    ----------
+    arrays
+        The arguments that the body wants as arrays; None is left as it is.
+    of_many
+        Whether the first of them is a sequence of arrays.
+    """
+
+    def decorate(body: F) -> F:
+        name = body.__name__
+        numpys = getattr(np, name)
+        fused = fuse(body)
+        places = {key: place for place, key in enumerate(inspect.signature(body).parameters) if key in arrays}
+
+        @functools.wraps(body)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            recording = recording_now()
+            if recording is not None:
+                given, named = _replaced(args, kwargs, places, of_many, _as_array)
+                try:
+                    return body(*given, **named)
+                except NumPysAlone:
+                    return recording.by_numpy(numpys, args, kwargs)
+            compute = functools.partial(numpys, *args, **kwargs)
+            engine = asked.checked_current()
+            if engine == "numpy":
+                return invocation.by_numpy(name, asked.ASKED_FOR, compute)
+            if not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values()))):
+                return fused(*args, **kwargs)
+            sizes: list[int] = []
+
+            def read(value: Any) -> Any:
+                array = operands.as_array(value)
+                if array is None:
+                    raise NumPysAlone
+                sizes.append(array.size)
+                return array
+
+            try:
+                given, named = _replaced(args, kwargs, places, of_many, read)
+                if engine == "auto" and sum(sizes) <= SMALL_ARRAYS:
+                    return invocation.by_numpy(name, SMALL, compute)
+                return fused(*given, **named)
+            except NumPysAlone as error:
+                return invocation.by_numpy_alone(name, compute, *error.args)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+class NumPysAlone(Exception):
+    """NumPy alone takes such arguments, for the reason given, or because of an array's type."""
+
+
+def _as_array(value: Any) -> Any:
+    return value if isinstance(value, np.ndarray) else np.asarray(value)
+
+
+def _replaced(
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    places: dict[str, int],
+    of_many: bool,
+    read: Callable[[Any], Any],
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments with what `read` makes of those that are arrays."""
+    given, named = list(args), dict(kwargs)
+    for key, place in places.items():
+        where: Any = given if place < len(given) else named
+        at: Any = place if where is given else key
+        if where is named and key not in named:
+            continue
+        value = where[at]
+        if value is not None:
+            where[at] = [read(part) for part in value] if of_many and place == 0 else read(value)
+    return given, named

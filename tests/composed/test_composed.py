@@ -1,0 +1,291 @@
+"""Functions that are made of others, each against NumPy's."""
+
+import warnings
+
+import numpy as np
+import pytest
+from helpers.strategies import outcome
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pycudakit as pk
+from pycudakit import errors
+
+TYPES = ["bool", "int8", "uint16", "int64", "float16", "float32", "float64"]
+
+
+def numbers(shape, dtype, seed=0):
+    values = np.random.default_rng(seed).integers(0, 2 if dtype == "bool" else 9, shape)
+    return (values / 8 if np.dtype(dtype).kind == "f" else values).astype(dtype)
+
+
+def compare(name, *arguments, rtol=0.0, **keywords):
+    """Compare results within a share of their greatest, shapes, types, and errors with their words."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        ours = outcome(getattr(pk, name), *arguments, **keywords)
+        numpys = outcome(getattr(np, name), *arguments, **keywords)
+    context = f"{name} {keywords}: {ours[1]!r}, not {numpys[1]!r}"
+    assert ours[0] == numpys[0], context
+    assert ours[2] == numpys[2], context
+    if ours[0] == "error":
+        assert isinstance(ours[1], next(b for b in type(numpys[1]).__mro__ if b.__module__ == "builtins"))
+        assert str(ours[1]).split(" ")[:3] == str(numpys[1]).split(" ")[:3], context
+        return
+    got, want = (r if isinstance(r, tuple) else (r,) for r in (ours[1], numpys[1]))
+    assert len(got) == len(want), context
+    for mine, theirs in zip(got, want, strict=True):
+        assert theirs.ndim == 0 or type(mine) is type(theirs), context
+        assert mine.dtype == theirs.dtype, context
+        assert mine.shape == theirs.shape, context
+        largest = np.max(np.abs(theirs), initial=0, where=np.isfinite(theirs)) if rtol else 0
+        assert np.allclose(mine, theirs, 0, rtol * largest, equal_nan=True), context
+
+
+# ---- Differences, integrals, vectors --------------------------------------------------------------------
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", [(7,), (3, 4), (4, 1, 5), (70, 90)])
+def test_gradient(engine, shape, dtype):
+    f = numbers(shape, dtype)
+    compare("gradient", f)
+    compare("gradient", f, 0.5, axis=-1, edge_order=2)
+    compare("gradient", f, np.arange(shape[-1]) ** 2.0, axis=-1, edge_order=2)
+    compare("gradient", f, np.arange(shape[0]) ** 2, axis=0)
+    compare("gradient", f, *[0.5 + i for i in range(len(shape))])
+    compare("gradient", f[::-1, ...] if f.ndim > 1 else f[::-1], np.arange(shape[-1]), axis=-1)
+
+
+def test_errors_of_gradient(engine):
+    f = np.arange(6.0).reshape(2, 3)
+    compare("gradient", f, 1, 2, 3)
+    compare("gradient", f, edge_order=3)
+    compare("gradient", f, edge_order=2)
+    compare("gradient", f, [1.0, 2.0], [1.0, 2.0])
+    compare("gradient", f, np.ones((2, 2)), 1)
+    compare("gradient", f, axis=2)
+    compare("gradient", f, axis=(0, 0))
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("dtype", TYPES)
+def test_trapezoid(engine, dtype):
+    y = numbers((30, 40), dtype)
+    eps = np.finfo(np.result_type(dtype, np.float16)).eps
+    compare("trapezoid", y, rtol=8 * eps)
+    compare("trapezoid", y, dx=0.25, axis=0, rtol=8 * eps)
+    compare("trapezoid", y, np.arange(40) ** 2.0, rtol=8 * eps)
+    compare("trapezoid", y, np.arange(30), axis=0, rtol=8 * eps)
+    compare("trapezoid", y[0], y[1].astype("f8"), rtol=8 * eps)
+    compare("trapezoid", y, np.arange(1200.0).reshape(30, 40), rtol=8 * eps)
+    with pytest.raises(np.exceptions.AxisError, match="axis 2 is out of bounds"):
+        pk.trapezoid(y, axis=2)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("dtype", TYPES[1:])
+@pytest.mark.parametrize(("m", "n"), [(3, 3), (2, 3), (3, 2), (2, 2)])
+def test_cross(engine, m, n, dtype):
+    compare("cross", numbers((50, m), dtype), numbers((50, n), dtype, 1))
+    compare("cross", numbers((m,), dtype), numbers((20, n), dtype, 1), axisc=0)
+    compare("cross", numbers((m, 4, 5), dtype), numbers((n, 4, 5), "float64", 1), axis=0)
+    compare("cross", numbers((m, 4), dtype), numbers((5, 4, n), dtype, 1), 0, 2, 1)
+    compare("cross", numbers((m,), dtype), numbers((n,), dtype, 1))
+
+
+def test_errors_of_cross(engine):
+    compare("cross", np.float64(1), np.ones(3))
+    compare("cross", np.ones(4), np.ones(3))
+    compare("cross", np.ones(3), np.ones(3), axisa=2)
+    with pytest.raises(ValueError, match="could not be broadcast together with shapes"):
+        pk.cross(np.ones((2, 3)), np.ones((4, 3)))
+    with pytest.warns(DeprecationWarning, match="Arrays of 2-dimensional vectors"):
+        pk.cross(np.ones((2000, 2)), np.ones((2000, 2)))
+
+
+# ---- Statistics ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("dtype", TYPES)
+def test_covariances(engine, dtype):
+    m = numbers((6, 300), dtype)
+    for name in ("cov", "corrcoef"):
+        compare(name, m, rtol=1e-13)
+        compare(name, m, rowvar=False, rtol=1e-13)
+        compare(name, m[0], rtol=1e-13)
+        compare(name, m[:2], m[3:] * 2, rtol=1e-13)
+        compare(name, m, dtype="float32", rtol=1e-5)
+        compare(name, m, m.T[:6, :6], rowvar=False)
+        compare(name, np.ones((2, 2, 2)), m)
+        compare(name, m, np.ones((2, 2, 2)))
+
+
+def test_weights_of_covariances(engine):
+    m = numbers((4, 50), "float64")
+    counts, weights = np.arange(50) % 4, np.linspace(0.1, 2, 50)
+    for keywords in (
+        {"bias": True},
+        {"ddof": 0},
+        {"ddof": 3},
+        {"fweights": counts},
+        {"aweights": weights},
+        {"fweights": counts, "aweights": weights},
+        {"fweights": counts, "aweights": weights, "ddof": 0},
+        {"aweights": weights, "bias": True},
+    ):
+        compare("cov", m, rtol=1e-13, **keywords)
+    for keywords in (
+        {"ddof": 1.5},
+        {"fweights": weights},
+        {"fweights": counts[None]},
+        {"fweights": counts[:-1]},
+        {"fweights": -counts},
+        {"aweights": weights[None]},
+        {"aweights": weights[:-1]},
+        {"aweights": -weights},
+    ):
+        compare("cov", m, **keywords)
+    compare("cov", m[:, :1])
+    compare("cov", m[:0])
+
+
+# ---- Sequences -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize("name", ["convolve", "correlate"])
+@given(data=st.data())
+def test_sequences(engine, name, mode, data):
+    dtype = data.draw(st.sampled_from(TYPES))
+    n, m = data.draw(st.tuples(st.integers(1, 40), st.integers(1, 40)))
+    eps = np.finfo(np.result_type(dtype, np.float16)).eps if np.dtype(dtype).kind == "f" else 0
+    compare(name, numbers(n, dtype), numbers(m, dtype, 1), mode, rtol=4 * eps)
+    compare(name, numbers(n, dtype)[::-1], numbers(m, "float32", 1), mode, rtol=1e-6)
+
+
+def test_long_sequences(engine):
+    a, v = np.random.default_rng(0).standard_normal((2, 100_000))
+    for name in ("convolve", "correlate"):
+        for length in (1, 7, 200):
+            compare(name, a, v[:length], "same", rtol=1e-13)
+
+
+def test_errors_of_sequences(engine):
+    for name in ("convolve", "correlate"):
+        compare(name, [], [1.0])
+        compare(name, [1.0], [])
+        compare(name, np.ones((2, 2)), [1.0])
+        compare(name, np.ones(5), np.ones(2), "some")
+
+
+# ---- Put together ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("dtype", TYPES)
+def test_put_together(engine, dtype):
+    a, b = numbers((4, 5), dtype), numbers((4, 5), "int16", 1)
+    compare("concatenate", (a, b))
+    compare("concatenate", [a, b[:, ::-1]], axis=1)
+    compare("concatenate", (a, b, b[0]), axis=None)
+    compare("concatenate", (a, a[:0]))
+    compare("stack", (a, b))
+    compare("stack", (a, b.T[:5, :4].T), -1)
+    compare("stack", (a, b), axis=1)
+    compare("tile", a, 3)
+    compare("tile", a, (2, 1, 3))
+    compare("tile", a[0], (2, 2))
+    compare("repeat", a, 3)
+    compare("repeat", a, 2, axis=1)
+    compare("repeat", a, [0, 1, 2, 3], 0)
+    compare("concatenate", (a, b), dtype="float64")
+    compare("stack", (a, b), dtype="int8", casting="unsafe")
+
+
+def test_out_of_what_is_put_together(engine):
+    a, b = np.ones((3, 4)), np.zeros((3, 4))
+    out = np.full((6, 4), 7.0)
+    assert pk.concatenate((a, b), out=out) is out
+    assert np.array_equal(out, np.concatenate((a, b)))
+    out = np.full((2, 3, 4), 7.0)
+    assert pk.stack((a, b), out=out) is out
+    assert np.array_equal(out, np.stack((a, b)))
+
+
+def test_errors_of_what_is_put_together(engine):
+    a = np.ones((2, 3))
+    compare("concatenate", (a, a[0]))
+    compare("concatenate", (a, a[:, :2]))
+    compare("concatenate", (a, a), axis=2)
+    compare("concatenate", ())
+    compare("concatenate", (a, a), dtype="int8")
+    compare("stack", (a, a[:1]))
+    compare("stack", (a, a), axis=3)
+    compare("stack", ())
+    compare("repeat", a, -1)
+    compare("repeat", a, 2, axis=2)
+    compare("repeat", a, [1, 2])
+
+
+# ---- All of them ------------------------------------------------------------------------------------------
+
+CALLS = {
+    "concatenate": lambda f, x: f((x, x[::-1])),
+    "convolve": lambda f, x: f(x[0], x[1, :9]),
+    "corrcoef": lambda f, x: f(x),
+    "correlate": lambda f, x: f(x[0], x[1, :9]),
+    "cov": lambda f, x: f(x, bias=True),
+    "cross": lambda f, x: f(x[:, :3], x[:, 3:6]),
+    "gradient": lambda f, x: f(x, axis=1),
+    "pad": lambda f, x: f(x, 3, mode="wrap"),
+    "repeat": lambda f, x: f(x, 2, axis=0),
+    "stack": lambda f, x: f((x, x), axis=1),
+    "tile": lambda f, x: f(x, (2, 2)),
+    "trapezoid": lambda f, x: f(x, dx=0.5),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_where_it_runs(engine, name):
+    x = np.random.default_rng(0).standard_normal((100, 6000))
+    got = CALLS[name](getattr(pk, name), x)
+    assert (pk.last_call().function, pk.last_call().engine) == (name, engine)
+    with pk.engine("numpy"):
+        want = CALLS[name](getattr(pk, name), x)
+    assert (pk.last_call().function, pk.last_call().engine) == (name, "numpy")
+    assert np.allclose(got, want, 1e-12, 1e-12)
+    with pk.engine("auto"):
+        assert np.array_equal(
+            CALLS[name](getattr(pk, name), x[:, :8]), CALLS[name](getattr(np, name), x[:, :8])
+        )
+        assert pk.last_call().engine == "numpy"
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_in_a_fused_function(engine, name):
+    """To the bits of the call alone, by NumPy's name and by ours, and without a break."""
+    x = np.random.default_rng(0).standard_normal((100, 600))
+    want = CALLS[name](getattr(pk, name), x * 2)
+    for kit in (np, pk):
+        fused = pk.fuse(lambda x, kit=kit: CALLS[name](getattr(kit, name), x * 2), strict=True)
+        assert np.array_equal(fused(x), want)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_numpy_alone_takes(engine, name):
+    x = np.random.default_rng(0).standard_normal((4, 6)) + 1j
+    with pytest.raises(errors.Unsupported, match=f"{name}: not on the {engine} engine: it takes bool"):
+        CALLS[name](getattr(pk, name), x)
+    with pk.engine("auto"):
+        assert np.array_equal(CALLS[name](getattr(pk, name), x), CALLS[name](getattr(np, name), x))
+
+
+def test_lists_are_arrays(engine):
+    assert np.array_equal(pk.gradient([1.0, 2.0, 4.0]), [1.0, 1.5, 2.0])
+    assert pk.trapezoid([1, 2, 3], x=[4, 6, 8]) == 8.0
+    assert np.array_equal(pk.concatenate(([1, 2], [3])), [1, 2, 3])
+    assert np.array_equal(pk.cross([1, 2, 3], b=[4, 5, 6]), [-3, 6, -3])

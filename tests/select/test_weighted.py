@@ -1,0 +1,64 @@
+"""Quantiles of weighted values, against NumPy's."""
+
+import numpy as np
+import pytest
+from helpers.strategies import assert_same_outcome, outcome
+
+import pycudakit as pk
+from pycudakit import errors
+
+
+def compare(name, *arguments, **keywords):
+    keywords = {"method": "inverted_cdf", **keywords}
+    ours, numpys = (outcome(getattr(kit, name), *arguments, **keywords) for kit in (pk, np))
+    assert_same_outcome(ours, numpys, context=f"{name} {arguments[1:]} {keywords}")
+    if ours[0] == "error":
+        assert str(ours[1]) == str(numpys[1])
+
+
+RNG = np.random.default_rng(0)
+WEIGHTS = RNG.integers(0, 5, (6, 40))
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "float32", "float64"])
+@pytest.mark.parametrize("weights", [WEIGHTS, WEIGHTS / 7, WEIGHTS.astype("f4"), np.ones((6, 40))])
+def test_values(engine, dtype, weights):
+    a = RNG.integers(0, 30, (6, 40)).astype(dtype)
+    for shares in (0.5, 0, 1, [0.0, 0.1, 0.25, 1.0], [[0.3], [0.7]], np.float32(0.4)):
+        compare("quantile", a, shares, weights=weights)
+        compare("quantile", a, shares, axis=1, weights=weights)
+        compare("quantile", a, shares, axis=0, weights=weights[:, 3])
+        compare("quantile", a, shares, axis=(0, 1), weights=weights, keepdims=True)
+        compare("percentile", a, np.multiply(shares, 100), axis=-1, weights=weights[1], keepdims=True)
+    assert (pk.last_call().function, pk.last_call().engine) == ("percentile", engine)
+
+
+def test_nan(engine):
+    a = RNG.standard_normal((5, 20))
+    a[2, 3] = np.nan
+    compare("quantile", a, [0.2, 0.9], axis=1, weights=WEIGHTS[:5, :20] + 1)
+    compare("quantile", a, 0.5, weights=WEIGHTS[:5, :20] + 1)
+
+
+def test_out(engine):
+    a, out = RNG.standard_normal((6, 40)), np.empty(6)
+    assert pk.quantile(a, 0.3, 1, out, weights=WEIGHTS + 1, method="inverted_cdf") is out
+    assert np.array_equal(out, np.quantile(a, 0.3, 1, weights=WEIGHTS + 1, method="inverted_cdf"))
+    compare("quantile", a, 0.3, 1, np.empty(5), weights=WEIGHTS + 1)
+
+
+def test_errors(engine):
+    a = RNG.standard_normal((6, 40))
+    compare("quantile", a, 0.5, weights=WEIGHTS, method="linear")
+    compare("quantile", a, 0.5, weights=WEIGHTS[0])
+    compare("quantile", a, 0.5, axis=1, weights=WEIGHTS[:, 0])
+    compare("quantile", a, 0.5, weights=-WEIGHTS)
+    compare("quantile", a, 0.5, weights=WEIGHTS * 0)
+    compare("quantile", a, 0.5, weights=WEIGHTS * np.nan)
+    with pytest.raises(errors.Unsupported, match=r"nanquantile: not on the .* engine: it has such weights"):
+        pk.nanquantile(a, 0.5, weights=WEIGHTS, method="inverted_cdf")
+    with pk.engine("auto"):
+        assert pk.nanquantile(a, 0.5, weights=WEIGHTS, method="inverted_cdf") == np.nanquantile(
+            a, 0.5, weights=WEIGHTS, method="inverted_cdf"
+        )

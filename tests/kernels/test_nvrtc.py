@@ -219,6 +219,14 @@ def test_directories_of_headers(compile, tmp_path):
         compile(source(text, "f"))
 
 
+def test_short_names_of_types(compile):
+    """Which nvcc takes from the host's headers; a source may say them once more."""
+    names = (
+        "uint a = *x; ushort b = a; ulong c = b; u_char d = c; *x = d + u_int(c) + u_short(b) + u_long(a);"
+    )
+    compile(source(f"typedef unsigned int uint;\n__global__ void f(int *x) {{ {names} }}", "f"))
+
+
 def test_a_header_of_cudas_that_is_missing(compile):
     with pytest.raises(errors.CompileError, match="pip install nvidia-curand"):
         compile(source("#include <curand_nowhere.h>\n"))

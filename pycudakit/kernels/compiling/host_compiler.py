@@ -29,8 +29,9 @@ _FLAGS = [
     *("-fno-semantic-interposition", "-fwrapv", "-fno-strict-aliasing"),
     "-fvisibility=hidden",  # else what templates hold is one for all kernels of a name in a process
     *("-fsanitize=integer-divide-by-zero", "-fsanitize-recover=integer-divide-by-zero"),
-    *("-Wno-unknown-pragmas", "-Wno-attributes", "-Wno-unused-command-line-argument"),
+    *("-Wno-unknown-pragmas", "-Wno-attributes"),
 ]
+_QUIET = {"gcc": [], "clang": ["-Wno-unused-command-line-argument"]}
 # What C's library has and CUDA's headers have not: a source may give such a name to what is its own. Those of
 # Bessel's functions, which kernels can call, only to a kernel.
 _TAKEN = re.compile(
@@ -73,7 +74,7 @@ def compile(source: Source) -> Compiled:
     with tempfile.TemporaryDirectory(prefix="pycudakit-") as directory:
         text, compiled, made = (str(Path(directory) / f"kernels.{end}") for end in ("cpp", "o", "so"))
         Path(text).write_text(translated(source), encoding="utf-8")
-        command = [*compiler, *_FLAGS, *_tuning()]
+        command = [*compiler, *_FLAGS, *_QUIET[_kind(tuple(compiler))], *_tuning()]
         places = [place for option, place in preprocessing(source.options)[0] if option == "-I"]
         command += [f"-I{os.path.abspath(place)}" for place in (*places, *source.include_dirs)]
         if source.debug:
@@ -151,15 +152,17 @@ def _compiler() -> list[str]:
 
 
 @functools.cache
-def _checks(compiler: tuple[str, ...]) -> list[str]:
-    """Return the options by which accesses are checked. No compiler for macOS has them."""
-    if sys.platform == "darwin":
-        return []
+def _kind(compiler: tuple[str, ...]) -> str:
     try:
         told = _output([*compiler, "--version"], None).stdout
     except OSError:
         told = ""
-    return _CHECKS["clang" if "clang" in told else "gcc"]
+    return "clang" if "clang" in told else "gcc"
+
+
+def _checks(compiler: tuple[str, ...]) -> list[str]:
+    """Return the options by which accesses are checked. No compiler for macOS has them."""
+    return [] if sys.platform == "darwin" else _CHECKS[_kind(compiler)]
 
 
 def _output(command: Sequence[str], directory: str | None) -> subprocess.CompletedProcess[str]:
@@ -184,8 +187,18 @@ def _run(command: list[str], name: str, directory: str) -> str:
         raise errors.CompileError(f"{command[0]} does not run: {error}") from None
     log = done.stderr.strip()
     if done.returncode != 0:
-        raise errors.CompileError(f"{name} does not compile with {command[0]}:\n{log}")
+        raise errors.CompileError(f"{name} does not compile with {command[0]}:\n{log}{_remedy(log, command)}")
     return log
+
+
+def _remedy(log: str, command: Sequence[str]) -> str:
+    """Return where a header was looked for that is missing."""
+    missing = re.search(r"fatal error: '?([^\s:']+)'?(?:: No such file or directory| file not found)", log)
+    if missing is None:
+        return ""
+    places = [word[2:] for word in command if word.startswith("-I") and word != f"-I{_HEADERS}"]
+    looked = ", ".join(places) or "the compiler's own folders"
+    return f"\n{missing[1]} is not in {looked}: name its folder in include_dirs\n"
 
 
 def _prologue(source: Source) -> Iterator[str]:

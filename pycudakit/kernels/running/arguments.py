@@ -235,10 +235,14 @@ class Slot:
         if element == "char" and native in _CHARS:
             return
         if own is not None:
-            raise TypeError(
-                f"{self.title} takes {own} arrays, and the one given is of {dtype}: convert it, as with "
-                f".astype(np.{own})"
-            )
+            # A copy would keep what the kernel writes from the caller.
+            are_integers = own.kind in "iu" and native.kind in "iu" and own.itemsize == native.itemsize
+            how = f"convert it, as with .astype(np.{own})"
+            if not self.parameter.const:
+                how = (
+                    f"look at it, as with .view(np.{own})" if are_integers else f"{how}, and keep the new one"
+                )
+            raise TypeError(f"{self.title} takes {own} arrays, and the one given is of {dtype}: {how}")
         vector = VECTORS.get(element)
         if vector is not None and not _is_vector(native, shape, *vector, _COMPLEX.get(element)):
             base, count = vector

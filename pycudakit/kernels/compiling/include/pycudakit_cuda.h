@@ -20,6 +20,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>  // before `clock` is a macro
 
 #include "pycudakit_image.h"
 

@@ -52,17 +52,19 @@ static inline float pk_sinpif(float x) { return (float)pk_sinpi(x); }
 static inline float pk_cospif(float x) { return (float)pk_cospi(x); }
 
 #if defined(PK_OWN_OVERLOADS)
-#define PK_MATH1(name)                                          \
-    static inline float name(float x) { return name##f(x); }    \
-    template <class T>                                          \
-    static inline auto name(T x) -> decltype(x % x, double()) { \
-        return name((double)x);                                 \
+#define PK_MATH1(name)                                                   \
+    static inline float name(float x) { return name##f(x); }             \
+    static inline long double name(long double x) { return name##l(x); } \
+    template <class T>                                                   \
+    static inline auto name(T x) -> decltype(x % x, double()) {          \
+        return name((double)x);                                          \
     }
-#define PK_MATH2(name)                                                   \
-    static inline float name(float x, float y) { return name##f(x, y); } \
-    template <class A, class B>                                          \
-    static inline auto name(A x, B y) -> decltype(x * y + 1.0) {         \
-        return name((double)x, (double)y);                               \
+#define PK_MATH2(name)                                                                     \
+    static inline float name(float x, float y) { return name##f(x, y); }                   \
+    static inline long double name(long double x, long double y) { return name##l(x, y); } \
+    template <class A, class B>                                                            \
+    static inline auto name(A x, B y) -> decltype(x * y + 1.0) {                           \
+        return name((double)x, (double)y);                                                 \
     }
 PK_MATH1(sqrt)
 PK_MATH1(cbrt)
@@ -118,6 +120,7 @@ PK_MATH2(nextafter)
     static inline bool signbit(type x) { return __builtin_signbit(x); }
 PK_CLASSIFY(float)
 PK_CLASSIFY(double)
+PK_CLASSIFY(long double)
 #undef PK_CLASSIFY
 static inline float fma(float x, float y, float z) { return fmaf(x, y, z); }
 static inline float ldexp(float x, int exponent) { return ldexpf(x, exponent); }
@@ -131,6 +134,7 @@ static inline long long llrint(float x) { return llrintf(x); }
 static inline long long llround(float x) { return llroundf(x); }
 static inline float abs(float x) { return fabsf(x); }
 static inline double abs(double x) { return fabs(x); }
+static inline long double abs(long double x) { return fabsl(x); }
 static inline long abs(long x) { return x < 0 ? -x : x; }
 static inline long long abs(long long x) { return x < 0 ? -x : x; }
 #undef PK_MATH1

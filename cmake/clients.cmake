@@ -11,6 +11,7 @@ set(engines cpu)
 if(PYCUDAKIT_CUDA_FOUND)
   list(APPEND engines cuda)
 endif()
+file(REMOVE ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/pkgconfig/pycudakit_cuda.pc) # of an earlier build here
 foreach(engine IN LISTS engines)
   configure_file(cmake/pycudakit.pc.in
     ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/pkgconfig/pycudakit_${engine}.pc @ONLY)

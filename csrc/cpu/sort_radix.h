@@ -141,6 +141,19 @@ void pass(Call &call, int64_t size, int shift, Read read, Convert convert, Out *
     });
 }
 
+// Of passes from buffer to buffer, types that know nothing of the order: so they are compiled once for all.
+template <class E>
+struct FromBuffer {
+    const E *elements;
+    E operator()(int64_t i) const { return elements[i]; }
+};
+struct AsTheyAre {
+    template <class E>
+    E operator()(const E &element) const {
+        return element;
+    }
+};
+
 // Sorts what `read` reads, by way of buffers that take turns: the last pass is to write `out`. A buffer may
 // be `out`'s own memory.
 template <class E, class Out, class Read, class Convert, class Buffer>
@@ -161,19 +174,18 @@ void radix_sort(Call &call, int64_t size, Read read, Convert convert, Out *out, 
         });
         return;
     }
-    auto same = [](const E &element) { return element; };
     E *from = nullptr;
     for (int i = 0; i < passes; ++i) {
-        auto again = [=](int64_t at) { return from[at]; };
+        const FromBuffer<E> again{from};
         if (i == passes - 1) {
             if (i == 0) return pass(call, size, shifts[size_t(i)], read, convert, out);
             return pass(call, size, shifts[size_t(i)], again, convert, out);
         }
         E *const to = buffer(passes - 1 - i);  // so many passes before the last
         if (i == 0) {
-            pass(call, size, shifts[size_t(i)], read, same, to);
+            pass(call, size, shifts[size_t(i)], read, AsTheyAre(), to);
         } else {
-            pass(call, size, shifts[size_t(i)], again, same, to);
+            pass(call, size, shifts[size_t(i)], again, AsTheyAre(), to);
         }
         from = to;
     }

@@ -130,10 +130,18 @@ void argsort_few(const Order &ordering, const Rows &rows, int64_t *order, int64_
     }
 }
 
-template <class I, class Order>
+struct IndexOf {
+    template <class E>
+    int64_t operator()(const E &pair) const {
+        return int64_t(pair.index);
+    }
+};
+
+// By pairs E, whose keys and indices have room for the rows'.
+template <class E, class Order>
 void argsort_each(const Order &ordering, const Rows &rows, int64_t *order, int64_t kept, Call &call) {
     using Key = typename Order::Key;
-    using E = Pair<Key, I>;
+    using I = decltype(E::index);
     const auto *const in = static_cast<const Key *>(rows.in);
     const int64_t size = rows.columns;
     if (size < LONG_ROW) {
@@ -149,8 +157,7 @@ void argsort_each(const Order &ordering, const Rows &rows, int64_t *order, int64
         const Key *const from = in + row * size;
         int64_t *const to = kept == size ? order + row * size : whole.get();
         radix_sort<E>(
-            call, size, [=](int64_t i) { return E{ordering.key(from[i]), I(i)}; },
-            [](const E &pair) { return int64_t(pair.index); }, to,
+            call, size, [=](int64_t i) { return E{ordering.key(from[i]), I(i)}; }, IndexOf(), to,
             [&](int left) { return left % 2 == 0 ? a.get() : b.get(); });
         if (kept != size) std::copy_n(to, kept, order + row * kept);
         call.advance(size);
@@ -184,13 +191,14 @@ int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call) {
 void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descending, Call &call) {
     const HostWork timed(call, rows.count * rows.columns);
     with_ordering(rows.type, descending, true, [&](auto ordering) {
-        if (kept < rows.columns / 8) {
-            argsort_few(ordering, rows, order, kept, call);
-        } else if (rows.columns <= int64_t(UINT32_MAX) && rows.type.bytes < 8) {
-            argsort_each<uint32_t>(ordering, rows, order, kept, call);
-        } else {
-            argsort_each<uint64_t>(ordering, rows, order, kept, call);
+        using Key = typename decltype(ordering)::Key;
+        if (kept < rows.columns / 8) return argsort_few(ordering, rows, order, kept, call);
+        if constexpr (sizeof(Key) < 8) {
+            if (rows.columns <= int64_t(UINT32_MAX)) {
+                return argsort_each<Pair<Key, uint32_t>>(ordering, rows, order, kept, call);
+            }
         }
+        argsort_each<Pair<uint64_t, uint64_t>>(ordering, rows, order, kept, call);
     });
 }
 

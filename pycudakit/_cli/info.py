@@ -23,6 +23,10 @@ VARIABLES = {
     "CUDA_VISIBLE_DEVICES": "the GPUs that CUDA shows",
 }
 DRIVER = "A library built with CUDA 13 needs NVIDIA driver 580 or newer."
+PTX_ALONE = (
+    "It holds PTX alone: the GPU's driver compiles what a call uses first, which takes seconds.",
+    "On a machine with a GPU, or with PYCUDAKIT_ALL_GPUS=1, `pip install .` builds it ready to run.",
+)
 NO_LIBRARIES = (
     "No library is here, so NumPy is the only engine. To build them, run `pip install .` in the sources;",
     "for a build directory of your own, set PYCUDAKIT_LIBRARY_DIR to its lib/.",
@@ -72,6 +76,9 @@ def _libraries() -> Iterator[str]:
             facts = built[name]
             yield from _row(name, facts["path"])
             yield from _row("", "; ".join(f"{k} {v}" for k, v in facts.items() if v and k != "path"))
+            if name == "cuda" and "sm_" not in facts["architectures"]:
+                for line in PTX_ALONE:
+                    yield from _row("", line)
         elif loader.find(name) is None:
             yield from _row(name, "missing")
         else:

@@ -45,6 +45,16 @@ def test_info_without_any_library(tmp_path):
     assert f"PYCUDAKIT_LIBRARY_DIR={tmp_path}" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("architectures", "tells"), [("compute_75", True), ("sm_80 sm_90 compute_90", False)]
+)
+def test_info_of_a_library_that_the_driver_compiles(capsys, monkeypatch, architectures, tells):
+    built = {"cuda": {"path": "libpycudakit_cuda.so", "architectures": architectures}}
+    monkeypatch.setattr(pk, "build_info", lambda: built)
+    assert main(["info"]) == 0
+    assert ("PYCUDAKIT_ALL_GPUS" in capsys.readouterr().out) == tells
+
+
 def test_info_of_a_misspelt_engine():
     done = run("-m", "pycudakit", "info", PYCUDAKIT_ENGINE="gpu")
     assert done.returncode == 0

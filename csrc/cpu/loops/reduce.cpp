@@ -269,21 +269,21 @@ void reduce(const ValueBlock &block, void *lanes_, void *partials_) {
     }
 }
 
-// Where the extreme of each column first stands. First the extremes, then where they are.
-template <bool largest, int type>
-void place(const ValueBlock &block, void *lanes, void *partials_) {
+// Where the extreme of each column first stands. First the extremes, by `reduce`, then where they are.
+template <int type>
+void place(const ValueBlock &block, void *lanes, void *partials_, BlockLoop reduce,
+           bool (*beats)(class_of<typename type_of<type>::type>, class_of<typename type_of<type>::type>)) {
     using T = typename type_of<type>::type;
     using Wide = class_of<T>;
     using Item = typename Stored<type>::Item;
     const int64_t width = block.width;
     auto *const extremes = reinterpret_cast<Wide *>(static_cast<char *>(lanes) + block.width * LANES * 8);
-    reduce<Extreme<largest, T>, type, Others::none>(block, lanes, extremes);
+    reduce(block, lanes, extremes);
     auto *const placed = static_cast<Placed<Wide> *>(partials_);
     const Item *const values = static_cast<const Item *>(block.values);
     if (width == 1 && block.stride == 1) {
         // What does not beat an earlier block loses to it, wherever it stands.
-        if (block.leader != nullptr &&
-            !beats<largest>(extremes[0], *static_cast<const Wide *>(block.leader))) {
+        if (block.leader != nullptr && !beats(extremes[0], *static_cast<const Wide *>(block.leader))) {
             placed[0] = {extremes[0], block.first_row};
             return;
         }
@@ -322,6 +322,13 @@ void place(const ValueBlock &block, void *lanes, void *partials_) {
     for (int64_t i = 0; i < width; ++i) placed[i] = {extremes[i], block.first_row + where[i]};
 }
 
+template <bool largest, int type>
+void place(const ValueBlock &block, void *lanes, void *partials) {
+    using T = typename type_of<type>::type;
+    place<type>(block, lanes, partials, reduce<Extreme<largest, T>, type, Others::none>,
+                [](class_of<T> a, class_of<T> b) -> bool { return beats<largest>(a, b); });
+}
+
 template <int type>
 void fill(BlockLoop (*reduce_of)[2][PK_TYPE_COUNT]) {
     using T = typename type_of<type>::type;
@@ -340,9 +347,10 @@ void fill(BlockLoop (*reduce_of)[2][PK_TYPE_COUNT]) {
         reduce_of[PK_SUM][1][type] = reduce<Sum<exact, true>, type, Others::mask>;
         reduce_of[PK_SQUARES][1][type] = reduce<Moments<true, true>, type, Others::mask>;
     } else {
-        set(PK_SUM, reduce<SumInteger, type, Others::none>);
-        set(PK_PRODUCT, reduce<ProductInteger, type, Others::none>);
-        set(PK_DOT, reduce<DotInteger, type, Others::values>);
+        constexpr int wrapped = type == PK_UINT64 ? int(PK_INT64) : type;  // whose sums have the same bits
+        set(PK_SUM, reduce<SumInteger, wrapped, Others::none>);
+        set(PK_PRODUCT, reduce<ProductInteger, wrapped, Others::none>);
+        set(PK_DOT, reduce<DotInteger, wrapped, Others::values>);
     }
     if constexpr (type + 1 < PK_TYPE_COUNT) fill<type + 1>(reduce_of);
 }

@@ -13,7 +13,7 @@ from numpy.ctypeslib import ndpointer
 
 from pycudakit import errors
 
-ABI_VERSION = 6
+ABI_VERSION = 7
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -207,7 +207,8 @@ DRAWS = np.dtype(
     ]
 )
 RANDOM_BITS, RANDOM_UNIFORM, RANDOM_NORMAL, RANDOM_EXPONENTIAL = range(4)
-RANDOM_INTEGERS, RANDOM_POISSON, RANDOM_BINOMIAL, RANDOMS = range(4, 8)
+RANDOM_INTEGERS, RANDOM_POISSON, RANDOM_BINOMIAL, RANDOM_LOGNORMAL = range(4, 8)
+RANDOM_GAMMA, RANDOM_BETA, RANDOM_GEOMETRIC, RANDOMS = range(8, 12)
 
 IMAGE = np.dtype([("address", np.uint64), ("bytes", np.int64), ("key", np.uint64, (2,))])
 USER_KERNEL = np.dtype(

@@ -33,6 +33,10 @@ EXPONENTIAL = Kind("exponential", abi.RANDOM_EXPONENTIAL, 3.5)
 INTEGERS = Kind("integers", abi.RANDOM_INTEGERS, 3.0)
 POISSON = Kind("poisson", abi.RANDOM_POISSON, 40.0)
 BINOMIAL = Kind("binomial", abi.RANDOM_BINOMIAL, 60.0)
+LOGNORMAL = Kind("lognormal", abi.RANDOM_LOGNORMAL, 7.0)
+GAMMA = Kind("gamma", abi.RANDOM_GAMMA, 18.0)
+BETA = Kind("beta", abi.RANDOM_BETA, 35.0)
+GEOMETRIC = Kind("geometric", abi.RANDOM_GEOMETRIC, 9.0)
 
 # NumPy's seconds for a call that has a generator made, and nanoseconds for 8 bytes.
 _NUMPY_CALL, _NUMPY_EACH = 30e-6, 5.0
@@ -40,7 +44,7 @@ _NUMPY_CALL, _NUMPY_EACH = 30e-6, 5.0
 
 def _takes_halves(kind: Kind, dtype: DType) -> bool:
     """Tell whether an element is made of 32 bits, and not of a word."""
-    return dtype.itemsize == 4 and kind.what != abi.RANDOM_INTEGERS
+    return dtype.itemsize == 4 and kind.what <= abi.RANDOM_EXPONENTIAL
 
 
 def plan_draws(name: str, kind: Kind, size: int, dtype: DType, parameters: Sequence[Array] = ()) -> Plan:

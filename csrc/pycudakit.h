@@ -713,9 +713,9 @@ typedef struct pk_draws {
 } pk_draws;
 
 /* Draws an element of operand 0 for every element of `shape`. In the order of the memory that is written to,
- * each has 32 bits of the words, the lower ones first, if it is uint32 or float32 of one of the first four, and
- * else one of the words. Elements that need more words have those of their place in other sequences, whose
- * counters differ in the highest 16 bits. */
+ * each has 32 bits of the words, the lower ones first, if it is uint32 or float32 of one of the first four
+ * kinds, and else one of the words. Elements that need more words have those of their place in other
+ * sequences, whose counters differ in the highest 16 bits. */
 PK_API int32_t pk_random(const pk_draws *draws, const pk_operand *operands, int64_t operand_count,
                          const int64_t *shape, int64_t dimensions, const pk_options *options,
                          pk_report *report);

@@ -62,7 +62,12 @@ def draw(
     planned: Plan, kind: Kind, stream: Stream, out: Array | None, shape: Any, dtype: DType, *parameters: Any
 ) -> Array:
     """Draw an element for each of `shape`, to `out` if there is one."""
-    target = allocate(dtype, shape, ()) if out is None else out
+    if out is not None:
+        target = out
+    elif shape:
+        target = allocate(dtype, shape, ())
+    else:  # one number, which is read at once: it must not stay on a device, as arrays of fused functions do
+        target = np.empty((), dtype)
     if target.size == 0:
         nothing(planned.function)
         return target

@@ -31,6 +31,14 @@ CONTINUOUS = {
         f"beta {a} {b}": (lambda g, n, a=a, b=b: g.beta(a, b, n), "beta", (a, b))
         for a, b in [(2, 3), (0.5, 0.7), (0.4, 5), (30, 0.9), (1, 1), (200, 300)]
     },
+    "laplace": (lambda g, n: g.laplace(1, 2, n), "laplace", (1, 2)),
+    "logistic": (lambda g, n: g.logistic(1, 2, n), "logistic", (1, 2)),
+    "gumbel": (lambda g, n: g.gumbel(1, 2, n), "gumbel_r", (1, 2)),
+    "rayleigh": (lambda g, n: g.rayleigh(2, n), "rayleigh", (0, 2)),
+    "weibull": (lambda g, n: g.weibull(1.5, n), "weibull_min", (1.5,)),
+    "pareto": (lambda g, n: g.pareto(30, n), "lomax", (30,)),
+    "power": (lambda g, n: g.power(0.7, n), "powerlaw", (0.7,)),
+    "triangular": (lambda g, n: g.triangular(-1, 0, 3, n), "triang", (0.25, -1, 4)),
 }
 DISCRETE = {
     **{
@@ -126,6 +134,12 @@ def test_gamma_numbers_of_any_shape(engine, shape):
     assert abs(x.var() / shape - 1) < 5 * np.sqrt((kurtosis - 1) / n)
 
 
+def test_cauchy_numbers(engine):
+    stats = pytest.importorskip("scipy.stats")
+    x = default_rng(6).standard_cauchy(40_000)
+    assert stats.kstest(x, stats.cauchy.cdf).pvalue > 1e-3
+
+
 def test_beta_numbers_of_extreme_shapes(engine):
     rng, n = default_rng(6), 20_000
     for a, b in [(1e-3, 2e-3), (1e-200, 3e-200), (5e-324, 1.5e-323), (1e-310, 1e-310), (0.5, 1e-310)]:
@@ -187,6 +201,9 @@ def test_extreme_parameters(engine):
     assert np.isnan(rng.beta([1, np.nan], 1)).tolist() == [False, True]
     assert rng.standard_gamma(np.inf) == np.inf
     np.testing.assert_allclose(rng.standard_gamma(1e308, 9), 1e308)
+    assert (rng.weibull(0, 9) == 0).all()
+    assert rng.pareto(1e-300) == np.inf
+    assert (rng.laplace(3, 0, 9) == rng.logistic(3, 0, 9)).all()
     assert (rng.geometric(1.0, 9) == 1).all()
     assert (rng.geometric(5e-324, 9) == most).all()
     assert rng.geometric(1e-17, 1000).mean() == pytest.approx(1e17, rel=0.2)

@@ -134,6 +134,20 @@ def test_gamma_numbers_are_marsaglias_and_tsangs(engine, shape):
         assert (plane_of(5, 0, n) == words_of(default_rng(5), n)).all()
 
 
+def test_triangular_numbers_are_numpys(engine):
+    arguments = np.array([0.0, -3.0])[:, None], 1.0, np.linspace(1, 9, 50)
+    want = np.random.Generator(np.random.Philox(2)).triangular(*arguments)
+    np.testing.assert_allclose(default_rng(2).triangular(*arguments), want, rtol=1e-12, atol=1e-14)
+
+
+def test_expressions_of_few_numbers_are_those_of_many():
+    """NumPy's functions, which `auto` computes few elements with, have other last bits."""
+    for name in ("laplace", "logistic", "gumbel", "standard_cauchy"):
+        one, many = default_rng(2), default_rng(2)
+        want = getattr(many, name)(size=3000)
+        assert [getattr(one, name)() for _ in range(3000)] == want.tolist()
+
+
 def test_multivariate_normals_are_products(engine):
     mean, cov = [1.0, 2.0, 3.0], [[4, 1, 1], [1, 3, 0], [1, 0, 2]]
     normals = default_rng(2).standard_normal((500, 3))

@@ -1,9 +1,9 @@
-"""Distributions whose numbers are expressions of exponential or uniform ones."""
+"""Distributions whose numbers are expressions of other numbers."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,12 +12,25 @@ from pycudakit._calls.invocation import one_call
 from pycudakit._calls.others import open_to_others
 from pycudakit._families.expression.evaluate import evaluate
 from pycudakit._library import present
-from pycudakit._library.types import FLOAT64
+from pycudakit._library.types import FLOAT64, Array
 from pycudakit.random.base import Given
 from pycudakit.random.distributions import Distributions
 from pycudakit.random.draws import EXPONENTIAL, UNIFORM, Kind
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 _LN2 = np.array(math.log(2))
+
+
+def _computed(expression: str, given: Given, x: Array, operands: dict[str, Any]) -> Any:
+    """Compute an expression of numbers x and of others, in the place of x."""
+    engine = asked.checked_current()
+    if engine == "auto":  # which would compute few numbers with NumPy, whose last bits are others
+        engine = "cpu" if present.status("cpu") else "cuda"
+    with asked.asking(engine=engine), np.errstate(all="ignore"):
+        evaluate(expression, {"x": x, **operands}, out=x)
+    return x.item() if given.is_scalar else x
 
 
 class Transformed(Distributions):
@@ -27,19 +40,18 @@ class Transformed(Distributions):
 
     def _transform(self, kind: Kind, expression: str, given: Given, *names: str) -> Any:
         """Draw numbers x, and compute an expression of them and of parameters of these names."""
-        engine = asked.checked_current()
-        if engine == "numpy":
+        if self._is_numpys():
             return self._by_numpy(given.name, given.by_numpy)
         drawn = self._run(kind.name, kind, given.shape, FLOAT64, lambda g: g.random(given.shape), None)
-        drawn = np.asarray(drawn)
-        operands = dict(zip(names, given.floats(), strict=True)) | {"x": drawn}
+        operands = dict(zip(names, given.floats(), strict=True))
         if "ln2" in expression:
             operands["ln2"] = _LN2
-        if engine == "auto":  # which would compute few numbers with NumPy, whose last bits are others
-            engine = "cpu" if present.status("cpu") else "cuda"
-        with asked.asking(engine=engine), np.errstate(all="ignore"):
-            evaluate(expression, operands, out=drawn)
-        return drawn.item() if given.is_scalar else drawn
+        return _computed(expression, given, np.asarray(drawn), operands)
+
+    def _sides(self, given: Given) -> tuple[Self, Self]:
+        """Take a word for each element, and return generators of these, and of further ones of the same."""
+        own, beside = self._stream.take_sides(math.prod(given.shape))
+        return self._at(own), self._at(beside)
 
     @open_to_others
     @one_call("laplace")
@@ -249,3 +261,123 @@ class Transformed(Distributions):
             "else right - sqrt((1 - x) * (right - left) * (right - mode))"
         )
         return self._transform(UNIFORM, expression, given, "left", "mode", "right")
+
+    # ---- Of two numbers each ------------------------------------------------------------------------
+
+    @open_to_others
+    @one_call("standard_t")
+    def standard_t(self, df: Any, size: Any = None) -> Any:
+        """Return floats of Student's t distribution: of a normal and a gamma number each.
+
+        Parameters
+        ----------
+        df : float or array_like of float
+            Degrees of freedom.
+        size : int or tuple of int, optional
+            The shape; without it, that of `df`.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).standard_t(10, 10000)
+        >>> abs(float(x.var()) - 10 / 8) < 0.1
+        True
+        """
+        given = Given("standard_t", size, df)
+        if self._is_numpys():
+            return self._by_numpy("standard_t", given.by_numpy)
+        own, beside = self._sides(given)
+        half = given.floats()[0] / 2
+        y = beside.standard_gamma(half, given.shape)
+        x = own.standard_normal(given.shape)
+        return _computed("x * sqrt(half / y)", given, x, {"half": half, "y": y})
+
+    @open_to_others
+    @one_call("f")
+    def f(self, dfnum: Any, dfden: Any, size: Any = None) -> Any:
+        """Return floats of Fisher's F distribution: ratios of two gamma numbers.
+
+        Parameters
+        ----------
+        dfnum, dfden : float or array_like of float
+            Degrees of freedom of both; arrays are broadcast.
+        size : int or tuple of int, optional
+            The shape; without it, that of the parameters.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).f(5, 20, 10000)
+        >>> abs(float(x.mean()) - 20 / 18) < 0.05
+        True
+        """
+        given = Given("f", size, dfnum, dfden)
+        if self._is_numpys():
+            return self._by_numpy("f", given.by_numpy)
+        own, beside = self._sides(given)
+        a, b = given.floats()
+        y = beside.standard_gamma(b / 2, given.shape)
+        x = own.standard_gamma(a / 2, given.shape)
+        return _computed("(x * b) / (y * a)", given, x, {"a": a, "b": b, "y": y})
+
+    @open_to_others
+    @one_call("wald")
+    def wald(self, mean: Any, scale: Any, size: Any = None) -> Any:
+        """Return floats of Wald's distribution, the inverse Gaussian, by Michael, Schucany and Haas's way.
+
+        Parameters
+        ----------
+        mean, scale : float or array_like of float
+            The mean, and the scale; arrays are broadcast.
+        size : int or tuple of int, optional
+            The shape; without it, that of the parameters.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).wald(3, 2, 10000)
+        >>> abs(float(x.mean()) - 3) < 0.2
+        True
+        """
+        given = Given("wald", size, mean, scale)
+        if self._is_numpys():
+            return self._by_numpy("wald", given.by_numpy)
+        own, beside = self._sides(given)
+        mean, scale = given.floats()
+        u = beside.uniform(size=given.shape)
+        x = own.standard_normal(given.shape)
+        # The smaller root over the mean, without cancellation; the larger one is its inverse.
+        _computed("mean * x * x", given, x, {"mean": mean})
+        root = "(4 * scale * x / (x + sqrt(x * (x + 4 * scale))) ** 2 if x > 0 else 1.0)"
+        _computed(root, given, x, {"scale": scale})
+        return _computed("mean * x if u * (1 + x) <= 1 else mean / x", given, x, {"mean": mean, "u": u})
+
+    @open_to_others
+    @one_call("negative_binomial")
+    def negative_binomial(self, n: Any, p: Any, size: Any = None) -> Any:
+        """Return how many trials fail before `n` succeed: Poisson numbers whose means are gamma numbers.
+
+        Parameters
+        ----------
+        n : float or array_like of float
+            Successes.
+        p : float or array_like of float
+            The probability that one trial succeeds; arrays are broadcast.
+        size : int or tuple of int, optional
+            The shape; without it, that of the parameters.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).negative_binomial(5, 0.5, 10000)
+        >>> abs(float(x.mean()) - 5) < 0.2
+        True
+        """
+        given = Given("negative_binomial", size, n, p)
+        if self._is_numpys():
+            return self._by_numpy("negative_binomial", given.by_numpy)
+        own, beside = self._sides(given)
+        successes, likelihood = given.floats()
+        means = own.gamma(successes, (1 - likelihood) / likelihood, given.shape)
+        drawn = beside.poisson(means, given.shape)
+        return drawn.item() if given.is_scalar else drawn

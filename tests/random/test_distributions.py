@@ -38,6 +38,9 @@ CONTINUOUS = {
     "weibull": (lambda g, n: g.weibull(1.5, n), "weibull_min", (1.5,)),
     "pareto": (lambda g, n: g.pareto(30, n), "lomax", (30,)),
     "power": (lambda g, n: g.power(0.7, n), "powerlaw", (0.7,)),
+    "standard_t": (lambda g, n: g.standard_t(30, n), "t", (30,)),
+    "f": (lambda g, n: g.f(5, 60, n), "f", (5, 60)),
+    "wald": (lambda g, n: g.wald(2, 30, n), "invgauss", (2 / 30, 0, 30)),
     "triangular": (lambda g, n: g.triangular(-1, 0, 3, n), "triang", (0.25, -1, 4)),
 }
 DISCRETE = {
@@ -50,6 +53,10 @@ DISCRETE = {
         for n, p in [(1, 0.3), (25, 0.39), (25, 0.41), (40, 0.75), (1000, 0.001), (10**6, 0.02), (10**9, 0.9)]
     },
     "integers": (lambda g, n: g.integers(-3, 30, n), "randint", (-3, 30)),
+    **{
+        f"negative_binomial {n} {p}": (lambda g, k, n=n, p=p: g.negative_binomial(n, p, k), "nbinom", (n, p))
+        for n, p in [(5, 0.3), (0.7, 0.05), (100, 0.01)]
+    },
     **{
         f"geometric {p}": (lambda g, n, p=p: g.geometric(p, n), "geom", (p,)) for p in (0.95, 0.3, 0.01, 1e-6)
     },
@@ -203,6 +210,9 @@ def test_extreme_parameters(engine):
     np.testing.assert_allclose(rng.standard_gamma(1e308, 9), 1e308)
     assert (rng.weibull(0, 9) == 0).all()
     assert rng.pareto(1e-300) == np.inf
+    assert (rng.negative_binomial(5, 1.0, 9) == 0).all()
+    assert ((x := rng.wald(1e-6, 1e6, 999)) > 0).all()
+    assert x.mean() == pytest.approx(1e-6)
     assert (rng.laplace(3, 0, 9) == rng.logistic(3, 0, 9)).all()
     assert (rng.geometric(1.0, 9) == 1).all()
     assert (rng.geometric(5e-324, 9) == most).all()

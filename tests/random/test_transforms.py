@@ -148,6 +148,22 @@ def test_expressions_of_few_numbers_are_those_of_many():
         assert [getattr(one, name)() for _ in range(3000)] == want.tolist()
 
 
+def test_of_two_numbers_each(engine):
+    def rng():
+        return default_rng(12)
+
+    def beside():
+        key = np.array(rng().__getstate__()[0], np.uint64)
+        return default_rng(np.random.Philox(key=key, counter=512 << 240))
+
+    n = 300
+    gammas = beside().standard_gamma(1.5, n)
+    np.testing.assert_allclose(rng().standard_t(3, n), rng().normal(0, 1, n) * np.sqrt(1.5 / gammas))
+    np.testing.assert_allclose(rng().f(5, 3, n), rng().standard_gamma(2.5, n) * 3 / (gammas * 5))
+    counts = beside().poisson(rng().gamma(4, 3, n))
+    np.testing.assert_array_equal(rng().negative_binomial(4, 0.25, n), counts)
+
+
 def test_multivariate_normals_are_products(engine):
     mean, cov = [1.0, 2.0, 3.0], [[4, 1, 1], [1, 3, 0], [1, 0, 2]]
     normals = default_rng(2).standard_normal((500, 3))

@@ -77,12 +77,21 @@ def main():
     compare("normal float32", 32, lambda g, n: g.standard_normal(n, np.float32), at_least=figures)
     compare("normal float64", 32, lambda g, n: g.standard_normal(n))
     compare("exponential", 32, lambda g, n: g.exponential(2.0, n))
+    compare("lognormal", 32, lambda g, n: g.lognormal(0.0, 0.5, n))
+    compare("gamma, shape 2.5", 16, lambda g, n: g.standard_gamma(2.5, n))
+    compare("gamma, shape 0.5", 16, lambda g, n: g.standard_gamma(0.5, n))
+    compare("beta", 16, lambda g, n: g.beta(2.0, 3.0, n))
+    compare("geometric", 16, lambda g, n: g.geometric(0.1, n))
     compare("integers", 32, lambda g, n: g.integers(100, size=n))
     compare("integers uint8", 32, lambda g, n: g.integers(0, 100, n, np.uint8))
     compare("poisson, mean 4", 8, lambda g, n: g.poisson(4, n))
     compare("poisson, mean 100", 8, lambda g, n: g.poisson(100, n))
     compare("binomial", 8, lambda g, n: g.binomial(1000, 0.3, n))
     compare("permutation", 4, lambda g, n: g.permutation(n), reordered)
+    compare(
+        "permuted, 100 rows", 4, lambda g, n: g.permuted(np.arange(n).reshape(100, -1), axis=1), reordered
+    )
+    compare("multivariate_normal", 2, lambda g, n: g.multivariate_normal(np.zeros(4), np.eye(4) + 0.5, n))
     return harness.finish()
 
 

@@ -677,10 +677,14 @@ PK_API int32_t pk_resize(const pk_operand *operands, const int64_t *shape, int64
  *   PK_RANDOM_BITS         uint32, uint64
  *   PK_RANDOM_UNIFORM      float32, float64; float64: low, width
  *   PK_RANDOM_NORMAL       float32, float64; float64: mean, standard deviation
- *   PK_RANDOM_EXPONENTIAL  float64; float64: scale
+ *   PK_RANDOM_EXPONENTIAL  float32, float64; float64: scale
  *   PK_RANDOM_INTEGERS     bool and integers: low and span, both uint64; both ends are included, modulo 2^64
  *   PK_RANDOM_POISSON      int64: mean, float64
  *   PK_RANDOM_BINOMIAL     int64: trials, int64; likelihood, float64
+ *   PK_RANDOM_LOGNORMAL    float64: mean and standard deviation of the logarithm, float64
+ *   PK_RANDOM_GAMMA        float32, float64: shape and scale, float64
+ *   PK_RANDOM_BETA         float64: both shapes, float64
+ *   PK_RANDOM_GEOMETRIC    int64: likelihood, float64
  *
  * The first four may have no parameters. */
 enum {
@@ -691,7 +695,11 @@ enum {
     PK_RANDOM_INTEGERS = 4,
     PK_RANDOM_POISSON = 5,
     PK_RANDOM_BINOMIAL = 6,
-    PK_RANDOMS = 7
+    PK_RANDOM_LOGNORMAL = 7,
+    PK_RANDOM_GAMMA = 8,
+    PK_RANDOM_BETA = 9,
+    PK_RANDOM_GEOMETRIC = 10,
+    PK_RANDOMS = 11
 };
 
 /* Where Philox4x64-10 stands. */
@@ -705,9 +713,9 @@ typedef struct pk_draws {
 } pk_draws;
 
 /* Draws an element of operand 0 for every element of `shape`. In the order of the memory that is written to,
- * each has 32 bits of the words, the lower ones first, if it is of the type uint32 or float32, and else one
- * of the words. Elements that need more words have those of their place in other sequences, whose counters
- * differ in the highest 16 bits. */
+ * each has 32 bits of the words, the lower ones first, if it is uint32 or float32 of one of the first four
+ * kinds, and else one of the words. Elements that need more words have those of their place in other
+ * sequences, whose counters differ in the highest 16 bits. */
 PK_API int32_t pk_random(const pk_draws *draws, const pk_operand *operands, int64_t operand_count,
                          const int64_t *shape, int64_t dimensions, const pk_options *options,
                          pk_report *report);

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "common/random.h"
-#include "common/random_transforms.h"
 #include "cuda/plan/homes.h"
 #include "cuda/stream/stream.h"
 
@@ -37,7 +36,14 @@ struct Given {
 namespace device {
 
 template <int what, class T>
-constexpr bool takes_halves = sizeof(T) == 4 && what <= PK_RANDOM_NORMAL;
+constexpr bool takes_halves = sizeof(T) == 4 && what <= PK_RANDOM_EXPONENTIAL;
+
+// How many words an element has from the start.
+template <int what>
+constexpr int planes_of = what == PK_RANDOM_POISSON || what == PK_RANDOM_BINOMIAL ||
+                                  what == PK_RANDOM_GAMMA || what == PK_RANDOM_BETA
+                              ? 2
+                              : 1;
 
 // Element i of the chunk, of 32 bits.
 template <int what, class T>
@@ -45,6 +51,7 @@ __device__ T value(const Given &, int64_t, uint32_t bits, uint64_t) {
     if constexpr (what == PK_RANDOM_BITS) return bits;
     if constexpr (what == PK_RANDOM_UNIFORM) return uniform(bits);
     if constexpr (what == PK_RANDOM_NORMAL) return normal(bits);
+    if constexpr (what == PK_RANDOM_EXPONENTIAL) return exponential(bits);
 }
 
 // Of a word, and of the one at its place in the next plane.
@@ -60,6 +67,15 @@ __device__ T value(const Given &given, int64_t i, uint64_t word, uint64_t second
     } else if constexpr (what == PK_RANDOM_BINOMIAL) {
         return Binomial(given.a.at<int64_t>(i), given.b.at<double>(i))
             .draw(word, second, given.planes, element);
+    } else if constexpr (what == PK_RANDOM_GEOMETRIC) {
+        return geometric(exponential(word), geometric_step(given.a.at<double>(i)));
+    } else if constexpr (what == PK_RANDOM_GAMMA) {
+        const double drawn = gamma(given.a.at<double>(i), word, second, given.planes, element);
+        return T(0.0 + given.b.at<double>(i) * drawn);
+    } else if constexpr (what == PK_RANDOM_BETA) {
+        return beta(given.a.at<double>(i), given.b.at<double>(i), word, second, given.planes, element);
+    } else if constexpr (what == PK_RANDOM_LOGNORMAL) {
+        return math::exp(given.a.at<double>(i) + given.b.at<double>(i) * normal(word));
     } else if constexpr (what == PK_RANDOM_EXPONENTIAL) {
         const double drawn = exponential(word);
         return given.has_parameters ? 0.0 + given.a.at<double>(i) * drawn : drawn;
@@ -72,10 +88,10 @@ __device__ T value(const Given &given, int64_t i, uint64_t word, uint64_t second
 // A thread makes a block of words; then neighbouring threads have neighbouring elements.
 template <int what, class T>
 __global__ void draw(Given given) {
-    constexpr bool counts = what == PK_RANDOM_POISSON || what == PK_RANDOM_BINOMIAL;
-    __shared__ uint64_t words[(counts ? 2 : 1) * WORDS];
+    constexpr int PLANES = planes_of<what>;
+    __shared__ uint64_t words[PLANES * WORDS];
     const int64_t first = given.first_block + int64_t(blockIdx.x) * THREADS;
-    for (int plane = 0; plane < (counts ? 2 : 1); ++plane) {
+    for (int plane = 0; plane < PLANES; ++plane) {
         const philox::Block made = given.planes.block(uint64_t(first) + threadIdx.x, plane);
         for (int j = 0; j < philox::WORDS; ++j) {
             words[plane * WORDS + int(threadIdx.x) * philox::WORDS + j] = made.word[j];
@@ -97,7 +113,7 @@ __global__ void draw(Given given) {
         } else {
             const int64_t i = first_word + k - given.start;
             if (i < 0 || i >= given.count) continue;
-            to[i] = value<what, T>(given, i, words[k], counts ? words[WORDS + k] : 0);
+            to[i] = value<what, T>(given, i, words[k], words[(PLANES - 1) * WORDS + k]);
         }
     }
     if constexpr (takes_halves<what, T>) {
@@ -169,9 +185,17 @@ class Drawing : public Work {
             case PK_RANDOM_NORMAL:
                 return is_wide ? launch<PK_RANDOM_NORMAL, double>(given, blocks, queue)
                                : launch<PK_RANDOM_NORMAL, float>(given, blocks, queue);
-            case PK_RANDOM_EXPONENTIAL: return launch<PK_RANDOM_EXPONENTIAL, double>(given, blocks, queue);
+            case PK_RANDOM_EXPONENTIAL:
+                return is_wide ? launch<PK_RANDOM_EXPONENTIAL, double>(given, blocks, queue)
+                               : launch<PK_RANDOM_EXPONENTIAL, float>(given, blocks, queue);
             case PK_RANDOM_POISSON: return launch<PK_RANDOM_POISSON, int64_t>(given, blocks, queue);
             case PK_RANDOM_BINOMIAL: return launch<PK_RANDOM_BINOMIAL, int64_t>(given, blocks, queue);
+            case PK_RANDOM_LOGNORMAL: return launch<PK_RANDOM_LOGNORMAL, double>(given, blocks, queue);
+            case PK_RANDOM_GAMMA:
+                return is_wide ? launch<PK_RANDOM_GAMMA, double>(given, blocks, queue)
+                               : launch<PK_RANDOM_GAMMA, float>(given, blocks, queue);
+            case PK_RANDOM_BETA: return launch<PK_RANDOM_BETA, double>(given, blocks, queue);
+            case PK_RANDOM_GEOMETRIC: return launch<PK_RANDOM_GEOMETRIC, int64_t>(given, blocks, queue);
             default: return launch_integers(given, blocks, queue);
         }
     }

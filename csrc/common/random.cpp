@@ -20,10 +20,14 @@ static const Kind &kind_of(int what) {
         {1u << PK_UINT32 | 1u << PK_UINT64, 0, {}, false},
         {WIDE, 2, {PK_FLOAT64, PK_FLOAT64}, false},
         {WIDE, 2, {PK_FLOAT64, PK_FLOAT64}, false},
-        {1u << PK_FLOAT64, 1, {PK_FLOAT64, 0}, false},
+        {WIDE, 1, {PK_FLOAT64, 0}, false},
         {LOGICAL | INTEGERS, 2, {PK_UINT64, PK_UINT64}, true},
         {1u << PK_INT64, 1, {PK_FLOAT64, 0}, true},
         {1u << PK_INT64, 2, {PK_INT64, PK_FLOAT64}, true},
+        {1u << PK_FLOAT64, 2, {PK_FLOAT64, PK_FLOAT64}, true},
+        {WIDE, 2, {PK_FLOAT64, PK_FLOAT64}, true},
+        {1u << PK_FLOAT64, 2, {PK_FLOAT64, PK_FLOAT64}, true},
+        {1u << PK_INT64, 1, {PK_FLOAT64, 0}, true},
     };
     require(what >= 0 && what < PK_RANDOMS, "draws.what is not one of PK_RANDOM_...");
     return kinds[what];
@@ -43,7 +47,8 @@ Request::Request(const pk_draws *draws, const pk_operand *operands, int64_t oper
             "operand 0 has a type that is not drawn");
     require(parameters == kind.parameters || (parameters == 0 && !kind.needs_parameters),
             "there are too many or too few parameters");
-    require(parameters == 0 || type != PK_FLOAT32, "float32 is drawn without parameters");
+    require(parameters == 0 || type != PK_FLOAT32 || kind.needs_parameters,
+            "float32 is drawn without parameters");
     for (int i = 0; i < parameters; ++i) {
         require(operands[1 + i].type == kind.parameter_type[i], "a parameter has another type");
     }

@@ -4,6 +4,7 @@
 #include "common/call/call.h"
 #include "layout.h"
 #include "random_counts.h"
+#include "random_gamma.h"
 
 namespace pk::random {
 
@@ -23,9 +24,13 @@ struct Request {
     const View &out() const { return layout.views[0]; }
     // Whether elements have 32 bits each, and not a word.
     bool takes_halves() const {
-        return what != PK_RANDOM_INTEGERS && (type == PK_UINT32 || type == PK_FLOAT32);
+        return what <= PK_RANDOM_EXPONENTIAL && (type == PK_UINT32 || type == PK_FLOAT32);
     }
-    bool counts() const { return what == PK_RANDOM_POISSON || what == PK_RANDOM_BINOMIAL; }
+    // Whether an element may take long.
+    bool rejects() const {
+        return what == PK_RANDOM_POISSON || what == PK_RANDOM_BINOMIAL || what == PK_RANDOM_GAMMA ||
+               what == PK_RANDOM_BETA;
+    }
     // Whether a parameter is the same for all elements, and then its bits.
     bool is_constant(int parameter) const;
     uint64_t constant(int parameter) const;

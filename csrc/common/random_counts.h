@@ -4,29 +4,9 @@
 
 #include "common/math/exponential.h"
 #include "common/math/logarithm.h"
-#include "random_philox.h"
+#include "random_planes.h"
 
 namespace pk::random {
-
-// Element i has word i of each plane: the sequences of as many counters, which differ in their highest bits,
-// and of which the first is the generator's own.
-struct Planes {
-    uint64_t key[2];
-    philox::Counter counter;  // of the block that has word 0
-    uint64_t skipped;         // words of that block
-
-    PK_HD philox::Block block(uint64_t index, int plane) const {
-        philox::Counter at = counter + index;
-        at.part[3] ^= uint64_t(plane) << 48;
-        return philox::block(key[0], key[1], at);
-    }
-    PK_HD uint64_t word(uint64_t element, int plane) const {
-        const uint64_t at = element + skipped;
-        return block(at / philox::WORDS, plane).word[at % philox::WORDS];
-    }
-};
-constexpr int MOST_TRIES =
-    64;  // each but the first with a chance of less than 1/2, and most of 1/8, to go on
 
 // low + [0, span], of which all are as likely: Lemire's.
 PK_HD uint64_t integer(uint64_t low, uint64_t span, uint64_t word, const Planes &planes, uint64_t element) {
@@ -42,6 +22,17 @@ PK_HD uint64_t integer(uint64_t low, uint64_t span, uint64_t word, const Planes 
 }
 
 PK_HD double unit_of(uint64_t word) { return double(int64_t(word >> 11)) * 0x1p-53; }
+
+PK_HD double floor_of(double x) {
+#if defined(__CUDA_ARCH__)
+    return ::floor(x);
+#else
+    return __builtin_floor(x);
+#endif
+}
+
+// Of what is no likelihood, the nearest that is.
+PK_HD double sound(double likelihood) { return likelihood > 0 ? (likelihood < 1 ? likelihood : 1.0) : 0.0; }
 
 // Of a value that is not too large in size or NaN.
 PK_HD int64_t to_integer(double x) { return x < 0x1p63 ? int64_t(x > 0 ? x : 0.0) : INT64_MAX; }
@@ -129,13 +120,6 @@ struct Hat {
         const double edge = 0.5 - pk::abs(u - 0.5);
         return math::log(v * height / (a / (edge * edge) + b));
     }
-    PK_HD static double floor_of(double x) {
-#if defined(__CUDA_ARCH__)
-        return ::floor(x);
-#else
-        return __builtin_floor(x);
-#endif
-    }
 };
 
 // The first candidate that is taken, or `otherwise`.
@@ -186,7 +170,7 @@ struct Poisson {
 
     PK_HD int64_t draw(uint64_t word, uint64_t second, const Planes &planes, uint64_t element) const {
         if (inverts) return inversion.draw(word);
-        return to_integer(accepted(hat, Hat::floor_of(mean), word, second, planes, element,
+        return to_integer(accepted(hat, floor_of(mean), word, second, planes, element,
                                    [this](double k) { return log_likelihood(k); }));
     }
 };
@@ -199,11 +183,6 @@ struct Binomial {
     double mode = 0, at_mode = 0;
     Inversion inversion{};
     Hat hat{};
-
-    // Of what is no likelihood, the nearest that is.
-    PK_HD static double sound(double likelihood) {
-        return likelihood > 0 ? (likelihood < 1 ? likelihood : 1.0) : 0.0;
-    }
 
     PK_HD Binomial(int64_t trials, double likelihood)
         : n(trials > 0 ? trials : 0),
@@ -223,7 +202,7 @@ struct Binomial {
         hat.quick = 0.92 - 4.2 / hat.b;
         hat.height = (2.83 + 5.1 / hat.b) * spread;
         hat.most = count;
-        mode = Hat::floor_of((count + 1) * p);
+        mode = floor_of((count + 1) * p);
         at_mode = log_likelihood(mode);
     }
 
@@ -247,5 +226,12 @@ struct Binomial {
                                             [this](double k) { return log_likelihood(k) - at_mode; })));
     }
 };
+
+// Trials up to the first success: how many of its steps an exponential time takes.
+PK_HD double geometric_step(double likelihood) { return -math::log1p(-sound(likelihood)); }
+PK_HD int64_t geometric(double time, double step) {
+    const double steps = -floor_of(-(time / step));
+    return to_integer(steps > 1 ? steps : 1.0);
+}
 
 }  // namespace pk::random

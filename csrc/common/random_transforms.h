@@ -84,7 +84,14 @@ PK_HD double normal(uint64_t word) {
     return with_sign(x * root * factor, word);
 }
 
-// -log of (word + 1/2) / 2^64: where that is above 1/2, by what is missing to 1.
+// -log of (bits + 1/2) / 2^32, and of (word + 1/2) / 2^64: where that is above 1/2, by what is missing to 1.
+PK_HD float exponential(uint32_t bits) {
+    const bool is_high = bits > LOW31;
+    const float part = half_unit(select(is_high, ~bits, bits) & LOW31);
+    const float x = select(is_high, 1.0f - part, part);
+    const float low = select(is_high, (1.0f - x) - part, 0.0f);
+    return -math::detail::log_of_sum(x, low);
+}
 PK_HD double exponential(uint64_t word) {
     const bool is_high = word > LOW63;
     const double part = half_unit(select(is_high, ~word, word) & LOW63);

@@ -62,6 +62,9 @@ class Drawer {
             case PK_RANDOM_INTEGERS: integers(start, count, to); break;
             case PK_RANDOM_POISSON:
             case PK_RANDOM_BINOMIAL: counts(start, count, static_cast<int64_t *>(to)); break;
+            case PK_RANDOM_GEOMETRIC: geometrics(start, count, static_cast<int64_t *>(to)); break;
+            case PK_RANDOM_GAMMA: gammas(start, count, to); break;
+            case PK_RANDOM_BETA: betas(start, count, static_cast<double *>(to)); break;
             default: reals(start, count, to);
         }
         if (!direct) request_.layout.scatter(out, start, count, results_);
@@ -73,12 +76,13 @@ class Drawer {
                                        : static_cast<const void *>(words(0, start, count));
     }
 
+    // Of a plane, in one of two places.
     const uint64_t *words(int plane, int64_t start, int64_t count) {
         const Planes &planes = request_.planes;
         const uint64_t first = uint64_t(start) + planes.skipped, lead = first % philox::WORDS;
         philox::Counter counter = planes.counter + first / philox::WORDS;
         counter.part[3] ^= uint64_t(plane) << 48;
-        uint64_t *const to = words_[plane];
+        uint64_t *const to = words_[plane % 2];
         loops_.words(planes.key, counter, (int64_t(lead) + count + philox::WORDS - 1) / philox::WORDS, to);
         return to + lead;
     }
@@ -97,15 +101,75 @@ class Drawer {
 
     void reals(int64_t start, int64_t count, void *to) {
         const bool is_double = request_.type == PK_FLOAT64;
-        loops_.transform[request_.what - PK_RANDOM_UNIFORM][is_double](bits(start, count), count, to);
+        const int what = request_.what == PK_RANDOM_LOGNORMAL ? PK_RANDOM_NORMAL : request_.what;
+        loops_.transform[what - PK_RANDOM_UNIFORM][is_double](bits(start, count), count, to);
         if (!a_) return;
-        const double zero = 0;
         auto *results = static_cast<double *>(to);
         if (b_) {
             loops_.scale(a_->values(), a_->each(), b_->values(), b_->each(), count, results);
         } else {
-            loops_.scale(&zero, false, a_->values(), a_->each(), count, results);
+            scale(*a_, count, results);
         }
+        if (request_.what == PK_RANDOM_LOGNORMAL) loops_.exponentiate(count, results);
+    }
+
+    void scale(const Parameter &by, int64_t count, double *results) {
+        const double zero = 0;
+        loops_.scale(&zero, false, by.values(), by.each(), count, results);
+    }
+
+    // Numbers of a plane: PK_RANDOM_UNIFORM, PK_RANDOM_NORMAL or PK_RANDOM_EXPONENTIAL.
+    void numbers(int what, int plane, int64_t start, int64_t count, double *to) {
+        loops_.transform[what - PK_RANDOM_UNIFORM][true](words(plane, start, count), count, to);
+    }
+
+    void gammas(int64_t start, int64_t count, void *to) {
+        const bool is_double = request_.type == PK_FLOAT64;
+        double *results = is_double ? static_cast<double *>(to) : numbers_[2];
+        not_fallen(start, count, *a_, 0, results);
+        if (falls(start, count, *a_, nullptr, 0, numbers_[0])) loops_.fallen(numbers_[0], count, results);
+        scale(*b_, count, results);
+        if (is_double) return;
+        for (int64_t i = 0; i < count; ++i) static_cast<float *>(to)[i] = float(results[i]);
+    }
+
+    void betas(int64_t start, int64_t count, double *to) {
+        double *const first = numbers_[2], *const first_falls = numbers_[3];
+        not_fallen(start, count, *a_, 0, first);
+        falls(start, count, *a_, b_.get(), 0, first_falls);
+        not_fallen(start, count, *b_, GAMMA_PLANES, to);
+        falls(start, count, *b_, a_.get(), GAMMA_PLANES, numbers_[0]);
+        loops_.shares(first, first_falls, numbers_[0], count, to);
+    }
+
+    // Gamma numbers of shapes of which those below 1 are raised.
+    void not_fallen(int64_t start, int64_t count, const Parameter &shape, int plane, double *to) {
+        double *const normals = numbers_[0], *const uniforms = numbers_[1];
+        numbers(PK_RANDOM_NORMAL, plane, start, count, normals);
+        numbers(PK_RANDOM_UNIFORM, plane + 1, start, count, uniforms);
+        loops_.gamma_candidates(shape.values(), shape.each(), normals, uniforms, count, to);
+        for (int64_t i = 0; i < count; ++i) {
+            if (to[i] >= 0) continue;
+            const Gamma gamma(shape.at<double>(i));
+            to[i] = gamma.draw(normals[i], uniforms[i], request_.planes, uint64_t(start + i), plane);
+        }
+    }
+
+    // How far each falls; returns whether any does.
+    bool falls(int64_t start, int64_t count, const Parameter &shape, const Parameter *other, int plane,
+               double *to) {
+        const double *shapes = shape.values();
+        const int64_t last = shape.each() ? count : 1;
+        if (std::none_of(shapes, shapes + last, [](double value) { return value < 1; })) {
+            std::fill_n(to, count, 0.0);
+            return false;
+        }
+        numbers(PK_RANDOM_EXPONENTIAL, plane + FALL_PLANE, start, count, to);
+        for (int64_t i = 0; i < count; ++i) {
+            const double own = shape.at<double>(i);
+            to[i] = own < 1 ? to[i] / (other != nullptr ? enlarged(own, other->at<double>(i)) : own) : 0.0;
+        }
+        return true;
     }
 
     void integers(int64_t start, int64_t count, void *to) {
@@ -143,6 +207,16 @@ class Drawer {
         }
     }
 
+    void geometrics(int64_t start, int64_t count, int64_t *to) {
+        double *const times = numbers_[0];
+        numbers(PK_RANDOM_EXPONENTIAL, 0, start, count, times);
+        double step = geometric_step(a_->at<double>(0));
+        for (int64_t i = 0; i < count; ++i) {
+            if (a_->each()) step = geometric_step(a_->at<double>(i));
+            to[i] = geometric(times[i], step);
+        }
+    }
+
     template <class Of>
     void counts_of_each(int64_t start, int64_t count, int64_t *to, Of of) {
         const uint64_t *first = words(0, start, count), *second = words(1, start, count);
@@ -166,10 +240,11 @@ class Drawer {
             return;
         }
         const uint64_t *second = words(1, start, count);
-        loops_.candidates(distribution.hat, first, second, count, candidates_);
+        double *const candidates = numbers_[0];
+        loops_.candidates(distribution.hat, first, second, count, candidates);
         for (int64_t i = 0; i < count; ++i) {
-            to[i] = candidates_[i] >= 0
-                        ? distribution.finished(to_integer(candidates_[i]))
+            to[i] = candidates[i] >= 0
+                        ? distribution.finished(to_integer(candidates[i]))
                         : distribution.draw(first[i], second[i], request_.planes, uint64_t(start + i));
         }
     }
@@ -181,7 +256,7 @@ class Drawer {
     std::vector<double> ends_;  // of likelihoods
     alignas(64) uint32_t joined_[BLOCK];
     alignas(64) uint64_t integers_[BLOCK];
-    alignas(64) double candidates_[BLOCK];
+    alignas(64) double numbers_[4][BLOCK];
     alignas(64) uint64_t results_[BLOCK];
 };
 
@@ -195,7 +270,7 @@ void launch(const Request &request, Call &call) {
         [&](auto &drawer, int64_t start, int64_t count) {
             for (int64_t done = 0; done < count; done += BLOCK) {
                 drawer->draw(start + done, std::min(BLOCK, count - done));
-                if (request.counts()) call.look();
+                if (request.rejects()) call.look();
             }
             call.advance(count);
             return count;

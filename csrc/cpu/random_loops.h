@@ -9,8 +9,8 @@ namespace pk {
 
 struct RandomLoops {
     void (*words)(const uint64_t *key, const philox::Counter &first, int64_t blocks, uint64_t *words);
-    // Of PK_RANDOM_UNIFORM, PK_RANDOM_NORMAL and PK_RANDOM_EXPONENTIAL: from 32 bits to float32, or null; and
-    // from 64 to float64.
+    // Of PK_RANDOM_UNIFORM, PK_RANDOM_NORMAL and PK_RANDOM_EXPONENTIAL: from 32 bits to float32, and from 64
+    // to float64.
     void (*transform[3][2])(const void *bits, int64_t count, void *results);
     // results[i] = a + b * results[i]; the parameters are one each, or one for every element
     void (*scale)(const double *a, bool each_a, const double *b, bool each_b, int64_t count, double *results);
@@ -22,6 +22,14 @@ struct RandomLoops {
     // As random::Hat::candidate: those that are not sure are -1.
     void (*candidates)(const random::Hat &hat, const uint64_t *words, const uint64_t *seconds, int64_t count,
                        double *results);
+    void (*exponentiate)(int64_t count, double *values);
+    // As random::Gamma::candidate: those that are not sure are -1.
+    void (*gamma_candidates)(const double *shapes, bool each_shape, const double *normals,
+                             const double *uniforms, int64_t count, double *results);
+    // As random::fallen, and random::share.
+    void (*fallen)(const double *falls, int64_t count, double *gammas);
+    void (*shares)(const double *gammas, const double *falls, const double *other_falls, int64_t count,
+                   double *others);
 };
 
 }  // namespace pk

@@ -212,7 +212,9 @@ def _transfer(kind: Any) -> Callable[[Any], Any]:
 
 
 # What the kit draws to an array, and returns it as it is.
-_DRAWS = frozenset({"exponential", "normal", "random", "standard_normal", "uniform"})
+_NAMES = """beta binomial chisquare exponential gamma geometric integers lognormal normal poisson random
+standard_exponential standard_gamma standard_normal uniform"""
+_DRAWS = frozenset(_NAMES.split())
 
 
 class Generator:
@@ -236,11 +238,7 @@ class Generator:
             recording = recording_now()
             if recording is None:
                 return found(*arguments, **keywords)
-            if _is_the_kits(type(self._generator).__module__) and name not in (
-                "shuffle",
-                "permutation",
-                "permuted",
-            ):
+            if _is_the_kits(type(self._generator).__module__) and name in _DRAWS:
                 result = recording.at_home(found, arguments, keywords, places=0)
             else:
                 may_write = name == "shuffle" or "out" in keywords

@@ -42,6 +42,13 @@ def shape_of(size: Any) -> tuple[int, ...]:
     return shape
 
 
+def fitting(own: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape, refusing one that parameters of their own shape are not broadcast to."""
+    if np.broadcast_shapes(own, shape) != shape:
+        raise ValueError(f"Output size {shape} is not compatible with broadcast dimensions of inputs {own}.")
+    return shape
+
+
 def float_type(dtype: Any, name: str) -> DType:
     """Return the type of floats to draw, refusing what NumPy refuses."""
     kind: DType = np.dtype(dtype)
@@ -50,18 +57,18 @@ def float_type(dtype: Any, name: str) -> DType:
     return kind
 
 
-def checked_out(out: Any, size: Any, dtype: DType) -> tuple[int, ...]:
+def checked_out(out: Any, size: Any, dtype: DType, must_be_c: bool = False) -> tuple[int, ...]:
     """Return the shape of an array to draw to, refusing what NumPy refuses."""
     if not isinstance(out, np.ndarray):
         raise TypeError(
             f"Argument 'out' has incorrect type (expected numpy.ndarray, got {type(out).__name__})"
         )
     flags = out.flags
-    if not ((flags.c_contiguous or flags.f_contiguous) and flags.writeable and flags.aligned) or (
-        not out.dtype.isnative
-    ):
+    is_contiguous = flags.c_contiguous or (flags.f_contiguous and not must_be_c)
+    if not (is_contiguous and flags.writeable and flags.aligned and out.dtype.isnative):
+        order = "C-contiguous" if must_be_c else "contiguous"
         raise ValueError(
-            "Supplied output array must be contiguous, writable, aligned, and in machine byte-order."
+            f"Supplied output array must be {order}, writable, aligned, and in machine byte-order."
         )
     if out.dtype != dtype:
         raise TypeError(f"Supplied output array has the wrong type. Expected {dtype}, got {out.dtype}")
@@ -72,17 +79,25 @@ def checked_out(out: Any, size: Any, dtype: DType) -> tuple[int, ...]:
 
 
 class Given:
-    """The parameters of a distribution and the shape of what is drawn, with NumPy's errors."""
+    """The parameters of a distribution and the shape of what is drawn, with NumPy's errors.
 
-    def __init__(self, name: str, size: Any, *parameters: Any) -> None:
-        self.name, self._size, self._parameters = name, size, parameters
-        self.shape = shape_of(size)
-        self.is_scalar = size is None
-        if any(np.ndim(parameter) for parameter in parameters):
-            own = np.broadcast_shapes(*(np.shape(parameter) for parameter in parameters))
-            self.shape = own if size is None else self.shape
-            self.is_scalar = False
-        getattr(NUMPYS, name)(*parameters, (0, *self.shape))
+    `others` are the arguments after `size`, which only NumPy is given.
+    """
+
+    def __init__(
+        self, name: str, size: Any, *parameters: Any, out: Array | None = None, others: tuple[Any, ...] = ()
+    ) -> None:
+        self.name, self.out = name, out
+        self._parameters, self._rest = parameters, (size, *others)
+        try:
+            own = np.broadcast_shapes(*map(np.shape, parameters))
+            wanted = own if size is None else shape_of(size)
+            self.shape = fitting(own, wanted if out is None else out.shape)
+            getattr(NUMPYS, name)(*parameters, (0, *self.shape))
+        except (TypeError, ValueError, OverflowError):
+            self.by_numpy(NUMPYS)  # whose error is of the shapes that were given
+            raise
+        self.is_scalar = size is None and out is None and not any(map(np.ndim, parameters))
 
     def floats(self) -> list[Array]:
         """Return the parameters as the engines take them."""
@@ -90,7 +105,7 @@ class Given:
 
     def by_numpy(self, generator: Any) -> Any:
         """Draw by one of NumPy's generators."""
-        return getattr(generator, self.name)(*self._parameters, self._size)
+        return getattr(generator, self.name)(*self._parameters, *self._rest)
 
 
 def _stream_of(seed: Any) -> Stream:
@@ -168,14 +183,16 @@ class Base:
         words = [word_at(place.key, place.word + i) for i in range(2 * count)]
         return [self._at(Stream(key)) for key in zip(words[::2], words[1::2], strict=True)]
 
-    def _floats(self, name: str, kind: Kind, size: Any, dtype: Any, out: Any) -> Any:
+    def _floats(
+        self, name: str, kind: Kind, size: Any, dtype: Any, out: Any, arguments: tuple[Any, ...]
+    ) -> Any:
         wanted = float_type(dtype, name)
         shape = shape_of(size) if out is None else checked_out(out, size, wanted)
-        result = self._run(name, kind, shape, wanted, lambda g: getattr(g, name)(size, dtype, out), out)
+        result = self._run(name, kind, shape, wanted, lambda g: getattr(g, name)(*arguments), out)
         return float(result) if size is None and out is None else result
 
     def _draw(self, given: Given, kind: Kind, dtype: DType, *parameters: Array) -> Any:
-        result = self._run(given.name, kind, given.shape, dtype, given.by_numpy, None, *parameters)
+        result = self._run(given.name, kind, given.shape, dtype, given.by_numpy, given.out, *parameters)
         return result.item() if given.is_scalar and isinstance(result, np.ndarray) else result
 
     def _run(
@@ -199,12 +216,12 @@ class Base:
     def _by_numpy(self, name: str, numpy: Callable[[Any], Any]) -> Any:
         return invocation.by_numpy(name, asked.ASKED_FOR, lambda: self._stream.by_numpy(numpy))
 
-    def _order(self, count: int) -> Array:
-        """Return the order of as many words, each of an element."""
+    def _order(self, *shape: int, axis: int = -1) -> Array:
+        """Return the order along an axis of as many words, each of an element."""
 
         def by_numpy(generator: Any) -> Any:
-            return generator.bit_generator.random_raw(count)
+            return generator.bit_generator.random_raw(math.prod(shape)).reshape(shape)
 
-        words = self._run("bytes", BITS, (count,), _UINT64, by_numpy, None)
-        order: Array = functions.argsort(words, kind="stable")
+        words = self._run("bytes", BITS, shape, _UINT64, by_numpy, None)
+        order: Array = functions.argsort(words, axis, kind="stable")
         return order

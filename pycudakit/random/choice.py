@@ -1,4 +1,4 @@
-"""The arguments of `integers`, and `shuffle` and `choice` of a generator, in terms of what it draws."""
+"""The arguments of `integers`, and `shuffle`, `permuted` and `choice`, in terms of what a generator draws."""
 
 from __future__ import annotations
 
@@ -103,6 +103,30 @@ def shuffle(x: Any, axis: int, order_of: Callable[[int], Array]) -> None:
         x[place] = values[source]
 
 
+def permuted(x: Any, axis: Any, out: Any, order_of: Callable[..., Array]) -> Array:
+    """Return the elements along an axis in orders of their own, as `Generator.permuted` says."""
+    array = np.asarray(x)
+    if out is not None:
+        if type(out) is not np.ndarray:
+            raise TypeError("out must be a numpy array")
+        if out.shape != array.shape:
+            raise ValueError("out must have the same shape as x")
+        np.copyto(np.empty(0, out.dtype), np.empty(0, array.dtype), casting="safe")
+        if not out.flags.writeable:
+            raise ValueError("out is read-only")
+    if axis is None:
+        if array.ndim == 0:
+            raise TypeError("len() of unsized object")
+        result = array.reshape(-1)[order_of(array.size)].reshape(array.shape)
+    else:
+        along = normalize_axis_index(axis, array.ndim)
+        result = np.take_along_axis(array, order_of(*array.shape, axis=along), along)
+    if out is None:
+        return result
+    np.copyto(out, result)
+    return out  # type: ignore[no-any-return]
+
+
 def choose(generator: Draws, a: Any, size: Any, replace: bool, p: Any, axis: int, shuffled: bool) -> Any:
     """Choose elements, as `Generator.choice` says."""
     array = np.asanyarray(a)
@@ -122,11 +146,12 @@ def choose(generator: Draws, a: Any, size: Any, replace: bool, p: Any, axis: int
             raise ValueError("negative dimensions are not allowed")
         found = _without_replacement(generator, population, count, p, shuffled)
         chosen = found if size is None else found.reshape(size)
+    chosen = np.asarray(chosen)
     if size is None:
-        chosen = int(np.asarray(chosen).item())
+        chosen = int(chosen.item())
     if array.ndim == 0:
         return chosen
-    if size is not None and np.ndim(chosen) == 0:
+    if size is not None and chosen.ndim == 0 and array.ndim == 1:
         result = np.empty((), array.dtype)
         result[()] = array[chosen]
         return result

@@ -33,6 +33,10 @@ EXPONENTIAL = Kind("exponential", abi.RANDOM_EXPONENTIAL, 3.5)
 INTEGERS = Kind("integers", abi.RANDOM_INTEGERS, 3.0)
 POISSON = Kind("poisson", abi.RANDOM_POISSON, 40.0)
 BINOMIAL = Kind("binomial", abi.RANDOM_BINOMIAL, 60.0)
+LOGNORMAL = Kind("lognormal", abi.RANDOM_LOGNORMAL, 7.0)
+GAMMA = Kind("gamma", abi.RANDOM_GAMMA, 18.0)
+BETA = Kind("beta", abi.RANDOM_BETA, 35.0)
+GEOMETRIC = Kind("geometric", abi.RANDOM_GEOMETRIC, 9.0)
 
 # NumPy's seconds for a call that has a generator made, and nanoseconds for 8 bytes.
 _NUMPY_CALL, _NUMPY_EACH = 30e-6, 5.0
@@ -40,7 +44,7 @@ _NUMPY_CALL, _NUMPY_EACH = 30e-6, 5.0
 
 def _takes_halves(kind: Kind, dtype: DType) -> bool:
     """Tell whether an element is made of 32 bits, and not of a word."""
-    return dtype.itemsize == 4 and kind.what != abi.RANDOM_INTEGERS
+    return dtype.itemsize == 4 and kind.what <= abi.RANDOM_EXPONENTIAL
 
 
 def plan_draws(name: str, kind: Kind, size: int, dtype: DType, parameters: Sequence[Array] = ()) -> Plan:
@@ -58,7 +62,12 @@ def draw(
     planned: Plan, kind: Kind, stream: Stream, out: Array | None, shape: Any, dtype: DType, *parameters: Any
 ) -> Array:
     """Draw an element for each of `shape`, to `out` if there is one."""
-    target = allocate(dtype, shape, ()) if out is None else out
+    if out is not None:
+        target = out
+    elif shape:
+        target = allocate(dtype, shape, ())
+    else:  # one number, which is read at once: it must not stay on a device, as arrays of fused functions do
+        target = np.empty((), dtype)
     if target.size == 0:
         nothing(planned.function)
         return target

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit._calls import others
-from pycudakit._calls.invocation import one_call
+from pycudakit._calls.invocation import nothing, one_call
 from pycudakit._calls.others import open_to_others
-from pycudakit._library.types import FLOAT64, INT64
-from pycudakit.random.base import NUMPYS, Base, Given, shape_of
-from pycudakit.random.choice import choose, ends, shuffle
-from pycudakit.random.draws import BINOMIAL, BITS, EXPONENTIAL, INTEGERS, NORMAL, POISSON, UNIFORM
+from pycudakit.random.base import NUMPYS, fitting, shape_of
+from pycudakit.random.choice import choose, ends, permuted, shuffle
+from pycudakit.random.draws import BITS, INTEGERS, UNIFORM
+from pycudakit.random.transformed import Transformed
 
 __all__ = ["Generator", "default_rng"]
 
 
-class Generator(Base):
+class Generator(Transformed):
     """Draws random numbers, on any engine the same.
 
     It holds a key, the place in the sequence of words that Philox4x64-10 makes of it, and, of a word whose
@@ -65,140 +65,7 @@ class Generator(Base):
         >>> pk.random.default_rng(1).random(3)
         array([0.06680201, 0.07901298, 0.00577712])
         """
-        return self._floats("random", UNIFORM, size, dtype, out)
-
-    @open_to_others
-    def standard_normal(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
-        """Return normally distributed floats of mean 0 and standard deviation 1.
-
-        Each is the quantile of its own 64 bits, or 32 for float32, the highest of which is the sign.
-
-        Parameters
-        ----------
-        size, dtype, out
-            As for `random`.
-
-        Examples
-        --------
-        >>> import pycudakit as pk
-        >>> x = pk.random.default_rng(1).standard_normal(10000, dtype="float32")
-        >>> abs(float(x.mean())) < 0.05 and abs(float(x.std()) - 1) < 0.05
-        True
-        """
-        return self._floats("standard_normal", NORMAL, size, dtype, out)
-
-    @open_to_others
-    def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
-        """Return floats from `low` on, below `high`: ``low + (high - low) * random()``.
-
-        Parameters
-        ----------
-        low, high : float or array_like of float
-            The ends; arrays are broadcast.
-        size : int or tuple of int, optional
-            The shape; without it, that of the ends.
-
-        Examples
-        --------
-        >>> import pycudakit as pk
-        >>> pk.random.default_rng(1).uniform(10, 20, 3)
-        array([10.66802009, 10.79012982, 10.05777118])
-        """
-        given = Given("uniform", size, low, high)
-        low, high = given.floats()
-        return self._draw(given, UNIFORM, FLOAT64, low, high - low)
-
-    @open_to_others
-    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        """Return normally distributed floats: ``loc + scale * standard_normal()``.
-
-        Parameters
-        ----------
-        loc, scale : float or array_like of float
-            The mean and the standard deviation; arrays are broadcast.
-        size : int or tuple of int, optional
-            The shape; without it, that of the parameters.
-
-        Examples
-        --------
-        >>> import pycudakit as pk
-        >>> x = pk.random.default_rng(1).normal([0, 100], 1, (1000, 2))
-        >>> abs(x.mean(axis=0) - [0, 100]) < 0.2
-        array([ True,  True])
-        """
-        given = Given("normal", size, loc, scale)
-        return self._draw(given, NORMAL, FLOAT64, *given.floats())
-
-    @open_to_others
-    def exponential(self, scale: Any = 1.0, size: Any = None) -> Any:
-        """Return exponentially distributed floats: the logarithm of a uniform number, times ``-scale``.
-
-        Parameters
-        ----------
-        scale : float or array_like of float
-            The mean.
-        size : int or tuple of int, optional
-            The shape; without it, that of `scale`.
-
-        Examples
-        --------
-        >>> import pycudakit as pk
-        >>> x = pk.random.default_rng(1).exponential(3, 10000)
-        >>> abs(float(x.mean()) - 3) < 0.1
-        True
-        """
-        given = Given("exponential", size, scale)
-        return self._draw(given, EXPONENTIAL, FLOAT64, *given.floats())
-
-    @open_to_others
-    def poisson(self, lam: Any = 1.0, size: Any = None) -> Any:
-        """Return integers of a Poisson distribution.
-
-        By inversion where the mean is below 10, and else by transformed rejection (PTRS).
-
-        Parameters
-        ----------
-        lam : float or array_like of float
-            The mean.
-        size : int or tuple of int, optional
-            The shape; without it, that of `lam`.
-
-        Examples
-        --------
-        >>> import pycudakit as pk
-        >>> x = pk.random.default_rng(1).poisson(20, 10000)
-        >>> abs(float(x.mean()) - 20) < 0.2
-        True
-        """
-        given = Given("poisson", size, lam)
-        return self._draw(given, POISSON, INT64, *given.floats())
-
-    @open_to_others
-    def binomial(self, n: Any, p: Any, size: Any = None) -> Any:
-        """Return how many of `n` trials succeed, each with probability `p`.
-
-        By inversion where the mean of successes, or of failures if they are fewer, is below 10, and else by
-        transformed rejection (BTRS).
-
-        Parameters
-        ----------
-        n : int or array_like of int
-            Trials.
-        p : float or array_like of float
-            The probability that one succeeds.
-        size : int or tuple of int, optional
-            The shape; without it, that of the parameters.
-
-        Examples
-        --------
-        >>> import pycudakit as pk
-        >>> x = pk.random.default_rng(1).binomial(100, 0.3, 10000)
-        >>> abs(float(x.mean()) - 30) < 0.2
-        True
-        """
-        given = Given("binomial", size, n, p)
-        trials = np.asarray(n).astype(INT64)
-        return self._draw(given, BINOMIAL, INT64, trials, np.asarray(p, FLOAT64))
+        return self._floats("random", UNIFORM, size, dtype, out, (size, dtype, out))
 
     @open_to_others
     def integers(
@@ -228,8 +95,12 @@ class Generator(Base):
         (1, 6)
         """
         kind = np.dtype(dtype)
+        if size is not None and 0 in shape_of(size):
+            nothing("integers")
+            return NUMPYS.integers(low, high, size, dtype, endpoint)  # which does not look at the ends
         least, span = ends(NUMPYS, low, high, dtype, endpoint)
-        shape = np.broadcast_shapes(least.shape, span.shape) if size is None else shape_of(size)
+        own = np.broadcast_shapes(least.shape, span.shape)
+        shape = own if size is None else fitting(own, shape_of(size))
         numpy: Callable[[Any], Any] = lambda g: g.integers(low, high, size, dtype, endpoint)  # noqa: E731
         result = self._run("integers", INTEGERS, shape, kind, numpy, None, least, span)
         if size is not None or shape or isinstance(result, (int, np.integer)):
@@ -282,6 +153,35 @@ class Generator(Base):
         array = np.asarray(x)
         along = normalize_axis_index(axis, array.ndim)
         return np.take(array, self._order(array.shape[along]), along)
+
+    @open_to_others
+    @one_call("permuted")
+    def permuted(self, x: Any, *, axis: Any = None, out: Any = None) -> Any:
+        """Return the elements along an axis in other orders: one of its own for each vector there.
+
+        The orders are those of as many random keys of 64 bits as there are elements.
+
+        Parameters
+        ----------
+        x : array_like
+            What to reorder.
+        axis : int, optional
+            The axis; without it, `x` is reordered as if it were flat.
+        out : ndarray, optional
+            Where to put the result, of the shape of `x`; it may be `x`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pycudakit as pk
+        >>> rows = pk.random.default_rng(1).permuted(np.arange(6).reshape(2, 3), axis=1)
+        >>> np.sort(rows, axis=1)
+        array([[0, 1, 2],
+               [3, 4, 5]])
+        """
+        if self._is_numpys():
+            return self._by_numpy("permuted", lambda g: g.permuted(x, axis=axis, out=out))
+        return permuted(x, axis, out, self._order)
 
     @one_call("shuffle")
     def shuffle(self, x: Any, axis: int = 0) -> None:

@@ -13,6 +13,7 @@ _FACTORS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
 _STEPS = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
 _PERIOD = 4 << 256  # words
 _JUMP = 4 << 128
+_SIDE = 512 << 240  # beyond the planes that an element of pk_random has further words of
 
 # Held while a generator's place changes: threads that share it have different numbers.
 _changing = threading.RLock()
@@ -113,6 +114,13 @@ class Stream:
                 self.word = (self.word + (own + 1) // 2) % _PERIOD
                 self.half = word_at(self.key, (self.word - 1) % _PERIOD) >> 32 if own % 2 else None
         return place
+
+    def take_sides(self, count: int) -> tuple[Stream, Stream]:
+        """Take words, and return streams of them, and of further words of the same elements."""
+        place = self.take_words(count)
+        counter = counter_of(place.word) ^ _SIDE
+        beside = (4 * (counter - 1) + place.word % 4) % _PERIOD
+        return Stream(place.key, place.word), Stream(place.key, beside)
 
     def by_numpy(self, draw: Any) -> Any:
         """Return what `draw` draws with NumPy's generator, and go where that one is then."""

@@ -118,6 +118,17 @@ REFUSED = {
     ),
     "poisson": (of(abi.RANDOM_POISSON, "int32", "float64"), "operand 0 has a type that is not drawn"),
     "poisson mean": (of(abi.RANDOM_POISSON, "int64", "int64"), "a parameter has another type"),
+    "gamma": (of(abi.RANDOM_GAMMA, "float32", "float64"), "there are too many or too few parameters"),
+    "gamma shape": (of(abi.RANDOM_GAMMA, "float32", "float32", "float64"), "a parameter has another type"),
+    "beta": (
+        of(abi.RANDOM_BETA, "float32", "float64", "float64"),
+        "operand 0 has a type that is not drawn",
+    ),
+    "lognormal": (of(abi.RANDOM_LOGNORMAL, "float64"), "there are too many or too few parameters"),
+    "geometric": (
+        of(abi.RANDOM_GEOMETRIC, "float64", "float64"),
+        "operand 0 has a type that is not drawn",
+    ),
     "binomial": (of(abi.RANDOM_BINOMIAL, "int64", "float64", "float64"), "a parameter has another type"),
 }
 
@@ -171,15 +182,19 @@ def test_no_elements(raw):
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf, np.inf, -1.0, 1e300, 5e-324])
-@pytest.mark.parametrize("kind", ["poisson", "binomial"])
+@pytest.mark.parametrize("kind", ["poisson", "binomial", "geometric", "gamma", "beta", "lognormal"])
 def test_parameters_that_make_no_sense_do_no_harm(raw, kind, value):
     """They are for the caller to refuse; something is drawn."""
     call = Call()
     call.out, call.loc, call.scale = np.full(100, -7), np.full(100, value), np.full(1, value)
     trials = np.full(1, 2**63 - 1)
-    if kind == "poisson":
-        of(abi.RANDOM_POISSON, "int64", "float64")(call)
+    floats = {"gamma": abi.RANDOM_GAMMA, "beta": abi.RANDOM_BETA, "lognormal": abi.RANDOM_LOGNORMAL}
+    if kind in ("poisson", "geometric"):
+        of(abi.RANDOM_POISSON if kind == "poisson" else abi.RANDOM_GEOMETRIC, "int64", "float64")(call)
         call.operands["address"][:2] = call.out.ctypes.data, call.loc.ctypes.data
+    elif kind in floats:
+        call.draws["what"], call.out = floats[kind], np.full(100, -7.0)
+        call.operands["address"][:3] = [a.ctypes.data for a in (call.out, call.loc, call.scale)]
     else:
         of(abi.RANDOM_BINOMIAL, "int64", "int64", "float64")(call)
         call.operands["address"] = [a.ctypes.data for a in (call.out, trials, call.scale)]

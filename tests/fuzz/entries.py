@@ -160,6 +160,12 @@ def call_others():
     rng.poisson(np.arange(9.0))
     rng.binomial(np.arange(9), 0.3)
     rng.exponential(2.0, 10)
+    rng.standard_exponential(10, np.float32)
+    rng.lognormal(np.arange(9.0))
+    rng.gamma(np.arange(9.0), 2.0)
+    rng.standard_gamma(0.5, 10, np.float32)
+    rng.beta(np.arange(1.0, 9.0), 0.5)
+    rng.geometric(np.full(9, 0.3))
     pixels = np.random.default_rng(1).integers(0, 255, (40, 50, 3)).astype(np.uint8)
     for image in (pixels, pixels.astype(np.float32), pixels.astype(np.uint16)):
         pk.image.rgb_to_gray(image)

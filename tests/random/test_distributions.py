@@ -17,6 +17,31 @@ CONTINUOUS = {
     "standard_normal": (lambda g, n: g.standard_normal(n), "norm", ()),
     "standard_normal float32": (lambda g, n: g.standard_normal(n, np.float32), "norm", ()),
     "exponential": (lambda g, n: g.exponential(2, n), "expon", (0, 2)),
+    "standard_exponential": (lambda g, n: g.standard_exponential(n), "expon", ()),
+    "standard_exponential float32": (lambda g, n: g.standard_exponential(n, np.float32), "expon", ()),
+    "lognormal": (lambda g, n: g.lognormal(0.5, 0.25, n), "lognorm", (0.25, 0, np.exp(0.5))),
+    **{
+        f"gamma {k}": (lambda g, n, k=k: g.gamma(k, 3, n), "gamma", (k, 0, 3))
+        for k in (0.2, 0.999, 1, 1.001, 2.5, 40)
+    },
+    "standard_gamma": (lambda g, n: g.standard_gamma(3, n), "gamma", (3,)),
+    "standard_gamma float32": (lambda g, n: g.standard_gamma(0.7, n, np.float32), "gamma", (0.7,)),
+    "chisquare": (lambda g, n: g.chisquare(5, n), "chi2", (5,)),
+    **{
+        f"beta {a} {b}": (lambda g, n, a=a, b=b: g.beta(a, b, n), "beta", (a, b))
+        for a, b in [(2, 3), (0.5, 0.7), (0.4, 5), (30, 0.9), (1, 1), (200, 300)]
+    },
+    "laplace": (lambda g, n: g.laplace(1, 2, n), "laplace", (1, 2)),
+    "logistic": (lambda g, n: g.logistic(1, 2, n), "logistic", (1, 2)),
+    "gumbel": (lambda g, n: g.gumbel(1, 2, n), "gumbel_r", (1, 2)),
+    "rayleigh": (lambda g, n: g.rayleigh(2, n), "rayleigh", (0, 2)),
+    "weibull": (lambda g, n: g.weibull(1.5, n), "weibull_min", (1.5,)),
+    "pareto": (lambda g, n: g.pareto(30, n), "lomax", (30,)),
+    "power": (lambda g, n: g.power(0.7, n), "powerlaw", (0.7,)),
+    "standard_t": (lambda g, n: g.standard_t(30, n), "t", (30,)),
+    "f": (lambda g, n: g.f(5, 60, n), "f", (5, 60)),
+    "wald": (lambda g, n: g.wald(2, 30, n), "invgauss", (2 / 30, 0, 30)),
+    "triangular": (lambda g, n: g.triangular(-1, 0, 3, n), "triang", (0.25, -1, 4)),
 }
 DISCRETE = {
     **{
@@ -28,6 +53,13 @@ DISCRETE = {
         for n, p in [(1, 0.3), (25, 0.39), (25, 0.41), (40, 0.75), (1000, 0.001), (10**6, 0.02), (10**9, 0.9)]
     },
     "integers": (lambda g, n: g.integers(-3, 30, n), "randint", (-3, 30)),
+    **{
+        f"negative_binomial {n} {p}": (lambda g, k, n=n, p=p: g.negative_binomial(n, p, k), "nbinom", (n, p))
+        for n, p in [(5, 0.3), (0.7, 0.05), (100, 0.01)]
+    },
+    **{
+        f"geometric {p}": (lambda g, n, p=p: g.geometric(p, n), "geom", (p,)) for p in (0.95, 0.3, 0.01, 1e-6)
+    },
 }
 
 
@@ -98,6 +130,45 @@ def test_discrete_distributions(engine, name):
     assert abs(products / n) < 5 / np.sqrt(n)
 
 
+@pytest.mark.parametrize("shape", [0.01, 0.03, 1e3, 1e6, 1e9, 1e12])
+def test_gamma_numbers_of_any_shape(engine, shape):
+    stats = pytest.importorskip("scipy.stats")
+    n = 40_000
+    x = default_rng(6).standard_gamma(shape, n)
+    assert stats.kstest(x, stats.gamma(shape).cdf).pvalue > 1e-3
+    kurtosis = 3 + 6 / shape
+    assert abs(x.mean() - shape) < 5 * np.sqrt(shape / n)
+    assert abs(x.var() / shape - 1) < 5 * np.sqrt((kurtosis - 1) / n)
+
+
+def test_cauchy_numbers(engine):
+    stats = pytest.importorskip("scipy.stats")
+    x = default_rng(6).standard_cauchy(40_000)
+    assert stats.kstest(x, stats.cauchy.cdf).pvalue > 1e-3
+
+
+def test_beta_numbers_of_extreme_shapes(engine):
+    rng, n = default_rng(6), 20_000
+    for a, b in [(1e-3, 2e-3), (1e-200, 3e-200), (5e-324, 1.5e-323), (1e-310, 1e-310), (0.5, 1e-310)]:
+        x, mean = rng.beta(a, b, n), a / (a + b)
+        assert ((x >= 0) & (x <= 1)).all()
+        assert abs(x.mean() - mean) <= 5 * np.sqrt(mean * (1 - mean) / n)
+    np.testing.assert_allclose(rng.beta(1e300, 3e300, 9), 0.25, rtol=1e-12)
+    np.testing.assert_allclose(rng.beta(1e-3, 1e300, 9), 0, atol=1e-290)
+    assert (rng.beta(1e308, 0.5, 9) == 1).all()
+
+
+@pytest.mark.parametrize("method", ["svd", "eigh", "cholesky"])
+def test_multivariate_normals(engine, method):
+    n, mean = 40_000, np.array([1.0, -2.0, 30.0])
+    cov = np.array([[2.0, -1.0, 0.3], [-1.0, 3.0, 0.5], [0.3, 0.5, 1.1]])
+    x = default_rng(3).multivariate_normal(mean, cov, n, method=method)
+    assert x.shape == (n, 3)
+    assert (abs(x.mean(axis=0) - mean) < 5 * np.sqrt(np.diag(cov) / n)).all()
+    spread = np.sqrt((np.outer(np.diag(cov), np.diag(cov)) + cov**2) / n)
+    assert (abs(np.cov(x.T) - cov) < 5 * spread).all()
+
+
 def test_streams_do_not_correlate(engine):
     n = total()
     n = min(n, 4_000_000)
@@ -128,6 +199,24 @@ def test_extreme_parameters(engine):
     assert np.isnan(rng.normal(np.nan, 1))
     assert np.isnan(rng.exponential([1, np.nan])).tolist() == [False, True]
     assert rng.normal(np.inf, 1) == np.inf
+    assert (rng.lognormal(3, 0, 9) == np.exp(3)).all()
+    assert (rng.lognormal(1e5, 1, 9) == np.inf).all()
+    assert (rng.standard_gamma(0, 9) == 0).all()
+    assert (rng.standard_gamma(5e-324, 9) == 0).all()
+    assert (rng.gamma(3, 0, 9) == 0).all()
+    assert np.isnan(rng.gamma([1, np.nan], 1)).tolist() == [False, True]
+    assert np.isnan(rng.beta([1, np.nan], 1)).tolist() == [False, True]
+    assert rng.standard_gamma(np.inf) == np.inf
+    np.testing.assert_allclose(rng.standard_gamma(1e308, 9), 1e308)
+    assert (rng.weibull(0, 9) == 0).all()
+    assert rng.pareto(1e-300) == np.inf
+    assert (rng.negative_binomial(5, 1.0, 9) == 0).all()
+    assert ((x := rng.wald(1e-6, 1e6, 999)) > 0).all()
+    assert x.mean() == pytest.approx(1e-6)
+    assert (rng.laplace(3, 0, 9) == rng.logistic(3, 0, 9)).all()
+    assert (rng.geometric(1.0, 9) == 1).all()
+    assert (rng.geometric(5e-324, 9) == most).all()
+    assert rng.geometric(1e-17, 1000).mean() == pytest.approx(1e17, rel=0.2)
 
 
 # ---- Choosing ---------------------------------------------------------------------------------------
@@ -148,6 +237,38 @@ def test_permutations(engine):
     counts = np.unique(orders @ [9, 3, 1], return_counts=True)[1]
     assert len(counts) == 6
     assert ((counts - 200) ** 2 / 200).sum() < 25
+
+
+def test_permuted(engine):
+    rng = default_rng(1)
+    table = np.arange(2400.0).reshape(20, 30, 4)
+    for axis in (0, 1, 2, -1):
+        got = rng.permuted(table, axis=axis)
+        np.testing.assert_array_equal(np.sort(got, axis), table)
+        assert not np.array_equal(got, table)
+    lines = rng.permuted(np.tile(np.arange(100), (50, 1)), axis=1)
+    assert len(np.unique(lines, axis=0)) == 50  # each in an order of its own
+    assert (np.sort(rng.permuted(table), axis=None) == table.ravel()).all()
+    assert default_rng(2).permuted(range(9)).tolist() == default_rng(2).permutation(9).tolist()
+    before = rng.__getstate__()
+    assert rng.permuted(np.ones((3, 0)), axis=1).shape == (3, 0)
+    assert rng.__getstate__() == before
+    names = np.array([["a", "b"], ["c", None]], object)
+    assert set(rng.permuted(names).ravel()) == {"a", "b", "c", None}
+    orders = default_rng(3).permuted(np.tile(np.arange(3), (1200, 1)), axis=1)
+    counts = np.unique(orders @ [9, 3, 1], return_counts=True)[1]
+    assert len(counts) == 6
+    assert ((counts - 200) ** 2 / 200).sum() < 25
+
+
+def test_permuted_to_an_array(engine):
+    x = np.arange(24).reshape(4, 6)
+    want = default_rng(1).permuted(x, axis=0)
+    for out in (np.zeros((4, 6)), np.zeros((6, 4), order="F").T, np.zeros((8, 12))[::2, ::-2]):
+        assert default_rng(1).permuted(x, axis=0, out=out) is out
+        np.testing.assert_array_equal(out, want)
+    assert default_rng(1).permuted(x, axis=0, out=x) is x
+    np.testing.assert_array_equal(x, want)
 
 
 def test_shuffle(engine):
@@ -183,6 +304,13 @@ def test_choice(engine):
     assert rng.choice(["a", "b"], ()).shape == ()
     assert rng.choice([], 0).shape == (0,)
     assert rng.choice(0, 0).shape == (0,)
+    for replace in (True, False):
+        for a, p in [(5, None), (5, [0.2] * 5), ([[1, 2], [3, 4]], None), ([1, 2], [0.5, 0.5])]:
+            for size in (None, (), 0, 1, (1, 1), (0, 3), (2, 1)):
+                want = np.random.default_rng(1).choice(a, size, replace, p)
+                got = rng.choice(a, size, replace, p)
+                assert type(got) is type(want)
+                assert np.shape(got) == np.shape(want)
 
 
 def test_choice_without_replacement_by_probability(engine):

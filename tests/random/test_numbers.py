@@ -1,4 +1,4 @@
-"""Random numbers: NumPy's where they are, and else their documented transforms of NumPy's words."""
+"""Random numbers: NumPy's where they are, and the same however many, wherever and by whatever loops."""
 
 import copy
 import hashlib
@@ -14,15 +14,9 @@ from hypothesis import strategies as st
 
 import pycudakit as pk
 from pycudakit.random.generator import default_rng
-from pycudakit.random.philox import Stream
 
 SIZES = [0, 1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 2047, 2048, 2049, 4097]
 LARGE = 3 * 65536 + 5  # several shares of the work
-
-
-def words_of(rng, size):
-    """The words that a generator would draw next."""
-    return Stream(*rng.__getstate__()).to_numpy().random_raw(size)
 
 
 # ---- NumPy's numbers --------------------------------------------------------------------------------
@@ -91,84 +85,7 @@ def test_uniform_is_numpys(engine, low, width, size):
     )
 
 
-# ---- Transforms -------------------------------------------------------------------------------------
-
-
-def quantiles(bits, width):
-    """Of the lower bits the quantile of the upper tail, and of the highest one the sign."""
-    special = pytest.importorskip("scipy.special")
-    half = 2 ** (width - 1)
-    low = [int(b) % half for b in bits]
-    p = np.array([(2 * b + 1) / (4 * half) for b in low])
-    x = np.array([(2 * (half - 1 - b) + 1) / (2 * half) for b in low])
-    z = np.where(p < 0.2, -special.ndtri(p), special.erfinv(x) * np.sqrt(2))
-    return np.where([int(b) >= half for b in bits], -z, z)
-
-
-def test_normals_are_quantiles(engine):
-    n = 20_000
-    words = words_of(default_rng(1), n)
-    got = default_rng(1).standard_normal(n)
-    np.testing.assert_allclose(got, quantiles(words, 64), rtol=4e-15)
-    got = default_rng(1).standard_normal(n, np.float32)
-    np.testing.assert_allclose(got, quantiles(words.view(np.uint32)[:n], 32), rtol=5e-7)
-    assert got.dtype == np.float32
-
-
-@pytest.mark.parametrize("place", [2**63 - 2, 2**63 - 2**31, 0, 2, 12345, 2**53, 2**42, 2**31])
-@pytest.mark.parametrize("width", [32, 64])
-def test_normals_at_the_edges_of_their_polynomials(engine, place, width):
-    """The counter of a block with these words is found by undoing Philox."""
-    words = [place, place + 1, place - 1 if place else 2**63, place | 2**63]
-    generator = before_block(words)
-    bits = words if width == 64 else np.array(words, np.uint64).view(np.uint32).tolist()
-    got = default_rng(generator).standard_normal(len(bits), np.float64 if width == 64 else np.float32)
-    np.testing.assert_allclose(got, quantiles(bits, width), rtol=4e-15 if width == 64 else 5e-7)
-    assert default_rng(generator).random(4).tolist() == [(word >> 11) / 2**53 for word in words]
-
-
-FACTORS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
-STEPS = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
-
-
-def before_block(words):
-    """Return NumPy's generator with a key of 0 whose next words these are."""
-    a, b, c, d = words
-    inverse = [pow(factor, -1, 2**64) for factor in FACTORS]
-    for round_ in reversed(range(10)):
-        key = [step * round_ % 2**64 for step in STEPS]
-        x, y = d * inverse[0] % 2**64, b * inverse[1] % 2**64
-        a, b, c, d = x, a ^ (y * FACTORS[1] >> 64) ^ key[0], y, c ^ (x * FACTORS[0] >> 64) ^ key[1]
-    counter = (a | b << 64 | c << 128 | d << 192) - 1
-    generator = np.random.Philox(key=0, counter=counter % 2**256)
-    assert copy.deepcopy(generator).random_raw(4).tolist() == words
-    return generator
-
-
-def test_exponentials_are_logarithms(engine):
-    words = words_of(default_rng(2), LARGE)
-    p = (words.astype(np.longdouble) + 0.5) / np.longdouble(2) ** 64
-    missing = ((~words).astype(np.longdouble) + 0.5) / np.longdouble(2) ** 64
-    want = np.where(p > 0.5, -np.log1p(-missing), -np.log(p)).astype(np.float64)
-    got = default_rng(2).exponential(size=LARGE)
-    np.testing.assert_allclose(got, want, rtol=1e-14)
-    assert got.min() > 0
-    np.testing.assert_array_equal(default_rng(2).exponential(3.0, LARGE), 3.0 * got)
-
-
-def test_normal_is_scaled(engine):
-    standard = default_rng(2).standard_normal((300, 7))
-    loc, scale = np.arange(7.0), np.linspace(0, 3, 300)[:, None]
-    got = default_rng(2).normal(loc, scale, (300, 7))
-    np.testing.assert_array_equal(got, loc + scale * standard)
-    np.testing.assert_array_equal(default_rng(2).normal(loc, scale), got)
-
-
-def test_integers_are_products(engine):
-    words = words_of(default_rng(2), 1000)
-    want = [word * 100 >> 64 for word in words.tolist()]
-    assert default_rng(2).integers(100, size=1000).tolist() == want
-
+# ---- Their own words -----------------------------------------------------------------------------------
 
 METHODS = {
     "standard_normal": lambda g, n: g.standard_normal(n),
@@ -183,6 +100,29 @@ METHODS = {
     "binomial": lambda g, n: g.binomial(12, 0.4, n),
     "large binomial": lambda g, n: g.binomial(5000, 0.7, n),
     "float32": lambda g, n: g.standard_normal(n, np.float32),
+    "float32 exponential": lambda g, n: g.standard_exponential(n, np.float32),
+    "lognormal": lambda g, n: g.lognormal(2, 0.5, n),
+    "gamma": lambda g, n: g.gamma(2.5, 3, n),
+    "small gamma": lambda g, n: g.gamma(0.3, 3, n),
+    "float32 gamma": lambda g, n: g.standard_gamma(1.1, n, np.float32),
+    "beta": lambda g, n: g.beta(2, 3, n),
+    "small beta": lambda g, n: g.beta(0.2, 0.3, n),
+    "chisquare": lambda g, n: g.chisquare(3, n),
+    "geometric": lambda g, n: g.geometric(0.1, n),
+    "laplace": lambda g, n: g.laplace(1, 2, n),
+    "logistic": lambda g, n: g.logistic(1, 2, n),
+    "gumbel": lambda g, n: g.gumbel(1, 2, n),
+    "rayleigh": lambda g, n: g.rayleigh(2, n),
+    "weibull": lambda g, n: g.weibull(1.5, n),
+    "pareto": lambda g, n: g.pareto(3, n),
+    "power": lambda g, n: g.power(3, n),
+    "standard_cauchy": lambda g, n: g.standard_cauchy(n),
+    "standard_t": lambda g, n: g.standard_t(3, n),
+    "f": lambda g, n: g.f(3, 5, n),
+    "wald": lambda g, n: g.wald(3, 5, n),
+    "negative_binomial": lambda g, n: g.negative_binomial(30, 0.5, n),
+    "triangular": lambda g, n: g.triangular(-1, 0, 3, n),
+    "multivariate_normal": lambda g, n: g.multivariate_normal([1, 2, 3], np.eye(3) + 0.5, n),
     "random": lambda g, n: g.random(n),
 }
 
@@ -225,6 +165,18 @@ def test_parameters_may_be_arrays(engine):
     for i, j in np.ndindex(4, 3):
         alone = default_rng(4).binomial(n[j], p[i, 0], 600).reshape(50, 4, 3)
         np.testing.assert_array_equal(trials[:, i, j], alone[:, i, j])
+    a, b = np.array([0.1, 1.0, 30.0]), np.array([[0.4], [2.0]])
+    gammas, betas = default_rng(4).gamma(a, b, (99, 2, 3)), default_rng(4).beta(a, b, (99, 2, 3))
+    logs, trials = default_rng(4).lognormal(a, b, (99, 2, 3)), default_rng(4).geometric(b / 3, (99, 2, 3))
+    for i, j in np.ndindex(2, 3):
+        one, other = a[j], b[i, 0]
+        for got, alone in [
+            (gammas, default_rng(4).gamma(one, other, 594)),
+            (betas, default_rng(4).beta(one, other, 594)),
+            (logs, default_rng(4).lognormal(one, other, 594)),
+            (trials, default_rng(4).geometric(other / 3, 594)),
+        ]:
+            np.testing.assert_array_equal(got[:, i, j], alone.reshape(99, 2, 3)[:, i, j])
     low, high = np.array([-(2**63), 0, 5]), np.array([[2**63 - 1], [6]])
     drawn = default_rng(4).integers(low, high, (40, 2, 3), endpoint=True)
     for i, j in np.ndindex(2, 3):
@@ -281,6 +233,22 @@ def test_the_engine_numpy_is_numpy():
             lambda g: g.poisson(5, 3),
             lambda g: g.permutation(9),
             lambda g: g.choice(9, 3),
+            lambda g: g.lognormal(1, 2, 5),
+            lambda g: g.standard_exponential(5, np.float32),
+            lambda g: g.standard_exponential(5, method="inv"),
+            lambda g: g.standard_gamma([2, 3], (5, 2), np.float32),
+            lambda g: g.gamma(2, [3, 4]),
+            lambda g: g.beta(2, 3, 5),
+            lambda g: g.chisquare(2, 3),
+            lambda g: g.geometric(0.1, 3),
+            lambda g: g.weibull([1, 2]),
+            lambda g: g.standard_t(3, 2),
+            lambda g: g.f(3, [2, 1]),
+            lambda g: g.wald(3, 2, 1),
+            lambda g: g.negative_binomial(3, 0.5, 4),
+            lambda g: g.triangular(0, 1, 2, 3),
+            lambda g: g.permuted(np.ones((3, 4)).cumsum(1), axis=1),
+            lambda g: g.multivariate_normal([1, 2], [[2, 1], [1, 2]], 5, method="eigh"),
         ):
             np.testing.assert_array_equal(call(ours), call(theirs), strict=True)
             assert pk.last_call().engine == "numpy"
@@ -316,6 +284,9 @@ def everything(size=20_011):
     rng = default_rng(32)
     drawn += [rng.random(20_011, np.float32).tobytes(), rng.bytes(999), rng.permutation(999).tobytes()]
     drawn += [rng.poisson(np.linspace(0, 40, 999)).tobytes(), rng.binomial(np.arange(999), 0.5).tobytes()]
+    shapes = np.linspace(0, 3, 999)[:, None]
+    drawn += [rng.gamma(shapes, 2).tobytes(), rng.beta(shapes + 0.01, [0.5, 2]).tobytes()]
+    drawn += [rng.permuted(np.arange(999).reshape(27, 37), axis=0).tobytes()]
     drawn += [rng.choice(99, 99, p=np.full(99, 1 / 99)).tobytes(), repr(rng).encode()]
     return [hashlib.sha256(each).hexdigest() for each in drawn]
 

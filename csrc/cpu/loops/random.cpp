@@ -1,4 +1,5 @@
-#include "common/random_transforms.h"
+#include "common/math/exponential.h"
+#include "common/random_gamma.h"
 #include "table.h"
 
 #if defined(__AVX512F__)
@@ -135,7 +136,10 @@ void normal_double(const void *bits_, int64_t count, void *results_) {
         if (!random::is_central(bits[i])) results[i] = random::normal(bits[i]);
     }
 }
-void exponential(const void *bits, int64_t count, void *results) {
+void exponential_float(const void *bits, int64_t count, void *results) {
+    each<uint32_t, float>(bits, count, results, [](uint32_t b) { return random::exponential(b); });
+}
+void exponential_double(const void *bits, int64_t count, void *results) {
     each<uint64_t, double>(bits, count, results, [](uint64_t b) { return random::exponential(b); });
 }
 
@@ -192,13 +196,55 @@ void candidates(const random::Hat &hat, const uint64_t *words, const uint64_t *s
     }
 }
 
+void exponentiate(int64_t count, double *values) {
+    for (int64_t i = 0; i < count; ++i) values[i] = math::exp(values[i]);
+}
+
+void gamma_candidates(const double *shapes, bool each_shape, const double *normals, const double *uniforms,
+                      int64_t count, double *results) {
+    const auto candidate = [&](const random::Gamma &gamma, int64_t i) {
+        bool is_sure, is_lost;
+        const double value = gamma.candidate(normals[i], uniforms[i], is_sure, is_lost);
+        results[i] = select(is_sure, value, -1.0);
+    };
+    const random::Gamma first(shapes[0]);
+    if (each_shape) {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < count; ++i) candidate(random::Gamma(shapes[i]), i);
+    } else {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < count; ++i) candidate(first, i);
+    }
+}
+
+void fallen(const double *falls, int64_t count, double *gammas) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < count; ++i) gammas[i] = random::fallen(gammas[i], falls[i]);
+}
+
+void shares(const double *gammas, const double *falls, const double *other_falls, int64_t count,
+            double *others) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < count; ++i) {
+        others[i] = random::share(gammas[i], falls[i], others[i], other_falls[i]);
+    }
+}
+
 }  // namespace
 
 void PK_ISA_FUNCTION(fill_random)(Loops &loops) {
-    loops.random = {
-        words,  {{uniform_float, uniform_double}, {normal_float, normal_double}, {nullptr, exponential}},
-        scale,  integers,
-        invert, candidates};
+    loops.random = {words,
+                    {{uniform_float, uniform_double},
+                     {normal_float, normal_double},
+                     {exponential_float, exponential_double}},
+                    scale,
+                    integers,
+                    invert,
+                    candidates,
+                    exponentiate,
+                    gamma_candidates,
+                    fallen,
+                    shares};
 }
 
 }  // namespace pk

@@ -1,0 +1,88 @@
+// Gamma and beta numbers: by rejection, where an element that has rejected its words goes on with those of
+// its own in the next planes.
+#pragma once
+
+#include "common/math/exponential.h"
+#include "random_planes.h"
+#include "random_transforms.h"
+
+namespace pk::random {
+
+// The planes of a gamma number: two for each attempt, then one that a shape below 1 needs; those of the
+// second gamma number of an element come after them.
+constexpr int FALL_PLANE = 2 * MOST_TRIES, GAMMA_PLANES = 2 * FALL_PLANE;
+
+// Marsaglia and Tsang's (2000): d (1 + c z)^3 of a normal number z, if a uniform one allows it. Of a shape
+// below 1, the number is that of a shape larger by 1, which then falls.
+struct Gamma {
+    double shape, d, c;
+
+    PK_HD explicit Gamma(double shape)
+        : shape(shape), d(select(shape < 1, shape + 1, shape) - 1.0 / 3), c(1 / pk::sqrt(9 * d)) {}
+
+    // A candidate; sure if it is taken whatever its likelihood, lost if it is not.
+    PK_HD double candidate(double z, double u, bool &is_sure, bool &is_lost) const {
+        const double root = 1 + c * z, square = z * z;
+        is_lost = !(root > 0);
+        is_sure = !is_lost & (u < 1 - 0.0331 * (square * square));
+        return d * (root * root * root);
+    }
+    // z^2 / 2 + d (1 - root^3 + log root^3); where c z is small, by the series of what is left of it.
+    PK_HD double log_likelihood(double z) const {
+        const double x = c * z, root = 1 + x;
+        if (pk::abs(x) < 0x1p-8) {
+            return d * (x * x) * (x * x) *
+                   math::detail::polynomial(x, -0.75, 0.6, -0.5, 3.0 / 7, -0.375, 1.0 / 3);
+        }
+        return 0.5 * z * z + d * (1 - root * root * root + 3 * math::log(root));
+    }
+
+    // Of the normal and the uniform number of the first two planes.
+    PK_HD double draw(double z, double u, const Planes &planes, uint64_t element, int first_plane) const {
+        if (!(shape < 0x1p1023)) return shape;
+        for (int attempt = 0; attempt < MOST_TRIES; ++attempt) {
+            if (attempt > 0) {
+                z = normal(planes.word(element, first_plane + 2 * attempt));
+                u = uniform(planes.word(element, first_plane + 2 * attempt + 1));
+            }
+            bool is_sure, is_lost;
+            const double value = candidate(z, u, is_sure, is_lost);
+            if (is_sure || (!is_lost && math::log(u) < log_likelihood(z))) return value;
+        }
+        return d;
+    }
+};
+
+// How far a number falls, as the logarithm of a factor: that of a uniform number to the power of 1 / shape.
+PK_HD double fall(double shape, uint64_t word) { return exponential(word) / shape; }
+PK_HD double fallen(double gamma, double fall) { return gamma * math::exp(-fall); }
+
+// The share of the first of two gamma numbers in their sum.
+PK_HD double share(double first, double first_fall, double second, double second_fall) {
+    return 1 / (1 + second / first * math::exp(first_fall - second_fall));
+}
+// Shapes so small that both numbers may be 0 are enlarged alike, which does not change their beta number: it
+// is 0 or 1.
+PK_HD double enlarged(double shape, double other) {
+    return shape * select((shape < 0x1p-500) & (other < 0x1p-500), 0x1p400, 1.0);
+}
+
+PK_HD double gamma(double shape, uint64_t word, uint64_t second, const Planes &planes, uint64_t element) {
+    const double value = Gamma(shape).draw(normal(word), uniform(second), planes, element, 0);
+    if (!(shape < 1)) return value;
+    return fallen(value, fall(shape, planes.word(element, FALL_PLANE)));
+}
+
+PK_HD double beta(double a, double b, uint64_t word, uint64_t second, const Planes &planes,
+                  uint64_t element) {
+    constexpr int OTHER = GAMMA_PLANES;
+    const double first = Gamma(a).draw(normal(word), uniform(second), planes, element, 0);
+    const double other = Gamma(b).draw(normal(planes.word(element, OTHER)),
+                                       uniform(planes.word(element, OTHER + 1)), planes, element, OTHER);
+    double falls[2] = {};
+    if (a < 1) falls[0] = fall(enlarged(a, b), planes.word(element, FALL_PLANE));
+    if (b < 1) falls[1] = fall(enlarged(b, a), planes.word(element, OTHER + FALL_PLANE));
+    return share(first, falls[0], other, falls[1]);
+}
+
+}  // namespace pk::random

@@ -1,0 +1,66 @@
+"""Vectors of normal numbers that depend on one another: the arguments, the factor, and the product."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from pycudakit._calls.floating import level_of_caller
+from pycudakit._library.types import FLOAT64, Array
+from pycudakit.random.base import shape_of
+
+_METHODS = {"eigh", "svd", "cholesky"}
+_NOT_VALID = "covariance is not symmetric positive-semidefinite."
+
+
+def checked(mean: Any, cov: Any, size: Any, method: str) -> tuple[Array, Array, tuple[int, ...]]:
+    """Return the mean, the covariance, and the shape of what is drawn, with NumPy's errors."""
+    if method not in _METHODS:
+        raise ValueError("method must be one of {'eigh', 'svd', 'cholesky'}")
+    centre, covariance = np.array(mean), np.array(cov)
+    if any(np.issubdtype(given.dtype, np.complexfloating) for given in (centre, covariance)):
+        raise TypeError("mean and cov must not be complex")
+    if centre.ndim != 1:
+        raise ValueError("mean must be 1 dimensional")
+    if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1]:
+        raise ValueError("cov must be 2 dimensional and square")
+    if len(centre) != len(covariance):
+        raise ValueError("mean and cov must have same length")
+    vectors = () if size is None else shape_of(size)
+    return centre, covariance.astype(FLOAT64), (*vectors, len(centre))
+
+
+def factor_of(cov: Array, check_valid: str, tol: float, method: str) -> Array:
+    """Return a matrix whose product with its transpose is the covariance, as NumPy finds it."""
+    if method == "cholesky":
+        return np.linalg.cholesky(cov)
+    if method == "svd":
+        vectors, spreads, right = np.linalg.svd(cov)
+    else:
+        spreads, vectors = np.linalg.eigh(cov)
+    if check_valid != "ignore":
+        if check_valid not in ("warn", "raise"):
+            raise ValueError("check_valid must equal 'warn', 'raise', or 'ignore'")
+        if method == "svd":
+            is_valid = np.allclose(np.dot(right.T * spreads, right), cov, rtol=tol, atol=tol)
+        else:
+            is_valid = not np.any(spreads < -tol)
+        if not is_valid and check_valid == "raise":
+            raise ValueError(_NOT_VALID)
+        if not is_valid:
+            warnings.warn(_NOT_VALID, RuntimeWarning, stacklevel=level_of_caller())
+    factor: Array = vectors * np.sqrt(abs(spreads))
+    return factor
+
+
+def combined(normals: Array, factor: Array, mean: Array) -> Array:
+    """Multiply rows by the factor, and add the mean.
+
+    `numpy.einsum` adds one product after the other, so that a row's bits do not depend on how many there
+    are, as those of a product by the BLAS would.
+    """
+    result: Array = np.einsum("ik,kj->ij", normals, np.ascontiguousarray(factor.T))
+    result += mean
+    return result

@@ -12,7 +12,9 @@ import numpy as np
 from pycudakit._calls.arguments import as_argument
 from pycudakit._calls.others import open_to_others
 from pycudakit._families.elementwise.fast import call
+from pycudakit._families.elementwise.full import with_keywords
 from pycudakit._families.elementwise.functions import positive
+from pycudakit._families.elementwise.methods import as_ufunc
 from pycudakit._library import result_memory
 from pycudakit._library.types import BOOL, FLOAT64, code_of
 from pycudakit._programs.builder import Builder
@@ -30,8 +32,10 @@ _NOT_GIVEN: Any = _NotGiven()
 
 
 _DIVMOD = ElementFunction("divmod", np.divmod, outputs=2)
+_NO_OUTS = (None, None)
 
 
+@as_ufunc
 def divmod(
     x1: Any,
     x2: Any,
@@ -39,10 +43,14 @@ def divmod(
     out2: Any = None,
     /,
     *,
-    out: Any = None,
+    out: Any = _NO_OUTS,
     where: Any = True,
     casting: str = "same_kind",
+    order: str = "K",
     dtype: Any = None,
+    subok: bool = True,
+    signature: Any = None,
+    sig: Any = None,
 ) -> tuple[Any, Any]:
     """Return the quotient rounded down, and the remainder that goes with it.
 
@@ -52,8 +60,8 @@ def divmod(
         The arguments, broadcast together.
     out1, out2, out : ndarrays, or a tuple of two ndarrays or None, optional
         Where to put the results.
-    where, casting, dtype
-        As for `add`.
+    where, casting, order, dtype, subok, signature, sig
+        As for `numpy.divmod`.
 
     Examples
     --------
@@ -61,11 +69,19 @@ def divmod(
     >>> pk.divmod([7, -7], 4)
     (array([ 1, -2]), array([3, 1]))
     """
+    if out is _NO_OUTS:
+        out = None
     if out1 is not None or out2 is not None:
         if out is not None:
             raise TypeError("cannot specify 'out' as both a positional and keyword argument")
         out = (out1, out2)
-    quotient, remainder = call(_DIVMOD, (x1, x2), out, where, dtype, casting)
+    given = sig if signature is None else signature
+    if order == "K" and subok is True and given is None and out is not ...:
+        quotient, remainder = call(_DIVMOD, (x1, x2), out, where, dtype, casting)
+    else:
+        quotient, remainder = with_keywords(
+            _DIVMOD, (x1, x2), out, where, dtype, casting, order, subok, given
+        )
     return quotient, remainder
 
 
@@ -348,7 +364,7 @@ def astype_function(wanted: np.dtype[Any]) -> ElementFunction:
 
 
 @open_to_others
-def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     """Convert to a type.
 
     Floats become integers by truncation; out of range they become the nearest integer that the type has,
@@ -362,6 +378,8 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
         The type.
     copy : bool
         False returns `x` itself if it has that type already.
+    device : {None, "cpu"}
+        As for `numpy.astype`: where the result lies.
 
     Examples
     --------
@@ -373,6 +391,8 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
     """
     wanted = np.dtype(dtype)
     array = x if isinstance(x, np.ndarray) else np.asarray(x)
+    if device not in (None, "cpu"):
+        return np.astype(array, wanted, device=device)  # raises
     if not copy and array.dtype == wanted:
         return array
     if code_of(wanted) is None:

@@ -146,9 +146,13 @@ def with_keywords(
     if signature is not None:
         inputs = _as_in_signature(function, inputs, signature, casting)
     result = call(function, inputs, None if out is ... else out, where, dtype, casting, None)
-    if order in "CF" and isinstance(result, np.ndarray) and (out is None or out is ...):
-        result = np.asarray(result, order=order)  # type: ignore[call-overload]
-    return np.asarray(result) if out is ... else result
+    if out is not None and out is not ...:
+        return result
+    results = [
+        np.asarray(part, order=order if order in "CF" else "K") if out is ... or np.ndim(part) else part  # type: ignore[call-overload]
+        for part in (result if function.outputs > 1 else (result,))
+    ]
+    return tuple(results) if function.outputs > 1 else results[0]
 
 
 def _as_in_signature(

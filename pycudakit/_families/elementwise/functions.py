@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._families.elementwise import fast
+from pycudakit._families.elementwise.methods import as_ufunc, shown_signature
 from pycudakit._programs.function import ElementFunction
 
 _DOCSTRING = """{summary}
@@ -44,6 +45,8 @@ def _describe(function: Any, name: str, parameters: str, what: str, texts: tuple
     function.__doc__ = _DOCSTRING.format(
         name=name, summary=summary, parameters=parameters, what=what, example=example, shown=shown
     )
+    function.__signature__ = shown_signature(len(parameters.split()), function)
+    as_ufunc(function)
 
 
 def _unary(name: str, summary: str, example: str, shown: str) -> fast.Unary:

@@ -18,6 +18,7 @@ from pycudakit._calls.others import is_device_array, is_ordinary, open_to_others
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_MOST_DIMENSIONS = 64
 _NONE: Any = np._NoValue  # noqa: SLF001
 _SUMS, _EXTREMES, _SCANS = "reduce.sums", "reduce.extremes", "scan"
 # The families' modules are imported when they are needed: `import pycudakit` stays quick.
@@ -41,6 +42,7 @@ _NUMPYS_KEYWORDS = {
     **dict.fromkeys(("max", "min"), frozenset({"dtype"})),
     **dict.fromkeys(("all", "any"), frozenset({"dtype", "initial"})),
 }
+_NOT_SHOWN = ("out1", "out2", "sig")
 _ATTRIBUTES = ("identity", "nargs", "nin", "nout", "ntypes", "resolve_dtypes", "signature", "types")
 
 
@@ -62,19 +64,22 @@ class UfuncAttributes(Protocol):
     reduceat: Callable[..., Any]
 
 
-def as_ufunc(function: F) -> F:
-    """Give a function the attributes of NumPy's ufunc of its name, and its signature."""
+def as_ufunc(function: F, shown: inspect.Signature | None = None) -> F:
+    """Give a function the attributes of NumPy's ufunc of its name, and the signature that NumPy shows."""
     ufunc = getattr(np, function.__name__)
-    vars(function).update({name: getattr(ufunc, name) for name in _ATTRIBUTES})
-    vars(function).update({method.__name__: MethodType(method, function) for method in _METHODS})
+    own = vars(function)
+    own.update({name: getattr(ufunc, name) for name in _ATTRIBUTES})
+    own.update({method.__name__: MethodType(method, function) for method in _METHODS})
+    own["__signature__"] = shown_signature(function) if shown is None else shown
     return function
 
 
-@functools.cache
-def shown_signature(arguments: int, function: Callable[..., Any]) -> inspect.Signature:  # noqa: ARG001
-    """Return what NumPy shows of the signature of functions of so many arguments: `sig` is not shown."""
+def shown_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Return a function's signature, but for the parameters that NumPy takes and does not show."""
     signature = inspect.signature(function)
-    return signature.replace(parameters=[p for p in signature.parameters.values() if p.name != "sig"])
+    return signature.replace(
+        parameters=[p for p in signature.parameters.values() if p.name not in _NOT_SHOWN]
+    )
 
 
 def _counterpart(place: tuple[str, str]) -> Callable[..., Any]:
@@ -176,6 +181,8 @@ def outer(function: Any, a: Any, b: Any, /, **kwargs: Any) -> Any:
     """
     if function.nin != 2 or function.signature is not None or not (_takes(a, None) and _takes(b, None)):
         return _by_numpy(function, "outer", None, a, b, **kwargs)
+    if np.ndim(a) + np.ndim(b) > _MOST_DIMENSIONS:
+        return _by_numpy(function, "outer", "so many dimensions", a, b, **kwargs)
     a = a if is_device_array(a) else np.asarray(a)
     beside = (..., *(None,) * np.ndim(b))
     return function(a[beside], b, **kwargs)

@@ -77,12 +77,8 @@ def divmod(
         out = (out1, out2)
     given = sig if signature is None else signature
     if order == "K" and subok is True and given is None and out is not ...:
-        quotient, remainder = call(_DIVMOD, (x1, x2), out, where, dtype, casting)
-    else:
-        quotient, remainder = with_keywords(
-            _DIVMOD, (x1, x2), out, where, dtype, casting, order, subok, given
-        )
-    return quotient, remainder
+        return call(_DIVMOD, (x1, x2), out, where, dtype, casting)  # type: ignore[no-any-return]
+    return with_keywords(_DIVMOD, (x1, x2), out, where, dtype, casting, order, subok, given)  # type: ignore[no-any-return]
 
 
 def _promoted(arguments: tuple[Value | Scalar, ...]) -> np.dtype[Any]:

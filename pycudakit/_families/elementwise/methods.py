@@ -107,6 +107,7 @@ def _by_numpy(function: Any, method: str, foreign: str | None, *args: Any, **kwa
 
 
 _NUMPYS_ALONE = "only NumPy has this method"
+_USUAL = {"axis": 0, "dtype": None, "out": None, "keepdims": False, "initial": _NONE, "where": True}
 
 
 def reduce(
@@ -131,9 +132,15 @@ def reduce(
     >>> pk.add.reduce([[1, 2], [3, 4]])
     array([4, 6])
     """
-    given = {"axis": axis, "out": out, "keepdims": keepdims}
-    optional = {"dtype": (dtype, None), "initial": (initial, _NONE), "where": (where, True)}
-    given |= {name: value for name, (value, usual) in optional.items() if value is not usual}
+    given = {
+        "axis": axis,
+        "dtype": dtype,
+        "out": out,
+        "keepdims": keepdims,
+        "initial": initial,
+        "where": where,
+    }
+    given = {name: value for name, value in given.items() if value is not _USUAL[name]}
     ours = _REDUCTIONS.get(function.__name__)
     if ours is None:
         return _by_numpy(function, "reduce", _NUMPYS_ALONE, array, **given)
@@ -143,7 +150,7 @@ def reduce(
     if foreign or not _takes(array, out):
         why = f"a reduction with {min(foreign)}={given[min(foreign)]}" if foreign else None
         return _by_numpy(function, "reduce", why, array, **given)
-    return _counterpart(ours)(array, **given)
+    return _counterpart(ours)(array, **{"axis": axis, **given})
 
 
 def accumulate(function: Any, array: Any, /, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
@@ -158,12 +165,14 @@ def accumulate(function: Any, array: Any, /, axis: Any = 0, dtype: Any = None, o
     >>> pk.maximum.accumulate([1, 3, 2])
     array([1, 3, 3])
     """
+    given = {"axis": axis, "dtype": dtype, "out": out}
+    given = {name: value for name, value in given.items() if value is not _USUAL[name]}
     ours = _SCANNED.get(function.__name__)
     if ours is None:
-        return _by_numpy(function, "accumulate", _NUMPYS_ALONE, array, axis, dtype, out)
+        return _by_numpy(function, "accumulate", _NUMPYS_ALONE, array, **given)
     foreign = "an axis that is no int" if type(axis) is not int else None
     if foreign or not _takes(array, out):
-        return _by_numpy(function, "accumulate", foreign, array, axis, dtype, out)
+        return _by_numpy(function, "accumulate", foreign, array, **given)
     if np.ndim(array) == 0:
         return getattr(np, function.__name__).accumulate(array)  # raises
     return _counterpart(ours)(array, axis, dtype, out[0] if isinstance(out, tuple) else out)
@@ -214,7 +223,9 @@ def reduceat(
     >>> pk.add.reduceat([1, 2, 3, 4], [0, 2])
     array([3, 7])
     """
-    return _by_numpy(function, "reduceat", _NUMPYS_ALONE, array, indices, axis, dtype, out)
+    given = {"axis": axis, "dtype": dtype, "out": out}
+    given = {name: value for name, value in given.items() if value is not _USUAL[name]}
+    return _by_numpy(function, "reduceat", _NUMPYS_ALONE, array, indices, **given)
 
 
 _METHODS = (accumulate, at, outer, reduce, reduceat)

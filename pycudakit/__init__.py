@@ -123,6 +123,7 @@ from pycudakit._library.version import __version__
 
 if TYPE_CHECKING:
     from pycudakit import image, linalg, random
+    from pycudakit import numpy as numpy
     from pycudakit._families.elementwise.copies import (
         ascontiguousarray,
         flip,
@@ -220,6 +221,7 @@ else:
             "kernels": "ElementwiseKernel ExclusiveScanKernel In InOut InclusiveScanKernel Out Program "
             "ReductionKernel SourceModule grid_for",
             "linalg": "",
+            "numpy": "",
             "random": "",
             "_families.histogram.many": "histogramdd",
             "_families.interp": "interp",

@@ -23,7 +23,7 @@ def as_argument(value: Any) -> Any:
         return value
     if issubclass(kind, Deferred):
         value = value.resolved()
-    elif isinstance(value, np.memmap):
+    elif kind is np.memmap:
         value = value.view(np.ndarray)
     elif kind is not np.ndarray:
         if isinstance(value, np.ndarray) or (

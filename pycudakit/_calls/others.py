@@ -12,7 +12,8 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._calls import asked
+from pycudakit._calls import asked, invocation
+from pycudakit._calls.deferred import Deferred
 from pycudakit._library import present
 from pycudakit._library.types import Array
 
@@ -24,10 +25,14 @@ _CONTAINERS = (dict, list, tuple)
 _MOST_LOOKED_AT = 64  # parts of one
 # Functions that NumPy has heed a mask, beside elementwise ones.
 _NAMES = """all amax amin any argmax argmin argsort astype clip count_nonzero cumprod cumsum diff flip max
-mean min nan_to_num prod ptp roll round sort std sum swapaxes transpose var"""
+mean min nan_to_num nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar prod ptp roll
+round sort std sum swapaxes trace transpose unique unique_values var"""
 _HEED_MASKS = frozenset(_NAMES.split())
 # And those whose result has pandas' index.
 _KEEP_THE_INDEX = frozenset({"clip", "cumprod", "cumsum", "round"})
+# And those whose result has pandas' labels otherwise, which no engine gives it.
+_NAMES = "all any argsort flip matmul max mean min prod ptp std sum transpose var"
+_LABEL = frozenset(_NAMES.split())
 
 # Types whose values are no arrays of other libraries: those that were met, and these.
 _ordinary: set[type] = {bool, float, int, np.ndarray, str, type(None)}
@@ -45,12 +50,12 @@ def _parts(container: Any) -> list[Any]:
 
 def is_ordinary(value: Any) -> bool:
     """Tell whether functions take a value as it is."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _ordinary:
         return True
     if kind in _CONTAINERS:
         return all(map(is_ordinary, _parts(value)))
-    if isinstance(value, np.ma.MaskedArray):
+    if decides(kind) or isinstance(value, np.ma.MaskedArray):
         return False
     if isinstance(value, (np.ndarray, np.generic)) or not (
         library_of(value) == "pandas" or any(hasattr(value, name) for name in _PROTOCOLS)
@@ -58,6 +63,47 @@ def is_ordinary(value: Any) -> bool:
         _ordinary.add(kind)
         return True
     return False
+
+
+@functools.cache
+def decides(kind: type) -> bool:
+    """Tell whether values of a type decide themselves what NumPy's functions make of them.
+
+    These are arrays of types derived from NumPy's, and what has one of its protocols (NEP 13 and NEP 18).
+    """
+    if issubclass(kind, (Deferred, np.generic, np.ma.MaskedArray)) or kind in (np.ndarray, np.memmap):
+        return False
+    protocols = ("__array_ufunc__", "__array_function__")
+    return issubclass(kind, np.ndarray) or any(hasattr(kind, name) for name in protocols)
+
+
+def decider(values: Iterable[Any]) -> Any:
+    """Return the first of values, or of their parts, that decides what becomes of all, or None.
+
+    Columns are not asked where they are read: those that may have nulls, and on a named engine pandas' own.
+    """
+    for value in values:
+        kind: Any = type(value)
+        if kind in _CONTAINERS:
+            found = decider(_parts(value))
+            if found is not None:
+                return found
+        elif kind not in _ordinary and decides(kind) and not is_device_array(value):
+            is_read = library_of(value) == "pandas" and asked.current() not in ("auto", "numpy")
+            if not is_read and not hasattr(kind, "null_count"):
+                return value
+    return None
+
+
+def decided(name: str, value: Any, by_numpy: Callable[[], Any]) -> Any:
+    """Have NumPy ask a value what becomes of a call, or refuse to lose what it is."""
+    kind, engine = type(value).__name__, asked.checked_current()
+    if engine in ("auto", "numpy"):
+        return invocation.by_numpy(name, f"auto: {kind} decides what becomes of it", by_numpy)
+    raise errors.Unsupported(
+        f"{name}: not on the {engine} engine: {kind} decides what becomes of it, and would be lost: "
+        "numpy.asarray(...) first, or use the engine 'auto'"
+    )
 
 
 def is_device_array(value: Any) -> bool:
@@ -118,6 +164,9 @@ def _read(value: Any, by_numpy: bool, heeds_masks: bool) -> Any:
     library = library_of(value)
     if library == "pandas":
         return value if by_numpy else _column(value)
+    kind: Any = type(value)
+    if decides(kind) and not hasattr(kind, "null_count"):
+        return value  # as which functions refuse it
     nulls = getattr(value, "null_count", 0)
     if nulls() if callable(nulls) else nulls:
         drop = "drop_null()" if library == "pyarrow" else "drop_nulls()"
@@ -167,12 +216,23 @@ def check_indices(function: str, inputs: Sequence[Any]) -> None:
             )
 
 
+def _check_labels(function: str, inputs: Iterable[Any]) -> None:
+    """Refuse to lose the labels that pandas gives a result."""
+    for value in inputs:
+        if library_of(value) == "pandas" and hasattr(value, "index"):
+            raise errors.Unsupported(
+                f"{function}: {type(value).__name__} has labels, which the result would lose: "
+                ".to_numpy() first, or use the engine 'auto'"
+            )
+
+
 @functools.cache
 def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
     """Let a function take arrays of other libraries."""
     name = function.__name__
     heeds_masks = name in _HEED_MASKS
     by_numpy = None if hasattr(np, name) and ".image." not in function.__module__ else False
+    numpys = _numpys(function)
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -184,11 +244,26 @@ def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
         if takes_devices() and any(map(lies_on_device, (*args, *kwargs.values()))):
             check_devices(name, function, args, kwargs)
             return call_on_device(function, *args, **kwargs)  # type: ignore[no-any-return]
+        if numpys is not None:
+            value = decider((*args, *kwargs.values()))
+            if value is not None:
+                return decided(name, value, functools.partial(numpys, *args, **kwargs))  # type: ignore[no-any-return]
         given, named = read_all(name, function, args, kwargs, by_numpy, heeds_masks)
         result: Any = function(*given, **named)
+        if name in _LABEL and np.ndim(result):
+            _check_labels(name, args)
         return like(result, args) if name in _KEEP_THE_INDEX else result  # type: ignore[no-any-return]
 
     return call
+
+
+def _numpys(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Return NumPy's own of a function, if it has one."""
+    if function.__module__.startswith(("pycudakit.image.", "pycudakit.random.")):
+        return None
+    room = np.linalg if function.__module__ == "pycudakit.linalg" else np
+    found = getattr(room, function.__name__, None)
+    return found if callable(found) else None
 
 
 def takes_devices() -> bool:

@@ -159,10 +159,10 @@ def test_numpys_alone(engine):
         with pk.engine("auto"):
             assert pk.matmul(a, b) == np.matmul(a, b)
             assert pk.last_call().engine == "numpy"
-    with pytest.raises(errors.Unsupported, match="the argument axes"):
-        pk.matmul(np.ones((2, 3)), np.ones((2, 3)), axes=[(0, 1), (1, 0), (0, 1)])
+    with pytest.raises(errors.Unsupported, match="the argument signature"):
+        pk.matmul(np.ones((2, 3)), np.ones((3, 2)), signature="ff->f")
     with pk.engine("auto"):
-        assert pk.matmul(np.ones((2, 3)), np.ones((2, 3)), axes=[(0, 1), (1, 0), (0, 1)]).shape == (2, 2)
+        assert pk.matmul(np.ones((2, 3)), np.ones((3, 2)), signature="ff->f").dtype == np.float32
 
 
 def test_special_values(engine):

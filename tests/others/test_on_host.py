@@ -145,7 +145,19 @@ def test_read_only_memory_is_read(engine, tmp_path):
 # ---- Masks -------------------------------------------------------------------------------------------
 
 MASKED = np.ma.masked_array(X, X > 4)
-HEEDING = {"add", "where=", "clip", "sum", "argmax", "cumsum", "diff", "sort", "roll"}  # by NumPy
+HEEDING = {
+    "add",
+    "where=",
+    "clip",
+    "sum",
+    "argmax",
+    "nanmean",
+    "cumsum",
+    "diff",
+    "sort",
+    "unique",
+    "roll",
+}  # by NumPy
 
 
 @pytest.mark.parametrize("name", [*CALLS, *OWN])

@@ -14,7 +14,7 @@ from pycudakit._calls.others import open_to_others
 from pycudakit._families.elementwise.fast import call
 from pycudakit._families.elementwise.functions import positive
 from pycudakit._library import result_memory
-from pycudakit._library.types import BOOL, FLOAT64, code_of
+from pycudakit._library.types import BOOL, FLOAT64, Array, code_of
 from pycudakit._programs.builder import Builder
 from pycudakit._programs.function import ElementFunction, checked_output
 from pycudakit._programs.ufuncs import write_ufunc
@@ -218,6 +218,8 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     >>> pk.nan_to_num([1.5, float("nan")])
     array([1.5, 0. ])
     """
+    if not copy and not isinstance(x, np.ndarray):
+        return np.nan_to_num(x, copy=False)  # raises: there is no array to write to
     if copy and NAN_TO_NUM.is_small(x, 0.0, 0.0, 0.0):
         return np.nan_to_num(x, copy, nan, posinf, neginf)
     array = as_argument(x if isinstance(x, np.ndarray) else np.asarray(x))
@@ -291,12 +293,22 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     power = 10.0 ** builtins.abs(decimals)
     if out is None and function.is_small(a, power):
         return np.round(a, decimals)
+    if out is not None and not isinstance(out, np.ndarray):
+        raise TypeError("output must be an array")
     if isinstance(out, np.ndarray) and out.shape != np.shape(a):
-        raise ValueError("invalid output shape")
+        return _round_to_other_shape(a, decimals, out)
     swapped = isinstance(a, np.ndarray) and a.ndim > 0 and not a.dtype.isnative
     if out is None and swapped and (decimals or a.dtype.kind in "iu"):
         out = np.empty_like(a)  # NumPy keeps the byte order here
     return call(function, (a, power), out, numpy_call=lambda *_: np.round(a, decimals, out=out))
+
+
+def _round_to_other_shape(a: Any, decimals: int, out: Array) -> Any:
+    """Round a number to every element, as NumPy does; other shapes are refused."""
+    if np.ndim(a) == 0 and out.size:
+        out[...] = round(a, decimals)
+        return out
+    return np.round(a, decimals, out=out)  # raises
 
 
 around = round
@@ -340,7 +352,7 @@ def astype_function(wanted: np.dtype[Any]) -> ElementFunction:
 
 
 @open_to_others
-def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     """Convert to a type.
 
     Floats become integers by truncation; out of range they become the nearest integer that the type has,
@@ -354,6 +366,8 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
         The type.
     copy : bool
         False returns `x` itself if it has that type already.
+    device : {None, "cpu"}
+        As for `numpy.astype`: where the result lies.
 
     Examples
     --------
@@ -365,6 +379,8 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
     """
     wanted = np.dtype(dtype)
     array = x if isinstance(x, np.ndarray) else np.asarray(x)
+    if device not in (None, "cpu"):
+        return np.astype(array, wanted, device=device)  # raises
     if not copy and array.dtype == wanted:
         return array
     if code_of(wanted) is None:

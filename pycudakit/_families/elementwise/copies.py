@@ -292,7 +292,8 @@ def _triangle(function: ElementFunction, m: Any, k: Any) -> Any:
     by = max(-rows - 1, min(by, columns + 1))
     # A row keeps columns up to, or from, its own number and k.
     row = (np.arange(rows) + by)[:, None]
-    out = result_memory.empty(array.shape, array.dtype.newbyteorder("="))
+    kept = np.empty((rows, columns), bool)  # as NumPy has it, to lay the result out by
+    out = operands.allocate(array.dtype.newbyteorder("="), array.shape, [kept, array])
     call(
         function,
         (array, row, np.arange(columns)),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from pycudakit._calls import asked, invocation
 from pycudakit._calls.operands import allocate, layout_of
 from pycudakit._calls.plan import asked_for
 from pycudakit._families.elementwise import full
+from pycudakit._families.elementwise.methods import UfuncAttributes
 from pycudakit._library import abi, present, result_memory
 from pycudakit._library.result_memory import listeners
 from pycudakit._library.types import CODES
@@ -25,7 +26,7 @@ from pycudakit._programs.work import works_of
 _here = asked.here
 
 
-class Unary(Protocol):
+class Unary(UfuncAttributes, Protocol):
     """A function of one array."""
 
     def __call__(
@@ -46,7 +47,7 @@ class Unary(Protocol):
         ...
 
 
-class Binary(Protocol):
+class Binary(UfuncAttributes, Protocol):
     """A function of two arrays."""
 
     def __call__(
@@ -106,7 +107,7 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
         given = sig if signature is None else signature
         return full.with_keywords(function, (x,), out, where, dtype, casting, order, subok, given)
 
-    return call_unary
+    return cast("Unary", call_unary)  # which functions.py gives the attributes of a ufunc
 
 
 def binary(function: ElementFunction, ufunc: Any) -> Binary:
@@ -156,7 +157,7 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
             sig if signature is None else signature,
         )
 
-    return call_binary
+    return cast("Binary", call_binary)
 
 
 @functools.lru_cache(512)

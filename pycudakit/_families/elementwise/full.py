@@ -122,6 +122,15 @@ def _outputs(
     return finals, targets
 
 
+_USUAL = {"out": None, "where": True, "dtype": None, "signature": None, "casting": "same_kind", "order": "K"}
+_USUAL["subok"] = True
+
+
+def _unusual(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return those keywords of a call that say something."""
+    return {name: value for name, value in keywords.items() if value is not _USUAL[name]}
+
+
 def with_keywords(
     function: ElementFunction,
     inputs: Sequence[Any],
@@ -137,18 +146,20 @@ def with_keywords(
     if signature is not None and dtype is not None:
         raise TypeError("cannot specify both 'signature' and 'dtype'")
     if asked.current() in ("auto", "numpy"):
-        keywords = {"out": out, "where": where, "dtype": dtype, "signature": signature}
-        keywords = {name: value for name, value in keywords.items() if value is not None}
-        compute = functools.partial(
-            function.numpy, *inputs, casting=casting, order=order, subok=subok, **keywords
-        )
+        given = {"out": out, "where": where, "dtype": dtype, "signature": signature}
+        given |= {"casting": casting, "order": order, "subok": subok}
+        compute = functools.partial(function.numpy, *inputs, **_unusual(given))
         return invocation.by_numpy(function.name, "auto: only NumPy has such keywords", compute)
     if signature is not None:
         inputs = _as_in_signature(function, inputs, signature, casting)
     result = call(function, inputs, None if out is ... else out, where, dtype, casting, None)
-    if order in "CF" and isinstance(result, np.ndarray) and (out is None or out is ...):
-        result = np.asarray(result, order=order)  # type: ignore[call-overload]
-    return np.asarray(result) if out is ... else result
+    if out is not None and out is not ...:
+        return result
+    results = [
+        np.asarray(part, order=order if order in "CF" else "K") if out is ... or np.ndim(part) else part  # type: ignore[call-overload]
+        for part in (result if function.outputs > 1 else (result,))
+    ]
+    return tuple(results) if function.outputs > 1 else results[0]
 
 
 def _as_in_signature(
@@ -195,15 +206,25 @@ def call(
     numpy_call: Callable[..., Any] | None,
 ) -> Any:
     """Compute a function of whatever NumPy takes: see `fast.call`."""
-    given = inputs
+    original = inputs
+
+    def compute(inputs: Sequence[Any]) -> Any:
+        if numpy_call is not None:
+            return numpy_call(*inputs)
+        given = _unusual({"out": out, "dtype": dtype, "where": where, "casting": casting})
+        return function.numpy(*inputs, **given)
+
     if not all(map(others.is_ordinary, (*inputs, out, where))):
         if others.takes_devices() and any(map(others.lies_on_device, (*inputs, out, where))):
             named: dict[str, Any] = {"out": out, "where": where}
             others.check_devices(function.name, function.labels or function.numpy, inputs, named)
             named |= {"dtype": dtype, "casting": casting}
             return others.call_on_device(function, *inputs, **named)
+        value = others.decider((*inputs, out, where))
+        if value is not None:
+            return others.decided(function.name, value, functools.partial(compute, inputs))
         if asked.current() not in ("auto", "numpy"):
-            others.check_indices(function.name, given)
+            others.check_indices(function.name, original)
         named = {"out": out, "where": where}
         parameters = function.labels or function.numpy
         heeds_masks = function.numpy is not np.where
@@ -211,13 +232,7 @@ def call(
         out, where = named["out"], named["where"]
 
     def by_numpy(reason: str) -> Any:
-        if numpy_call is not None:
-            return invocation.by_numpy(function.name, reason, functools.partial(numpy_call, *inputs))
-        given = {"out": out, "dtype": dtype, "where": where, "casting": casting}
-        usual = {"out": None, "dtype": None, "where": True, "casting": "same_kind"}
-        keywords = {k: v for k, v in given.items() if v is not usual[k]}
-        compute = functools.partial(function.numpy, *inputs, **keywords)
-        return invocation.by_numpy(function.name, reason, compute)
+        return invocation.by_numpy(function.name, reason, functools.partial(compute, inputs))
 
     engine = asked.current()
     plan = (
@@ -252,8 +267,8 @@ def call(
         result[()] if o is None and result.ndim == 0 else result
         for result, o in zip(results, request.outs, strict=True)
     )
-    if given is not inputs and out is None:
-        finished = tuple(others.like(result, given) for result in finished)
+    if original is not inputs and out is None:
+        finished = tuple(others.like(result, original) for result in finished)
     return finished if function.outputs > 1 else finished[0]
 
 

@@ -5,11 +5,13 @@ Each takes NumPy's keywords: ``out``, ``where``, ``dtype`` and ``casting``, as d
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
 
 from pycudakit._families.elementwise import fast
+from pycudakit._families.elementwise.methods import as_ufunc, shown_signature
 from pycudakit._programs.function import ElementFunction
 
 _DOCSTRING = """{summary}
@@ -37,6 +39,9 @@ _DOCSTRING = """{summary}
     """
 
 
+_SHOWN: dict[str, inspect.Signature] = {}  # of functions of such parameters
+
+
 def _describe(function: Any, name: str, parameters: str, what: str, texts: tuple[str, str, str]) -> None:
     summary, example, shown = texts
     function.__name__ = function.__qualname__ = name
@@ -44,6 +49,9 @@ def _describe(function: Any, name: str, parameters: str, what: str, texts: tuple
     function.__doc__ = _DOCSTRING.format(
         name=name, summary=summary, parameters=parameters, what=what, example=example, shown=shown
     )
+    if parameters not in _SHOWN:
+        _SHOWN[parameters] = shown_signature(function)
+    as_ufunc(function, _SHOWN[parameters])
 
 
 def _unary(name: str, summary: str, example: str, shown: str) -> fast.Unary:

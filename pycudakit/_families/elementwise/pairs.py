@@ -7,24 +7,40 @@ from typing import Any
 import numpy as np
 
 from pycudakit._families.elementwise.fast import call
+from pycudakit._families.elementwise.full import with_keywords
+from pycudakit._families.elementwise.methods import as_ufunc
 from pycudakit._programs.function import ElementFunction
 
 _DIVMOD, _FREXP, _MODF = (
     ElementFunction(name, getattr(np, name), outputs=2) for name in ("divmod", "frexp", "modf")
 )
+_NO_OUTS = (None, None)
 
 
 def _call(
-    function: ElementFunction, inputs: tuple[Any, ...], out1: Any, out2: Any, out: Any, *keywords: Any
+    function: ElementFunction,
+    inputs: tuple[Any, ...],
+    outs: tuple[Any, Any],
+    out: Any,
+    where: Any,
+    dtype: Any,
+    casting: str,
+    order: str,
+    subok: bool,
+    signature: Any,
 ) -> tuple[Any, Any]:
-    if out1 is not None or out2 is not None:
+    if out is _NO_OUTS:
+        out = None
+    if outs != (None, None):
         if out is not None:
             raise TypeError("cannot specify 'out' as both a positional and keyword argument")
-        out = (out1, out2)
-    first, second = call(function, inputs, out, *keywords)
-    return first, second
+        out = outs
+    if order == "K" and subok is True and signature is None and out is not ...:
+        return call(function, inputs, out, where, dtype, casting)  # type: ignore[no-any-return]
+    return with_keywords(function, inputs, out, where, dtype, casting, order, subok, signature)  # type: ignore[no-any-return]
 
 
+@as_ufunc
 def divmod(
     x1: Any,
     x2: Any,
@@ -32,10 +48,14 @@ def divmod(
     out2: Any = None,
     /,
     *,
-    out: Any = None,
+    out: Any = _NO_OUTS,
     where: Any = True,
     casting: str = "same_kind",
+    order: str = "K",
     dtype: Any = None,
+    subok: bool = True,
+    signature: Any = None,
+    sig: Any = None,
 ) -> tuple[Any, Any]:
     """Return the quotient rounded down, and the remainder that goes with it.
 
@@ -45,8 +65,8 @@ def divmod(
         The arguments, broadcast together.
     out1, out2, out : ndarrays, or a tuple of two ndarrays or None, optional
         Where to put the results.
-    where, casting, dtype
-        As for `add`.
+    where, casting, order, dtype, subok, signature, sig
+        As for `numpy.divmod`.
 
     Examples
     --------
@@ -54,19 +74,25 @@ def divmod(
     >>> pk.divmod([7, -7], 4)
     (array([ 1, -2]), array([3, 1]))
     """
-    return _call(_DIVMOD, (x1, x2), out1, out2, out, where, dtype, casting)
+    given = sig if signature is None else signature
+    return _call(_DIVMOD, (x1, x2), (out1, out2), out, where, dtype, casting, order, subok, given)
 
 
+@as_ufunc
 def frexp(
     x: Any,
     out1: Any = None,
     out2: Any = None,
     /,
     *,
-    out: Any = None,
+    out: Any = _NO_OUTS,
     where: Any = True,
     casting: str = "same_kind",
+    order: str = "K",
     dtype: Any = None,
+    subok: bool = True,
+    signature: Any = None,
+    sig: Any = None,
 ) -> tuple[Any, Any]:
     """Return a fraction from 0.5 to 1, and the power of two to multiply it by.
 
@@ -74,8 +100,10 @@ def frexp(
     ----------
     x : array_like
         The argument.
-    out1, out2, out, where, casting, dtype
-        As for `divmod`.
+    out1, out2, out : ndarrays, or a tuple of two ndarrays or None, optional
+        Where to put the results.
+    where, casting, order, dtype, subok, signature, sig
+        As for `numpy.frexp`.
 
     Examples
     --------
@@ -83,19 +111,25 @@ def frexp(
     >>> pk.frexp([6.0, -0.5])
     (array([ 0.75, -0.5 ]), array([3, 0], dtype=int32))
     """
-    return _call(_FREXP, (x,), out1, out2, out, where, dtype, casting)
+    given = sig if signature is None else signature
+    return _call(_FREXP, (x,), (out1, out2), out, where, dtype, casting, order, subok, given)
 
 
+@as_ufunc
 def modf(
     x: Any,
     out1: Any = None,
     out2: Any = None,
     /,
     *,
-    out: Any = None,
+    out: Any = _NO_OUTS,
     where: Any = True,
     casting: str = "same_kind",
+    order: str = "K",
     dtype: Any = None,
+    subok: bool = True,
+    signature: Any = None,
+    sig: Any = None,
 ) -> tuple[Any, Any]:
     """Return what is behind the point, and what is before it, both with the argument's sign.
 
@@ -103,8 +137,10 @@ def modf(
     ----------
     x : array_like
         The argument.
-    out1, out2, out, where, casting, dtype
-        As for `divmod`.
+    out1, out2, out : ndarrays, or a tuple of two ndarrays or None, optional
+        Where to put the results.
+    where, casting, order, dtype, subok, signature, sig
+        As for `numpy.modf`.
 
     Examples
     --------
@@ -112,4 +148,5 @@ def modf(
     >>> pk.modf([3.5, -0.25])
     (array([ 0.5 , -0.25]), array([ 3., -0.]))
     """
-    return _call(_MODF, (x,), out1, out2, out, where, dtype, casting)
+    given = sig if signature is None else signature
+    return _call(_MODF, (x,), (out1, out2), out, where, dtype, casting, order, subok, given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.util
@@ -16,9 +17,11 @@ from pycudakit._calls import asked, cost, floating, invocation, operands
 from pycudakit._calls.arguments import broadcast_shapes, needs_copy
 from pycudakit._calls.plan import NOTHING, Cost, Plan, plan_call
 from pycudakit._calls.record import Call
+from pycudakit._families.elementwise.methods import as_ufunc
 from pycudakit._library import abi, loader, result_memory
 from pycudakit._library.types import BOOL, FLOAT16, FLOAT32, FLOAT64, Array, DType
 
+NONE: Any = np._NoValue  # noqa: SLF001
 PRECISIONS = ("highest", "exact", "tf32", "bf16")
 
 # Products of elements in a second: of a BLAS, for each thread; of the CPU's loops; and on a GPU, with cuBLAS
@@ -38,17 +41,22 @@ _METHODS = {
 }
 
 
+@as_ufunc
 def matmul(
     x1: Any,
     x2: Any,
     /,
     out: Any = None,
     *,
+    axes: Any = NONE,
+    axis: Any = NONE,
+    keepdims: Any = False,
     casting: Any = "same_kind",
     order: Any = "K",
     dtype: Any = None,
     subok: bool = True,
-    axes: Any = None,
+    signature: Any = None,
+    sig: Any = None,
     precision: str = "highest",
 ) -> Any:
     """Return the product of two matrices, of stacks of them, or of vectors.
@@ -63,8 +71,8 @@ def matmul(
         Stacks of matrices, by their last two axes, that broadcast together; or vectors.
     out : ndarray, optional
         Where to put the result.
-    casting, order, dtype, subok, axes
-        As for `numpy.matmul`. Calls with `axes`, or with an `order` of the result, are NumPy's alone.
+    axes, axis, keepdims, casting, order, dtype, subok, signature, sig
+        As for `numpy.matmul`. Calls with a signature are NumPy's alone.
     precision : {"highest", "exact", "tf32", "bf16"}, optional
         How float32 is multiplied: with no more error than float32 has; in float64; or, where a GPU has that,
         with factors rounded to TF32 or bfloat16, for speed.
@@ -80,18 +88,66 @@ def matmul(
     array([[3, 2],
            [7, 4]])
     """
-    usual = {"casting": "same_kind", "order": "K", "dtype": None, "subok": True, "axes": None}
-    asked = {"casting": casting, "order": order, "dtype": dtype, "subok": subok, "axes": axes}
-    given: dict[str, Any] = {k: v for k, v in asked.items() if v is not usual[k] and v != usual[k]}
-    if out is None and precision == "highest" and not given and _is_small(x1, x2):
+    if (
+        out is None
+        and axes is axis is NONE
+        and dtype is signature is sig is None
+        and order == "K"
+        and casting == "same_kind"
+        and subok
+        and not keepdims
+        and precision == "highest"
+        and _is_small(x1, x2)
+    ):
         result = np.matmul(x1, x2)
         _record_small()
         return result
+    given = {"axes": axes, "axis": axis, "keepdims": keepdims, "casting": casting, "order": order}
+    given |= {"dtype": dtype, "subok": subok, "signature": signature, "sig": sig}
+    given = {name: value for name, value in given.items() if value is not _USUAL[name]}
+    if out is ...:
+        return np.asarray(matmul(x1, x2, precision=precision, **given))
     numpy = functools.partial(np.matmul, x1, x2, out, **given)
-    foreign = next((f"the argument {name}" for name in ("order", "axes") if name in given), None)
-    return product(
-        "matmul", numpy, x1, x2, out, dtype=dtype, casting=casting, precision=precision, foreign=foreign
-    )
+    if "axis" in given or "keepdims" in given:
+        return numpy()  # raises
+    foreign = next((f"the argument {name}" for name in ("signature", "sig") if name in given), None)
+    keywords = {"dtype": dtype, "casting": casting}
+    if axes is NONE or foreign is not None:
+        result = product("matmul", numpy, x1, x2, out, precision=precision, foreign=foreign, **keywords)
+    else:
+        result = _along(axes, numpy, x1, x2, out, precision, keywords)
+    return np.asarray(result, order=order) if order in ("C", "F") and out is None else result
+
+
+_USUAL = {"axes": NONE, "axis": NONE, "keepdims": False, "casting": "same_kind", "order": "K"}
+_USUAL |= {"dtype": None, "subok": True, "signature": None, "sig": None}
+
+
+def _along(
+    axes: Any,
+    numpy: Callable[[], Any],
+    x1: Any,
+    x2: Any,
+    out: Any,
+    precision: str,
+    keywords: dict[str, Any],
+) -> Any:
+    """Return the product of matrices whose rows and columns lie along axes of one's choice."""
+    out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
+    arrays = [operands.as_array(x1), operands.as_array(x2), None if out is None else operands.as_array(out)]
+    if arrays[0] is None or arrays[1] is None or (out is not None and arrays[2] is None):
+        return invocation.by_numpy_alone("matmul", numpy)
+    if not (isinstance(axes, list) and len(axes) == 3 and all(np.shape(pair) == (2,) for pair in axes)):
+        return invocation.by_numpy_alone("matmul", numpy, "axes of vectors")  # or it raises
+    try:
+        moved = [
+            a if a is None else np.moveaxis(a, pair, (-2, -1)) for a, pair in zip(arrays, axes, strict=True)
+        ]
+    except (TypeError, ValueError):
+        return numpy()  # raises
+    by_numpy = functools.partial(np.matmul, *moved, **keywords)
+    result = product("matmul", by_numpy, *moved, precision=precision, **keywords)
+    return np.moveaxis(result, (-2, -1), axes[2]) if out is None else out
 
 
 _record_small = invocation.recorder(Call("matmul", "numpy", cost.SMALL))
@@ -132,6 +188,7 @@ def product(
         foreign = foreign or "such an out"
     shape = types = None
     if a is not None and b is not None and foreign is None:
+        a = _as_often_as(out, a, b)
         shape, types = _shape_of(a, b), _types_of(a, b, out, dtype, casting)
         if types is not None and not all(operands.code_for(t) >= 0 for t in types):
             foreign = f"a product in {types[0]}"
@@ -168,6 +225,14 @@ def product(
     if target is not out:
         np.copyto(out, target, casting="unsafe")
     return out
+
+
+def _as_often_as(out: Any, a: Array, b: Array) -> Array:
+    """Return the first of two matrices, or stacks of them, as often as a larger `out` takes it."""
+    if type(out) is np.ndarray and out.ndim > a.ndim > 1 < b.ndim and out.shape[-2] == a.shape[-2]:
+        with contextlib.suppress(ValueError):  # which others tell
+            return np.broadcast_to(a, (*out.shape[:-2], *a.shape[-2:]))
+    return a
 
 
 def _shape_of(a: Array, b: Array) -> tuple[int, ...] | None:

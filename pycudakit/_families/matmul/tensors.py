@@ -17,7 +17,8 @@ from pycudakit._calls.operands import as_array
 from pycudakit._calls.plan import Cost, plan_call
 from pycudakit._families.elementwise.copies import ascontiguousarray, contiguous
 from pycudakit._families.elementwise.functions import multiply
-from pycudakit._families.matmul.matmul import product
+from pycudakit._families.elementwise.methods import as_ufunc
+from pycudakit._families.matmul.matmul import NONE, product
 from pycudakit._families.matmul.products import contract, dot, dots
 from pycudakit._families.reduce import sums
 from pycudakit._library import result_memory
@@ -81,8 +82,24 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
     return multiply(np.asarray(a).ravel()[:, None], np.asarray(b).ravel()[None, :], out=out)
 
 
+@as_ufunc
 @one_call("vecdot")
-def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Any:
+def vecdot(
+    x1: Any,
+    x2: Any,
+    /,
+    out: Any = None,
+    *,
+    axes: Any = NONE,
+    axis: Any = NONE,
+    keepdims: Any = False,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: bool = True,
+    signature: Any = None,
+    sig: Any = None,
+) -> Any:
     """Return the sums of products of vectors, which lie along one axis.
 
     Products and sums of floats are in float64, with an account of what is rounded away, in one order on every
@@ -95,7 +112,13 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Any:
     out : ndarray, optional
         Where to put the result.
     axis : int, optional
-        The axis of each, before they are broadcast.
+        The axis of each, before they are broadcast; the last by default.
+    axes : list, optional
+        The axis of each, and of the result with `keepdims`.
+    keepdims : bool, optional
+        Whether the axis stays, of length 1.
+    casting, dtype, order, subok, signature, sig
+        As for `numpy.vecdot`. Calls with a signature are NumPy's alone.
 
     Returns
     -------
@@ -107,19 +130,56 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Any:
     >>> pk.vecdot([[1, 2], [3, 4]], [10, 1])
     array([12, 34])
     """
-    numpy = functools.partial(np.vecdot, x1, x2, out, **({} if axis == -1 else {"axis": axis}))
+    given = {"axes": axes, "axis": axis, "keepdims": keepdims, "casting": casting, "order": order}
+    given |= {"dtype": dtype, "subok": subok, "signature": signature, "sig": sig}
+    given = {name: value for name, value in given.items() if value is not _USUAL[name]}
+    if out is ...:
+        return np.asarray(vecdot(x1, x2, **given))
+    numpy = functools.partial(np.vecdot, x1, x2, out, **given)
+    foreign = next((f"the argument {name}" for name in ("signature", "sig") if name in given), None)
+    out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
     x, y = as_array(x1), as_array(x2)
-    if x is None or y is None:
-        return invocation.by_numpy_alone("vecdot", numpy)
+    if x is None or y is None or foreign is not None or (out is not None and as_array(out) is None):
+        return invocation.by_numpy_alone("vecdot", numpy, foreign)
     try:
-        x = np.moveaxis(x, normalize_axis_index(axis, x.ndim), -1)
-        y = np.moveaxis(y, normalize_axis_index(axis, y.ndim), -1)
-        broadcast_shapes(x.shape[:-1], y.shape[:-1])
+        first, second, kept = _places(axes, axis, keepdims)
+        x, y = np.moveaxis(x, first, -1), np.moveaxis(y, second, -1)
+        moved = out if out is None or not keepdims else np.moveaxis(out, kept, -1)[..., 0]
+        shape = broadcast_shapes(x.shape[:-1], y.shape[:-1], () if moved is None else moved.shape)
     except (TypeError, ValueError):
         return numpy()  # raises
-    if x.shape[-1] != y.shape[-1] or (out is not None and not isinstance(out, np.ndarray)):
+    if x.shape[-1] != y.shape[-1] or not (out is None or isinstance(out, np.ndarray)):
         return numpy()  # raises
-    return dots("vecdot", numpy, x, y, -1, out, casting="same_kind")
+    if dtype is not None:
+        if not all(np.can_cast(array.dtype, dtype, casting) for array in (x, y)):
+            return numpy()  # raises
+        x, y = (array.astype(dtype, copy=False) for array in (x, y))
+    x = np.broadcast_to(x, (*shape, x.shape[-1]))
+    by_numpy = functools.partial(np.vecdot, x, y, moved, casting=casting)
+    result = dots("vecdot", by_numpy, x, y, -1, moved, casting=casting)
+    if out is not None:
+        return out
+    result = np.moveaxis(np.expand_dims(result, -1), -1, kept) if keepdims else result
+    return np.asarray(result, order=order) if order in ("C", "F") and np.ndim(result) else result
+
+
+_USUAL = {"axes": NONE, "axis": NONE, "keepdims": False, "casting": "same_kind", "order": "K"}
+_USUAL |= {"dtype": None, "subok": True, "signature": None, "sig": None}
+
+
+def _places(axes: Any, axis: Any, keepdims: Any) -> tuple[int, int, int]:
+    """Return along which axes two vectors lie, and a result's axis that is kept."""
+    if axes is NONE:
+        place = -1 if axis is NONE else operator.index(axis)
+        return place, place, place
+    if axis is not NONE or not isinstance(axes, list):
+        raise TypeError("axes is a list, and takes the place of axis")
+    first, second, kept = axes if len(axes) == 3 else (*axes, -1 if keepdims else ())
+    if not keepdims and kept != ():
+        raise ValueError("a result has no axis of vectors")
+    places = (first, second, kept if keepdims else 0)
+    first, second, kept = (at[0] if type(at) is tuple and len(at) == 1 else at for at in places)
+    return operator.index(first), operator.index(second), operator.index(kept)
 
 
 @one_call("tensordot")

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from pycudakit._calls import operands
+from pycudakit._calls.invocation import as_part_of_last
+from pycudakit._families.elementwise.functions import signbit
 from pycudakit._families.reduce import kinds, recipe
 from pycudakit._families.reduce.call import NONE, Reduction, fast, keywords, or_usual
 from pycudakit._library.types import Array
@@ -61,11 +63,23 @@ def sum_like(
     if initial is not NONE and call.result_type.kind in "biu":
         initial = np.array(initial, call.result_type)[()]  # as NumPy converts it, or refuses to
     result = call.reduce(initial=or_usual(initial, None))
+    if name.endswith("sum") and initial is not NONE and initial == 0 and np.signbit(initial):
+        _keep_negative_zeros(call, result, or_usual(where, True))
     if not extreme:
         call.warn(result, known=None if initial is NONE else _known_from(initial, result))
     elif name.startswith("nan") and initial is NONE:
         call.warn_of_nothing(result, f"All-NaN {'slice' if type(a) is np.ndarray else 'axis'} encountered")
     return call.finish(result)
+
+
+def _keep_negative_zeros(call: Reduction, result: Array, where: Any) -> None:
+    """Make -0.0 of sums that began with it, and met nothing else."""
+    array = call.arrays[0]
+    if (result == 0).any():
+        with as_part_of_last():
+            something = any(array, call.axes, where=where)
+            negative = all(signbit(array), call.axes, where=where)
+        result[np.asarray(negative) & ~np.asarray(something)] = -0.0
 
 
 def _known_from(initial: Any, result: Array) -> Array:
@@ -195,8 +209,23 @@ def mean_like(
     if mean is NONE or call.skips_nan:
         few = name.startswith("nan") or where is not NONE
         known = call.warn_of_few(result, ddof) if few else None
-        call.warn(result, "reduce" if name.endswith("mean") else "subtract", known, over="reduce")
+        if name.endswith("mean"):
+            call.warn(result, "reduce", known)
+        else:
+            _warn_of_variance(call, result, known)
     return call.finish(result, casting="same_kind" if name.endswith("std") else "unsafe")
+
+
+def _warn_of_variance(call: Reduction, result: Array, known: Array | None) -> None:
+    """Warn where NumPy's steps meet infinities: the mean, the differences from it, and their squares."""
+    if not call.has_floats or np.isfinite(result).all():
+        return
+    mean = call.count_of(kinds.NANMEAN if call.skips_nan else kinds.MEAN)
+    known = np.zeros(result.shape, bool) if known is None else known
+    call.warn(result, "reduce", known | ~np.isnan(mean))
+    call.warn(
+        result, "subtract", known | np.isnan(mean), over="square" if np.isfinite(mean).all() else "reduce"
+    )
 
 
 def _about(call: Reduction, a: Any, mean: Any, where: Any, ddof: float, name: str) -> Array:

@@ -1,0 +1,54 @@
+"""`import pycudakit.numpy.fft`, and whatever other module of NumPy's there is: NumPy's own."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+_HERE = __name__.rpartition(".")[0]
+_OURS = frozenset({f"{_HERE}.{name}" for name in ("_names", "_submodules", "linalg", "random")})
+
+
+class _Numpys(Loader):
+    """Loads a module of NumPy's by another name: the very same."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return NumPy's module."""
+        module = importlib.import_module(_numpys_name(spec.name))
+        self._spec: Any = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Leave it as it was: the import has given it another spec."""
+        module.__spec__ = self._spec
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
+        """Find what lies in NumPy and not here."""
+        if not fullname.startswith(_HERE + ".") or fullname in _OURS:
+            return None
+        name = _numpys_name(fullname)
+        is_there = name in sys.modules or importlib.util.find_spec(name) is not None
+        return ModuleSpec(fullname, _Numpys()) if is_there else None
+
+
+def _numpys_name(name: str) -> str:
+    return "numpy" + name.removeprefix(_HERE)
+
+
+def find_numpys() -> None:
+    """Let imports from here find NumPy's modules, once for the process."""
+    if not any(type(finder).__name__ == _Finder.__name__ for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())

@@ -1,0 +1,10 @@
+"""`numpy.linalg`, with pycudakit's functions where it has them."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from numpy.linalg import *  # noqa: F403
+else:
+    from pycudakit.numpy import _names
+
+    _names.show(__name__)

@@ -13,6 +13,7 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._calls import asked
+from pycudakit._calls.small import short_way
 from pycudakit._library import present
 from pycudakit._library.types import Array
 
@@ -169,7 +170,8 @@ def check_indices(function: str, inputs: Sequence[Any]) -> None:
 
 @functools.cache
 def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function take arrays of other libraries."""
+    """Let a function take arrays of other libraries, and have NumPy answer small calls at once."""
+    numpy = getattr(function, "numpy_small", None)
     name = function.__name__
     heeds_masks = name in _HEED_MASKS
     by_numpy = None if hasattr(np, name) and ".image." not in function.__module__ else False
@@ -188,7 +190,7 @@ def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
         result: Any = function(*given, **named)
         return like(result, args) if name in _KEEP_THE_INDEX else result  # type: ignore[no-any-return]
 
-    return call
+    return call if numpy is None else short_way(numpy, call)
 
 
 def takes_devices() -> bool:

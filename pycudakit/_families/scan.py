@@ -16,6 +16,7 @@ from pycudakit._calls.arguments import needs_copy
 from pycudakit._calls.invocation import nothing, one_call, run
 from pycudakit._calls.operands import allocate, as_array, describe
 from pycudakit._calls.plan import NOTHING, Cost, Plan, plan_call
+from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.functions import not_equal, subtract
 from pycudakit._library import abi, result_memory
 from pycudakit._library.types import BOOL, FLOAT64, Array, DType, code_of
@@ -184,6 +185,7 @@ def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     return target if out is None else out
 
 
+@answered_by(np.cumsum)
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running sum.
 
@@ -208,6 +210,7 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return _scan(_CUMSUM, a, axis, dtype, out)
 
 
+@answered_by(np.cumprod)
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running product.
 
@@ -225,6 +228,7 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None)
     return _scan(_CUMPROD, a, axis, dtype, out)
 
 
+@answered_by(np.nancumsum)
 def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running sum, in which NaN counts as 0.
 
@@ -242,6 +246,7 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = Non
     return _scan(_NANCUMSUM, a, axis, dtype, out)
 
 
+@answered_by(np.nancumprod)
 def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running product, in which NaN counts as 1.
 
@@ -259,6 +264,7 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = No
     return _scan(_NANCUMPROD, a, axis, dtype, out)
 
 
+@answered_by(_CUMMAX.numpy)
 def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running maximum, as `numpy.maximum.accumulate`; NaN from the first NaN on.
 
@@ -278,6 +284,7 @@ def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return _scan(_CUMMAX, a, axis, dtype, out)
 
 
+@answered_by(_CUMMIN.numpy)
 def cummin(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running minimum, as `numpy.minimum.accumulate`; NaN from the first NaN on.
 
@@ -317,6 +324,7 @@ def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any 
 _NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
 
 
+@answered_by(np.diff)
 @one_call("diff")
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: Any = _NOT_GIVEN) -> Any:
     """Return the differences of neighbours; of bools, where they differ.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
+from pycudakit._calls.small import short_way
 from pycudakit._families.elementwise.fast import call
 from pycudakit._programs.function import ElementFunction
 
@@ -25,6 +27,7 @@ def _call(
     return first, second
 
 
+@functools.partial(short_way, np.divmod)
 def divmod(
     x1: Any,
     x2: Any,
@@ -57,6 +60,7 @@ def divmod(
     return _call(_DIVMOD, (x1, x2), out1, out2, out, where, dtype, casting)
 
 
+@functools.partial(short_way, np.frexp)
 def frexp(
     x: Any,
     out1: Any = None,
@@ -86,6 +90,7 @@ def frexp(
     return _call(_FREXP, (x,), out1, out2, out, where, dtype, casting)
 
 
+@functools.partial(short_way, np.modf)
 def modf(
     x: Any,
     out1: Any = None,

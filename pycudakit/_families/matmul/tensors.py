@@ -15,6 +15,7 @@ from pycudakit._calls.arguments import broadcast_shapes
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.operands import as_array
 from pycudakit._calls.plan import Cost, plan_call
+from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.copies import ascontiguousarray, contiguous
 from pycudakit._families.elementwise.functions import multiply
 from pycudakit._families.matmul.matmul import product
@@ -24,6 +25,7 @@ from pycudakit._library import result_memory
 from pycudakit._library.types import Array
 
 
+@answered_by(np.inner)
 @one_call("inner")
 def inner(a: Any, b: Any, /) -> Any:
     """Return the sum of products along the last axes.
@@ -54,6 +56,7 @@ def inner(a: Any, b: Any, /) -> Any:
     return contract("inner", numpy, a, b, y.ndim - 1)
 
 
+@answered_by(np.outer)
 @one_call("outer")
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     """Return the products of each element of one with each of another.
@@ -81,6 +84,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
     return multiply(np.asarray(a).ravel()[:, None], np.asarray(b).ravel()[None, :], out=out)
 
 
+@answered_by(np.vecdot)
 @one_call("vecdot")
 def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Any:
     """Return the sums of products of vectors, which lie along one axis.
@@ -122,6 +126,7 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Any:
     return dots("vecdot", numpy, x, y, -1, out, casting="same_kind")
 
 
+@answered_by(np.tensordot)
 @one_call("tensordot")
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """Return the sums of products along pairs of axes.
@@ -184,6 +189,7 @@ def _as_matrix(array: Array, order: list[int], *shape: int) -> Array:
     return matrix
 
 
+@answered_by(np.kron)
 @one_call("kron")
 def kron(a: Any, b: Any) -> Any:
     """Return the Kronecker product: copies of `b`, each multiplied by an element of `a`.
@@ -219,6 +225,7 @@ def kron(a: Any, b: Any) -> Any:
     return out.reshape([n * m for n, m in pairs])
 
 
+@answered_by(np.trace)
 @one_call("trace")
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
     """Return the sum along the diagonal, which is that of `sum`.
@@ -258,6 +265,7 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
 # ---- einsum ------------------------------------------------------------------------------------------
 
 
+@answered_by(np.einsum)
 @one_call("einsum")
 def einsum(subscripts: Any, /, *operands: Any, out: Any = None, **keywords: Any) -> Any:
     """Return the sum of products that Einstein's notation describes.

@@ -97,7 +97,10 @@ class Reduction:
         if foreign is None and len(known) == len(arrays):
             self.recipe = self._recipe_of(write, result)
             self._lay_out(axis, known)
-            cost = cost_of(self.recipe, math.prod(self.shape), sum(a.nbytes for a in self.arrays), 0)
+            up = sum(a.nbytes for a in self.arrays)
+            cost = cost_of(
+                self.recipe, math.prod(self.shape), up, 0, self._within is None and not is_together()
+            )
         self.plan = plan_call(name, arrays, cost, foreign)
 
     def _lay_out(self, axis: Any, unmasked: Sequence[Array]) -> None:
@@ -289,6 +292,7 @@ def written_within(function: ElementFunction, write: Write) -> Write:
 
 
 _WORTH_CHOOSING = 1 << 20  # bytes: the CPU engine takes smaller arrays at once
+_NUMPYS_EXACT = 10_000  # elements: NumPy reduces fewer first, where any order has the same result
 _NEVER_WARNS = ("max", "min")
 
 
@@ -306,6 +310,8 @@ def fast(name: str, write: Write, a: Any) -> Any:
     else:
         return None
     recipe = recipe_for(name, write, (a.dtype,), False, None)
+    if engine == "auto" and recipe.is_exact and a.size < _NUMPYS_EXACT:
+        return None
     result = np.empty((), recipe.folded.result)
     work = recipe.works.take()
     try:

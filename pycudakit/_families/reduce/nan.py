@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from pycudakit._calls.small import answered_by
 from pycudakit._families.reduce import kinds
 from pycudakit._families.reduce.call import NONE
 from pycudakit._families.reduce.extremes import place_like
 from pycudakit._families.reduce.sums import mean_like, one_of, sum_like
 
 
+@answered_by(np.nansum)
 def nansum(
     a: Any,
     axis: Any = None,
@@ -44,6 +48,7 @@ def nansum(
     return sum_like("nansum", kinds.NANSUM, a, axis, out, keepdims, initial, where, dtype)
 
 
+@answered_by(np.nanprod)
 def nanprod(
     a: Any,
     axis: Any = None,
@@ -78,6 +83,7 @@ def nanprod(
     return sum_like("nanprod", kinds.NANPROD, a, axis, out, keepdims, initial, where, dtype)
 
 
+@answered_by(np.nanmin)
 def nanmin(
     a: Any,
     axis: Any = None,
@@ -111,6 +117,7 @@ def nanmin(
     return sum_like("nanmin", kinds.NANMIN, a, axis, out, keepdims, initial, where)
 
 
+@answered_by(np.nanmax)
 def nanmax(
     a: Any,
     axis: Any = None,
@@ -252,6 +259,7 @@ def nanstd(
     return mean_like("nanstd", kinds.NANSTD, a, axis, dtype, out, keepdims, where, freedom, mean)
 
 
+@answered_by(np.nanargmin)
 def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Return the index of the least element along an axis, but for NaN.
 
@@ -278,6 +286,7 @@ def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE
     return place_like("nanargmin", kinds.NANARGMIN, a, axis, out, keepdims)
 
 
+@answered_by(np.nanargmax)
 def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Return the index of the largest element along an axis, but for NaN.
 

@@ -44,6 +44,7 @@ class Recipe:
     def __init__(self, program: ElementProgram, folded: Folded) -> None:
         self.program = program
         self.folded = folded
+        self.is_exact = is_exact(folded)
         self.works: Pool[ReduceWork] = Pool(functools.partial(ReduceWork, program, folded))
 
 
@@ -161,13 +162,25 @@ def _order(shape: tuple[int, ...], axes: Sequence[int], strides: Sequence[int]) 
 _SECONDS_A_BYTE = 1 / 12e9  # of one thread's reading
 
 
-def cost_of(recipe: Recipe, size: int, up: int, down: int) -> Cost:
-    """Return what a call is guessed to take; it never goes to NumPy, whose bits are others."""
+# Seconds of NumPy's, of a call and an element: along a short axis, it takes long.
+_NUMPYS_CALL, _NUMPYS_EACH = 4e-6, 2e-9
+_CHOSEN = (abi.LEAST, abi.LARGEST, abi.WHERE_LEAST, abi.WHERE_LARGEST, abi.SPREAD)
+
+
+def cost_of(recipe: Recipe, size: int, up: int, down: int, has_numpys: bool = False) -> Cost:
+    """Return what a call is guessed to take; it goes to NumPy only where that has the same bits."""
     work = size * estimate.estimate(recipe.program).ours
     threads = cost.threads() if work + up * _SECONDS_A_BYTE > cost.SHARED_WORK else 1
     bandwidth = min(threads / _SECONDS_A_BYTE, cost.HOST_BANDWIDTH)
     cpu = cost.CALL + max(work / threads, up / bandwidth)
-    return Cost(None, cpu, up, down)
+    numpy = _NUMPYS_CALL + _NUMPYS_EACH * size if has_numpys and recipe.is_exact else None
+    return Cost(numpy, cpu, up, down)
+
+
+def is_exact(folded: Folded) -> bool:
+    """Tell whether a result does not depend on the order of computing."""
+    values = (folded.result, *(value.dtype for value in folded.values))
+    return folded.kind in _CHOSEN or all(dtype.kind in "biu" for dtype in values)
 
 
 def axes_of(axis: Any, dimensions: int) -> tuple[int, ...]:

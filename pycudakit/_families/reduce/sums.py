@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._calls import operands
+from pycudakit._calls.small import answered_by
 from pycudakit._families.reduce import kinds, recipe
 from pycudakit._families.reduce.call import NONE, Reduction, fast, keywords, or_usual
 from pycudakit._library.types import Array
@@ -74,6 +75,7 @@ def _known_from(initial: Any, result: Array) -> Array:
     return known
 
 
+@answered_by(np.sum)
 def sum(
     a: Any,
     axis: Any = None,
@@ -111,6 +113,7 @@ def sum(
     return sum_like("sum", kinds.SUM, a, axis, out, keepdims, initial, where, dtype)
 
 
+@answered_by(np.prod)
 def prod(
     a: Any,
     axis: Any = None,
@@ -351,6 +354,7 @@ def _truth(name: str, write: recipe.Write, a: Any, axis: Any, out: Any, keepdims
     return call.finish(call.reduce())
 
 
+@answered_by(np.any)
 def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
     """Tell whether any element is true, along axes.
 
@@ -376,6 +380,7 @@ def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
     return _truth("any", kinds.ANY, a, axis, out, keepdims, where)
 
 
+@answered_by(np.all)
 def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
     """Tell whether all elements are true, along axes.
 
@@ -401,6 +406,7 @@ def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
     return _truth("all", kinds.ALL, a, axis, out, keepdims, where)
 
 
+@answered_by(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """Count the elements that are not zero, along axes.
 

@@ -190,7 +190,7 @@ def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
         result: Any = function(*given, **named)
         return like(result, args) if name in _KEEP_THE_INDEX else result  # type: ignore[no-any-return]
 
-    return call if numpy is None else short_way(numpy, call)
+    return call if numpy is None else functools.wraps(function)(short_way(numpy, call))
 
 
 def takes_devices() -> bool:

@@ -42,13 +42,16 @@ def _accumulate(ufunc: Any, a: Any, axis: Any = None, dtype: Any = None, out: An
     return ufunc.accumulate(np.atleast_1d(a), axis, dtype, out)
 
 
+_numpys_cummax = functools.partial(_accumulate, np.maximum)
+_numpys_cummin = functools.partial(_accumulate, np.minimum)
+
 _CUMSUM = _Scan("cumsum", np.add, abi.SCAN_SUM, np.cumsum)
 _CUMPROD = _Scan("cumprod", np.multiply, abi.SCAN_PRODUCT, np.cumprod)
 _NANCUMSUM = _Scan("nancumsum", np.add, abi.SCAN_SUM, np.nancumsum, abi.SKIP_NAN)
 _NANCUMPROD = _Scan("nancumprod", np.multiply, abi.SCAN_PRODUCT, np.nancumprod, abi.SKIP_NAN)
 _EXCLUSIVE_SCAN = _Scan("exclusive_scan", np.add, abi.SCAN_SUM, None, abi.EXCLUSIVE)
-_CUMMAX = _Scan("cummax", np.maximum, abi.SCAN_MAXIMUM, functools.partial(_accumulate, np.maximum))
-_CUMMIN = _Scan("cummin", np.minimum, abi.SCAN_MINIMUM, functools.partial(_accumulate, np.minimum))
+_CUMMAX = _Scan("cummax", np.maximum, abi.SCAN_MAXIMUM, _numpys_cummax)
+_CUMMIN = _Scan("cummin", np.minimum, abi.SCAN_MINIMUM, _numpys_cummin)
 
 
 @functools.cache
@@ -264,7 +267,7 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = No
     return _scan(_NANCUMPROD, a, axis, dtype, out)
 
 
-@answered_by(_CUMMAX.numpy)
+@answered_by(_numpys_cummax)
 def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running maximum, as `numpy.maximum.accumulate`; NaN from the first NaN on.
 
@@ -284,7 +287,7 @@ def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return _scan(_CUMMAX, a, axis, dtype, out)
 
 
-@answered_by(_CUMMIN.numpy)
+@answered_by(_numpys_cummin)
 def cummin(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running minimum, as `numpy.minimum.accumulate`; NaN from the first NaN on.
 

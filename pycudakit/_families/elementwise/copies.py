@@ -150,7 +150,10 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         source, target, axis = array.ravel(), out.reshape(-1), 0
     axes = normalize_axis_tuple(axis, source.ndim, allow_duplicate=True)
     shifts = dict.fromkeys(range(source.ndim), 0)
-    for by, along in np.broadcast(shift, axes):
+    together = np.broadcast(shift, axes)
+    if together.ndim > 1:
+        raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
+    for by, along in together:
         shifts[int(along)] += int(by)
     blocks = []  # along each axis, where elements go and where they come from
     for along, by in shifts.items():

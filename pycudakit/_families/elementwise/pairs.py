@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,10 @@ _DIVMOD, _FREXP, _MODF = (
 )
 
 
+def _short(function: Callable[..., Any]) -> Callable[..., Any]:
+    return functools.wraps(function)(short_way(getattr(np, function.__name__), function))
+
+
 def _call(
     function: ElementFunction, inputs: tuple[Any, ...], out1: Any, out2: Any, out: Any, *keywords: Any
 ) -> tuple[Any, Any]:
@@ -27,7 +32,7 @@ def _call(
     return first, second
 
 
-@functools.partial(short_way, np.divmod)
+@_short
 def divmod(
     x1: Any,
     x2: Any,
@@ -60,7 +65,7 @@ def divmod(
     return _call(_DIVMOD, (x1, x2), out1, out2, out, where, dtype, casting)
 
 
-@functools.partial(short_way, np.frexp)
+@_short
 def frexp(
     x: Any,
     out1: Any = None,
@@ -90,7 +95,7 @@ def frexp(
     return _call(_FREXP, (x,), out1, out2, out, where, dtype, casting)
 
 
-@functools.partial(short_way, np.modf)
+@_short
 def modf(
     x: Any,
     out1: Any = None,

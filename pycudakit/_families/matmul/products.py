@@ -20,7 +20,11 @@ from pycudakit._families.reduce.sums import mean, sum
 from pycudakit._library.types import FLOAT64
 
 
-@answered_by(np.dot)
+def _numpys_dot(a: Any, b: Any, out: Any = None) -> Any:
+    return np.dot(a, b, out) if np.ndim(a) and np.ndim(b) else np.multiply(a, b, out)
+
+
+@answered_by(_numpys_dot)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """Return the dot product of two vectors, or the product of two matrices.
 

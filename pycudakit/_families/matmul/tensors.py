@@ -25,7 +25,17 @@ from pycudakit._library import result_memory
 from pycudakit._library.types import Array
 
 
-@answered_by(np.inner)
+def _numpys_inner(a: Any, b: Any, /) -> Any:
+    return np.inner(a, b) if np.ndim(a) and np.ndim(b) else np.multiply(a, b)
+
+
+def _numpys_kron(a: Any, b: Any) -> Any:
+    if np.ndim(a) and np.ndim(b):
+        return np.array(np.kron(a, b), order="C", copy=None)
+    return np.multiply(a, b)
+
+
+@answered_by(_numpys_inner)
 @one_call("inner")
 def inner(a: Any, b: Any, /) -> Any:
     """Return the sum of products along the last axes.
@@ -189,7 +199,7 @@ def _as_matrix(array: Array, order: list[int], *shape: int) -> Array:
     return matrix
 
 
-@answered_by(np.kron)
+@answered_by(_numpys_kron)
 @one_call("kron")
 def kron(a: Any, b: Any) -> Any:
     """Return the Kronecker product: copies of `b`, each multiplied by an element of `a`.

@@ -151,6 +151,7 @@ def nanmax(
     return sum_like("nanmax", kinds.NANMAX, a, axis, out, keepdims, initial, where)
 
 
+@answered_by(np.nanmean)
 def nanmean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE
 ) -> Any:
@@ -179,6 +180,7 @@ def nanmean(
     return mean_like("nanmean", kinds.NANMEAN, a, axis, dtype, out, keepdims, where)
 
 
+@answered_by(np.nanvar)
 def nanvar(
     a: Any,
     axis: Any = None,
@@ -219,6 +221,7 @@ def nanvar(
     return mean_like("nanvar", kinds.NANVAR, a, axis, dtype, out, keepdims, where, freedom, mean)
 
 
+@answered_by(np.nanstd)
 def nanstd(
     a: Any,
     axis: Any = None,

@@ -218,6 +218,7 @@ def _about(call: Reduction, a: Any, mean: Any, where: Any, ddof: float, name: st
     return root.astype(call.result_type)
 
 
+@answered_by(np.mean)
 def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE
 ) -> Any:
@@ -245,6 +246,7 @@ def mean(
     return mean_like("mean", kinds.MEAN, a, axis, dtype, out, keepdims, where)
 
 
+@answered_by(np.var)
 def var(
     a: Any,
     axis: Any = None,
@@ -284,6 +286,7 @@ def var(
     return mean_like("var", kinds.VAR, a, axis, dtype, out, keepdims, where, freedom, mean)
 
 
+@answered_by(np.std)
 def std(
     a: Any,
     axis: Any = None,

@@ -201,7 +201,11 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     return both[differs[1:] & differs[:-1]]
 
 
-@answered_by(np.unique_values)
+def _numpys_values(x: Any, /) -> Any:
+    return np.unique(x, equal_nan=False)
+
+
+@answered_by(_numpys_values)
 @one_call("unique_values")
 def unique_values(x: Any) -> Any:
     """Return the distinct elements, each NaN for itself, as the array API has it.

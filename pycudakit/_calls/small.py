@@ -85,6 +85,7 @@ def _form_within(values: list[Any] | tuple[Any, ...]) -> Form | None:
 
 # ---- Ways that were learned --------------------------------------------------------------------------
 
+MOST = 1 << 18  # bytes of arrays whose calls are short
 Way = Callable[[tuple[Any, ...]], Any]  # computes a call of these arguments, or returns None
 
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 
 from pycudakit._calls.invocation import Pool
+from pycudakit._calls.operands import outline_of, place_of
 from pycudakit._calls.plan import on_cpu
+from pycudakit._calls.small import MOST, Way
 from pycudakit._families.reduce.recipe import Recipe, ReduceWork, Request, set_numbers, shape_without
 from pycudakit._library.abi import address_of
-from pycudakit._library.types import Array
-
-MOST = 1 << 18  # bytes of arrays whose calls are short
-
-Way = Callable[[tuple[Any, ...]], Any]
 
 
 def whole(recipe: Recipe, name: str, arguments: tuple[Any, ...]) -> Way | None:
@@ -47,7 +42,7 @@ def whole(recipe: Recipe, name: str, arguments: tuple[Any, ...]) -> Way | None:
 def of_shape(request: Request, keepdims: bool, name: str, arguments: tuple[Any, ...]) -> Way | None:
     """Return what reduces other arrays of the same shapes and strides, unless an operand is a copy."""
     values = request.values
-    request = request._replace(values=tuple(map(_outline, values)))  # so that no arrays are kept
+    request = request._replace(values=tuple(map(outline_of, values)))  # so that no arrays are kept
     recipe, plan = request.recipe, on_cpu(name)
     dtype, may_warn = recipe.folded.result, recipe.folded.result.kind == "f"
     shape = shape_without(request.shape, request.axes, keepdims)
@@ -56,7 +51,7 @@ def of_shape(request: Request, keepdims: bool, name: str, arguments: tuple[Any, 
     work = pool.take()
     sources = []  # of operands: their row in the table, their argument, and where in it they begin
     for row, position in work.inputs:
-        found = _found_in(values[position], arguments, position)
+        found = place_of(values[position], arguments, position)
         if found is None:
             return None
         sources.append((row, *found))
@@ -88,24 +83,3 @@ def _aimed(request: Request) -> ReduceWork:
     work.spread(request.shape, request.axes, [result], *request.values)
     set_numbers(work.reduction, request.initial, request.ddof)
     return work
-
-
-def _outline(array: Array) -> Array:
-    """Return what has an array's form, but not its memory, and is not to be read."""
-    outline: Array = np.lib.stride_tricks.as_strided(np.empty((), array.dtype), array.shape, array.strides)
-    return outline
-
-
-def _found_in(operand: Array, arguments: tuple[Any, ...], position: int) -> tuple[int, int] | None:
-    """Return which argument has an operand's memory, and where from its first element the operand begins.
-
-    Of several that have it, that is the one at the operand's own position.
-    """
-    begin = address_of(operand)
-    for place in sorted(range(len(arguments)), key=lambda place: place != position):
-        argument = arguments[place]
-        if type(argument) is np.ndarray:
-            low, high = byte_bounds(argument)
-            if low <= begin < high:
-                return place, begin - address_of(argument)
-    return None

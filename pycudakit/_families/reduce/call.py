@@ -182,7 +182,7 @@ class Reduction:
         """Return the request that made a result, if that is all that other arrays of the same form need."""
         if not small.is_learning() or self._reduced is None or self._reduced[0] is not result:
             return None
-        few = sum(array.nbytes for array in self.arrays) <= again.MOST
+        few = sum(array.nbytes for array in self.arrays) <= small.MOST
         plain = all(type(value) is np.ndarray for value in self._values)
         looks_again = self.name.startswith("nanarg")  # at the elements that it found
         return self._reduced[1] if few and plain and not looks_again and self.plan.engine == "cpu" else None

@@ -13,6 +13,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from pycudakit._calls import invocation, operands
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.others import open_to_others
+from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise import functions
 from pycudakit._families.matmul.matmul import matmul
 from pycudakit._families.reduce import extremes, kinds
@@ -24,6 +25,7 @@ __all__ = ["matrix_power", "norm"]
 
 
 @open_to_others
+@answered_by(np.linalg.norm)
 @one_call("norm")
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Return a norm of vectors, or of matrices.
@@ -80,6 +82,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 
 @open_to_others
+@answered_by(np.linalg.matrix_power)
 @one_call("matrix_power")
 def matrix_power(a: Any, n: int) -> Any:
     """Return a square matrix multiplied by itself n times, or a stack of them.

@@ -80,6 +80,23 @@ def _described(call: Record) -> Call:
     return described(*call)
 
 
+def last_record() -> Record | None:
+    """Return the thread's last call as it was recorded."""
+    return _local.call
+
+
+def is_by_numpy(call: Record, reason: str) -> bool:
+    """Tell whether NumPy computed a call, or all that it is made of, for this reason."""
+    if isinstance(call, _Joined):
+        return all(is_by_numpy(part, reason) for part in call.parts)
+    return isinstance(call, Call) and call.engine == "numpy" and call.reason == reason
+
+
+def name_of(call: Record) -> str:
+    """Return the function of a call."""
+    return call[0] if isinstance(call, tuple) else call.function
+
+
 def done(call: Record) -> None:
     """Record a call: it is the thread's last, and profiles have it, unless it is a part of another."""
     if _local.parts is not None:
@@ -178,7 +195,7 @@ def as_part_of_last() -> Iterator[None]:
     with apart() as parts:
         yield
     if before is not None and parts:
-        _amend(before, _Joined(before[0] if isinstance(before, tuple) else before.function, [before, *parts]))
+        _amend(before, _Joined(name_of(before), [before, *parts]))
 
 
 def add_reason(text: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from pycudakit._calls.arguments import as_argument
 from pycudakit._library import abi, result_memory
@@ -73,3 +74,24 @@ def strides_of(array: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
     missing = len(shape) - array.ndim
     own = (0 if size == 1 else stride for size, stride in zip(array.shape, array.strides, strict=True))
     return (0,) * missing + tuple(own)
+
+
+def outline_of(array: Array) -> Array:
+    """Return what has an array's form, but not its memory, and is not to be read."""
+    outline: Array = np.lib.stride_tricks.as_strided(np.empty((), array.dtype), array.shape, array.strides)
+    return outline
+
+
+def place_of(operand: Array, arguments: tuple[Any, ...], position: int) -> tuple[int, int] | None:
+    """Return which argument has an operand's memory, and where from its first element the operand begins.
+
+    Of several that have it, that is the one at the operand's own position.
+    """
+    begin = abi.address_of(operand)
+    for place in sorted(range(len(arguments)), key=lambda place: place != position):
+        argument = arguments[place]
+        if type(argument) is np.ndarray:
+            low, high = byte_bounds(argument)
+            if low <= begin < high:
+                return place, begin - abi.address_of(argument)
+    return None

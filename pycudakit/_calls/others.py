@@ -14,6 +14,7 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._calls import asked, invocation
 from pycudakit._calls.deferred import Deferred
+from pycudakit._calls.small import short_way
 from pycudakit._library import present
 from pycudakit._library.types import Array
 
@@ -228,7 +229,8 @@ def _check_labels(function: str, inputs: Iterable[Any]) -> None:
 
 @functools.cache
 def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function take arrays of other libraries."""
+    """Let a function take arrays of other libraries, and have NumPy answer small calls at once."""
+    numpy = getattr(function, "numpy_small", None)
     name = function.__name__
     heeds_masks = name in _HEED_MASKS
     by_numpy = None if hasattr(np, name) and ".image." not in function.__module__ else False
@@ -254,7 +256,7 @@ def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
             _check_labels(name, args)
         return like(result, args) if name in _KEEP_THE_INDEX else result  # type: ignore[no-any-return]
 
-    return call
+    return call if numpy is None else functools.wraps(function)(short_way(numpy, call))
 
 
 def _numpys(function: Callable[..., Any]) -> Callable[..., Any] | None:

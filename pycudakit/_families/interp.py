@@ -10,6 +10,7 @@ import numpy as np
 
 from pycudakit._calls import cost, invocation, operands
 from pycudakit._calls.plan import Cost, plan_call
+from pycudakit._calls.small import answered_by
 from pycudakit._library import result_memory
 from pycudakit._library.types import FLOAT64, Array
 
@@ -34,6 +35,7 @@ def _around(x: Array, xp: Array, fp: Array, period: float) -> tuple[Array, Array
     return x, xp, np.concatenate((fp[-1:], fp, fp[:1]))
 
 
+@answered_by(np.interp)
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     """Return the line through given points, at each x.
 

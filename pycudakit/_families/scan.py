@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._calls import cost, floating, invocation
+from pycudakit._calls import cost, floating, invocation, small
 from pycudakit._calls.arguments import needs_copy
 from pycudakit._calls.invocation import nothing, one_call, run
 from pycudakit._calls.operands import allocate, as_array, describe
 from pycudakit._calls.plan import NOTHING, Cost, Plan, plan_call
+from pycudakit._calls.small import answered_by
+from pycudakit._families import scan_again
 from pycudakit._families.elementwise.functions import not_equal, subtract
+from pycudakit._families.scan_again import Described
 from pycudakit._library import abi, result_memory
 from pycudakit._library.types import BOOL, FLOAT64, Array, DType, code_of
 
@@ -41,13 +44,16 @@ def _accumulate(ufunc: Any, a: Any, axis: Any = None, dtype: Any = None, out: An
     return ufunc.accumulate(np.atleast_1d(a), axis, dtype, out)
 
 
+_numpys_cummax = functools.partial(_accumulate, np.maximum)
+_numpys_cummin = functools.partial(_accumulate, np.minimum)
+
 _CUMSUM = _Scan("cumsum", np.add, abi.SCAN_SUM, np.cumsum)
 _CUMPROD = _Scan("cumprod", np.multiply, abi.SCAN_PRODUCT, np.cumprod)
 _NANCUMSUM = _Scan("nancumsum", np.add, abi.SCAN_SUM, np.nancumsum, abi.SKIP_NAN)
 _NANCUMPROD = _Scan("nancumprod", np.multiply, abi.SCAN_PRODUCT, np.nancumprod, abi.SKIP_NAN)
 _EXCLUSIVE_SCAN = _Scan("exclusive_scan", np.add, abi.SCAN_SUM, None, abi.EXCLUSIVE)
-_CUMMAX = _Scan("cummax", np.maximum, abi.SCAN_MAXIMUM, functools.partial(_accumulate, np.maximum))
-_CUMMIN = _Scan("cummin", np.minimum, abi.SCAN_MINIMUM, functools.partial(_accumulate, np.minimum))
+_CUMMAX = _Scan("cummax", np.maximum, abi.SCAN_MAXIMUM, _numpys_cummax)
+_CUMMIN = _Scan("cummin", np.minimum, abi.SCAN_MINIMUM, _numpys_cummin)
 
 
 @functools.cache
@@ -100,8 +106,8 @@ def _dense_strides(shape: tuple[int, ...], stride: int) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _compute(scan: _Scan, planned: Plan, array: Array, axis: int | None, target: Array) -> int:
-    """Run an engine; return what it met."""
+def _described(scan: _Scan, array: Array, axis: int | None, target: Array) -> Described:
+    """Return a scan as the engines take it."""
     operands = np.zeros(2, abi.OPERAND)
     if axis is None:
         shape, outer, rows = array.shape, 0, array.ndim
@@ -114,10 +120,15 @@ def _compute(scan: _Scan, planned: Plan, array: Array, axis: int | None, target:
         shape, outer, rows = array.shape, axis, 1
         describe(operands[0], array, array.strides)
         describe(operands[1], target, target.strides)
+    return Described(scan.operation, scan.flags, operands, np.array(shape, np.int64), outer, rows)
+
+
+def _compute(planned: Plan, described: Described, size: int) -> int:
+    """Run an engine; return what it met."""
+    operation, flags, operands, shape, outer, rows = described
     return run(
-        *(planned, "pk_scan", scan.operation, scan.flags),
-        *(operands, np.array(shape, np.int64), len(shape), outer, rows),
-        size=array.size,
+        *(planned, "pk_scan", operation, flags, operands, shape, len(shape), outer, rows),
+        size=size,
     )
 
 
@@ -135,6 +146,11 @@ def _cost_of(scan: _Scan, array: Array, result: DType) -> Cost:
     # NumPy rounds the sums and products of floats otherwise, and has no exclusive scan.
     numpy = None if is_float or scan.numpy is None else 2e-6 + _NUMPY * 1e-9 * size
     return Cost(numpy, cost.CALL + cpu, array.nbytes, size * result.itemsize)
+
+
+def _is_short(planned: Plan, array: Array) -> bool:
+    is_few = array.flags.c_contiguous and array.nbytes <= small.MOST
+    return small.is_learning() and is_few and planned.engine == "cpu"
 
 
 def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
@@ -175,7 +191,13 @@ def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
         or (planned.automatic and planned.engine == "cuda" and np.may_share_memory(out, array))
     ):
         target = _allocate(result, array, flat)
-    met = _compute(scan, planned, array, along, target) if array.size else nothing(scan.name)
+    if array.size == 0:
+        nothing(scan.name)
+        return target if out is None else out
+    described = _described(scan, array, along, target)
+    met = _compute(planned, described, array.size)
+    if out is None and not met and _is_short(planned, array):
+        small.offer(target, scan_again.of_shape(described, array, target))
     if met:
         is_cast = array.dtype.kind == "f" and result.kind != "f"
         floating.report_met({"cast" if is_cast else "accumulate": met})
@@ -184,6 +206,7 @@ def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     return target if out is None else out
 
 
+@answered_by(np.cumsum)
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running sum.
 
@@ -208,6 +231,7 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return _scan(_CUMSUM, a, axis, dtype, out)
 
 
+@answered_by(np.cumprod)
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running product.
 
@@ -225,6 +249,7 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None)
     return _scan(_CUMPROD, a, axis, dtype, out)
 
 
+@answered_by(np.nancumsum)
 def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running sum, in which NaN counts as 0.
 
@@ -242,6 +267,7 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = Non
     return _scan(_NANCUMSUM, a, axis, dtype, out)
 
 
+@answered_by(np.nancumprod)
 def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running product, in which NaN counts as 1.
 
@@ -259,6 +285,7 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = No
     return _scan(_NANCUMPROD, a, axis, dtype, out)
 
 
+@answered_by(_numpys_cummax)
 def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running maximum, as `numpy.maximum.accumulate`; NaN from the first NaN on.
 
@@ -278,6 +305,7 @@ def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return _scan(_CUMMAX, a, axis, dtype, out)
 
 
+@answered_by(_numpys_cummin)
 def cummin(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running minimum, as `numpy.minimum.accumulate`; NaN from the first NaN on.
 
@@ -391,6 +419,7 @@ def _cumulative(scan: _Scan, x: Any, axis: int | None, dtype: Any, out: Any, inc
 _NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
 
 
+@answered_by(np.diff)
 @one_call("diff")
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: Any = _NOT_GIVEN) -> Any:
     """Return the differences of neighbours; of bools, where they differ.

@@ -15,6 +15,7 @@ from pycudakit._calls.composite import arrays_or_answer
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.operands import as_array
 from pycudakit._calls.plan import Cost, Plan, plan_call
+from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.functions import equal, maximum, minimum, remainder
 from pycudakit._families.reduce.sums import count_nonzero
 from pycudakit._families.sort.functions import argsort
@@ -32,6 +33,7 @@ def _cost_of(picked: int, moved: int) -> Cost:
     return Cost(2e-6 + _NUMPY * 1e-9 * picked, cost.CALL + work / workers, moved, moved)
 
 
+@answered_by(np.take)
 def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
     """Return the elements at some indices along an axis.
 
@@ -125,6 +127,7 @@ def _run(
         raise IndexError(text) from None
 
 
+@answered_by(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     """Return the elements at indices of their own along each line of an axis.
 
@@ -185,6 +188,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     return np.moveaxis(result, -1, axis)
 
 
+@answered_by(np.compress)
 @one_call("compress")
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
     """Return the elements along an axis for which a condition holds.
@@ -213,6 +217,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     return take(arrays[1], flatnonzero(arrays[0]), axis, out)
 
 
+@answered_by(np.flatnonzero)
 @one_call("flatnonzero")
 def flatnonzero(a: Any) -> Any:
     """Return the indices, in the flattened array, of what is not zero.
@@ -237,6 +242,7 @@ def flatnonzero(a: Any) -> Any:
     return order[: is_zero.size - int(count_nonzero(is_zero))].copy()
 
 
+@answered_by(np.nonzero)
 @one_call("nonzero")
 def nonzero(a: Any) -> Any:
     """Return the indices of what is not zero: an array for each axis.
@@ -260,6 +266,7 @@ def nonzero(a: Any) -> Any:
     return np.unravel_index(flatnonzero(arrays[0]), arrays[0].shape)
 
 
+@answered_by(np.argwhere)
 @one_call("argwhere")
 def argwhere(a: Any) -> Any:
     """Return the indices of what is not zero: a row for each element.

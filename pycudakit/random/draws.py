@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pycudakit._calls import cost
-from pycudakit._calls.invocation import nothing, run
-from pycudakit._calls.operands import allocate, describe
+from pycudakit._calls.invocation import Invocation, Pool, nothing
+from pycudakit._calls.operands import allocate, code_for, strides_of
 from pycudakit._calls.plan import Cost, Plan, plan_call
 from pycudakit._library import abi
+from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array, DType
 from pycudakit.random.philox import Place, Stream, counter_of
 
@@ -40,6 +43,7 @@ GEOMETRIC = Kind("geometric", abi.RANDOM_GEOMETRIC, 9.0)
 
 # NumPy's seconds for a call that has a generator made, and nanoseconds for 8 bytes.
 _NUMPY_CALL, _NUMPY_EACH = 30e-6, 5.0
+_CALL = 15e-6  # of the CPU engine's calls of a few elements, whose requests are kept
 
 
 def _takes_halves(kind: Kind, dtype: DType) -> bool:
@@ -55,7 +59,11 @@ def plan_draws(name: str, kind: Kind, size: int, dtype: DType, parameters: Seque
     same = kind.what in (abi.RANDOM_BITS, abi.RANDOM_UNIFORM) and not parameters
     numpy = _NUMPY_CALL + _NUMPY_EACH * 1e-9 * size * dtype.itemsize / 8 if same else None
     up = sum(p.nbytes for p in parameters if p.ndim)
-    return plan_call(name, [], Cost(numpy, cost.CALL + work / workers, up, size * dtype.itemsize))
+    return plan_call(
+        name,
+        [],
+        Cost(numpy, (_CALL if workers == 1 else cost.CALL) + work / workers, up, size * dtype.itemsize),
+    )
 
 
 def draw(
@@ -72,23 +80,50 @@ def draw(
         nothing(planned.function)
         return target
     place = (stream.take_halves if _takes_halves(kind, dtype) else stream.take_words)(target.size)
-    spread = [np.broadcast_to(parameter, shape) for parameter in parameters]
-    operands = np.zeros(1 + len(spread), abi.OPERAND)
-    for row, array in zip(operands, [target, *spread], strict=True):
-        describe(row, array, array.strides)
-    run(
-        *(planned, "pk_random", _draws_at(place, kind), operands, len(operands)),
-        *(np.array(target.shape, np.int64), target.ndim),
-        size=target.size,
-    )
+    works = _works(1 + len(parameters))
+    work = works.take()
+    try:
+        work.aim(place, kind, target, parameters)
+        work.run(planned, target.size)
+    finally:
+        works.give_back(work)
     return target
 
 
-def _draws_at(place: Place, kind: Kind) -> Array:
-    draws = np.zeros(1, abi.DRAWS)
-    counter = counter_of(place.word)
-    draws["key"] = place.key
-    draws["counter"] = [counter >> 64 * i & _WORD for i in range(4)]
-    draws["what"], draws["word"] = kind.what, place.word % 4
-    draws["has_half"], draws["half"] = place.half is not None, place.half or 0
-    return draws
+class _Work(Invocation):
+    """What `pk_random` takes, for so many operands: the result, and parameters."""
+
+    def __init__(self, operands: int) -> None:
+        super().__init__()
+        self._draws, self._table = np.zeros(1, abi.DRAWS), np.zeros(operands, abi.OPERAND)
+        self._shape, self._dimensions = np.empty(abi.MAX_DIMS, np.int64), ctypes.c_int64()
+        self._key, self._counter = self._draws["key"][0], self._draws["counter"][0]
+        self._addresses, self._types = self._table["address"], self._table["type"]
+        self._flags, self._strides = self._table["flags"], self._table["strides"]
+
+    def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
+        """Return the entry with its arguments."""
+        operands = ctypes.c_int64(len(self._table))
+        given = self._draws, self._table, operands, self._shape, self._dimensions, self.options, self.report
+        return abi.bound(library, "pk_random", *given)
+
+    def aim(self, place: Place, kind: Kind, target: Array, parameters: Sequence[Array]) -> None:
+        """Draw from a place to an array."""
+        dimensions = self._dimensions.value = target.ndim
+        self._shape[:dimensions] = target.shape
+        for i, array in enumerate((target, *parameters)):
+            self._addresses[i] = address_of(array)
+            self._types[i] = code_for(array.dtype)
+            self._flags[i] = 0 if array.dtype.isnative else abi.BYTE_SWAPPED
+            self._strides[i, :dimensions] = strides_of(array, target.shape) if i else target.strides
+        counter = counter_of(place.word)
+        self._key[:] = place.key
+        self._counter[:] = [counter >> 64 * i & _WORD for i in range(4)]
+        draws = self._draws
+        draws["what"], draws["word"] = kind.what, place.word % 4
+        draws["has_half"], draws["half"] = place.half is not None, place.half or 0
+
+
+@functools.cache
+def _works(operands: int) -> Pool[_Work]:
+    return Pool(functools.partial(_Work, operands))

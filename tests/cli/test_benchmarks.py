@@ -288,3 +288,11 @@ def test_a_sample_is_as_many_calls_of_one_as_of_another(clock, fast, slow, count
     assert calls == {"fast": 3 + 2 * (1 + count), "slow": 3 + 2 * count}  # each round begins with a fast one
     assert times["fast"].median == pytest.approx(fast)
     assert times["slow"].median == pytest.approx(slow)
+
+
+def test_small_calls(tmp_path):
+    told = json.loads(run("small", "--quick", "--only", "sum", "--json", folder=tmp_path))
+    assert {"sum", "cumsum", "sum(axis=0)"} <= {row["work"] for row in told["rows"]}
+    assert all(row["seconds"] > 0 and row["verdict"] in ("ok", "SHORT") for row in told["rows"])
+    printed = run("small", "--quick", "--only", "cumsum", folder=tmp_path)
+    assert "figures met" in printed.splitlines()[-1]

@@ -11,6 +11,7 @@ import numpy as np
 
 from pycudakit._calls.arguments import as_argument
 from pycudakit._calls.others import open_to_others
+from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.fast import call
 from pycudakit._families.elementwise.functions import positive
 from pycudakit._library import result_memory
@@ -44,6 +45,7 @@ WHERE = ElementFunction("where", np.where, write_where)
 
 
 @open_to_others
+@answered_by(np.where)
 def where(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> Any:
     """Choose elements from `x` where the condition holds, and from `y` elsewhere.
 
@@ -122,6 +124,7 @@ CLIP = {
 
 
 @open_to_others
+@answered_by(np.clip)
 def clip(
     a: Any,
     a_min: Any = _NOT_GIVEN,
@@ -200,6 +203,7 @@ NAN_TO_NUM = ElementFunction("nan_to_num", np.nan_to_num, write_nan_to_num)
 
 
 @open_to_others
+@answered_by(np.nan_to_num)
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     """Replace NaN and infinities by numbers.
 
@@ -270,6 +274,7 @@ def round_function(decimals: int) -> ElementFunction:
 
 
 @open_to_others
+@answered_by(np.round)
 def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     """Round to a number of decimals, ties to even.
 
@@ -326,6 +331,7 @@ SINC = ElementFunction("sinc", np.sinc, _write_sinc)
 
 
 @open_to_others
+@answered_by(np.sinc)
 def sinc(x: Any) -> Any:
     """Return ``sin(pi * x) / (pi * x)``, which is 1 at 0.
 
@@ -351,7 +357,12 @@ def astype_function(wanted: np.dtype[Any]) -> ElementFunction:
     return ElementFunction("astype", np.astype, write)
 
 
+def _numpys_astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+    return (x if isinstance(x, (np.ndarray, np.generic)) else np.asarray(x)).astype(dtype, copy=copy)
+
+
 @open_to_others
+@answered_by(_numpys_astype)
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     """Convert to a type.
 

@@ -13,6 +13,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit._calls import invocation, operands
 from pycudakit._calls.invocation import one_call
+from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.fast import call
 from pycudakit._library import result_memory
 from pycudakit._library.types import Array
@@ -60,6 +61,38 @@ def _dense(function: ElementFunction, view: Array) -> Array:
     return out
 
 
+# What NumPy has of these as views, or in another order.
+
+
+def _numpys_flip(m: Any, axis: Any = None) -> Any:
+    return np.flip(m, axis).copy()
+
+
+def _numpys_roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    return np.array(np.roll(a, shift, axis), order="C", copy=None)
+
+
+def _numpys_transpose(a: Any, axes: Any = None) -> Any:
+    return np.transpose(a, axes).copy()
+
+
+def _numpys_swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    return np.swapaxes(a, axis1, axis2).copy()
+
+
+def _numpys_contiguous(a: Any, dtype: Any = None) -> Any:
+    return np.array(a, dtype, order="C", ndmin=1)
+
+
+def _numpys_tril(m: Any, k: int = 0) -> Any:
+    return np.array(np.tril(m, k), order="C", copy=None)
+
+
+def _numpys_triu(m: Any, k: int = 0) -> Any:
+    return np.array(np.triu(m, k), order="C", copy=None)
+
+
+@answered_by(_numpys_flip)
 def flip(m: Any, axis: Any = None) -> Any:
     """Return a C-contiguous copy with the elements along some axes in reverse.
 
@@ -86,6 +119,7 @@ def flip(m: Any, axis: Any = None) -> Any:
     return out if out.ndim else out[()]  # as NumPy does
 
 
+@answered_by(_numpys_roll)
 @one_call("roll")
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """Return a C-contiguous copy whose elements are moved along some axes, from the end to the beginning.
@@ -116,7 +150,10 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         source, target, axis = array.ravel(), out.reshape(-1), 0
     axes = normalize_axis_tuple(axis, source.ndim, allow_duplicate=True)
     shifts = dict.fromkeys(range(source.ndim), 0)
-    for by, along in np.broadcast(shift, axes):
+    together = np.broadcast(shift, axes)
+    if together.ndim > 1:
+        raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
+    for by, along in together:
         shifts[int(along)] += int(by)
     blocks = []  # along each axis, where elements go and where they come from
     for along, by in shifts.items():
@@ -149,6 +186,7 @@ def contiguous(array: Array) -> Array:
     return _dense(_CONTIGUOUS, array)
 
 
+@answered_by(_numpys_transpose)
 def transpose(a: Any, axes: Any = None) -> Any:
     """Return a C-contiguous copy with the axes in another order.
 
@@ -176,6 +214,7 @@ def transpose(a: Any, axes: Any = None) -> Any:
     return copied(_TRANSPOSE, a, lambda array: np.transpose(array, axes))
 
 
+@answered_by(_numpys_swapaxes)
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     """Return a C-contiguous copy with two axes interchanged.
 
@@ -203,6 +242,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     return copied(_SWAPAXES, a, lambda array: np.swapaxes(array, axis1, axis2))
 
 
+@answered_by(_numpys_contiguous)
 def ascontiguousarray(a: Any, dtype: Any = None) -> Any:
     """Return a C-contiguous copy, of one dimension at least.
 
@@ -230,6 +270,7 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> Any:
     return copied(_CONTIGUOUS, a, np.atleast_1d)
 
 
+@answered_by(_numpys_tril)
 def tril(m: Any, k: int = 0) -> Any:
     """Return a copy with zeros above a diagonal.
 
@@ -254,6 +295,7 @@ def tril(m: Any, k: int = 0) -> Any:
     return _triangle(_TRIL, m, k)
 
 
+@answered_by(_numpys_triu)
 def triu(m: Any, k: int = 0) -> Any:
     """Return a copy with zeros below a diagonal.
 

@@ -14,6 +14,7 @@ import numpy as np
 from pycudakit._calls import asked, invocation
 from pycudakit._calls.operands import allocate, layout_of
 from pycudakit._calls.plan import asked_for
+from pycudakit._calls.small import short_way
 from pycudakit._families.elementwise import full
 from pycudakit._families.elementwise.methods import UfuncAttributes
 from pycudakit._library import abi, present, result_memory
@@ -70,12 +71,14 @@ class Binary(UfuncAttributes, Protocol):
 
 
 # Small calls go straight to NumPy. The two closures below are all that pycudakit adds to them, so
-# `asked.fast()` is written out in them, and in `call`, to spare a call.
+# `asked.fast()` is written out in them, and in `call`, to spare a call. They know arrays of one shape;
+# numbers, lists, broadcasts and `out` have the short way of all functions.
 
 
 def unary(function: ElementFunction, ufunc: Any) -> Unary:
     """Return a function of one array, of which small ones go to NumPy at once."""
     below, record_small = function.numpy_below, function.record_small
+    short = short_way(ufunc, lambda x, out=None: call(function, (x,), out))
 
     def call_unary(
         x: Any,
@@ -103,6 +106,13 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
             record_small()
             return result
         if order == "K" and subok is True and signature is sig is None and out is not ...:
+            if (
+                where is True
+                and dtype is None
+                and casting == "same_kind"
+                and (_here.get().fast or asked.process) == "auto"
+            ):
+                return short(x) if out is None else short(x, out)
             return call(function, (x,), out, where, dtype, casting)
         given = sig if signature is None else signature
         return full.with_keywords(function, (x,), out, where, dtype, casting, order, subok, given)
@@ -113,6 +123,7 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
 def binary(function: ElementFunction, ufunc: Any) -> Binary:
     """Return a function of two arrays, of which small ones go to NumPy at once."""
     below, record_small = function.numpy_below, function.record_small
+    short = short_way(ufunc, lambda x1, x2, out=None: call(function, (x1, x2), out))
 
     def call_binary(
         x1: Any,
@@ -144,6 +155,13 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
             record_small()
             return result
         if order == "K" and subok is True and signature is sig is None and out is not ...:
+            if (
+                where is True
+                and dtype is None
+                and casting == "same_kind"
+                and (_here.get().fast or asked.process) == "auto"
+            ):
+                return short(x1, x2) if out is None else short(x1, x2, out)
             return call(function, (x1, x2), out, where, dtype, casting)
         return full.with_keywords(
             function,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from pycudakit._calls.small import short_way
 from pycudakit._families.elementwise.fast import call
 from pycudakit._families.elementwise.full import with_keywords
 from pycudakit._families.elementwise.methods import as_ufunc
@@ -15,6 +18,10 @@ _DIVMOD, _FREXP, _MODF = (
     ElementFunction(name, getattr(np, name), outputs=2) for name in ("divmod", "frexp", "modf")
 )
 _NO_OUTS = (None, None)
+
+
+def _short(function: Callable[..., Any]) -> Callable[..., Any]:
+    return functools.wraps(function)(short_way(getattr(np, function.__name__), function))
 
 
 def _call(
@@ -41,6 +48,7 @@ def _call(
 
 
 @as_ufunc
+@_short
 def divmod(
     x1: Any,
     x2: Any,
@@ -79,6 +87,7 @@ def divmod(
 
 
 @as_ufunc
+@_short
 def frexp(
     x: Any,
     out1: Any = None,
@@ -116,6 +125,7 @@ def frexp(
 
 
 @as_ufunc
+@_short
 def modf(
     x: Any,
     out1: Any = None,

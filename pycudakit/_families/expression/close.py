@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._calls import operands
-from pycudakit._calls.invocation import by_numpy_alone, one_call
+from pycudakit._calls import asked, operands
+from pycudakit._calls.cost import SMALL
+from pycudakit._calls.invocation import by_numpy, by_numpy_alone, one_call
+from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.fast import call
 from pycudakit._families.expression.reduced import reduce_program
 from pycudakit._programs.builder import Builder
@@ -80,6 +82,7 @@ def as_compared(a: Any, b: Any) -> tuple[Any, Any]:
     return a, b
 
 
+@answered_by(np.isclose)
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
     """Tell where elements are equal within a tolerance: ``abs(a - b) <= atol + rtol * abs(b)``.
 
@@ -112,6 +115,14 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
         )
 
 
+_FEW = 10_000  # elements: of fewer, NumPy answers first under `auto`
+
+
+def _is_numpys(a: Any, b: Any) -> bool:
+    return asked.current() == "auto" and max(np.size(a), np.size(b)) < _FEW
+
+
+@answered_by(np.allclose)
 @one_call("allclose")
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
     """Tell whether all elements are equal within a tolerance, as `isclose` has it, in one pass.
@@ -129,14 +140,15 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
     """
     function = CLOSE[bool(equal_nan)]
     a, b = as_compared(a, b)
-    if function.is_small(a, b, rtol, atol):
-        return np.allclose(a, b, rtol, atol, equal_nan)
     if any(operands.as_array(value) is None for value in (a, b, rtol, atol)):
         return bool(by_numpy_alone("allclose", lambda: np.allclose(a, b, rtol, atol, equal_nan)))
+    if _is_numpys(a, b):
+        return by_numpy("allclose", SMALL, lambda: np.allclose(a, b, rtol, atol, equal_nan))
     with np.errstate(invalid="ignore"):
         return bool(reduce_program("all", function, (a, b, rtol, atol), None))
 
 
+@answered_by(np.array_equal)
 @one_call("array_equal")
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     """Tell whether two arrays have the same shape and elements, in one pass.
@@ -160,6 +172,6 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
         return bool(by_numpy_alone("array_equal", lambda: np.array_equal(a1, a2, equal_nan)))
     if one.shape != other.shape:
         return False
-    if function.is_small(one, other):
-        return np.array_equal(one, other, equal_nan)
+    if _is_numpys(one, other):
+        return by_numpy("array_equal", SMALL, lambda: np.array_equal(a1, a2, equal_nan))
     return bool(reduce_program("all", function, (one, other), None))

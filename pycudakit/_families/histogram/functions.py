@@ -14,6 +14,7 @@ from pycudakit._calls import cost, floating, invocation
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.operands import as_array
 from pycudakit._calls.plan import Cost, Plan, plan_call
+from pycudakit._calls.small import answered_by
 from pycudakit._families.histogram import binning
 from pycudakit._library.types import BOOL, INT64, Array
 
@@ -81,6 +82,7 @@ class _Request:
         )
 
 
+@answered_by(np.bincount)
 @one_call("bincount")
 def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     """Count how often each integer occurs.
@@ -154,6 +156,7 @@ def _guessed_count(values: Array) -> int:
     return _FEW if few.size == _FEW and 0 <= int(few.min()) <= int(few.max()) < _FEW else 0
 
 
+@answered_by(np.histogram)
 @one_call("histogram")
 def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
     """Count the elements in each of several intervals.
@@ -318,6 +321,7 @@ def _counted(
     return result
 
 
+@answered_by(np.histogram2d)
 @one_call("histogram2d")
 def histogram2d(
     x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
@@ -398,6 +402,7 @@ def histogram2d(
     return core, *edges
 
 
+@answered_by(np.digitize)
 @one_call("digitize")
 def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     """Find the interval that each element lies in.

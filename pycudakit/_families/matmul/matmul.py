@@ -17,6 +17,7 @@ from pycudakit._calls import asked, cost, floating, invocation, operands
 from pycudakit._calls.arguments import broadcast_shapes, needs_copy
 from pycudakit._calls.plan import NOTHING, Cost, Plan, plan_call
 from pycudakit._calls.record import Call
+from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.methods import as_ufunc
 from pycudakit._library import abi, loader, result_memory
 from pycudakit._library.types import BOOL, FLOAT16, FLOAT32, FLOAT64, Array, DType
@@ -42,6 +43,7 @@ _METHODS = {
 
 
 @as_ufunc
+@answered_by(np.matmul)
 def matmul(
     x1: Any,
     x2: Any,

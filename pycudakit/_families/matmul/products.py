@@ -11,6 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit._calls import invocation, operands
 from pycudakit._calls.invocation import one_call
+from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.functions import multiply
 from pycudakit._families.matmul.matmul import product
 from pycudakit._families.reduce import kinds
@@ -19,6 +20,11 @@ from pycudakit._families.reduce.sums import mean, sum
 from pycudakit._library.types import FLOAT64
 
 
+def _numpys_dot(a: Any, b: Any, out: Any = None) -> Any:
+    return np.dot(a, b, out) if np.ndim(a) and np.ndim(b) else np.multiply(a, b, out)
+
+
+@answered_by(_numpys_dot)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """Return the dot product of two vectors, or the product of two matrices.
 
@@ -110,6 +116,7 @@ def dots(
     return call.finish(result, casting)
 
 
+@answered_by(np.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
     """Return the dot product of two arrays of one size, each as a vector.
 
@@ -140,6 +147,7 @@ def vdot(a: Any, b: Any, /) -> Any:
     return dots("vdot", numpy, x, y, warns=False)  # NumPy's is silent
 
 
+@answered_by(np.average)
 @one_call("average")
 def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = NONE

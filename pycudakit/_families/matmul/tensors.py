@@ -15,6 +15,7 @@ from pycudakit._calls.arguments import broadcast_shapes
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.operands import as_array
 from pycudakit._calls.plan import Cost, plan_call
+from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.copies import ascontiguousarray, contiguous
 from pycudakit._families.elementwise.functions import multiply
 from pycudakit._families.elementwise.methods import as_ufunc
@@ -25,6 +26,17 @@ from pycudakit._library import result_memory
 from pycudakit._library.types import Array
 
 
+def _numpys_inner(a: Any, b: Any, /) -> Any:
+    return np.inner(a, b) if np.ndim(a) and np.ndim(b) else np.multiply(a, b)
+
+
+def _numpys_kron(a: Any, b: Any) -> Any:
+    if np.ndim(a) and np.ndim(b):
+        return np.array(np.kron(a, b), order="C", copy=None)
+    return np.multiply(a, b)
+
+
+@answered_by(_numpys_inner)
 @one_call("inner")
 def inner(a: Any, b: Any, /) -> Any:
     """Return the sum of products along the last axes.
@@ -55,6 +67,7 @@ def inner(a: Any, b: Any, /) -> Any:
     return contract("inner", numpy, a, b, y.ndim - 1)
 
 
+@answered_by(np.outer)
 @one_call("outer")
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     """Return the products of each element of one with each of another.
@@ -83,6 +96,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
 
 
 @as_ufunc
+@answered_by(np.vecdot)
 @one_call("vecdot")
 def vecdot(
     x1: Any,
@@ -182,6 +196,7 @@ def _places(axes: Any, axis: Any, keepdims: Any) -> tuple[int, int, int]:
     return operator.index(first), operator.index(second), operator.index(kept)
 
 
+@answered_by(np.tensordot)
 @one_call("tensordot")
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """Return the sums of products along pairs of axes.
@@ -244,6 +259,7 @@ def _as_matrix(array: Array, order: list[int], *shape: int) -> Array:
     return matrix
 
 
+@answered_by(_numpys_kron)
 @one_call("kron")
 def kron(a: Any, b: Any) -> Any:
     """Return the Kronecker product: copies of `b`, each multiplied by an element of `a`.
@@ -279,6 +295,7 @@ def kron(a: Any, b: Any) -> Any:
     return out.reshape([n * m for n, m in pairs])
 
 
+@answered_by(np.trace)
 @one_call("trace")
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
     """Return the sum along the diagonal, which is that of `sum`.
@@ -318,6 +335,7 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
 # ---- einsum ------------------------------------------------------------------------------------------
 
 
+@answered_by(np.einsum)
 @one_call("einsum")
 def einsum(subscripts: Any, /, *operands: Any, out: Any = None, **keywords: Any) -> Any:
     """Return the sum of products that Einstein's notation describes.

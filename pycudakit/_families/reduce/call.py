@@ -10,15 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._calls import asked, floating, invocation, operands
+from pycudakit._calls import asked, floating, invocation, operands, small
 from pycudakit._calls.arguments import as_mask, broadcast_shapes
 from pycudakit._calls.deferred import Computed
 from pycudakit._calls.invocation import as_part_of_last
 from pycudakit._calls.plan import NOTHING, asked_for, on_cpu, plan_call
+from pycudakit._families.reduce import again
 from pycudakit._families.reduce.kinds import INFINITIES, NANS, NUMBERS, ONES
 from pycudakit._families.reduce.recipe import (
     Folded,
     Recipe,
+    Request,
     Write,
     axes_of,
     cost_of,
@@ -93,11 +95,15 @@ class Reduction:
         self.axes: tuple[int, ...] = ()
         self.recipe: Recipe | None = None
         self.is_empty = False
+        self._reduced: tuple[Array, Request] | None = None
         cost = NOTHING
         if foreign is None and len(known) == len(arrays):
             self.recipe = self._recipe_of(write, result)
             self._lay_out(axis, known)
-            cost = cost_of(self.recipe, math.prod(self.shape), sum(a.nbytes for a in self.arrays), 0)
+            up = sum(a.nbytes for a in self.arrays)
+            cost = cost_of(
+                self.recipe, math.prod(self.shape), up, 0, self._within is None and not is_together()
+            )
         self.plan = plan_call(name, arrays, cost, foreign)
 
     def _lay_out(self, axis: Any, unmasked: Sequence[Array]) -> None:
@@ -138,7 +144,10 @@ class Reduction:
     def reduce(self, write: Write | None = None, **numbers: Any) -> Array:
         """Return the result, without the axes; of another function of the same operands if that is given."""
         recipe = self._known() if write is None else self._recipe_of(write, None)
-        return reduce(recipe, self.plan, self._values, self.shape, self.axes, **numbers)
+        request = Request(recipe, self.plan, tuple(self._values), self.shape, self.axes, **numbers)
+        result = reduce(request)
+        self._reduced = result, request
+        return result
 
     def _recipe_of(self, write: Write, dtype: DType | None) -> Recipe:
         values = self._values[:-1] if self.is_masked else self._values
@@ -154,9 +163,13 @@ class Reduction:
     def finish(self, result: Array, casting: Any = "unsafe") -> Any:
         """Return a result as NumPy would, or put it into `out`."""
         shape = shape_without(self.shape, self.axes, self.keepdims)
+        request = self._request_again(result)
         result = result.reshape(shape)
         if self.out is None:
-            return result[()] if result.ndim == 0 else result
+            final = result[()] if result.ndim == 0 else result
+            if request is not None:
+                small.offer(final, functools.partial(again.of_shape, request, self.keepdims))
+            return final
         if self.out.shape != shape:
             raise ValueError(
                 f"output parameter for reduction operation {self.name} has the wrong shape: it is "
@@ -164,6 +177,15 @@ class Reduction:
             )
         np.copyto(self.out, result, casting=casting)
         return self.out
+
+    def _request_again(self, result: Array) -> Request | None:
+        """Return the request that made a result, if that is all that other arrays of the same form need."""
+        if not small.is_learning() or self._reduced is None or self._reduced[0] is not result:
+            return None
+        few = sum(array.nbytes for array in self.arrays) <= small.MOST
+        plain = all(type(value) is np.ndarray for value in self._values)
+        looks_again = self.name.startswith("nanarg")  # at the elements that it found
+        return self._reduced[1] if few and plain and not looks_again and self.plan.engine == "cpu" else None
 
     def warn(
         self, result: Array, of: str = "reduce", known: Array | None = None, over: str | None = None
@@ -289,6 +311,7 @@ def written_within(function: ElementFunction, write: Write) -> Write:
 
 
 _WORTH_CHOOSING = 1 << 20  # bytes: the CPU engine takes smaller arrays at once
+_NUMPYS_EXACT = 10_000  # elements: NumPy reduces fewer first, where any order has the same result
 _NEVER_WARNS = ("max", "min")
 
 
@@ -306,6 +329,8 @@ def fast(name: str, write: Write, a: Any) -> Any:
     else:
         return None
     recipe = recipe_for(name, write, (a.dtype,), False, None)
+    if engine == "auto" and recipe.is_exact and a.size < _NUMPYS_EXACT:
+        return None
     result = np.empty((), recipe.folded.result)
     work = recipe.works.take()
     try:
@@ -317,4 +342,6 @@ def fast(name: str, write: Write, a: Any) -> Any:
     number: Any = result[()]
     if isinstance(number, np.floating) and not math.isfinite(number) and name not in _NEVER_WARNS:
         return None  # there may be something to warn of
+    if engine == "auto":
+        small.offer(number, functools.partial(again.whole, recipe), of_any_shape=True)
     return number

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from pycudakit._calls import operands
+from pycudakit._calls.small import answered_by
 from pycudakit._families.reduce import kinds, recipe
 from pycudakit._families.reduce.call import NONE, Reduction, fast, keywords, or_usual
 from pycudakit._families.reduce.sums import sum_like
 
 
+@answered_by(np.min)
 def min(
     a: Any,
     axis: Any = None,
@@ -45,6 +47,7 @@ def min(
     return sum_like("min", kinds.MIN, a, axis, out, keepdims, initial, where)
 
 
+@answered_by(np.max)
 def max(
     a: Any,
     axis: Any = None,
@@ -100,6 +103,7 @@ def place_like(name: str, write: recipe.Write, a: Any, axis: Any, out: Any, keep
     return call.finish(result)
 
 
+@answered_by(np.argmin)
 def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Return the index of the least element along an axis, the first of several.
 
@@ -125,6 +129,7 @@ def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -
     return place_like("argmin", kinds.ARGMIN, a, axis, out, keepdims)
 
 
+@answered_by(np.argmax)
 def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Return the index of the largest element along an axis, the first of several.
 
@@ -150,6 +155,7 @@ def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -
     return place_like("argmax", kinds.ARGMAX, a, axis, out, keepdims)
 
 
+@answered_by(np.ptp)
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
     """Return the largest element less the least, along axes.
 

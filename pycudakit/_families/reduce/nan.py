@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from pycudakit._calls.small import answered_by
 from pycudakit._families.reduce import kinds
 from pycudakit._families.reduce.call import NONE
 from pycudakit._families.reduce.extremes import place_like
 from pycudakit._families.reduce.sums import mean_like, one_of, sum_like
 
 
+@answered_by(np.nansum)
 def nansum(
     a: Any,
     axis: Any = None,
@@ -44,6 +48,7 @@ def nansum(
     return sum_like("nansum", kinds.NANSUM, a, axis, out, keepdims, initial, where, dtype)
 
 
+@answered_by(np.nanprod)
 def nanprod(
     a: Any,
     axis: Any = None,
@@ -78,6 +83,7 @@ def nanprod(
     return sum_like("nanprod", kinds.NANPROD, a, axis, out, keepdims, initial, where, dtype)
 
 
+@answered_by(np.nanmin)
 def nanmin(
     a: Any,
     axis: Any = None,
@@ -111,6 +117,7 @@ def nanmin(
     return sum_like("nanmin", kinds.NANMIN, a, axis, out, keepdims, initial, where)
 
 
+@answered_by(np.nanmax)
 def nanmax(
     a: Any,
     axis: Any = None,
@@ -144,6 +151,7 @@ def nanmax(
     return sum_like("nanmax", kinds.NANMAX, a, axis, out, keepdims, initial, where)
 
 
+@answered_by(np.nanmean)
 def nanmean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE
 ) -> Any:
@@ -172,6 +180,7 @@ def nanmean(
     return mean_like("nanmean", kinds.NANMEAN, a, axis, dtype, out, keepdims, where)
 
 
+@answered_by(np.nanvar)
 def nanvar(
     a: Any,
     axis: Any = None,
@@ -212,6 +221,7 @@ def nanvar(
     return mean_like("nanvar", kinds.NANVAR, a, axis, dtype, out, keepdims, where, freedom, mean)
 
 
+@answered_by(np.nanstd)
 def nanstd(
     a: Any,
     axis: Any = None,
@@ -252,6 +262,7 @@ def nanstd(
     return mean_like("nanstd", kinds.NANSTD, a, axis, dtype, out, keepdims, where, freedom, mean)
 
 
+@answered_by(np.nanargmin)
 def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Return the index of the least element along an axis, but for NaN.
 
@@ -278,6 +289,7 @@ def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE
     return place_like("nanargmin", kinds.NANARGMIN, a, axis, out, keepdims)
 
 
+@answered_by(np.nanargmax)
 def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Return the index of the largest element along an axis, but for NaN.
 

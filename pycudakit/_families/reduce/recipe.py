@@ -44,6 +44,7 @@ class Recipe:
     def __init__(self, program: ElementProgram, folded: Folded) -> None:
         self.program = program
         self.folded = folded
+        self.is_exact = is_exact(folded)
         self.works: Pool[ReduceWork] = Pool(functools.partial(ReduceWork, program, folded))
 
 
@@ -84,7 +85,7 @@ class ReduceWork(Invocation):
         self.reduction["kind"] = [each.kind for each in folded]
         self.reduction["finish"] = [each.finish for each in folded]
         self.reduction["values"], self.reduction["reduced"] = len(folded[0].values), 1
-        self._addresses = self.table["address"]
+        self.addresses = self.table["address"]
         self._strides, self._flags = self.table["strides"], self.table["flags"]
         self._dense = self._strides.copy()
         self._shape = np.empty(abi.MAX_DIMS, np.int64)
@@ -107,8 +108,8 @@ class ReduceWork(Invocation):
     def aim(self, result: Array, *arrays: Array) -> None:
         """Reduce the whole of dense arrays of one size to one element."""
         for index, position in self.inputs:
-            self._addresses[index] = address_of(arrays[position])
-        self._addresses[-1] = address_of(result)
+            self.addresses[index] = address_of(arrays[position])
+        self.addresses[-1] = address_of(result)
         self._shape[0] = arrays[0].size
 
     def spread(
@@ -125,12 +126,12 @@ class ReduceWork(Invocation):
         self._shape[: len(order)] = [shape[d] for d in order]
         for index, position in self.inputs:
             array = values[position]
-            self._addresses[index] = array.ctypes.data
+            self.addresses[index] = array.ctypes.data
             self._strides[index, : len(order)] = [strides[position][d] for d in order]
             self._flags[index] = 0 if array.dtype.isnative else abi.BYTE_SWAPPED
         for row, result in zip(self._results, results, strict=True):
             own = dict(zip(kept, result.strides, strict=True))
-            self._addresses[row] = result.ctypes.data
+            self.addresses[row] = result.ctypes.data
             self._strides[row, : len(order)] = [own.get(d, 0) for d in order]
         self.reduction["outer"], self.reduction["reduced"] = outer, len(axes)
 
@@ -161,13 +162,25 @@ def _order(shape: tuple[int, ...], axes: Sequence[int], strides: Sequence[int]) 
 _SECONDS_A_BYTE = 1 / 12e9  # of one thread's reading
 
 
-def cost_of(recipe: Recipe, size: int, up: int, down: int) -> Cost:
-    """Return what a call is guessed to take; it never goes to NumPy, whose bits are others."""
+# Seconds of NumPy's, of a call and an element: along a short axis, it takes long.
+_NUMPYS_CALL, _NUMPYS_EACH = 4e-6, 2e-9
+_CHOSEN = (abi.LEAST, abi.LARGEST, abi.WHERE_LEAST, abi.WHERE_LARGEST, abi.SPREAD)
+
+
+def cost_of(recipe: Recipe, size: int, up: int, down: int, has_numpys: bool = False) -> Cost:
+    """Return what a call is guessed to take; it goes to NumPy only where that has the same bits."""
     work = size * estimate.estimate(recipe.program).ours
     threads = cost.threads() if work + up * _SECONDS_A_BYTE > cost.SHARED_WORK else 1
     bandwidth = min(threads / _SECONDS_A_BYTE, cost.HOST_BANDWIDTH)
     cpu = cost.CALL + max(work / threads, up / bandwidth)
-    return Cost(None, cpu, up, down)
+    numpy = _NUMPYS_CALL + _NUMPYS_EACH * size if has_numpys and recipe.is_exact else None
+    return Cost(numpy, cpu, up, down)
+
+
+def is_exact(folded: Folded) -> bool:
+    """Tell whether a result does not depend on the order of computing."""
+    values = (folded.result, *(value.dtype for value in folded.values))
+    return folded.kind in _CHOSEN or all(dtype.kind in "biu" for dtype in values)
 
 
 def axes_of(axis: Any, dimensions: int) -> tuple[int, ...]:
@@ -184,20 +197,22 @@ def shape_without(shape: tuple[int, ...], axes: Sequence[int], keepdims: bool) -
     return tuple(n for d, n in enumerate(shape) if d not in axes)
 
 
-def reduce(
-    recipe: Recipe,
-    plan: Plan,
-    values: Sequence[Any],
-    shape: tuple[int, ...],
-    axes: Sequence[int],
-    *,
-    initial: Any = None,
-    ddof: float = 0,
-) -> Array:
+class Request(NamedTuple):
+    """A reduction that is asked for."""
+
+    recipe: Recipe
+    plan: Plan
+    values: tuple[Any, ...]
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    initial: Any = None
+    ddof: float = 0
+
+
+def reduce(request: Request) -> Array:
     """Return the reduction of arrays, broadcast to a shape, as a new array without the axes."""
-    request = Request(recipe, plan, tuple(values), shape, tuple(axes), initial, ddof)
     together = _local.together
-    return run([request], recipe.works)[0] if together is None else together.result_of(request)
+    return run([request], request.recipe.works)[0] if together is None else together.result_of(request)
 
 
 class _Local(threading.local):
@@ -216,18 +231,6 @@ def exchange(together: Any) -> Any:
     """Have something else stand in for the thread's reductions; return what did."""
     before, _local.together = _local.together, together
     return before
-
-
-class Request(NamedTuple):
-    """A reduction that is asked for."""
-
-    recipe: Recipe
-    plan: Plan
-    values: tuple[Any, ...]
-    shape: tuple[int, ...]
-    axes: tuple[int, ...]
-    initial: Any
-    ddof: float
 
 
 def _kept(request: Request) -> list[Array]:

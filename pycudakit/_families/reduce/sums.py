@@ -13,6 +13,7 @@ import numpy as np
 
 from pycudakit._calls import operands
 from pycudakit._calls.invocation import as_part_of_last
+from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.functions import signbit
 from pycudakit._families.reduce import kinds, recipe
 from pycudakit._families.reduce.call import NONE, Reduction, fast, keywords, or_usual
@@ -88,6 +89,7 @@ def _known_from(initial: Any, result: Array) -> Array:
     return known
 
 
+@answered_by(np.sum)
 def sum(
     a: Any,
     axis: Any = None,
@@ -125,6 +127,7 @@ def sum(
     return sum_like("sum", kinds.SUM, a, axis, out, keepdims, initial, where, dtype)
 
 
+@answered_by(np.prod)
 def prod(
     a: Any,
     axis: Any = None,
@@ -244,6 +247,7 @@ def _about(call: Reduction, a: Any, mean: Any, where: Any, ddof: float, name: st
     return root.astype(call.result_type)
 
 
+@answered_by(np.mean)
 def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE
 ) -> Any:
@@ -271,6 +275,7 @@ def mean(
     return mean_like("mean", kinds.MEAN, a, axis, dtype, out, keepdims, where)
 
 
+@answered_by(np.var)
 def var(
     a: Any,
     axis: Any = None,
@@ -310,6 +315,7 @@ def var(
     return mean_like("var", kinds.VAR, a, axis, dtype, out, keepdims, where, freedom, mean)
 
 
+@answered_by(np.std)
 def std(
     a: Any,
     axis: Any = None,
@@ -380,6 +386,7 @@ def _truth(name: str, write: recipe.Write, a: Any, axis: Any, out: Any, keepdims
     return call.finish(call.reduce())
 
 
+@answered_by(np.any)
 def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
     """Tell whether any element is true, along axes.
 
@@ -405,6 +412,7 @@ def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
     return _truth("any", kinds.ANY, a, axis, out, keepdims, where)
 
 
+@answered_by(np.all)
 def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
     """Tell whether all elements are true, along axes.
 
@@ -430,6 +438,7 @@ def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
     return _truth("all", kinds.ALL, a, axis, out, keepdims, where)
 
 
+@answered_by(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """Count the elements that are not zero, along axes.
 

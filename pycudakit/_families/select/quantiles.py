@@ -14,6 +14,7 @@ import numpy as np
 from pycudakit._calls import floating
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.operands import as_array
+from pycudakit._calls.small import answered_by
 from pycudakit._families.select.points import Points, are_valid
 from pycudakit._families.select.rows import Request, Selector, by_numpy, planned
 from pycudakit._families.select.weighted import weighted_quantiles
@@ -26,6 +27,7 @@ def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=floating.level_of_caller())
 
 
+@answered_by(np.median)
 @one_call("median")
 def median(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
@@ -76,6 +78,7 @@ def _with_nans(result: Any, nans: Array, request: Request) -> Any:
     return result
 
 
+@answered_by(np.nanmedian)
 @one_call("nanmedian")
 def nanmedian(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
@@ -124,6 +127,7 @@ def nanmedian(
     return request.finish(result)
 
 
+@answered_by(np.quantile)
 @one_call("quantile")
 def quantile(
     a: Any,
@@ -166,6 +170,7 @@ def quantile(
     return _quantiles("quantile", a, q, (axis, out, overwrite_input, method, keepdims), weights)
 
 
+@answered_by(np.percentile)
 @one_call("percentile")
 def percentile(
     a: Any,
@@ -200,6 +205,7 @@ def percentile(
     return _quantiles("percentile", a, q, (axis, out, overwrite_input, method, keepdims), weights)
 
 
+@answered_by(np.nanquantile)
 @one_call("nanquantile")
 def nanquantile(
     a: Any,
@@ -234,6 +240,7 @@ def nanquantile(
     return _quantiles("nanquantile", a, q, (axis, out, overwrite_input, method, keepdims), weights)
 
 
+@answered_by(np.nanpercentile)
 @one_call("nanpercentile")
 def nanpercentile(
     a: Any,

@@ -11,6 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from pycudakit._calls import asked, invocation, operands
 from pycudakit._calls.composite import arrays_or_answer
 from pycudakit._calls.invocation import one_call
+from pycudakit._calls.small import answered_by
 from pycudakit._families.sort.functions import lexsort
 from pycudakit._families.sort.keys import FEW, SMALL_UNIQUE, as_keys, plan_unique
 from pycudakit._library import abi
@@ -19,6 +20,7 @@ from pycudakit._library.types import Array
 _MOST = SMALL_UNIQUE.most
 
 
+@answered_by(np.unique)
 def unique(
     ar: Any,
     return_index: Any = False,

@@ -16,6 +16,7 @@ from pycudakit import errors
 from pycudakit._calls import asked, invocation, operands
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.plan import NOTHING, plan_call
+from pycudakit._calls.small import answered_by
 from pycudakit._families.sort.keys import (
     NUMPY_SORTS,
     NUMPY_SORTS_ORDER,
@@ -40,6 +41,7 @@ from pycudakit._library.types import Array
 _FEW_SORTED, _FEW_ORDERED = SMALL_SORT.most, SMALL_ARGSORT.most
 
 
+@answered_by(np.sort)
 def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
     """Return a sorted copy.
 
@@ -74,6 +76,13 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable:
     return sorted_along(plan, array, axis)
 
 
+def _numpys_order(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    if kind is not None or stable is not None:
+        check_kind(np.argsort, np.asarray(a), kind, order, stable)
+    return np.argsort(a, axis, "stable", order)
+
+
+@answered_by(_numpys_order)
 def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
     """Return the indices that would sort an array: those of NumPy's ``kind="stable"``, whatever `kind` is.
 
@@ -118,6 +127,7 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stab
     return order_along(plan, np.atleast_1d(array), axis)
 
 
+@answered_by(np.lexsort)
 @one_call("lexsort")
 def lexsort(keys: Any, axis: Any = -1) -> Any:
     """Return the indices that sort by several keys, the last one first.
@@ -171,6 +181,7 @@ def _is_kth(kth: Any, array: Array, axis: Any) -> bool:
     return within and bool(((places >= -columns) & (places < columns)).all())
 
 
+@answered_by(np.partition)
 def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Any:
     """Return a copy in which the `kth` element is where sorting would put it, the smaller ones before it.
 
@@ -201,6 +212,7 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order
     return sorted_along(plan, array, axis)
 
 
+@answered_by(np.argpartition)
 def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Any:
     """Return the indices that would partition an array as `partition` does.
 
@@ -233,6 +245,7 @@ def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", or
     return order_along(plan, np.atleast_1d(array), axis)
 
 
+@answered_by(np.searchsorted)
 def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     """Return where values would have to be inserted to keep an array sorted.
 

@@ -9,11 +9,13 @@ import numpy as np
 
 from pycudakit._calls.composite import arrays_or_answer
 from pycudakit._calls.invocation import one_call
+from pycudakit._calls.small import answered_by
 from pycudakit._families.sort.distinct import unique
 from pycudakit._families.sort.functions import argsort, searchsorted, sort
 from pycudakit._library.types import Array
 
 
+@answered_by(np.isin)
 @one_call("isin")
 def isin(
     element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
@@ -62,6 +64,7 @@ def _as_one_type(wanted: Array, known: Array) -> tuple[Array, Array]:
     return wanted.astype(common, copy=False), known.astype(common, copy=False)
 
 
+@answered_by(np.union1d)
 @one_call("union1d")
 def union1d(ar1: Any, ar2: Any) -> Any:
     """Return the distinct elements of two arrays, sorted.
@@ -81,6 +84,7 @@ def union1d(ar1: Any, ar2: Any) -> Any:
     return unique(np.concatenate(arrays, axis=None)) if arrays else result
 
 
+@answered_by(np.intersect1d)
 @one_call("intersect1d")
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
     """Return the distinct elements that two arrays have in common, sorted.
@@ -125,6 +129,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     return both[:-1][is_common], *places
 
 
+@answered_by(np.setdiff1d)
 @one_call("setdiff1d")
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     """Return the distinct elements of one array that another has not.
@@ -150,6 +155,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     return kept[isin(kept, arrays[1], invert=True)]
 
 
+@answered_by(np.setxor1d)
 @one_call("setxor1d")
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     """Return the elements that are in one of two arrays alone, sorted.
@@ -180,6 +186,11 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     return both[differs[1:] & differs[:-1]]
 
 
+def _numpys_values(x: Any, /) -> Any:
+    return np.unique(x, equal_nan=False)
+
+
+@answered_by(_numpys_values)
 @one_call("unique_values")
 def unique_values(x: Any) -> Any:
     """Return the distinct elements, each NaN for itself, as the array API has it.

@@ -12,6 +12,7 @@ import numpy as np
 from pycudakit._calls import asked, invocation, operands
 from pycudakit._calls.cost import SMALL
 from pycudakit._calls.others import is_ordinary
+from pycudakit._calls.small import short_way
 from pycudakit.fusing.fused import SMALL_ARRAYS, fuse
 from pycudakit.fusing.namespaces import recording_now
 
@@ -35,7 +36,6 @@ def whole(*arrays: str, of_many: bool = False) -> Callable[[F], F]:
         fused = fuse(body)
         places = {key: place for place, key in enumerate(inspect.signature(body).parameters) if key in arrays}
 
-        @functools.wraps(body)
         def call(*args: Any, **kwargs: Any) -> Any:
             recording = recording_now()
             if recording is not None:
@@ -67,7 +67,7 @@ def whole(*arrays: str, of_many: bool = False) -> Callable[[F], F]:
             except NumPysAlone as error:
                 return invocation.by_numpy_alone(name, compute, *error.args)
 
-        return call  # type: ignore[return-value]
+        return functools.wraps(body)(short_way(numpys, call))  # type: ignore[return-value]
 
     return decorate
 

@@ -1,0 +1,210 @@
+"""Small calls: those that NumPy was seen to answer under `auto` go to it at once.
+
+A function says by `answered_by` what of NumPy's it then is. The first call of a form goes the long way, where
+the function decides; if that was for NumPy, since its arguments are small, later calls of that form are, too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import NoneType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pycudakit._calls import asked, invocation
+from pycudakit._calls.cost import SMALL
+from pycudakit._calls.record import Call
+
+F = TypeVar("F", bound=Callable[..., Any])
+Form = tuple[Any, ...]
+
+_here = asked.here
+_array, _integer = np.ndarray, int
+_MOST_FORMS = 1000  # that are kept of a function
+_NEAR = 64  # integers nearer to 0 are forms of their own: axes, orders, and so on
+_NUMBERS = frozenset({bool, float, int})
+_SCALARS = frozenset({complex, float, *(t for t in np.sctypeDict.values() if issubclass(t, np.number))})
+_WORDS = frozenset({bool, str, type, np.bool, NoneType, type(np._NoValue)})  # noqa: SLF001
+_FEW = 2000  # elements of a list, whose types are looked at
+
+
+def answered_by(numpy: Callable[..., Any]) -> Callable[[F], F]:
+    """Say which function of NumPy's, called with the same arguments, a small call's answer is."""
+
+    def mark(function: F) -> F:
+        function.numpy_small = numpy  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def form_of(arguments: tuple[Any, ...], named: dict[str, Any] | None = None) -> Form | None:
+    """Return what decides, of plain arguments, whether NumPy answers first; None of others.
+
+    Of arrays these are type, dimensions, and about how many elements.
+    """
+    form: list[Any] = []
+    if named:
+        form += named
+        arguments += (*named.values(),)
+    for value in arguments:
+        kind = type(value)
+        if kind is _array:
+            form += value.dtype, value.ndim, value.size.bit_length()
+        elif kind is _integer:
+            form.append(value if -_NEAR < value < _NEAR else (value.bit_length(),))
+        elif kind in _SCALARS:
+            form.append(kind)
+        elif kind in _WORDS:
+            form += kind, value
+        elif kind is list or kind is tuple:
+            inner = _form_within(value)
+            if inner is None:
+                return None
+            form += kind, inner
+        elif isinstance(value, np.dtype):
+            form.append(value)
+        else:
+            return None
+    return tuple(form)
+
+
+def _form_within(values: list[Any] | tuple[Any, ...]) -> Form | None:
+    """Return the form of a list of numbers, of arrays, or of such lists."""
+    count = len(values)
+    if count > _FEW:
+        return None
+    kinds = {*map(type, values)}
+    if kinds <= _NUMBERS:
+        short_of = tuple(values) if type(values) is tuple and kinds == {int} else ()  # axes, shapes
+        return (count.bit_length(), frozenset(kinds), *short_of)
+    return form_of(tuple(values)) if count < _NEAR else None
+
+
+# ---- Ways that were learned --------------------------------------------------------------------------
+
+MOST = 1 << 18  # bytes of arrays whose calls are short
+Way = Callable[[tuple[Any, ...]], Any]  # computes a call of these arguments, or returns None
+
+
+# What makes a way of a function's name and the arguments that it was learned from.
+Prepare = Callable[[str, tuple[Any, ...]], "Way | None"]
+
+
+class _Local(threading.local):
+    is_learning = False
+    offered: tuple[Any, bool, Prepare] | None = None
+
+    def begin(self) -> None:
+        self.is_learning, self.offered = True, None
+
+    def end(self) -> tuple[Any, bool, Prepare] | None:
+        offered, self.is_learning, self.offered = self.offered, False, None
+        return offered
+
+
+_local = _Local()
+
+
+def is_learning() -> bool:
+    """Tell whether the call under way is one to learn from."""
+    return _local.is_learning
+
+
+def offer(result: Any, prepare: Prepare, of_any_shape: bool = False) -> None:
+    """Offer a short way to what is computed, if the result is that of the whole call.
+
+    It is for arrays of the same shapes and strides, unless it is for those `of_any_shape`.
+    """
+    if _local.is_learning:
+        _local.offered = result, of_any_shape, prepare
+
+
+def _shapes_of(arguments: tuple[Any, ...]) -> Form:
+    """Return what, with their form, makes arguments the same but for the elements of arrays."""
+    return tuple((v.shape, v.strides) if type(v) is _array else v for v in arguments)
+
+
+class Short:
+    """What was learned of a function's calls, by their forms."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.recorders: dict[Form, Callable[[], object]] = {}  # of those that NumPy answers
+        self.ways: dict[Form, Way] = {}  # of arrays of any shape
+        self.ways_by_shape: dict[Form, dict[Form, Way]] = {}
+
+    def engines(self, form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Compute what is not known to be NumPy's."""
+        arguments = (*args, *kwargs.values()) if kwargs else args
+        way = self.ways.get(form)
+        if way is None:
+            by_shape = self.ways_by_shape.get(form)
+            if by_shape is not None:
+                way = by_shape.get(_shapes_of(arguments))
+        if way is not None:
+            result = way(arguments)
+            if result is not None:
+                return result
+        before = invocation.last_record()
+        _local.begin()
+        try:
+            result = self._function(*args, **kwargs)
+        finally:
+            offered = _local.end()
+        known = invocation.last_record()
+        if known is None or known is before:
+            return result
+        if offered is not None and offered[0] is result:
+            self._learn_way(form, arguments, invocation.name_of(known), *offered[1:])
+        elif invocation.is_by_numpy(known, SMALL):
+            record = invocation.recorder(Call(invocation.name_of(known), "numpy", SMALL))
+            _with_room(self.recorders)[form] = record
+        return result
+
+    def _learn_way(
+        self,
+        form: Form,
+        arguments: tuple[Any, ...],
+        name: str,
+        of_any_shape: bool,
+        prepare: Prepare,
+    ) -> None:
+        if not all(
+            type(v) is not list and (type(v) is not tuple or {*map(type, v)} <= {int}) for v in arguments
+        ):
+            return
+        way = prepare(name, arguments)
+        if way is None:
+            return
+        if of_any_shape:
+            _with_room(self.ways)[form] = way
+        else:
+            by_shape = _with_room(self.ways_by_shape).setdefault(form, {})
+            _with_room(by_shape)[_shapes_of(arguments)] = way
+
+
+def _with_room(known: dict[Any, Any]) -> dict[Any, Any]:
+    if len(known) >= _MOST_FORMS:
+        known.clear()
+    return known
+
+
+def short_way(numpy: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that has NumPy, or an engine, at once answer the calls that it was seen to answer."""
+    short = Short(function)
+    recorders = short.recorders
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if (_here.get().fast or asked.process) != "auto" or (form := form_of(args, kwargs)) is None:
+            return function(*args, **kwargs)
+        record = recorders.get(form)
+        if record is None:
+            return short.engines(form, args, kwargs)
+        result = numpy(*args, **kwargs)
+        record()
+        return result
+
+    return call

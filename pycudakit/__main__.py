@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pycudakit
 from pycudakit import errors
-from pycudakit._cli import bench, demo, info, selftest
+from pycudakit._cli import bench, demo, info, selftest, tune
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -23,21 +23,28 @@ def _parser() -> argparse.ArgumentParser:
     def command(name: str, text: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
 
-    command("info", "engines, devices, libraries and versions on this machine")
+    told = command("info", "engines, devices and their links, libraries and versions on this machine")
+    told.add_argument("--json", action="store_true", help="as JSON")
     command("demo", "a short tour on all engines present, each result checked against NumPy and timed")
     benchmark = command("bench", "a table of times, all engines present against NumPy")
     benchmark.add_argument("--quick", action="store_true", help="up to a million elements, fewer rounds")
+    tuning = command("tune", "measure, in a minute, what `auto` decides by on this machine, and keep it")
+    tuning.add_argument(
+        "--reset", action="store_true", help="go back to the times that come with the package"
+    )
     command("selftest", "functions of every family, on every engine and dtype, against NumPy")
     return parser
 
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "info":
-        for line in info.lines():
+        for line in [info.as_json()] if arguments.json else info.lines():
             print(line)
         return 0
     if arguments.command == "bench":
         return bench.run(_say, quick=arguments.quick)
+    if arguments.command == "tune":
+        return tune.run(_say, reset=arguments.reset)
     return demo.run(_say) if arguments.command == "demo" else selftest.run(_say)
 
 

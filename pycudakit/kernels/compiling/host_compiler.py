@@ -150,6 +150,11 @@ def _compiler() -> list[str]:
     return chosen
 
 
+def path() -> str:
+    """Return where the compiler is, or raise `CompileError`."""
+    return str(shutil.which(_compiler()[0]))
+
+
 @functools.cache
 def _checks(compiler: tuple[str, ...]) -> list[str]:
     """Return the options by which accesses are checked. No compiler for macOS has them."""

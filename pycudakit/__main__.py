@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pycudakit
 from pycudakit import errors
-from pycudakit._cli import bench, demo, info, selftest, tune
+from pycudakit._cli import bench, demo, info, selftest, trace, tune
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -32,6 +32,12 @@ def _parser() -> argparse.ArgumentParser:
     tuning.add_argument(
         "--reset", action="store_true", help="go back to the times that come with the package"
     )
+    tracing = command("trace", "run a script, and tell where the time of its calls went")
+    tracing.add_argument(
+        "-o", "--output", default="trace.json", help="the trace, for https://ui.perfetto.dev"
+    )
+    tracing.add_argument("script", help="a Python script")
+    tracing.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
     command("selftest", "functions of every family, on every engine and dtype, against NumPy")
     return parser
 
@@ -43,6 +49,8 @@ def _run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.command == "bench":
         return bench.run(_say, quick=arguments.quick)
+    if arguments.command == "trace":
+        return trace.run(_say, arguments.script, arguments.arguments, arguments.output)
     if arguments.command == "tune":
         return tune.run(_say, reset=arguments.reset)
     return demo.run(_say) if arguments.command == "demo" else selftest.run(_say)

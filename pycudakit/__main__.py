@@ -28,6 +28,10 @@ def _parser() -> argparse.ArgumentParser:
     command("demo", "a short tour on all engines present, each result checked against NumPy and timed")
     benchmark = command("bench", "a table of times, all engines present against NumPy")
     benchmark.add_argument("--quick", action="store_true", help="up to a million elements, fewer rounds")
+    for form in ("json", "html", "markdown"):
+        benchmark.add_argument(f"--{form}", metavar="FILE", help=f"write the run as {form}, too")
+    benchmark.add_argument("--against", metavar="FILE", help="compare with a run that --json wrote")
+    benchmark.add_argument("--only", default="", metavar="NAME", help="functions with this in their names")
     tuning = command("tune", "measure, in a minute, what `auto` decides by on this machine, and keep it")
     tuning.add_argument(
         "--reset", action="store_true", help="go back to the times that come with the package"
@@ -48,7 +52,8 @@ def _run(arguments: argparse.Namespace) -> int:
             print(line)
         return 0
     if arguments.command == "bench":
-        return bench.run(_say, quick=arguments.quick)
+        files = (arguments.json, arguments.html, arguments.markdown, arguments.against)
+        return bench.run(_say, arguments.quick, arguments.only, bench.Outputs(*files))
     if arguments.command == "trace":
         return trace.run(_say, arguments.script, arguments.arguments, arguments.output)
     if arguments.command == "tune":

@@ -14,7 +14,8 @@ import numpy as np
 
 import pycudakit as pk
 from pycudakit._calls import asked
-from pycudakit._cli import info, report, work
+from pycudakit._cli import bench_families, info, report, work
+from pycudakit._cli.bench_families import Family
 from pycudakit._cli.compare import verdict
 from pycudakit._cli.measure import Times, in_words, interleave
 from pycudakit._cli.progress import Progress, Say
@@ -25,31 +26,6 @@ ROUNDS = 7
 COMPARED = 1_000_000  # of a larger result, every n-th element is compared, about so many
 
 Arrays = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Family:
-    """A function that is compared, of float32 arrays of one size.
-
-    Parameters
-    ----------
-    by
-        Computes it as NumPy's users write it, by NumPy or a library like it: ``by(np, *arrays)``.
-    ours
-        Computes it as pycudakit's users write it: ``ours(*arrays)``, with ``out=`` too.
-    text
-        The expression, as NumExpr takes it.
-    inputs
-        How many arrays it takes.
-    ulps
-        How far two right results may be apart.
-    """
-
-    by: Callable[..., Any]
-    ours: Callable[..., Any]
-    text: str
-    inputs: int = 2
-    ulps: int = 0
 
 
 def _evaluate(a: Any, b: Any, out: Any = None) -> Any:
@@ -169,8 +145,6 @@ def _pinned(arrays: Arrays) -> Arrays:
 
 def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None = None) -> int:
     """Print the table, and write what is asked for; return the exit status."""
-    from pycudakit._cli import bench_families  # noqa: PLC0415  (it takes `Family` from here)
-
     present = work.engines(say)
     if not present:
         return 1

@@ -4,14 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import pycudakit as pk
-from pycudakit._cli.bench import Family
 
 Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A function that is compared, of float32 arrays of one size.
+
+    Parameters
+    ----------
+    by
+        Computes it as NumPy's users write it, by NumPy or a library like it: ``by(np, *arrays)``.
+    ours
+        Computes it as pycudakit's users write it: ``ours(*arrays)``, with ``out=`` too.
+    text
+        The expression, as NumExpr takes it.
+    inputs
+        How many arrays it takes.
+    ulps
+        How far two right results may be apart.
+    """
+
+    by: Callable[..., Any]
+    ours: Callable[..., Any]
+    text: str
+    inputs: int = 2
+    ulps: int = 0
 
 
 def _same(name: str, inputs: int = 1, ulps: int = 0, **keywords: Any) -> Family:

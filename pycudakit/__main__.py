@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pycudakit
 from pycudakit import errors
-from pycudakit._cli import bench, demo, info, selftest
+from pycudakit._cli import bench, demo, info, selftest, trace, tune
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -23,21 +23,41 @@ def _parser() -> argparse.ArgumentParser:
     def command(name: str, text: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
 
-    command("info", "engines, devices, libraries and versions on this machine")
+    told = command("info", "engines, devices and their links, libraries and versions on this machine")
+    told.add_argument("--json", action="store_true", help="as JSON")
     command("demo", "a short tour on all engines present, each result checked against NumPy and timed")
     benchmark = command("bench", "a table of times, all engines present against NumPy")
     benchmark.add_argument("--quick", action="store_true", help="up to a million elements, fewer rounds")
+    for form in ("json", "html", "markdown"):
+        benchmark.add_argument(f"--{form}", metavar="FILE", help=f"write the run as {form}, too")
+    benchmark.add_argument("--against", metavar="FILE", help="compare with a run that --json wrote")
+    benchmark.add_argument("--only", default="", metavar="NAME", help="functions with this in their names")
+    tuning = command("tune", "measure, in a minute, what `auto` decides by on this machine, and keep it")
+    tuning.add_argument(
+        "--reset", action="store_true", help="go back to the times that come with the package"
+    )
+    tracing = command("trace", "run a script, and tell where the time of its calls went")
+    tracing.add_argument(
+        "-o", "--output", default="trace.json", help="the trace, for https://ui.perfetto.dev"
+    )
+    tracing.add_argument("script", help="a Python script")
+    tracing.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
     command("selftest", "functions of every family, on every engine and dtype, against NumPy")
     return parser
 
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "info":
-        for line in info.lines():
+        for line in [info.as_json()] if arguments.json else info.lines():
             print(line)
         return 0
     if arguments.command == "bench":
-        return bench.run(_say, quick=arguments.quick)
+        files = (arguments.json, arguments.html, arguments.markdown, arguments.against)
+        return bench.run(_say, arguments.quick, arguments.only, bench.Outputs(*files))
+    if arguments.command == "trace":
+        return trace.run(_say, arguments.script, arguments.arguments, arguments.output)
+    if arguments.command == "tune":
+        return tune.run(_say, reset=arguments.reset)
     return demo.run(_say) if arguments.command == "demo" else selftest.run(_say)
 
 

@@ -1,4 +1,7 @@
-"""What calls take beside their work: measured constants, and the times that they make."""
+"""What calls take beside their work: measured constants, and the times that they make.
+
+`pycudakit tune` measures those that it names, for its machine.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,24 @@ import ctypes
 import functools
 
 from pycudakit import errors
-from pycudakit._library import loader, machine
+from pycudakit._library import loader, machine, measured
+
+_here = measured.HERE.constants.get
 
 # Seconds
-CALL = 75e-6  # of a call to a library, waking its threads and cold caches included
+CALL = _here("CALL", 75e-6)  # of a call to a library, waking its threads and cold caches included
 SHARED_WORK = 80e-6  # below this, a second thread does not pay
-CUDA_CALL = 150e-6  # of a call to the GPU
+CUDA_CALL = _here("CUDA_CALL", 150e-6)  # of a call to the GPU
 WORTH_WAKING = 5e-3  # from this on, it is worth waking the GPU up, which takes longer
 
 # Bytes a second of memory: for a thread that works alone, NumPy's too, beyond the first caches; beyond all
 # caches for each of several threads, for all, and for all of them staging and un-staging. A streamed call
 # takes the link's own time for its bytes so many times over, or longer for the latter.
-ALONE_BANDWIDTH = 27e9
-THREAD_BANDWIDTH, HOST_BANDWIDTH, STAGING_BANDWIDTH = 10e9, 65e9, 52e9
-LINK_TIMES = 1.2
+ALONE_BANDWIDTH = _here("ALONE_BANDWIDTH", 27e9)
+THREAD_BANDWIDTH = _here("THREAD_BANDWIDTH", 10e9)
+HOST_BANDWIDTH = _here("HOST_BANDWIDTH", 65e9)
+STAGING_BANDWIDTH = _here("STAGING_BANDWIDTH", 52e9)
+LINK_TIMES = _here("LINK_TIMES", 1.2)
 
 SMALL = "auto: NumPy answers first at this size"
 CPU_FIRST = "auto: the CPU engine answers first"

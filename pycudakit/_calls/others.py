@@ -49,6 +49,11 @@ def _parts(container: Any) -> list[Any]:
     return list(itertools.islice(whole, _MOST_LOOKED_AT))
 
 
+def is_dask(value: Any) -> bool:
+    """Tell whether a value is an array of Dask's, which lies in blocks."""
+    return library_of(value) == "dask" and hasattr(value, "dask") and hasattr(value, "chunks")
+
+
 def is_ordinary(value: Any) -> bool:
     """Tell whether functions take a value as it is."""
     kind: Any = type(value)
@@ -59,7 +64,7 @@ def is_ordinary(value: Any) -> bool:
     if decides(kind) or isinstance(value, np.ma.MaskedArray):
         return False
     if isinstance(value, (np.ndarray, np.generic)) or not (
-        library_of(value) == "pandas" or any(hasattr(value, name) for name in _PROTOCOLS)
+        library_of(value) in ("pandas", "dask") or any(hasattr(value, name) for name in _PROTOCOLS)
     ):
         _ordinary.add(kind)
         return True
@@ -243,6 +248,8 @@ def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
                 break
         else:
             return function(*args, **kwargs)
+        if any(map(is_dask, (*args, *kwargs.values()))):
+            return call_on_dask(name, args, kwargs, call.__module__)  # type: ignore[no-any-return]
         if takes_devices() and any(map(lies_on_device, (*args, *kwargs.values()))):
             check_devices(name, function, args, kwargs)
             return call_on_device(function, *args, **kwargs)  # type: ignore[no-any-return]
@@ -307,6 +314,11 @@ def call_on_device(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a function of the kit's, or compute one element by element, where its arrays lie."""
     # A floor above, and looked for where it is needed alone: few calls are of such arrays.
     return importlib.import_module("pycudakit.fusing.alone").call(function, *args, **kwargs)
+
+
+def call_on_dask(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str = "pycudakit") -> Any:
+    """Call a function of the kit's of this name where the blocks of its Dask arrays are computed."""
+    return importlib.import_module("pycudakit._dask.functions").call(name, args, kwargs, module)
 
 
 def read_all(

@@ -1,8 +1,10 @@
-"""`pycudakit bench`: a table of times against NumPy; benchmarks/peers.py runs the same with more peers."""
+"""`pycudakit bench`: every family against NumPy; benchmarks/peers.py runs the same with more peers."""
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
+import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,41 +14,18 @@ import numpy as np
 
 import pycudakit as pk
 from pycudakit._calls import asked
-from pycudakit._cli import work
+from pycudakit._cli import bench_families, info, report, work
+from pycudakit._cli.bench_families import Family
 from pycudakit._cli.compare import verdict
 from pycudakit._cli.measure import Times, in_words, interleave
 from pycudakit._cli.progress import Progress, Say
+from pycudakit._library import measured
 
 SIZES = (1_000, 64_000, 1_000_000, 16_000_000)
 ROUNDS = 7
 COMPARED = 1_000_000  # of a larger result, every n-th element is compared, about so many
 
 Arrays = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Family:
-    """A function that is compared, of float32 arrays of one size.
-
-    Parameters
-    ----------
-    by
-        Computes it as NumPy's users write it, by NumPy or a library like it: ``by(np, *arrays)``.
-    ours
-        Computes it as pycudakit's users write it: ``ours(*arrays)``, with ``out=`` too.
-    text
-        The expression, as NumExpr takes it.
-    inputs
-        How many arrays it takes.
-    ulps
-        How far two right results may be apart.
-    """
-
-    by: Callable[..., Any]
-    ours: Callable[..., Any]
-    text: str
-    inputs: int = 2
-    ulps: int = 0
 
 
 def _evaluate(a: Any, b: Any, out: Any = None) -> Any:
@@ -115,7 +94,8 @@ def _complaint(contender: Contender, arrays: Arrays, expected: Any, every: slice
         result = contender.call(*contender.prepare(arrays))
         if contender.ulps is None:
             return None
-        right, words = verdict(result[every], expected[every], contender.ulps)
+        mine, theirs = (np.atleast_1d(each)[every] for each in (result, expected))
+        right, words = verdict(mine, theirs, contender.ulps)
     except Exception as error:  # noqa: BLE001 - whatever a library raises
         return f"{type(error).__name__}: {error}".splitlines()[0]
     finally:
@@ -163,10 +143,22 @@ def _pinned(arrays: Arrays) -> Arrays:
     return *map(pk.pinned_copy, arrays), pk.empty_pinned(arrays[0].shape, arrays[0].dtype)
 
 
-def run(say: Say, quick: bool = False) -> int:
-    """Print the table; return the exit status."""
+def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None = None) -> int:
+    """Print the table, and write what is asked for; return the exit status."""
     present = work.engines(say)
     if not present:
+        return 1
+    outputs = outputs or Outputs()
+    old = None
+    if outputs.against:
+        try:
+            old = _read(outputs.against)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            say(f"{outputs.against} is not what `pycudakit bench --json` writes: {error!r}")
+            return 1
+    families = {n: f for n, f in {**FAMILIES, **bench_families.FAMILIES}.items() if only in n}
+    if not families:
+        say(f"no function is called {only!r}: choose of {', '.join({**FAMILIES, **bench_families.FAMILIES})}")
         return 1
     sizes = [size for size in SIZES if size <= 1_000_000] if quick else list(SIZES)
     columns = list(engines_of(FAMILIES["add"]))
@@ -177,22 +169,76 @@ def run(say: Say, quick: bool = False) -> int:
         say("pinned is cuda, with arrays in pinned memory.")
     say("")
     say(f"{'function':<9} {'elements':>11} {'NumPy':>9}" + "".join(f" {name:>9}        " for name in columns))
-    failed = False
-    with closing(Progress(len(FAMILIES) * len(sizes), say)) as progress:
-        for name, family in FAMILIES.items():
+    failed, rows = False, []
+    with closing(Progress(len(families) * len(sizes), say)) as progress:
+        for name, family in families.items():
             numpy = Contender(functools.partial(family.by, np))
             for size in sizes:
                 progress.step(f"{name} of {size:,}")
                 contenders = {"NumPy": numpy, **engines_of(family)}
+                if name not in FAMILIES:  # which take no `out`
+                    contenders.pop("pinned", None)
                 times, wrong = race(family, size, contenders, 3 if quick else ROUNDS)
                 failed = failed or bool(wrong)
+                floor = _floor(size, *bench_families.MOVED[name])
+                rows += [
+                    {"family": name, "elements": size, "by": by, "rounds": time.rounds, "floor": floor}
+                    for by, time in times.items()
+                ]
                 first = f"{name:<9} {size:>11,} {in_words(times['NumPy'].median):>9}"
                 cells = "".join(_cell(times["NumPy"], times.get(column)) for column in columns)
                 notes = ", ".join(f"{column} {words}" for column, words in wrong.items())
                 progress.say(f"{first}{cells} {notes}".rstrip())
     say("")
+    outputs.write(say, _described(rows), old)
     say("The full benchmarks, with peers and required figures, are benchmarks/*.py in the source tree.")
     return 1 if failed else 0
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The files that a run is written to, and the one that it is compared with; None for none."""
+
+    json: str | None = None
+    html: str | None = None
+    markdown: str | None = None
+    against: str | None = None
+
+    def write(self, say: Say, told: report.Run, old: report.Run | None) -> None:
+        """Write the files, and print the comparison."""
+        for path, form in (
+            (self.json, lambda run: json.dumps(run, indent=1) + "\n"),
+            (self.html, report.page),
+            (self.markdown, report.markdown),
+        ):
+            if path:
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(form(told))
+                say(f"wrote {path}")
+        if old is not None:
+            for line in report.compared(old, told):
+                say(line)
+
+
+def _read(path: str) -> report.Run:
+    with open(path, encoding="utf-8") as file:
+        old: report.Run = json.load(file)
+    report.families(old), old["processor"]
+    return old
+
+
+def _described(rows: list[dict[str, Any]]) -> report.Run:
+    """Return the run as plain data, with the machine that it is of."""
+    day = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d")
+    return {"day": day, "processor": measured.machine(), "machine": info.facts(), "rows": rows}
+
+
+def _floor(size: int, up: int, down: int) -> float | None:
+    """Return the seconds in which the link moves so many bytes an element."""
+    if not pk.engines()["cuda"]:
+        return None
+    link = pk.link_speed(0)
+    return max(size * up / link.up, size * down / link.down)
 
 
 def _cell(numpy: Times, ours: Times | None) -> str:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import platform
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 import pycudakit as pk
+from pycudakit import errors
 from pycudakit._calls import asked
-from pycudakit._library import abi, loader
+from pycudakit._cli import remedies
+from pycudakit._library import abi, loader, measured
 
 VARIABLES = {
     "PYCUDAKIT_ENGINE": "the engine to start with",
@@ -20,6 +25,8 @@ VARIABLES = {
     "PYCUDAKIT_DEVICE_MEMORY": "device memory that the CUDA engine may keep",
     "PYCUDAKIT_PINNED_MEMORY": "host memory that it may pin",
     "PYCUDAKIT_PLAN_MEMORY": "device memory for what fused functions leave there",
+    "PYCUDAKIT_CACHE_DIR": "where compiled kernels and measured times are kept",
+    "PYCUDAKIT_TUNED": "0: what `pycudakit tune` measured is not used",
     "CUDA_VISIBLE_DEVICES": "the GPUs that CUDA shows",
 }
 DRIVER = "A library built with CUDA 13 needs NVIDIA driver 580 or newer."
@@ -33,77 +40,129 @@ NO_LIBRARIES = (
 )
 
 
-def _row(key: str, text: str) -> Iterator[str]:
-    first, *others = text.splitlines() or [""]
-    yield f"  {key:<12}{first}".rstrip()
-    for line in others:
-        yield f"  {'':<12}{line}"
-
-
-def _engines() -> Iterator[str]:
-    yield "Engines"
-    for name, status in pk.engines().items():
-        yield from _row(name, f"{'available' if status else 'not available'}: {status.reason}")
+def facts() -> dict[str, Any]:
+    """Return what `pycudakit info` tells, as plain data."""
     name = asked.current()
-    if name in asked.NAMES:
-        yield from _row("in force", name)
-    else:
-        yield from _row("in force", f"none: PYCUDAKIT_ENGINE is {name!r}; choose auto, cuda, cpu or numpy")
-
-
-def _devices() -> Iterator[str]:
-    yield "Devices"
-    devices = pk.devices()
-    for device in devices:
-        major, minor = device.compute_capability
-        link = "PCIe unknown"
-        if device.pcie_generation and device.pcie_width:
-            link = f"PCIe {device.pcie_generation} x{device.pcie_width}"
-        yield from _row(
-            str(device.index),
-            f"{device.name}, compute capability {major}.{minor}, {device.memory / 2**30:.1f} GiB, "
-            f"{device.multiprocessors} multiprocessors, {link}",
-        )
-    if not devices:
-        yield from _row("none", "")
-
-
-def _libraries() -> Iterator[str]:
-    yield "Libraries"
     built = pk.build_info()
-    for name in ("cpu", "cuda"):
-        if name in built:
-            facts = built[name]
-            yield from _row(name, facts["path"])
-            yield from _row("", "; ".join(f"{k} {v}" for k, v in facts.items() if v and k != "path"))
-            if name == "cuda" and "sm_" not in facts["architectures"]:
-                for line in PTX_ALONE:
-                    yield from _row("", line)
-        elif loader.find(name) is None:
-            yield from _row(name, "missing")
-        else:
-            yield from _row(name, f"{loader.find(name)}, which does not open: see Engines")
-    if not built:
+    return {
+        "pycudakit": pk.__version__,
+        "abi": abi.ABI_VERSION,
+        "python": f"{platform.python_version()}, {platform.system()} {platform.machine()}",
+        "numpy": np.__version__,
+        "package": os.path.dirname(os.path.abspath(pk.__file__)),
+        "engines": {
+            engine: {"available": status.available, "reason": _reason(engine, status)}
+            for engine, status in pk.engines().items()
+        },
+        "in_force": name if name in asked.NAMES else None,
+        "devices": [_device(device) for device in pk.devices()],
+        "libraries": {engine: _library(engine, built) for engine in ("cpu", "cuda")},
+        "compilers": remedies.compilers(),
+        "times": _times(),
+        "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+    }
+
+
+def _reason(engine: str, status: pk.EngineStatus) -> str:
+    return status.reason if status else remedies.explained(engine, status.reason)
+
+
+def _device(device: pk.Device) -> dict[str, Any]:
+    """Return a device as plain data, with the bytes a second that its link moves up and down."""
+    try:
+        link = pk.link_speed(device.index)._asdict()
+    except errors.Error as error:
+        link = {"error": str(error)}
+    return {**dataclasses.asdict(device), "link": link}
+
+
+def _library(engine: str, built: dict[str, dict[str, str]]) -> dict[str, str]:
+    if engine in built:
+        return built[engine]
+    path = loader.find(engine)
+    return {} if path is None else {"path": f"{path}, which does not open: see Engines"}
+
+
+def _times() -> str:
+    """Return what `auto` decides by."""
+    here = measured.HERE
+    if here.day:
+        return f"of this machine, by `pycudakit tune` on {here.day}: {measured.path()}"
+    usual = "the package's own; `pycudakit tune` measures this machine's"
+    if here.ignored:
+        return f"the package's own, as {measured.path()} is ignored: {here.ignored}; {measured.AGAIN}"
+    return usual
+
+
+def _row(key: str, text: str) -> str:
+    return f"  {key:<12}{text}".rstrip()
+
+
+def _engines(told: dict[str, Any]) -> Iterator[str]:
+    for name, status in told["engines"].items():
+        yield _row(name, f"{'available' if status['available'] else 'not available'}: {status['reason']}")
+    name = asked.current()
+    wrong = f"none: PYCUDAKIT_ENGINE is {name!r}; choose auto, cuda, cpu or numpy"
+    yield _row("in force", told["in_force"] or wrong)
+    yield _row("times", told["times"])
+
+
+def _devices(told: dict[str, Any]) -> Iterator[str]:
+    for device in told["devices"]:
+        generation, width, link = device["pcie_generation"], device["pcie_width"], device["link"]
+        pcie = f"PCIe {generation} x{width}" if generation and width else "PCIe unknown"
+        yield _row(
+            str(device["index"]),
+            f"{device['name']}, compute capability {'.'.join(map(str, device['compute_capability']))}, "
+            f"{device['memory'] / 2**30:.1f} GiB, {device['multiprocessors']} multiprocessors",
+        )
+        speed = link.get("error") or f"{link['up'] / 1e9:.1f} GB/s up, {link['down'] / 1e9:.1f} GB/s down"
+        yield _row("", f"{pcie}: {speed}")
+    if not told["devices"]:
+        yield _row("none", "")
+
+
+def _libraries(told: dict[str, Any]) -> Iterator[str]:
+    for name, library in told["libraries"].items():
+        yield _row(name, library.get("path", "missing"))
+        others = "; ".join(f"{k} {v}" for k, v in library.items() if v and k != "path")
+        if others:
+            yield _row("", others)
+        if name == "cuda" and "sm_" not in library.get("architectures", "sm_"):
+            for line in PTX_ALONE:
+                yield _row("", line)
+    if not any(library.get("version") for library in told["libraries"].values()):
         for line in NO_LIBRARIES:
-            yield from _row("", line)
-    elif "cuda" not in built and platform.system() == "Linux":
-        yield from _row("", "`pip install .` builds the cuda library too, unless PYCUDAKIT_CUDA=OFF.")
-    yield from _row("", DRIVER)
+            yield _row("", line)
+    elif not told["libraries"]["cuda"] and platform.system() == "Linux":
+        yield _row("", "`pip install .` builds the cuda library too, unless PYCUDAKIT_CUDA=OFF.")
+    yield _row("", DRIVER)
+    for name, text in told["compilers"].items():
+        yield _row(name, text)
+
+
+def _environment(told: dict[str, Any]) -> Iterator[str]:
+    for name, value in told["environment"].items():
+        yield f"  {name}={value}  ({VARIABLES[name]})"
+    if not told["environment"]:
+        yield f"  none of {', '.join(VARIABLES)}"
+
+
+_PARTS = {"Engines": _engines, "Devices": _devices, "Libraries": _libraries, "Environment": _environment}
 
 
 def lines() -> Iterator[str]:
     """Yield what `pycudakit info` prints."""
-    yield f"pycudakit {pk.__version__}, ABI {abi.ABI_VERSION}"
-    yield from _row("python", f"{platform.python_version()}, {platform.system()} {platform.machine()}")
-    yield from _row("numpy", np.__version__)
-    yield from _row("package", os.path.dirname(os.path.abspath(pk.__file__)))
-    for part in (_engines, _devices, _libraries):
+    told = facts()
+    yield f"pycudakit {told['pycudakit']}, ABI {told['abi']}"
+    for name in ("python", "numpy", "package"):
+        yield _row(name, told[name])
+    for title, part in _PARTS.items():
         yield ""
-        yield from part()
-    yield ""
-    yield "Environment"
-    given = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    for name, value in given.items():
-        yield f"  {name}={value}  ({VARIABLES[name]})"
-    if not given:
-        yield f"  none of {', '.join(VARIABLES)}"
+        yield title
+        yield from part(told)
+
+
+def as_json() -> str:
+    """Return what `pycudakit info --json` prints."""
+    return json.dumps(facts(), indent=2)

@@ -7,6 +7,7 @@ from typing import Any
 import pycudakit as pk
 from pycudakit._cli.info import NO_LIBRARIES
 from pycudakit._cli.progress import Say
+from pycudakit._cli.remedies import explained
 
 EXPRESSION = "sqrt(a*a + b*b) * exp(-a) + sin(b)"
 
@@ -26,7 +27,7 @@ def engines(say: Say) -> list[str]:
     if not present:
         say("There is no engine to run.")
         for name, status in statuses.items():
-            say(f"  {name}: {status.reason}")
+            say(f"  {name}: {explained(name, status.reason)}")
         for line in () if pk.build_info() else NO_LIBRARIES:
             say(line)
     return present

@@ -17,11 +17,12 @@ from pycudakit._calls.cost import (
 )
 from pycudakit._calls.plan import Plan, on_cpu, small_call
 from pycudakit._library import machine, present
+from pycudakit._library.measured import HERE
 from pycudakit._programs.program import ElementProgram
 from pycudakit._programs.rates import NANOSECONDS
 
 # Seconds
-ALONE = 7e-6  # of a call to a library that wakes no threads, beyond NumPy's
+ALONE = HERE.constants.get("ALONE", 7e-6)  # of a call to a library that wakes no threads, beyond NumPy's
 NUMPY_CALL = 1e-6  # of NumPy's call for each function of an expression
 
 CLEARLY = 0.9  # of the time of others, for the GPU to be taken
@@ -42,7 +43,7 @@ UNKNOWN = (0.2, 0.2)
 @functools.cache
 def measured(name: str, code: int) -> tuple[float, float]:
     """Return nanoseconds an element for a function and a type, NumPy's and ours."""
-    cells = NANOSECONDS.get(name, "").split()
+    cells = (HERE.rates.get(name) or NANOSECONDS.get(name, "")).split()
     if len(cells) <= code or cells[code] == "-":
         return UNKNOWN
     numpy, ours = cells[code].split("/")

@@ -5,7 +5,8 @@
 
 from pycudakit import _lazy
 from pycudakit.random.generator import Generator, default_rng
+from pycudakit.random.many import on_dask
 
-__all__ = ["Generator", "default_rng"]
+__all__ = ["Generator", "default_rng", "on_dask"]
 
 _lazy.show(__name__, __all__)

@@ -196,6 +196,12 @@ def _is_read(out: Array | None, read: Sequence[Array]) -> bool:
     return out is not None and any(np.may_share_memory(out, array) for array in read)
 
 
+def _said(where: Any, **keywords: Any) -> dict[str, Any]:
+    """Return the keywords that somebody gave."""
+    given = {name: value for name, value in keywords.items() if value is not None}
+    return given if where is True else {**given, "where": where}
+
+
 def call(
     function: ElementFunction,
     inputs: Sequence[Any],
@@ -215,6 +221,8 @@ def call(
         return function.numpy(*inputs, **given)
 
     if not all(map(others.is_ordinary, (*inputs, out, where))):
+        if any(map(others.is_dask, (*inputs, out, where))):
+            return others.call_on_dask(function.name, inputs, _said(out=out, where=where, dtype=dtype))
         if others.takes_devices() and any(map(others.lies_on_device, (*inputs, out, where))):
             named: dict[str, Any] = {"out": out, "where": where}
             others.check_devices(function.name, function.labels or function.numpy, inputs, named)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._library import abi, loader
+from pycudakit._library import abi, loader, measured
 from pycudakit._library.version import __version__
 from pycudakit.kernels.compiling.source import Binary, Compiled, Source
 
@@ -232,11 +232,7 @@ if hasattr(os, "register_at_fork"):
 
 def cache_folder() -> Path:
     """Return where binaries are kept on disk."""
-    own = os.environ.get("PYCUDAKIT_CACHE_DIR")
-    if own:
-        return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return Path(base or os.path.expanduser("~/.cache")) / "pycudakit"
+    return Path(measured.cache_folder())
 
 
 def _folder(asked: str | os.PathLike[str] | None) -> Path | None:

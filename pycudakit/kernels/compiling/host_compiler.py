@@ -151,6 +151,11 @@ def _compiler() -> list[str]:
     return chosen
 
 
+def path() -> str:
+    """Return where the compiler is, or raise `CompileError`."""
+    return str(shutil.which(_compiler()[0]))
+
+
 @functools.cache
 def _kind(compiler: tuple[str, ...]) -> str:
     try:

@@ -1,0 +1,137 @@
+"""What the calls of a run could do better, a line a finding."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+import pycudakit as pk
+from pycudakit import Call
+
+NEAR = 1e-3  # seconds from one call to the next, for both to be of one function's body
+FEW = 3  # calls that make a habit
+LARGE = 32 << 20  # bytes: what is allocated anew is new to the system, too
+SMALL = 64 << 10  # bytes, for which no trip to a GPU pays
+WORTH = 1e-3  # seconds that a finding is of, at least
+
+_REDUCTIONS = "all any count_nonzero max mean min prod std sum var"
+_ELEMENTWISE = "astype clip nan_to_num round where"
+FUSED = {
+    *_REDUCTIONS.split(),
+    *_ELEMENTWISE.split(),
+    *(name for name in pk.__all__ if isinstance(getattr(np, name, None), np.ufunc)),
+} - {"matmul", "vecdot"}
+
+
+def advice(calls: Sequence[Call]) -> Iterator[str]:
+    """Yield a line for each finding.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> from pycudakit._cli.advice import advice
+    >>> call = pk.Call("add", "cuda", "the engine asked for", 0.01, bytes_up=1000, bytes_down=500)
+    >>> list(advice([call] * 5))
+    ["5 calls of add took less than 64 KiB to a GPU each: the engine 'auto' has the CPU do that"]
+    """
+    yield from _to_fuse(calls)
+    by_function: dict[str, list[Call]] = {}
+    for call in calls:
+        by_function.setdefault(call.function, []).append(call)
+    for name, of_one in by_function.items():
+        yield from _small(name, of_one)
+        yield from _pageable(name, of_one)
+        yield from _numpys(name, of_one)
+        yield from _taken_over(name, of_one)
+
+
+def _runs(calls: Sequence[Call]) -> Iterator[list[Call]]:
+    """Yield calls that follow each other at once, and that `fuse` could have in one."""
+    run: list[Call] = []
+    for call in calls:
+        fits = call.function in FUSED and call.engine in ("cpu", "cuda") and call.began is not None
+        if run and not (fits and call.engine == run[-1].engine and _follows(run[-1], call)):
+            yield run
+            run = []
+        if fits:
+            run.append(call)
+    if run:
+        yield run
+
+
+def _follows(before: Call, after: Call) -> bool:
+    end = (before.began or 0.0) + (before.seconds or 0.0)
+    return (after.began or 0.0) - end < NEAR
+
+
+def _to_fuse(calls: Sequence[Call]) -> Iterator[str]:
+    found: dict[tuple[str, ...], list[list[Call]]] = {}
+    for run in _runs(calls):
+        seconds = sum(call.seconds or 0.0 for call in run)
+        if len(run) >= FEW and seconds >= WORTH:
+            found.setdefault((run[0].engine, *(call.function for call in run)), []).append(run)
+    for (engine, *names), runs in found.items():
+        often = f", {len(runs)} times over" * (len(runs) > 1)
+        what = f"these {len(names)} calls could be one `fuse`{often}: {_listed(names)}"
+        if engine == "cpu":
+            yield f"{what}: {len(names) - 1} passes over memory saved"
+            continue
+        run = runs[0]
+        # A result goes down, and up again as an operand of what follows.
+        again = sum(0 < a.bytes_down <= b.bytes_up for a, b in itertools.pairwise(run))
+        yield f"{what}: up to {2 * again} transfers saved"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 6 else f"{', '.join(names[:3])} ... {', '.join(names[-2:])}"
+
+
+def _calls(calls: Sequence[Call]) -> str:
+    return f"{len(calls):,} call" + "s" * (len(calls) != 1)
+
+
+def _mib(count: float) -> str:
+    return f"{count / 2**20:,.0f} MiB"
+
+
+def _small(name: str, calls: Sequence[Call]) -> Iterator[str]:
+    few = [call for call in calls if call.engine == "cuda" and call.bytes_up + call.bytes_down < SMALL]
+    if len(few) >= FEW and not few[0].reason.startswith("auto"):
+        yield (
+            f"{len(few)} calls of {name} took less than {SMALL >> 10} KiB to a GPU each: "
+            "the engine 'auto' has the CPU do that"
+        )
+
+
+def _pageable(name: str, calls: Sequence[Call]) -> Iterator[str]:
+    down = [c for c in calls if c.bytes_down >= LARGE and c.stages.get("unstage", 0.0) >= WORTH]
+    if len(down) >= FEW:
+        size = _mib(max(call.bytes_down for call in down))
+        yield (
+            f"pageable results of {size} in each of {len(down)} calls of {name}: pass `out=`, an array of "
+            "`pk.empty_pinned` that is kept"
+        )
+    up = [c for c in calls if c.bytes_up >= LARGE and c.stages.get("stage", 0.0) >= WORTH]
+    if len(up) >= FEW:
+        size = _mib(max(call.bytes_up for call in up))
+        yield (
+            f"pageable operands of {size} in each of {len(up)} calls of {name}: keep what is used often in "
+            "`pk.pinned_copy`"
+        )
+
+
+def _numpys(name: str, calls: Sequence[Call]) -> Iterator[str]:
+    alone = [call for call in calls if call.reason.startswith("auto: only NumPy takes this")]
+    seconds = sum(call.seconds or 0.0 for call in alone)
+    if seconds >= WORTH:
+        reason = alone[0].reason.partition("this: ")[2]
+        taken = f"{seconds * 1e3:,.0f} ms"
+        yield f"NumPy had {_calls(alone)} of {name}, {taken}: {reason}; convert it before"
+
+
+def _taken_over(name: str, calls: Sequence[Call]) -> Iterator[str]:
+    failed = [call for call in calls if "took over" in call.reason]
+    if failed:
+        yield f"{_calls(failed)} of {name} failed on the GPU: {failed[0].reason}"

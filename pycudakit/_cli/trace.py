@@ -1,0 +1,86 @@
+"""`pycudakit trace script.py`: run a script, and tell where the time of its calls went."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+
+import pycudakit as pk
+from pycudakit._cli.advice import advice
+from pycudakit._cli.progress import Say
+
+LINES = 30  # of a table of single calls; more calls are summed up
+
+
+def run(say: Say, script: str, arguments: Sequence[str], output: str) -> int:
+    """Run a script as `python` would, write the trace, and print table and advice; return the exit status."""
+    if not os.path.isfile(script):
+        say(f"{script} is no file: name a Python script")
+        return 1
+    before = sys.argv, sys.path[0]
+    sys.argv, sys.path[0] = [script, *arguments], os.path.dirname(os.path.abspath(script))
+    try:
+        with pk.profile() as profile:
+            status = _status(script)
+    finally:
+        sys.argv, sys.path[0] = before
+    try:
+        profile.save_trace(output)
+    except OSError as error:
+        say(f"{output} cannot be written ({error.strerror}): name another file, with --output")
+        return 1
+    say("")
+    for line in _table(profile):
+        say(line)
+    for line in advice(profile.calls):
+        say(f"- {line}")
+    say(f"{output}: open https://ui.perfetto.dev, and drop it there")
+    return status
+
+
+def _status(script: str) -> int:
+    """Return what a script exits with; what it raises is shown, and what it did until then is traced."""
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return error.code or 0
+        sys.stderr.write(f"{error.code}\n")
+        return 1
+    except Exception:  # noqa: BLE001  (the script's own)
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _table(profile: pk.Profile) -> Iterator[str]:
+    if not profile.calls:
+        yield "The script made no call in its main thread; pk.profile() inside it collects those of another."
+    elif len(profile.calls) <= LINES:
+        yield from str(profile).splitlines()
+    else:
+        yield from _sums(profile.calls)
+
+
+def _sums(calls: Sequence[pk.Call]) -> Iterator[str]:
+    """Yield a line for each function and engine, by time."""
+    found: dict[tuple[str, str], list[pk.Call]] = {}
+    for call in calls:
+        found.setdefault((call.function, call.engine), []).append(call)
+    rows = [
+        (sum(c.seconds or 0.0 for c in of_one), name, engine, of_one)
+        for (name, engine), of_one in found.items()
+    ]
+    width = max(8, *(len(name) for name, _ in found))
+    yield f"{'function':<{width}}  engine  {'calls':>8}  {'ms':>12}  {'MB up':>10}  {'MB down':>10}"
+    for seconds, name, engine, of_one in sorted(rows, key=lambda row: -row[0]):
+        up, down = (
+            sum(moved) / 1e6 for moved in zip(*((c.bytes_up, c.bytes_down) for c in of_one), strict=True)
+        )
+        line = f"{name:<{width}}  {engine:<6}  {len(of_one):>8,}  {seconds * 1e3:>12,.3f}"
+        yield f"{line}  {up:>10,.1f}  {down:>10,.1f}" if engine == "cuda" else line
+    seconds = sum(row[0] for row in rows)
+    yield f"{'together':<{width}}          {len(calls):>8,}  {seconds * 1e3:>12,.3f}"

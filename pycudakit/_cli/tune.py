@@ -1,0 +1,172 @@
+"""`pycudakit tune`: measure what `auto` decides by, on this machine, and keep it for later processes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+import pycudakit as pk
+from pycudakit._calls import cost
+from pycudakit._cli import rates, work
+from pycudakit._cli.progress import Progress, Say
+from pycudakit._library import measured
+from pycudakit._programs import estimate
+
+REPEATS = 5
+LARGE = 16 << 20  # elements: beyond all caches
+BELIEVED = 8  # a constant is at most so many times its usual value, and at least that part of it
+_COLD = 32 << 20  # bytes that leave nothing else in most caches
+
+
+def _seconds(
+    call: Callable[[], object], rounds: int = 9, before: Callable[[], object] = lambda: None
+) -> float:
+    """Return what a call takes, the lower quartile of its times: other work makes it longer."""
+    taken = []
+    for _ in range(rounds):
+        before()
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return statistics.quantiles(taken, n=4)[0]
+
+
+def _alone() -> float:
+    """Return what a call to a library takes, beyond NumPy's, that wakes no threads."""
+    x = np.ones(100, np.float32)
+    out = np.empty_like(x)
+
+    def thousand(function: Any) -> Callable[[], object]:
+        return lambda: [function(x, out=out) for _ in range(1000)]
+
+    with pk.engine("cpu"):
+        ours = _seconds(thousand(pk.sqrt))
+    return (ours - _seconds(thousand(np.sqrt))) / 1000
+
+
+def _bandwidth(add: Any, elements: int) -> float:
+    """Return the bytes a second that move while two arrays are added."""
+    a, b, out = np.ones((3, elements), np.float32)
+    with pk.engine("cpu"):
+        return 3 * a.nbytes / _seconds(lambda: add(a, b, out=out))
+
+
+def _call(engine: str, elements: int) -> float:
+    """Return what a call takes that comes after other work, whose data is in the caches."""
+    x, others = np.full(elements, 0.5), np.zeros(_COLD, np.uint8)
+    out = np.empty_like(x)
+    with pk.engine(engine):
+        return _seconds(lambda: pk.exp(x, out=out), 15, lambda: others.fill(1))
+
+
+def _constants(rate: float) -> Iterator[tuple[str, float]]:
+    """Measure, and yield constants of the cost model; `rate` is of float64's exp on one thread."""
+    yield "ALONE", _alone()
+    yield "ALONE_BANDWIDTH", _bandwidth(np.add, 1 << 20)
+    threads = cost.threads()
+    moved = _bandwidth(pk.add, LARGE)
+    each = max(moved / threads, min(moved, cost.THREAD_BANDWIDTH))  # as a few threads may saturate it
+    yield "THREAD_BANDWIDTH", each
+    yield "HOST_BANDWIDTH", moved if threads > 1 else max(moved, cost.HOST_BANDWIDTH)
+    elements = 200_000
+    yield "CALL", _call("cpu", elements) - elements * rate / threads - 16 * elements / moved
+    if not pk.engines()["cuda"]:
+        return
+    link, few = pk.link_speed(0), 16_384
+    here = _call("cuda", few) - 8 * few / link.up
+    yield "CUDA_CALL", here
+    pinned, ordinary = pk.pinned_copy(np.ones(LARGE, np.float32)), np.ones(LARGE, np.float32)
+    result, pinned_result = np.empty_like(ordinary), pk.empty_pinned(LARGE, np.float32)
+    floor = pinned.nbytes / min(link)
+    with pk.engine("cuda"):
+        taken = _seconds(lambda: pk.negative(pinned, out=pinned_result)) - here
+        yield "LINK_TIMES", max(1.0, taken / floor)
+        taken = _seconds(lambda: pk.negative(ordinary, out=result)) - here
+        yield "STAGING_BANDWIDTH", 2 * ordinary.nbytes / taken
+
+
+def _believed(name: str, value: float) -> float:
+    usual = getattr(estimate if name == "ALONE" else cost, name)
+    return float(min(max(value, usual / BELIEVED), usual * BELIEVED))
+
+
+def _rates(told: Callable[[str], object]) -> dict[str, str]:
+    """Have a process with one thread measure the rates."""
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(pk.__file__)))
+    path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
+    found = {}
+    with subprocess.Popen(  # noqa: S603  (ourselves)
+        [sys.executable, "-m", rates.__name__, str(REPEATS)],
+        env={**os.environ, "PYTHONPATH": path, "PYCUDAKIT_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        for line in process.stdout or ():
+            name, _, row = line.rstrip("\n").partition(": ")
+            told(name)
+            found[name] = row
+    if process.returncode:
+        raise pk.errors.DeviceError("the process that measures rates failed: see above")
+    return found
+
+
+def _keep(text: str) -> str:
+    """Write the file, of which a reader sees all or nothing."""
+    path = measured.path()
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    fresh = f"{path}.{os.getpid()}"
+    with open(fresh, "w", encoding="ascii", errors="replace") as file:
+        file.write(text)
+    os.replace(fresh, path)
+    return path
+
+
+def run(say: Say, reset: bool = False) -> int:
+    """Measure, or go back to the package's own times; return the exit status."""
+    if reset:
+        try:
+            os.remove(measured.path())
+        except FileNotFoundError:
+            say("Nothing was measured here: auto decides by the package's own times.")
+        else:
+            say(f"Removed {measured.path()}: auto decides by the package's own times again.")
+        return 0
+    if "cpu" not in work.engines(say):
+        return 1
+    begin, names = time.perf_counter(), rates.names()
+    with closing(Progress(len(names) + 8, say)) as progress:
+        rows = _rates(lambda name: progress.step(f"rates: {name}"))
+        constants = {}
+        rate = float(rows["exp"].split()[-1].split("/")[1]) * 1e-9
+        for name, value in _constants(rate):
+            progress.step(name)
+            constants[name] = _believed(name, value)
+    day = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d")
+    try:
+        path = _keep(measured.written(day, constants, rows))
+    except OSError as error:
+        say(f"{measured.path()} cannot be written ({error.strerror}):")
+        say("set PYCUDAKIT_CACHE_DIR to a folder that can.")
+        return 1
+    for name, value in constants.items():
+        usual = getattr(estimate if name == "ALONE" else cost, name)
+        say(f"  {name:<18} {_shown(name, value):>12}   until now {_shown(name, usual)}")
+    seconds = time.perf_counter() - begin
+    say(f"{len(rows)} functions and {len(constants)} constants measured in {seconds:.0f} s;")
+    say(f"auto decides by them in processes to come: {path}")
+    return 0
+
+
+def _shown(name: str, value: float) -> str:
+    if name.endswith("BANDWIDTH"):
+        return f"{value / 1e9:.1f} GB/s"
+    return f"{value:.2f}" if name == "LINK_TIMES" else f"{value * 1e6:.1f} us"

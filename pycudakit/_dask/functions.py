@@ -1,0 +1,236 @@
+"""Functions of Dask arrays: block by block, as trees over blocks, or with what lies around each block.
+
+Which of these a function is, `KINDS` says. Blocks are computed where Dask's scheduler puts them, on the
+engine that is set there.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import operator
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._calls.others import is_dask
+from pycudakit._dask import overlaps, sums
+from pycudakit._dask.modules import dask_array, kit
+from pycudakit._families.sort.functions import TopK
+
+Function = Callable[..., Any]
+
+
+class OfBlocks:
+    """A call whose Dask arrays are given block by block; it pickles, as functions of the kit do."""
+
+    def __init__(self, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self._function, self._kwargs = function, dict(kwargs)
+        self._args = [None if is_dask(value) else value for value in args]
+        self._places = [place for place, value in enumerate(args) if is_dask(value)]
+        self.__name__ = function.__name__
+
+    def __call__(self, *blocks: Any, part: int | None = None) -> Any:
+        """Compute a block."""
+        args = list(self._args)
+        for place, block in zip(self._places, blocks, strict=True):
+            args[place] = block
+        result = self._function(*args, **self._kwargs)
+        return result if part is None else result[part]
+
+
+def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str = "pycudakit") -> Any:
+    """Call a function of this name, in a module that shows it, with Dask arrays among its arguments.
+
+    Raises
+    ------
+    Unsupported
+        It cannot be computed block by block.
+    """
+    function = getattr(sys.modules[module], name)
+    title = f"{module.removeprefix('pycudakit.')}.{name}" if module != "pycudakit" else name
+    kind = KINDS.get(title)
+    if kind is None:
+        raise errors.Unsupported(
+            f"{title} of a Dask array needs all of it at once: .compute() it first, or have "
+            f"dask.array.map_blocks(pk.{title}, x) for each block by itself"
+        )
+    if any(map(is_dask, kwargs.values())) or kwargs.get("out") is not None:
+        raise errors.Unsupported(f"{title} of a Dask array: give arrays by position, and no `out`")
+    return kind(function, args, kwargs)
+
+
+def _arrays(args: Sequence[Any]) -> list[Any]:
+    return [value for value in args if is_dask(value)]
+
+
+def _elementwise(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    da = dask_array()
+    # Other arrays are cut as these are; numbers, types and the like are part of the call.
+    given = [da.asarray(v) if isinstance(v, (np.ndarray, list)) and np.ndim(v) else v for v in args]
+    compute = OfBlocks(function, given, kwargs)
+    parts = _PAIRS.get(function.__name__)
+    if parts is None:
+        return da.core.elemwise(compute, *_arrays(given))
+    return tuple(
+        da.core.elemwise(functools.partial(compute, part=part), *_arrays(given)) for part in range(parts)
+    )
+
+
+_PAIRS = {"divmod": 2, "modf": 2, "frexp": 2}
+
+
+def _exact(join: str | None = None) -> Function:
+    """Return the kind of a reduction whose parts may be joined in any order, by itself or another."""
+
+    def kind(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        da = dask_array()
+        x, axis, keepdims = sums.of_axes(function.__name__, args, kwargs)
+        joined = getattr(kit(), join or function.__name__)
+        dtype = function(np.ones((1,) * x.ndim, x.dtype)).dtype
+        return da.reduction(x, function, joined, axis=axis, keepdims=keepdims, dtype=dtype, concatenate=True)
+
+    return kind
+
+
+def _first(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return where an extreme is, which no arithmetic decides: by NumPy, block by block."""
+    da = dask_array()
+    return getattr(da, function.__name__)(*args, **kwargs)
+
+
+# ---- Counts, and the best -----------------------------------------------------------------------------
+
+
+def _counted(function: Function, x: Any, count: int) -> Any:
+    """Return the sums over all blocks of what a function counts in each."""
+    da = dask_array()
+    rows = x.reshape(-1).map_blocks(_as_row, function, chunks=(1, count), new_axis=[1], dtype=np.intp)
+    return da.reduction(rows, np.sum, np.sum, axis=0, dtype=np.intp)
+
+
+def _as_row(block: Any, function: Function) -> Any:
+    return function(block)[np.newaxis]
+
+
+def _histogram(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def asked(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
+        return a, bins, range, density, weights
+
+    x, bins, span, density, weights = asked(*args, **kwargs)
+    if weights is not None or is_dask(bins):
+        raise errors.Unsupported("histogram of a Dask array: without weights, and of bins that are known")
+    if np.ndim(bins) == 0 and (span is None or isinstance(bins, str)):
+        raise errors.Unsupported(
+            "histogram of a Dask array: give the edges, or a number of bins and their range=(low, high)"
+        )
+    edges = np.histogram_bin_edges(np.empty(0, x.dtype), bins, span)
+    counts = _counted(_CountsOfBins(function, bins, span), x, len(edges) - 1)
+    return (counts / np.diff(edges) / counts.sum() if density else counts), edges
+
+
+class _CountsOfBins:
+    def __init__(self, function: Function, bins: Any, span: Any) -> None:
+        self._given = function, bins, span
+
+    def __call__(self, block: Any) -> Any:
+        function, bins, span = self._given
+        return function(block, bins, span)[0]
+
+
+def _bincount(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def asked(x: Any, weights: Any = None, minlength: Any = 0) -> Any:
+        return x, weights, operator.index(minlength)
+
+    x, weights, count = asked(*args, **kwargs)
+    if weights is not None or count < 1 or x.ndim != 1:
+        raise errors.Unsupported(
+            "bincount of a Dask array: of one dimension, without weights, and with minlength, one more than "
+            "the largest value"
+        )
+    return _counted(_CountsOfValues(function, count), x, count)
+
+
+class _CountsOfValues:
+    def __init__(self, function: Function, count: int) -> None:
+        self._given = function, count
+
+    def __call__(self, block: Any) -> Any:
+        function, count = self._given
+        counts = function(block, minlength=count)
+        if len(counts) > count:
+            raise errors.InvalidArgument(
+                f"bincount of a Dask array: minlength is {count}, and there is a value of {len(counts) - 1}"
+            )
+        return counts
+
+
+def _topk(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    da, delayed = dask_array(), importlib.import_module("dask").delayed
+
+    def asked(a: Any, k: Any, axis: Any = -1, largest: Any = True) -> Any:
+        return a, operator.index(k), axis, bool(largest)
+
+    x, k, axis, largest = asked(*args, **kwargs)
+    if x.ndim != 1 or axis not in (-1, 0, None):
+        raise errors.Unsupported(f"topk of a Dask array: of one dimension, and this has {x.ndim}")
+    if not 0 <= k <= x.shape[0]:
+        raise ValueError(f"k={k} is not from 0 to {x.shape[0]}, the length of the axis")
+    starts = np.cumsum([0, *x.chunks[0][:-1]])
+    best = delayed(_best)
+    parts = [best(function, k, largest, b, n) for b, n in zip(x.to_delayed(), starts, strict=True)]
+    whole = delayed(_best_of_all)(function, k, largest, parts)
+    values, indices = (
+        da.from_delayed(whole[n], (k,), dtype) for n, dtype in enumerate((x.dtype, np.dtype(np.intp)))
+    )
+    return TopK(values, indices)
+
+
+def _best(function: Function, k: int, largest: bool, block: Any, start: int) -> Any:
+    values, indices = function(block, min(k, block.size), largest=largest)
+    return values, indices + start
+
+
+def _best_of_all(function: Function, k: int, largest: bool, parts: Any) -> Any:
+    """Return the best of the blocks' best, which are in order: so the first of equals wins here, too."""
+    values, indices = (np.concatenate(each) for each in zip(*parts, strict=True))
+    values, places = function(values, k, largest=largest)
+    return values, indices[places]
+
+
+# ---- What each function is ----------------------------------------------------------------------------
+
+_ALL_ALIKE = """
+add subtract multiply divide true_divide floor_divide remainder mod fmod power pow float_power divmod
+modf frexp negative positive abs absolute fabs sign signbit copysign nextafter ldexp reciprocal sqrt
+cbrt square exp exp2 expm1 log log2 log10 log1p logaddexp logaddexp2 sin cos tan arcsin arccos arctan
+arctan2 sinh cosh tanh arcsinh arccosh arctanh asin acos atan atan2 asinh acosh atanh hypot sinc deg2rad
+rad2deg degrees radians floor ceil trunc rint round around clip nan_to_num maximum minimum fmax fmin
+heaviside gcd lcm isfinite isinf isnan isclose equal not_equal less less_equal greater greater_equal
+logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert bitwise_invert
+left_shift right_shift bitwise_left_shift bitwise_right_shift where astype
+"""
+_EXACT = "min max amin amax nanmin nanmax all any prod"
+_FIRST = "argmin argmax nanargmin nanargmax"
+_WINDOWS = """
+box_blur gaussian_blur correlate convolve sobel laplace median_filter minimum_filter maximum_filter
+"""
+
+KINDS: dict[str, Function] = {
+    **dict.fromkeys(_ALL_ALIKE.split(), _elementwise),
+    **dict.fromkeys(_EXACT.split(), _exact()),
+    "count_nonzero": _exact("sum"),
+    **dict.fromkeys(_FIRST.split(), _first),
+    "sum": sums.total,
+    "nansum": sums.total,
+    "mean": sums.mean,
+    "var": sums.spread,
+    "std": sums.spread,
+    **{f"image.{name}": overlaps.filtered for name in _WINDOWS.split()},
+    "histogram": _histogram,
+    "bincount": _bincount,
+    "topk": _topk,
+}

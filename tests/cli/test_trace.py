@@ -1,0 +1,116 @@
+"""`pycudakit trace`: a script's calls as a trace and a table, and what could be better, a line each."""
+
+import json
+
+import pytest
+
+import pycudakit as pk
+from pycudakit.__main__ import main
+from pycudakit._cli.advice import advice
+
+needs_cpu = pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
+MIB = 1 << 20
+SCRIPT = """
+import sys
+import numpy as np
+import pycudakit as pk
+import beside
+
+x = np.linspace(0, 1, 3_000_000)
+with pk.engine("cpu"):
+    for _ in range(int(sys.argv[1])):
+        y = pk.exp(pk.sqrt(pk.add(pk.multiply(x, x), 1.0)))
+print(__name__, sys.argv[1:], beside.VALUE)
+"""
+
+
+@pytest.fixture
+def trace(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "beside.py").write_text("VALUE = 7\n")
+
+    def run(text, *arguments):
+        (tmp_path / "script.py").write_text(text)
+        status = main(["trace", "-o", "here.json", "script.py", *arguments])
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    return run
+
+
+@needs_cpu
+def test_a_script(trace, tmp_path):
+    status, printed, _ = trace(SCRIPT, "2", "--own")
+    assert status == 0
+    lines = printed.splitlines()
+    assert lines[0] == "__main__ ['2', '--own'] 7"
+    assert [line.split()[0] for line in lines if line.split()[1:2] == ["cpu"]] == [
+        *("multiply", "add", "sqrt", "exp") * 2
+    ]
+    (finding,) = (line for line in lines if line.startswith("- "))
+    assert "calls could be one `fuse`" in finding
+    assert "passes over memory saved" in finding
+    events = json.loads((tmp_path / "here.json").read_text())["traceEvents"]
+    assert sum(event["name"] == "sqrt" for event in events) == 2
+
+
+@needs_cpu
+def test_many_calls_are_summed_up(trace):
+    _, printed, _ = trace(SCRIPT.replace("3_000_000", "3_000"), "50")
+    assert printed.count("\nsqrt ") == 1
+    assert any(line.split()[:3] == ["exp", "cpu", "50"] for line in printed.splitlines())
+
+
+def test_a_script_that_fails_is_traced_so_far(trace, tmp_path):
+    status, printed, said = trace("import pycudakit as pk\npk.add(1, 2)\n1 / 0\n")
+    assert status == 1
+    assert "ZeroDivisionError" in said
+    assert "1 call" in printed
+    assert (tmp_path / "here.json").exists()
+    assert trace("raise SystemExit(5)")[0] == 5
+    assert trace("raise SystemExit('why')")[2] == "why\n"
+    assert "made no call" in trace("")[1]
+
+
+def test_no_script(capsys):
+    assert main(["trace", "nowhere.py"]) == 1
+    assert "nowhere.py is no file" in capsys.readouterr().out
+
+
+def call(function, engine="cuda", reason="the engine asked for", seconds=0.01, **more):
+    return pk.Call(function, engine, reason, seconds, **more)
+
+
+def following(*calls):
+    """Return calls that were made one right after the other."""
+    return [pk.Call(**{**vars(c), "began": 0.01 * n}) for n, c in enumerate(calls)]
+
+
+def test_what_could_be_fused():
+    each = {"bytes_up": 8 * MIB, "bytes_down": 4 * MIB}
+    calls = following(
+        call("multiply", **each), call("add", **each), call("exp", **each), call("sum", bytes_up=4 * MIB)
+    )
+    assert list(advice(calls)) == [
+        "these 4 calls could be one `fuse`: multiply, add, exp, sum: up to 6 transfers saved"
+    ]
+    assert not list(advice(calls[:2]))
+    apart = [pk.Call(**{**vars(c), "began": n}) for n, c in enumerate(calls)]
+    assert not list(advice(apart))
+    broken = following(calls[0], calls[1], call("sort"), calls[2], calls[3])
+    assert not list(advice(broken))
+
+
+def test_memory_that_is_made_anew():
+    (down,) = advice([call("exp", bytes_down=256 * MIB, stages={"unstage": 0.02})] * 5)
+    assert down.startswith("pageable results of 256 MiB in each of 5 calls of exp: pass `out=`")
+    (up,) = advice([call("exp", bytes_up=256 * MIB, stages={"stage": 0.02})] * 5)
+    assert "pageable operands of 256 MiB in each of 5 calls of exp" in up
+    assert not list(advice([call("exp", bytes_up=256 * MIB, bytes_down=256 * MIB, stages={})] * 5))
+
+
+def test_what_ran_elsewhere():
+    (line,) = advice([call("add", "numpy", "auto: only NumPy takes this: it takes bool")] * 2)
+    assert line == "NumPy had 2 calls of add, 20 ms: it takes bool; convert it before"
+    (line,) = advice([call("sort", "cpu", "auto: x; the CPU engine took over: cudaMalloc")])
+    assert line.startswith("1 call of sort failed on the GPU")

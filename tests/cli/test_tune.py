@@ -1,0 +1,139 @@
+"""`pycudakit tune`: times of this machine, kept for later processes; a file that is not right is ignored."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import pycudakit as pk
+from pycudakit._cli import rates, tune
+from pycudakit._library import measured
+from pycudakit._library.version import __version__
+
+CONSTANTS = {"CALL": 1e-3, "ALONE_BANDWIDTH": 5e9, "ALONE": 2e-5}
+ROWS = {"add": " ".join(["9.00/0.10"] * 12)}
+USED = """
+import json, sys
+import pycudakit as pk
+from pycudakit._calls import cost
+from pycudakit._programs import estimate
+print(json.dumps([cost.CALL, cost.ALONE_BANDWIDTH, estimate.ALONE, estimate.measured("add", 3)]))
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYCUDAKIT_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("PYCUDAKIT_TUNED", raising=False)
+    return tmp_path
+
+
+def python(*arguments):
+    done = subprocess.run(
+        [sys.executable, *arguments], check=False, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def used(*options):
+    done = python(*options, "-c", USED)
+    return json.loads(done.stdout), done.stderr
+
+
+def usual():
+    return used("-W", "ignore")[0]
+
+
+@pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
+def test_it_measures_keeps_tells_and_forgets(folder, capsys, monkeypatch):
+    monkeypatch.setattr(tune, "REPEATS", 1)
+    monkeypatch.setattr(tune, "LARGE", 1 << 20)
+    assert tune.run(print) == 0
+    assert "auto decides by them in processes to come" in capsys.readouterr().out
+    found = measured.understood((folder / "times.txt").read_text())
+    assert set(found.rates) == set(rates.names())
+    assert {"ALONE", "ALONE_BANDWIDTH", "THREAD_BANDWIDTH", "HOST_BANDWIDTH", "CALL"} <= set(found.constants)
+    assert all(value > 0 for value in found.constants.values())
+    assert used()[0][:3] == [found.constants[name] for name in CONSTANTS]
+    told = json.loads(python("-m", "pycudakit", "info", "--json").stdout)["times"]
+    assert told.startswith(f"of this machine, by `pycudakit tune` on {found.day}")
+    assert tune.run(print, reset=True) == 0
+    assert not (folder / "times.txt").exists()
+    assert "package's own" in json.loads(python("-m", "pycudakit", "info", "--json").stdout)["times"]
+    assert tune.run(print, reset=True) == 0
+    assert "Nothing was measured here" in capsys.readouterr().out
+
+
+def test_what_was_measured_is_used_unless_it_is_turned_off(folder, monkeypatch):
+    before = usual()
+    (folder / "times.txt").write_text(measured.written("2026-01-02", CONSTANTS, ROWS))
+    assert used() == ([1e-3, 5e9, 2e-5, [9.0, 0.1]], "")
+    monkeypatch.setenv("PYCUDAKIT_TUNED", "0")
+    assert used() == (before, "")
+
+
+RIGHT = measured.written("2026-01-02", CONSTANTS, ROWS)
+
+
+def sealed(text):
+    """Return a text whose checksum is right."""
+    body = text.rstrip("\n").rpartition("\n")[0]
+    return f"{body}\n{measured._checksum(body)}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "it is damaged"),
+        ("\0\xff" * 99, "it is damaged"),
+        (RIGHT[:-40], "it is damaged"),
+        (RIGHT.replace("0.001", "0.002"), "it is damaged"),
+        (sealed(RIGHT.replace("CALL: 0.001", "CALL: fast")), "it is damaged"),
+        (sealed(RIGHT.replace("CALL: 0.001", "CALL: nan")), "it is damaged"),
+        (sealed(RIGHT.replace(__version__, "0.0.9")), "it is of pycudakit 0.0.9"),
+        (sealed(RIGHT.replace(f"times {measured.FORM}", "times 99")), "it is of another form"),
+        (sealed(RIGHT.replace("processors", "abaci")), "it is of another machine"),
+    ],
+)
+def test_a_file_that_is_not_right_is_ignored_with_one_line(folder, text, why):
+    before = usual()
+    (folder / "times.txt").write_bytes(text.encode("latin-1"))
+    values, warned = used()
+    assert values == before
+    assert warned.count("RuntimeWarning") == 1
+    assert f"times.txt is ignored: {why}" in warned
+    assert "run `pycudakit tune` again, or `pycudakit tune --reset`" in warned
+    assert used("-W", "error") == (before, "")  # an import does not fail for it
+    told = json.loads(python("-W", "ignore", "-m", "pycudakit", "info", "--json").stdout)["times"]
+    assert why in told
+
+
+def test_a_folder_that_cannot_be_written(folder, monkeypatch, capsys):
+    (folder / "file").write_text("")
+    monkeypatch.setenv("PYCUDAKIT_CACHE_DIR", str(folder / "file"))
+    monkeypatch.setattr(tune, "_rates", lambda _: {"exp": "1/1"})
+    monkeypatch.setattr(tune, "_constants", lambda _: [("CALL", 1e-4)])
+    if pk.engines()["cpu"]:
+        assert tune.run(print) == 1
+        assert "set PYCUDAKIT_CACHE_DIR to a folder that can" in capsys.readouterr().out
+    with pytest.warns(RuntimeWarning, match="it cannot be read"):
+        measured._read()
+
+
+def test_what_cannot_be_is_not_believed():
+    assert tune._believed("CALL", -1.0) == pytest.approx(75e-6 / tune.BELIEVED)
+    assert tune._believed("CALL", 99.0) == pytest.approx(75e-6 * tune.BELIEVED)
+    assert tune._believed("CALL", 5e-5) == 5e-5
+
+
+def test_importing_costs_next_to_nothing(folder):
+    """Reading the file takes less than two milliseconds, on a machine that has nothing else to do."""
+    (folder / "times.txt").write_text(
+        measured.written("2026-01-02", CONSTANTS, dict.fromkeys(rates.names(), ROWS["add"]))
+    )
+    code = "import time, pycudakit\nfrom pycudakit._library import measured\n"
+    code += "def read():\n    t = time.perf_counter(); measured._read(); return time.perf_counter() - t\n"
+    code += "print(min(read() for _ in range(50)))"
+    assert float(python("-c", code).stdout) < 2e-3

@@ -1,0 +1,241 @@
+"""Dask arrays: blocks give the bits of the whole, whatever the chunks, and on processes of a cluster."""
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+from pycudakit._dask import functions, sums
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+
+ROOT = Path(__file__).resolve().parents[2]
+RNG = np.random.default_rng(0)
+WIDE = RNG.normal(size=(120, 90)) * 10.0 ** RNG.integers(-12, 12, (120, 90))  # whose sums cancel
+COUNTS = RNG.integers(0, 50, 20_000)
+CHUNKS = [(120, 90), (50, 90), (33, 31), (120, 1)]
+
+
+@pytest.fixture(autouse=True)
+def _in_this_thread(request):
+    if "engine" in request.fixturenames:  # which threads of a pool don't inherit
+        with dask.config.set(scheduler="synchronous"):
+            yield
+    else:
+        yield
+
+
+def same(lazy, whole):
+    assert isinstance(lazy, da.Array)
+    found = lazy.compute()
+    np.testing.assert_array_equal(found, whole, strict=True)
+    assert (
+        np.signbit(found).tolist() == np.signbit(whole).tolist()
+        if np.asarray(whole).dtype.kind == "f"
+        else True
+    )
+
+
+@pytest.mark.parametrize("chunks", CHUNKS)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: pk.add(x, 1),
+        lambda x: pk.subtract(2.0, x),
+        lambda x: pk.multiply(x, WIDE[0]),
+        lambda x: pk.exp(pk.negative(pk.absolute(x))),
+        lambda x: pk.where(pk.greater(x, 0), x, 0.0),
+        lambda x: pk.clip(x, -1, 1),
+        lambda x: pk.round(x, 2),
+        lambda x: pk.astype(x, "float32"),
+        lambda x: pk.divmod(x, 3.0)[1],
+        pk.isfinite,
+        lambda x: pk.add(x, x, dtype=np.float32),
+    ],
+)
+def test_elementwise(engine, call, chunks):
+    same(call(da.from_array(WIDE, chunks=chunks)), call(WIDE))
+
+
+def test_arrays_that_are_cut_differently(engine):
+    x, y = da.from_array(WIDE, chunks=(50, 90)), da.from_array(WIDE[::-1], chunks=(33, 31))
+    same(pk.hypot(x, y), pk.hypot(WIDE, WIDE[::-1]))
+
+
+@pytest.mark.parametrize("chunks", CHUNKS)
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i4", "?"])
+@pytest.mark.parametrize(
+    "name", ["sum", "mean", "min", "max", "any", "all", "count_nonzero", "argmax", "nansum"]
+)
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_reductions_have_the_bits_of_one_machine(engine, name, dtype, chunks):
+    x = np.clip(WIDE, -60000, 60000).astype(dtype)
+    lazy = da.from_array(x, chunks=chunks)
+    for axis in (None, 0, 1, -1):
+        same(getattr(pk, name)(lazy, axis=axis), getattr(pk, name)(x, axis=axis))
+    if name not in ("argmax", "count_nonzero"):
+        same(getattr(pk, name)(lazy, (0, 1), keepdims=True), getattr(pk, name)(x, (0, 1), keepdims=True))
+
+
+def test_reductions_of_what_is_not_finite(engine):
+    for value in (np.inf, np.nan, -np.inf):
+        x = np.ones(1000)
+        x[700] = value
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_equal(pk.sum(da.from_array(x, chunks=300)).compute(), value)
+            np.testing.assert_equal(pk.mean(da.from_array(x, chunks=300)).compute(), value)
+
+
+@pytest.mark.parametrize("name", ["var", "std", "prod"])
+def test_reductions_that_round_on_the_way(engine, name):
+    x = RNG.uniform(0.9, 1.1, (120, 90))
+    for axis in (None, 0, 1):
+        lazy = getattr(pk, name)(da.from_array(x, chunks=(33, 31)), axis=axis)
+        np.testing.assert_allclose(lazy.compute(), getattr(pk, name)(x, axis=axis), rtol=1e-13)
+    lazy = pk.var(da.from_array(x, chunks=(33, 31)), ddof=1)
+    np.testing.assert_allclose(lazy.compute(), np.var(x, ddof=1), rtol=1e-13)
+
+
+def test_what_a_product_rounds_away():
+    a = RNG.normal(size=1000) * 10.0 ** RNG.integers(-50, 50, 1000)
+    product, missing = sums._product(a, 12345.0)
+    from fractions import Fraction
+
+    assert all(
+        Fraction(p) + Fraction(m) == Fraction(x) * 12345 for x, p, m in zip(a, product, missing, strict=True)
+    )
+
+
+@pytest.mark.parametrize("chunks", [20_000, 7777, 3])
+def test_counts_and_the_best(engine, chunks):
+    counts = COUNTS[:100] if chunks == 3 else COUNTS
+    lazy = da.from_array(counts, chunks=chunks)
+    same(pk.bincount(lazy, minlength=50), pk.bincount(counts, minlength=50))
+    for bins, span in ((10, (0, 50)), ([0, 1, 20, 50], None)):
+        found, edges = pk.histogram(lazy, bins, span)
+        whole = pk.histogram(counts, bins, span)
+        same(found, whole[0])
+        np.testing.assert_array_equal(edges, whole[1])
+    np.testing.assert_allclose(
+        pk.histogram(lazy, 10, (0, 50), density=True)[0].compute(),
+        np.histogram(counts, 10, (0, 50), density=True)[0],
+    )
+    for largest in (True, False):
+        found, whole = pk.topk(lazy, 77, largest=largest), pk.topk(counts, 77, largest=largest)
+        same(found.values, whole.values)
+        same(found.indices, whole.indices)
+
+
+@pytest.mark.parametrize("chunks", [(200, 300, 3), (64, 100, 3), (17, 300, 1)])
+@pytest.mark.parametrize("mode", ["reflect", "nearest", "constant"])
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("box_blur", (5,)),
+        ("box_blur", ((2, 7),)),
+        ("gaussian_blur", (1.5,)),
+        ("median_filter", (3,)),
+        ("maximum_filter", (4,)),
+        ("convolve", (np.arange(12.0).reshape(3, 4) / 66,)),
+        ("laplace", ()),
+    ],
+)
+def test_filters_know_what_lies_around_a_block(engine, name, given, mode, chunks):
+    image = RNG.integers(0, 256, (200, 300, 3), np.uint8)
+    call = getattr(pk.image, name)
+    same(call(da.from_array(image, chunks=chunks), *given, mode=mode), call(image, *given, mode=mode))
+
+
+@pytest.mark.parametrize("chunks", [5000, 1024, 998, (2, 4998)])
+@pytest.mark.parametrize(
+    ("name", "parameters", "options"),
+    [
+        ("random", (), {}),
+        ("random", (), {"dtype": np.float32}),
+        ("standard_normal", (), {"dtype": "float32"}),
+        ("normal", (5.0, 2.0), {}),
+        ("integers", (0, 100), {}),
+        ("poisson", (3.0,), {}),
+    ],
+)
+def test_random_numbers_do_not_depend_on_the_blocks(engine, name, parameters, options, chunks):
+    one, other = pk.random.default_rng(5), pk.random.default_rng(5)
+    for _ in range(2):  # and the generator goes on behind them
+        lazy = pk.random.on_dask(one, name, *parameters, size=(5000, 3), chunks=chunks, **options)
+        same(lazy, getattr(other, name)(*parameters, size=(5000, 3), **options))
+        assert one == other
+
+
+def test_half_a_word_cannot_be_cut():
+    rng = pk.random.default_rng(5)
+    with pytest.raises(pk.errors.Unsupported, match="an even number of them: choose other chunks"):
+        pk.random.on_dask(rng, "random", size=1000, chunks=333, dtype=np.float32)
+    with pytest.raises(pk.errors.Unsupported, match="parameters are numbers"):
+        pk.random.on_dask(rng, "normal", [1.0, 2.0], size=2)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (pk.sort, "sort of a Dask array needs all of it at once"),
+        (lambda x: pk.image.resize(x, (3, 3)), "dask.array.map_blocks(pk.image.resize, x)"),
+        (lambda x: pk.add(x, 1, out=np.empty((4, 4))), "no `out`"),
+        (lambda x: pk.sum(x, where=True), "takes axis and keepdims alone"),
+        (lambda x: pk.histogram(x, 10), "their range=(low, high)"),
+        (pk.bincount, "with minlength"),
+        (lambda x: pk.topk(x, 2), "of one dimension, and this has 2"),
+    ],
+)
+def test_what_cannot_be_done_says_what_to_do(call, words):
+    with pytest.raises(pk.errors.Unsupported) as caught:
+        call(da.ones((4, 4), chunks=2))
+    assert words in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_value_beyond_minlength(engine):
+    with pytest.raises(pk.errors.InvalidArgument, match="minlength is 3, and there is a value of 7"):
+        pk.bincount(da.from_array(np.array([1, 7]), chunks=1), minlength=3).compute()
+
+
+def test_every_kind_is_a_function_of_the_kit():
+    for name in functions.KINDS:
+        assert callable(getattr(pk.image, name[6:]) if name.startswith("image.") else getattr(pk, name))
+
+
+def test_dask_is_not_imported_before_it_is_needed():
+    code = (
+        "import sys, numpy, pycudakit as pk; pk.sum(pk.add(numpy.ones(9), 1)); print('dask' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "False\n"
+
+
+def test_calls_of_blocks_pickle():
+    lazy = pk.mean(pk.exp(da.ones((4, 4), chunks=2)))
+    assert pickle.loads(pickle.dumps(lazy)).compute() == pk.mean(np.exp(np.ones((4, 4))))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
+def test_a_cluster_of_processes():
+    pytest.importorskip("distributed")
+    script = ROOT / "examples" / "dask_pipeline.py"
+    if not script.is_file():
+        pytest.skip("examples/ is not beside the tests")
+    done = subprocess.run(
+        [sys.executable, script],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "PYCUDAKIT_ENGINE": "cpu"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2 processes, 16 blocks: the bits of one machine: True" in done.stdout

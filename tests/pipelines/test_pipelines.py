@@ -1,0 +1,81 @@
+"""What docs/pipelines.md and docs/many_machines.md show of other libraries: each script prints that."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pycudakit as pk
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = DOCS / "pipelines.md"
+BLOCK = re.compile(r"^## ([\w-]+)\n.*?^```py\n(.*?)^```\n\n```text\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
+NEEDS = {
+    "scikit-learn": "sklearn",
+    "xarray": "xarray",
+    "pandas": "pandas",
+    "PyTorch": "torch",
+    "Jupyter": "numpy",
+}
+EXAMPLES = (
+    {name: (text, shown) for name, text, shown in BLOCK.findall(PAGE.read_text())} if PAGE.is_file() else {}
+)
+
+pytestmark = [
+    pytest.mark.skipif(not PAGE.is_file(), reason="docs/ is not beside the tests"),
+    pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine"),
+]
+
+
+def run(script, folder):
+    (folder / "example.py").write_text(script)
+    done = subprocess.run(
+        [sys.executable, "example.py"],
+        check=False,
+        capture_output=True,
+        cwd=folder,
+        env={**os.environ, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"},
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_example(name, tmp_path):
+    text, shown = EXAMPLES[name]
+    if importlib.util.find_spec(NEEDS[name]) is None:
+        pytest.skip(f"needs {NEEDS[name]}")
+    assert run(text, tmp_path) == shown
+
+
+def test_every_section_is_tested():
+    assert set(EXAMPLES) == set(NEEDS) == set(re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE))
+
+
+def blocks_of(heading):
+    page = (DOCS / "many_machines.md").read_text()
+    section = page if heading is None else page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^```py\n(.*?)^```\n", section, re.DOTALL | re.MULTILINE)
+
+
+def test_the_page_on_dask(tmp_path):
+    pytest.importorskip("dask.array")
+    text = "\n".join(block for block in blocks_of(None) if "import ray" not in block)
+    small = text.replace("1_000_000", "1_000").replace("50_000", "500").replace("10_000", "100")
+    printed = run(f"{small}\nprint(noise.shape, scaled.mean().compute() < 1e-12)\n", tmp_path)
+    assert printed == "(1000, 50) True\n"
+
+
+@pytest.mark.slow
+def test_ray(tmp_path):
+    pytest.importorskip("ray")
+    (block,) = blocks_of("Ray")
+    start = "import ray\nimport pycudakit as pk\n"
+    start += "ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)\n"
+    assert run(start + block, tmp_path).splitlines()[-1] == "6000.0"

@@ -67,7 +67,7 @@ def see_also(app, what, name, thing, options, lines):
     owner = np
     for part in path.split("."):
         owner = getattr(owner, part, None)
-    if callable(owner) and path not in ("random.Generator",):
+    if callable(owner) and path not in ("random.Generator", "linalg", "random"):
         found.append(f"`numpy.{path} <{NUMPY}{path}.html>`__")
     if (ROOT / "docs" / f"{page}.md").is_file():
         found.append(f":doc:`/{page}`")

@@ -184,6 +184,7 @@ if TYPE_CHECKING:
         topk,
     )
     from pycudakit._families.sort.sets import intersect1d, isin, setdiff1d, setxor1d, union1d, unique_values
+    from pycudakit._families.take import argwhere, compress, flatnonzero, nonzero, take, take_along_axis
     from pycudakit.fusing import Fused, fuse
     from pycudakit.fusing.composed.calculus import cross, gradient, trapezoid
     from pycudakit.fusing.composed.joining import concatenate, repeat, stack, tile
@@ -233,6 +234,7 @@ else:
             "_families.sort.distinct": "unique",
             "_families.sort.functions": "argpartition argsort lexsort partition searchsorted sort topk",
             "_families.sort.sets": "intersect1d isin setdiff1d setxor1d union1d unique_values",
+            "_families.take": "argwhere compress flatnonzero nonzero take take_along_axis",
             "_families.matmul.tensors": "einsum inner kron outer tensordot trace vecdot",
             "_families.select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
         },
@@ -282,6 +284,7 @@ __all__ = [
     "argmin",
     "argpartition",
     "argsort",
+    "argwhere",
     "around",
     "array_equal",
     "ascontiguousarray",
@@ -303,6 +306,7 @@ __all__ = [
     "cbrt",
     "ceil",
     "clip",
+    "compress",
     "concatenate",
     "convolve",
     "copysign",
@@ -339,6 +343,7 @@ __all__ = [
     "exp2",
     "expm1",
     "fabs",
+    "flatnonzero",
     "flip",
     "float_power",
     "floor",
@@ -418,6 +423,7 @@ __all__ = [
     "nanvar",
     "negative",
     "nextafter",
+    "nonzero",
     "not_equal",
     "outer",
     "pad",
@@ -459,6 +465,8 @@ __all__ = [
     "subtract",
     "sum",
     "swapaxes",
+    "take",
+    "take_along_axis",
     "tan",
     "tanh",
     "tensordot",

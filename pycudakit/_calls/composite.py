@@ -9,21 +9,22 @@ from pycudakit._calls import asked, invocation, operands
 from pycudakit._calls.cost import SMALL
 from pycudakit._library.types import Array
 
-_FEW = 3000  # elements of all arguments, below which NumPy answers first under `auto`
+_FEW = 3000
 
 
 def arrays_or_answer(
-    name: str, numpy: Callable[[], Any], *arguments: Any, foreign: str | None = None
+    name: str, numpy: Callable[[], Any], *arguments: Any, foreign: str | None = None, few: float | None = None
 ) -> tuple[list[Array], Any]:
     """Return the arguments as arrays; or none, and what NumPy answers.
 
-    `foreign` says why the call is NumPy's alone, if it is for another reason than its arguments' types.
+    `foreign` says why the call is NumPy's alone, if it is for another reason than its arguments' types; with
+    fewer elements than `few`, in all arguments, NumPy answers first under `auto`.
     """
     arrays = [array for array in map(operands.as_array, arguments) if array is not None]
     if foreign is not None or len(arrays) < len(arguments):
         return [], invocation.by_numpy_alone(name, numpy, foreign)
     if asked.checked_current() == "numpy":
         return [], invocation.by_numpy(name, asked.ASKED_FOR, numpy)
-    if asked.current() == "auto" and sum(array.size for array in arrays) < _FEW:
+    if asked.current() == "auto" and sum(array.size for array in arrays) < (_FEW if few is None else few):
         return [], invocation.by_numpy(name, SMALL, numpy)
     return arrays, None

@@ -13,7 +13,7 @@ from numpy.ctypeslib import ndpointer
 
 from pycudakit import errors
 
-ABI_VERSION = 6
+ABI_VERSION = 7
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -463,6 +463,11 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         )
         for t, dtype in MULTIPLIED.items()
     },
+    "pk_take": (
+        *(_in(np.uint8), _SIZE, _SIZE, _SIZE),
+        *(_in(np.int64), _SIZE, _SIZE, _out(np.uint8)),
+        *_CALL,
+    ),
     "pk_interp": (
         *(_in(np.float64), _in(np.float64), _SIZE, ctypes.c_double, ctypes.c_double),
         *(_in(np.float64), _out(np.float64), _SIZE, *_CALL),

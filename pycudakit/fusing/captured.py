@@ -35,6 +35,7 @@ _AT_ONCE = {
     "matmul.tensors": "einsum inner kron outer tensordot trace vecdot",
     "elementwise.copies": "tril triu",
     "reduce.extremes": "ptp",
+    "take": "argwhere compress flatnonzero nonzero take take_along_axis",
     "reduce.nan": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
 }
 

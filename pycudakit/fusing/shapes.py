@@ -341,8 +341,3 @@ def _repeat(recording: Recording, a: Any, repeats: Any, axis: Any = None) -> Any
     made = empty(recording, shape, a.dtype)
     recording.set(made, ..., a[_along(place + 1, None)])
     return made.reshape((*a.shape[:place], a.shape[place] * repeats, *a.shape[place + 1 :]))
-
-
-@_captures(np.take)
-def _take(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
-    return recording.on_host(np.take, (a, *arguments), keywords, may_write="out" in keywords)

@@ -116,9 +116,9 @@ def masked_then_written(x):
     return y[x > 1], y
 
 
-def nonzero(x):
-    (places,) = np.nonzero(x > 1)
-    return x[places] + 1
+def unwrapped(x):
+    turns = np.unwrap(x * 9)
+    return turns + 1
 
 
 def chosen_by_python(x):
@@ -177,7 +177,7 @@ def through_memory(x):
 
 LOOKS = [if_any, while_larger, converge, a_float, an_int, a_range, printed, formatted, as_array, of_an_item]
 LOOKS += [of_a_list, by_math, membership, by_fft, by_unwrap, by_polyfit, by_apply, by_vectorize, masked]
-LOOKS += [masked_then_written, nonzero, compared, negated, built_in, rounds_of_a_look, seen_through_asarray]
+LOOKS += [masked_then_written, unwrapped, compared, negated, built_in, rounds_of_a_look, seen_through_asarray]
 LOOKS += [chosen_by_python, written_through_asarray, through_memory]
 
 
@@ -224,7 +224,7 @@ STRICT = {
     by_fft: ("return np.abs(np.fft.fft(x + 1)) * 2", r"fft"),
     by_unwrap: ("return np.unwrap(x * 3) + 1", r"unwrap"),
     masked: ("return y[y > 2] * 3", r"a mask.*numpy\.where\(\)"),
-    nonzero: ("(places,) = np.nonzero(x > 1)", r"nonzero"),
+    unwrapped: ("turns = np.unwrap(x * 9)", r"unwrap"),
 }
 
 

@@ -150,6 +150,8 @@ def call_all(dtype):
 
 
 def call_others():
+    pk.take(np.arange(12).reshape(3, 4), [1, -1], axis=1)
+    pk.take_along_axis(np.arange(12).reshape(3, 4), np.array([[0], [1], [2]]), 1)
     pk.interp([0.5], [0.0, 1.0, 2.0], [3.0, 4.0, 9.0])
     rng = pk.random.default_rng(1)
     rng.random(100)

@@ -49,8 +49,9 @@ def histogramdd(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import pycudakit as pk
-    >>> counts, edges = pk.histogramdd([[0.1, 0.2, 0.3], [0.9, 0.8, 0.7]], 2, [[0, 1]] * 3)
+    >>> counts, edges = pk.histogramdd(np.array([[0.1, 0.2, 0.3], [0.9, 0.8, 0.7]]), 2, [[0, 1]] * 3)
     >>> counts.shape, counts[0, 0, 0], counts[1, 1, 1]
     ((2, 2, 2), np.float64(1.0), np.float64(1.0))
     """

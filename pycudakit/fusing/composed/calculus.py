@@ -144,7 +144,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     --------
     >>> import pycudakit as pk
     >>> pk.trapezoid([1, 2, 3], x=[4, 6, 8])
-    8.0
+    np.float64(8.0)
     """
     axis = normalize_axis_index(axis, y.ndim)
     distances = dx

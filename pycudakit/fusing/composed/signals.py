@@ -85,7 +85,7 @@ def _slid(a: Any, v: Any, mode: str) -> Any:
     right = length + v.size - 1 - left - a.size
     dtype = np.result_type(a, v)
     work = np.dtype(np.float32) if dtype == np.float16 else dtype
-    a, v = a.astype(work), v.astype(work)
+    a, v = (each if each.dtype == work else each.astype(work) for each in (a, v))
     if left or right:
         a = np.pad(a, (left, right))
     with np.errstate(all="ignore"):

@@ -1,0 +1,125 @@
+// Elements by their indices on a GPU: the array and the indices go up once, and what is taken streams down.
+#include "common/take.h"
+#include "cuda/plan/homes.h"
+#include "cuda/stream/resident.h"
+#include "cuda/stream/stream.h"
+
+namespace pk::take {
+
+namespace {
+
+constexpr int THREADS = 256;
+
+// An element is copied in units, of as many bytes as a thread copies at once.
+struct Gather {
+    Source in;
+    const int64_t *indices;
+    int64_t picked, units;
+    bool each;
+};
+
+template <class Unit>
+__global__ void take_chunk(Gather given, Unit *out, int64_t start, int64_t count) {
+    const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    const int64_t item = (start + i) / given.units, unit = (start + i) % given.units;
+    const int64_t array = item / given.picked;
+    const int64_t index = given.indices[given.each ? item : item % given.picked];
+    const int64_t from = array * given.in.count + place_of(index, given.in.count);
+    out[i] = reinterpret_cast<const Unit *>(given.in.elements)[from * given.units + unit];
+}
+
+int64_t unit_of(const Request &given) {
+    const auto places = reinterpret_cast<uintptr_t>(given.in.elements) |
+                        reinterpret_cast<uintptr_t>(given.out) | uintptr_t(given.in.width);
+    return int64_t(places & 7 ? (places & 3 ? (places & 1 ? 1 : 2) : 4) : 8);
+}
+
+pk_operand operand_of(const Request &given, int64_t unit) {
+    pk_operand operand{};
+    operand.address = reinterpret_cast<uint64_t>(given.out);
+    operand.type = unit == 8 ? PK_UINT64 : unit == 4 ? PK_UINT32 : unit == 2 ? PK_UINT16 : PK_UINT8;
+    operand.strides[0] = unit;
+    return operand;
+}
+
+class Taking : public Work {
+   public:
+    Taking(const Layout &layout, const Request &given, const plan::Homes &homes, Call &call,
+           const std::vector<int> &devices)
+        : Work(layout, {}, homes.stores(0), 0, 0), homes_(homes) {
+        const int64_t unit = layout.views[0].item;
+        gather_ = {given.in, given.indices, given.picked, given.in.width / unit, given.each};
+        if (homes.of(1).at == nullptr) in_ = arrays_.add(given.in.elements, given.in_bytes());
+        if (homes.of(2).at == nullptr) {
+            indices_ = arrays_.add(given.indices, given.index_count() * int64_t(sizeof(int64_t)));
+        }
+        if (!arrays_.upload(call, devices)) {
+            fail(PK_OUT_OF_MEMORY,
+                 "PYCUDAKIT_DEVICE_MEMORY has no room for the array, or other calls have too much of it");
+        }
+    }
+
+    void launch(const Chunk &chunk) override {
+        Gather given = gather_;
+        given.in.elements = in_ < 0 ? homes_.of(1).at : arrays_.on(chunk.device) + in_;
+        given.indices = reinterpret_cast<const int64_t *>(indices_ < 0 ? homes_.of(2).at
+                                                                       : arrays_.on(chunk.device) + indices_);
+        switch (layout.views[0].item) {
+            case 1: return launch<uint8_t>(given, chunk);
+            case 2: return launch<uint16_t>(given, chunk);
+            case 4: return launch<uint32_t>(given, chunk);
+            default: return launch<uint64_t>(given, chunk);
+        }
+    }
+    void collect(const void *) override {}
+
+   private:
+    template <class Unit>
+    void launch(const Gather &given, const Chunk &chunk) const {
+        auto *const out = reinterpret_cast<Unit *>(homes_.at(*this, chunk, 0));
+        const auto blocks = unsigned((chunk.count + THREADS - 1) / THREADS);
+        take_chunk<Unit><<<blocks, THREADS, 0, chunk.queue>>>(given, out, chunk.start, chunk.count);
+        PK_CUDA(cudaGetLastError());
+    }
+
+    const plan::Homes &homes_;
+    Gather gather_{};
+    Resident arrays_;
+    int64_t in_ = -1, indices_ = -1;  // where they are in there; at home, if nowhere
+};
+
+void launch(const Request &given, Call &call) {
+    if (given.elements() == 0) return;
+    const std::vector<int> devices = devices_of(call);
+    const int64_t unit = unit_of(given), units = given.out_bytes() / unit;
+    const pk_operand operand = operand_of(given, unit);
+    const Layout layout(&operand, 1, &units, 1, {true});
+    const int64_t word = sizeof(int64_t), index_bytes = given.index_count() * word;
+    // They are looked at on the host, whatever lies on a device.
+    plan::bring_down({{given.indices, index_bytes, word, false}}, call);
+    check_indices(given, call);
+    plan::Homes homes({{given.out, given.out_bytes(), unit, true},
+                       {given.in.elements, given.in_bytes(), unit, false},
+                       {given.indices, index_bytes, word, false}},
+                      call, devices);
+    Taking work(layout, given, homes, call, devices);
+    stream(work, call, devices, {{0, units}});
+    homes.settle();
+}
+
+}  // namespace
+
+}  // namespace pk::take
+
+extern "C" int32_t pk_take(const uint8_t *in, int64_t outer, int64_t count, int64_t width,
+                           const int64_t *indices, int64_t picked, int64_t each, uint8_t *out,
+                           const pk_options *options, pk_report *report) {
+    return pk::called(
+        options, report,
+        [&] {
+            return pk::take::Request({reinterpret_cast<const char *>(in), outer, count, width}, indices,
+                                     picked, each, out);
+        },
+        pk::take::launch);
+}

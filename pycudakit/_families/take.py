@@ -1,0 +1,284 @@
+"""NumPy's elements by their indices, and the indices of what is not zero."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pycudakit import errors
+from pycudakit._calls import cost, invocation
+from pycudakit._calls.composite import arrays_or_answer
+from pycudakit._calls.invocation import one_call
+from pycudakit._calls.operands import as_array
+from pycudakit._calls.plan import Cost, Plan, plan_call
+from pycudakit._families.elementwise.functions import equal, maximum, minimum, remainder
+from pycudakit._families.reduce.sums import count_nonzero
+from pycudakit._families.sort.functions import argsort
+from pycudakit._library import result_memory
+from pycudakit._library.types import INT64, UINT8, Array
+
+# Nanoseconds for an element that is taken: NumPy's, and the CPU engine's on one thread.
+_NUMPY, _OURS = 2.5, 1.5
+_ALWAYS = math.inf  # elements below which NumPy is quicker: what is not zero is found by sorting, on engines
+
+
+def _cost_of(picked: int, moved: int) -> Cost:
+    work = _OURS * 1e-9 * picked
+    workers = cost.threads() if work > cost.SHARED_WORK else 1
+    return Cost(2e-6 + _NUMPY * 1e-9 * picked, cost.CALL + work / workers, moved, moved)
+
+
+def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
+    """Return the elements at some indices along an axis.
+
+    Parameters
+    ----------
+    a : array_like
+        Where to take from.
+    indices : array_like of int
+        The indices; negative ones count from the end.
+    axis : int, optional
+        The axis; the array is flattened if None.
+    out : ndarray, optional
+        Where to put the result.
+    mode : {"raise", "wrap", "clip"}
+        What becomes of an index that is out of bounds: an error, one within by turning round, or the first or
+        the last.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.take([4, 3, 5, 7, 6, 8], [0, 1, 4])
+    array([4, 3, 6])
+    """
+    array, wanted = as_array(a), as_array(indices)
+    by_numpy = functools.partial(np.take, a, indices, axis, out, mode)
+    if array is None or wanted is None:
+        return invocation.by_numpy_alone("take", by_numpy)
+    plan = plan_call("take", [array], _cost_of(wanted.size, array.nbytes))
+    if plan.engine == "numpy":
+        return invocation.by_numpy("take", plan.reason, by_numpy)
+    along = 0 if axis is None else normalize_axis_index(axis, max(array.ndim, 1))
+    array = array.reshape(-1) if axis is None or array.ndim == 0 else array
+    count = array.shape[along]
+    if not isinstance(indices, (np.ndarray, np.generic)):
+        wanted = wanted.astype(INT64)  # of lists, NumPy truncates what is in them
+    places = _as_places(wanted, count, mode)
+    if places.size and not count:
+        raise IndexError("cannot do a non-empty take from an empty axes.")
+    shape = array.shape[:along] + wanted.shape + array.shape[along + 1 :]
+    outer, inner = math.prod(array.shape[:along]), math.prod(array.shape[along + 1 :])
+    result = result_memory.empty(shape, array.dtype)
+    if inner and result.size:
+        _run(plan, array, (outer, count, inner * array.itemsize), places, places.size, along, result)
+    else:
+        invocation.nothing("take")
+    if out is None:
+        return result[()] if result.ndim == 0 else result
+    if not isinstance(out, np.ndarray) or out.shape != shape:
+        raise ValueError("output array does not match result of ndarray.take")
+    np.copyto(out, result, casting="unsafe" if mode == "raise" else "same_kind")
+    return out
+
+
+def _as_places(indices: Array, count: int, mode: str) -> Array:
+    """Return indices as the engines take them."""
+    if indices.dtype.kind not in "biu":
+        raise TypeError(
+            f"Cannot cast array data from {indices.dtype!r} to dtype('int64') according to the rule 'safe'"
+        )
+    places: Any = np.require(indices, INT64, ["C", "A"])
+    if mode == "wrap" and count:
+        places = remainder(places, count)
+    elif mode == "clip":
+        places = minimum(maximum(places, 0), max(count - 1, 0))
+    elif mode not in ("raise", "wrap", "clip"):
+        raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
+    return np.require(places, INT64, ["C", "A"])
+
+
+def _run(
+    plan: Plan,
+    array: Array,
+    form: tuple[int, int, int],
+    places: Array,
+    picked: int,
+    axis: int | None,
+    out: Array,
+) -> None:
+    """Take elements of several arrays, by the same indices, or, without an axis, by indices of their own."""
+    dense = np.ascontiguousarray(array).reshape(-1).view(UINT8)
+    try:
+        invocation.run(
+            *(plan, "pk_take", dense, *form, places, picked, int(axis is None), out.reshape(-1).view(UINT8)),
+            size=places.size,
+        )
+    except errors.InvalidArgument as error:
+        if "out of bounds" not in str(error):
+            raise
+        where = "" if axis is None else f"axis {axis} with "
+        text = str(error).replace(f"{form[1]} elements", f"{where}size {form[1]}")
+        raise IndexError(text) from None
+
+
+def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
+    """Return the elements at indices of their own along each line of an axis.
+
+    Parameters
+    ----------
+    arr : array_like
+        Where to take from.
+    indices : ndarray of int
+        The indices along the axis, broadcast with the array along others.
+    axis : int, optional
+        The axis; the array is flattened if None.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> a = [[10, 30, 20], [60, 40, 50]]
+    >>> pk.take_along_axis(a, pk.argsort(a, axis=1), axis=1)
+    array([[10, 20, 30],
+           [40, 50, 60]])
+    """
+    array, wanted = as_array(arr), as_array(indices)
+
+    def by_numpy() -> Any:
+        return np.take_along_axis(np.asanyarray(arr), np.asanyarray(indices), axis)
+
+    if array is None or wanted is None:
+        return invocation.by_numpy_alone("take_along_axis", by_numpy)
+    plan = plan_call("take_along_axis", [array], _cost_of(wanted.size, array.nbytes))
+    if plan.engine == "numpy":
+        return invocation.by_numpy("take_along_axis", plan.reason, by_numpy)
+    if wanted.dtype.kind not in "iu":
+        raise IndexError("`indices` must be an integer array")
+    if axis is None:
+        if wanted.ndim != 1:
+            raise ValueError("when axis=None, `indices` must have a single dimension.")
+        array, axis = array.reshape(-1), 0
+    axis = normalize_axis_index(axis, array.ndim)
+    if array.ndim != wanted.ndim:
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
+    lines, places = (np.moveaxis(each, axis, -1) for each in (array, wanted))
+    try:
+        rest = np.broadcast_shapes(lines.shape[:-1], places.shape[:-1])
+    except ValueError:
+        raise IndexError(
+            "shape mismatch: indexing arrays could not be broadcast together with shapes "
+            f"{array.shape} {wanted.shape}"
+        ) from None
+    lines = np.broadcast_to(lines, (*rest, lines.shape[-1]))
+    places = np.require(np.broadcast_to(places, (*rest, places.shape[-1])), INT64, ["C", "A"])
+    result = result_memory.empty(places.shape, array.dtype)
+    if result.size:
+        form = math.prod(rest), lines.shape[-1], array.itemsize
+        if not lines.size:
+            raise IndexError(f"index {places.flat[0]} is out of bounds for axis {axis} with size 0")
+        _run(plan, lines, form, places, places.shape[-1], None, result)
+    else:
+        invocation.nothing("take_along_axis")
+    return np.moveaxis(result, -1, axis)
+
+
+@one_call("compress")
+def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
+    """Return the elements along an axis for which a condition holds.
+
+    Parameters
+    ----------
+    condition : array_like of bool
+        Of one dimension, and no longer than the axis.
+    a : array_like
+        Where to take from.
+    axis, out
+        As for `take`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.compress([False, True, True], [10, 20, 30])
+    array([20, 30])
+    """
+    numpy = functools.partial(np.compress, condition, a, axis, out)
+    arrays, answer = arrays_or_answer("compress", numpy, condition, a, few=_ALWAYS)
+    if not arrays:
+        return answer
+    if arrays[0].ndim != 1:
+        raise ValueError("condition must be a 1-d array")
+    return take(arrays[1], flatnonzero(arrays[0]), axis, out)
+
+
+@one_call("flatnonzero")
+def flatnonzero(a: Any) -> Any:
+    """Return the indices, in the flattened array, of what is not zero.
+
+    Parameters
+    ----------
+    a : array_like
+        The elements.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.flatnonzero([3, 0, 0, 5])
+    array([0, 3])
+    """
+    arrays, answer = arrays_or_answer("flatnonzero", functools.partial(np.flatnonzero, a), a, few=_ALWAYS)
+    if not arrays:
+        return answer
+    is_zero = equal(arrays[0].ravel(), 0)
+    # In a stable order of bools, those that are False come first, as they lie.
+    order = argsort(is_zero, kind="stable")
+    return order[: is_zero.size - int(count_nonzero(is_zero))].copy()
+
+
+@one_call("nonzero")
+def nonzero(a: Any) -> Any:
+    """Return the indices of what is not zero: an array for each axis.
+
+    Parameters
+    ----------
+    a : array_like
+        The elements.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.nonzero([[3, 0], [0, 5]])
+    (array([0, 1]), array([0, 1]))
+    """
+    arrays, answer = arrays_or_answer("nonzero", functools.partial(np.nonzero, a), a, few=_ALWAYS)
+    if not arrays:
+        return answer
+    if arrays[0].ndim == 0:
+        return np.nonzero(arrays[0])  # raises
+    return np.unravel_index(flatnonzero(arrays[0]), arrays[0].shape)
+
+
+@one_call("argwhere")
+def argwhere(a: Any) -> Any:
+    """Return the indices of what is not zero: a row for each element.
+
+    Parameters
+    ----------
+    a : array_like
+        The elements.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.argwhere([[3, 0], [0, 5]])
+    array([[0, 0],
+           [1, 1]])
+    """
+    arrays, answer = arrays_or_answer("argwhere", functools.partial(np.argwhere, a), a, few=_ALWAYS)
+    if not arrays:
+        return answer
+    if arrays[0].ndim == 0:
+        return np.argwhere(arrays[0])
+    return np.array(nonzero(arrays[0])).T

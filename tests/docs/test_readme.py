@@ -13,7 +13,7 @@ import pycudakit as pk
 from pycudakit._calls import asked
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))] if path.is_file()]
+PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.is_file()]
 # A fence's language, its text, and the text of the output fence that follows it, if one does.
 BLOCKS = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 LINKS = re.compile(r"\]\((?!https?:)([^)#]+)?(?:#([^)]+))?\)")
@@ -51,7 +51,7 @@ def _run_script(text, shown, page, names):
     assert printed.getvalue() == (shown or "")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page(page):
     names = {"__name__": page.stem}
     for text, shown in BLOCKS.findall(page.read_text(encoding="utf-8")):
@@ -65,7 +65,7 @@ def test_page(page):
                 raise
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for target, anchor in LINKS.findall(page.read_text(encoding="utf-8")):
         path = page.parent / target if target else page
@@ -77,11 +77,39 @@ def test_links_lead_somewhere(page):
             assert anchor in [h.lower().replace(" ", "-") for h in headings], f"{target}#{anchor}"
 
 
-def test_readme_names_every_function():
-    listed = re.findall(r"^> `(.*?)`$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+def test_a_page_names_every_function():
+    page = ROOT / "docs" / "functions.md"
+    listed = re.findall(r"^> `(.*?)`$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     listed = set(" ".join(listed).replace("\n>", " ").split())
     public = {name for name in pk.__all__ if callable(getattr(pk, name)) and hasattr(np, name)}
     assert listed == public - {"get_include"}  # which is no function of arrays
+
+
+def test_the_readme_fits_three_screens():
+    assert (ROOT / "README.md").read_text(encoding="utf-8").count("\n") <= 75
+
+
+def test_every_page_is_in_a_table_of_contents():
+    """But for index.md itself; a name may be a pattern, as Sphinx takes them."""
+    wanted = {path.relative_to(ROOT / "docs").with_suffix("") for path in PAGES[1:]} - {Path("index")}
+    for page in PAGES[1:]:
+        for entries in re.findall(r"^```{toctree}\n(?::.*\n)*\n(.*?)^```", page.read_text("utf-8"), re.S | re.M):
+            for entry in entries.split():
+                found = {path for path in wanted if (ROOT / "docs" / path).match(str(page.parent / entry))}
+                wanted -= found
+    assert not wanted
+
+
+def test_the_reference_has_every_public_name():
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "api").glob("*.md"))
+    listed = re.findall(r"^ {3}((?:[\w.]+ ?)+)$", text, re.MULTILINE)
+    listed = " ".join(listed).split()
+    assert len(listed) == len(set(listed))
+    rooms = {"errors", "image", "linalg", "random"}
+    wanted = {name for name in pk.__all__ if not name.startswith("__")} - rooms
+    wanted |= {f"{room}.{name}" for room in rooms for name in getattr(pk, room).__all__}
+    assert wanted - set(listed) == set()
+    assert set(listed) - wanted == {"kernels.Function"}
 
 
 def test_documented_bounds_are_those_tested():

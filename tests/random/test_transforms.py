@@ -144,7 +144,8 @@ def test_expressions_of_few_numbers_are_those_of_many():
     """NumPy's functions, which `auto` computes few elements with, have other last bits."""
     for name in ("laplace", "logistic", "gumbel", "standard_cauchy"):
         one, many = default_rng(2), default_rng(2)
-        want = getattr(many, name)(size=3000)
+        with pk.engine("cpu"):
+            want = getattr(many, name)(size=3000)
         assert [getattr(one, name)() for _ in range(3000)] == want.tolist()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from pycudakit._calls.arguments import as_argument
 from pycudakit._calls.others import open_to_others
 from pycudakit._families.elementwise.fast import call
-from pycudakit._families.elementwise.full import with_keywords
+from pycudakit._families.elementwise.full import one_signature, warn_of_where, with_keywords
 from pycudakit._families.elementwise.functions import positive
 from pycudakit._families.elementwise.methods import as_ufunc
 from pycudakit._library import result_memory
@@ -71,11 +71,13 @@ def divmod(
     """
     if out is _NO_OUTS:
         out = None
+        if where is not True and out1 is out2 is None:
+            warn_of_where()
     if out1 is not None or out2 is not None:
         if out is not None:
             raise TypeError("cannot specify 'out' as both a positional and keyword argument")
         out = (out1, out2)
-    given = sig if signature is None else signature
+    given = one_signature(signature, sig)
     if order == "K" and subok is True and given is None and out is not ...:
         return call(_DIVMOD, (x1, x2), out, where, dtype, casting)  # type: ignore[no-any-return]
     return with_keywords(_DIVMOD, (x1, x2), out, where, dtype, casting, order, subok, given)  # type: ignore[no-any-return]

@@ -54,10 +54,7 @@ def test_warnings_and_errors_are_their_own(engine):
     assert np.isnan(total)
     assert np.isnan(spread)
     assert largest == np.inf
-    assert {str(each.message) for each in met} == {
-        "invalid value encountered in reduce",
-        "invalid value encountered in subtract",
-    }
+    assert [str(each.message) for each in met] == ["invalid value encountered in reduce"] * 2  # as NumPy's
     with pytest.raises(np.exceptions.AxisError):
         reduce_together(calls(x, ("sum", "std"), axis=3))
     assert pk.sum(x[3:4]) == 2  # nothing is left behind

@@ -16,7 +16,7 @@ from pycudakit._calls.operands import allocate, layout_of
 from pycudakit._calls.plan import asked_for
 from pycudakit._calls.small import short_way
 from pycudakit._families.elementwise import full
-from pycudakit._families.elementwise.methods import UfuncAttributes
+from pycudakit._families.elementwise.methods import NOT_GIVEN, UfuncAttributes
 from pycudakit._library import abi, present, result_memory
 from pycudakit._library.result_memory import listeners
 from pycudakit._library.types import CODES
@@ -34,7 +34,7 @@ class Unary(UfuncAttributes, Protocol):
         self,
         x: Any,
         /,
-        out: Any = None,
+        out: Any = NOT_GIVEN,
         *,
         where: Any = True,
         casting: str = "same_kind",
@@ -56,7 +56,7 @@ class Binary(UfuncAttributes, Protocol):
         x1: Any,
         x2: Any,
         /,
-        out: Any = None,
+        out: Any = NOT_GIVEN,
         *,
         where: Any = True,
         casting: str = "same_kind",
@@ -83,7 +83,7 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
     def call_unary(
         x: Any,
         /,
-        out: Any = None,
+        out: Any = NOT_GIVEN,
         *,
         where: Any = True,
         casting: str = "same_kind",
@@ -97,7 +97,7 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
             (_here.get().fast or asked.process) == "auto"
             and type(x) is np.ndarray
             and x.size < below.get((x.dtype,), 0)
-            and out is None
+            and out is NOT_GIVEN
             and where is True
             and dtype is signature is sig is None
             and order == "K"
@@ -105,6 +105,10 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
             result = ufunc(x, casting=casting)
             record_small()
             return result
+        if out is NOT_GIVEN:
+            out = None
+            if where is not True:
+                full.warn_of_where()
         if order == "K" and subok is True and signature is sig is None and out is not ...:
             if (
                 where is True
@@ -114,7 +118,7 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
             ):
                 return short(x) if out is None else short(x, out)
             return call(function, (x,), out, where, dtype, casting)
-        given = sig if signature is None else signature
+        given = full.one_signature(signature, sig)
         return full.with_keywords(function, (x,), out, where, dtype, casting, order, subok, given)
 
     return cast("Unary", call_unary)  # which functions.py gives the attributes of a ufunc
@@ -129,7 +133,7 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
         x1: Any,
         x2: Any,
         /,
-        out: Any = None,
+        out: Any = NOT_GIVEN,
         *,
         where: Any = True,
         casting: str = "same_kind",
@@ -146,7 +150,7 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
             < below.get(
                 (x1.dtype, x2.dtype if type(x2) is np.ndarray and x2.shape == x1.shape else type(x2)), 0
             )
-            and out is None
+            and out is NOT_GIVEN
             and where is True
             and dtype is signature is sig is None
             and order == "K"
@@ -154,6 +158,10 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
             result = ufunc(x1, x2, casting=casting)
             record_small()
             return result
+        if out is NOT_GIVEN:
+            out = None
+            if where is not True:
+                full.warn_of_where()
         if order == "K" and subok is True and signature is sig is None and out is not ...:
             if (
                 where is True
@@ -172,7 +180,7 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
             casting,
             order,
             subok,
-            sig if signature is None else signature,
+            full.one_signature(signature, sig),
         )
 
     return cast("Binary", call_binary)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from pycudakit import errors
 from pycudakit._calls import asked, invocation, operands, others
 from pycudakit._calls.arguments import as_argument, as_mask, as_outs, broadcast, needs_copy
 from pycudakit._calls.cost import WORTH_WAKING
+from pycudakit._calls.floating import level_of_caller
 from pycudakit._calls.operands import layout_of
 from pycudakit._calls.plan import Plan, asked_for
 from pycudakit._library import present
@@ -126,9 +128,28 @@ _USUAL = {"out": None, "where": True, "dtype": None, "signature": None, "casting
 _USUAL["subok"] = True
 
 
-def _unusual(keywords: dict[str, Any]) -> dict[str, Any]:
+def _unusual(function: ElementFunction, keywords: dict[str, Any]) -> dict[str, Any]:
     """Return those keywords of a call that say something."""
-    return {name: value for name, value in keywords.items() if value is not _USUAL[name]}
+    given = {name: value for name, value in keywords.items() if value is not _USUAL[name]}
+    if "where" in given:
+        # Or NumPy warns, which `warn_of_where` has done if it is to be done.
+        given.setdefault("out", None if function.outputs == 1 else (None,) * function.outputs)
+    return given
+
+
+def warn_of_where() -> None:
+    """Warn, as NumPy does since 2.4, of a result that is new where nothing was computed."""
+    if np.lib.NumpyVersion(np.__version__) >= "2.4.0":
+        text = "'where' used without 'out', expect unitialized memory in output. "
+        text += "If this is intentional, use out=None."
+        warnings.warn(text, UserWarning, stacklevel=level_of_caller())
+
+
+def one_signature(signature: Any, sig: Any) -> Any:
+    """Return the signature that was given by either name."""
+    if signature is not None and sig is not None:
+        raise TypeError("cannot specify both 'sig' and 'signature'")
+    return sig if signature is None else signature
 
 
 def with_keywords(
@@ -148,7 +169,7 @@ def with_keywords(
     if asked.current() in ("auto", "numpy"):
         given = {"out": out, "where": where, "dtype": dtype, "signature": signature}
         given |= {"casting": casting, "order": order, "subok": subok}
-        compute = functools.partial(function.numpy, *inputs, **_unusual(given))
+        compute = functools.partial(function.numpy, *inputs, **_unusual(function, given))
         return invocation.by_numpy(function.name, "auto: only NumPy has such keywords", compute)
     if signature is not None:
         inputs = _as_in_signature(function, inputs, signature, casting)
@@ -217,7 +238,7 @@ def call(
     def compute(inputs: Sequence[Any]) -> Any:
         if numpy_call is not None:
             return numpy_call(*inputs)
-        given = _unusual({"out": out, "dtype": dtype, "where": where, "casting": casting})
+        given = _unusual(function, {"out": out, "dtype": dtype, "where": where, "casting": casting})
         return function.numpy(*inputs, **given)
 
     if not all(map(others.is_ordinary, (*inputs, out, where))):

@@ -19,7 +19,7 @@ from pycudakit._calls.others import is_device_array, is_ordinary, open_to_others
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MOST_DIMENSIONS = 64
-_NONE: Any = np._NoValue  # noqa: SLF001
+NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
 _SUMS, _EXTREMES, _SCANS = "reduce.sums", "reduce.extremes", "scan"
 # The families' modules are imported when they are needed: `import pycudakit` stays quick.
 _REDUCTIONS = {
@@ -75,10 +75,12 @@ def as_ufunc(function: F, shown: inspect.Signature | None = None) -> F:
 
 
 def shown_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Return a function's signature, but for the parameters that NumPy takes and does not show."""
+    """Return a function's signature as NumPy shows it: without some parameters, and None for no `out`."""
     signature = inspect.signature(function)
+    shown = [p for p in signature.parameters.values() if p.name not in _NOT_SHOWN]
+    as_none = [p.name == "out" and p.default is NOT_GIVEN for p in shown]
     return signature.replace(
-        parameters=[p for p in signature.parameters.values() if p.name not in _NOT_SHOWN]
+        parameters=[p.replace(default=None) if none else p for p, none in zip(shown, as_none, strict=True)]
     )
 
 
@@ -107,7 +109,7 @@ def _by_numpy(function: Any, method: str, foreign: str | None, *args: Any, **kwa
 
 
 _NUMPYS_ALONE = "only NumPy has this method"
-_USUAL = {"axis": 0, "dtype": None, "out": None, "keepdims": False, "initial": _NONE, "where": True}
+_USUAL = {"axis": 0, "dtype": None, "out": None, "keepdims": False, "initial": NOT_GIVEN, "where": True}
 
 
 def reduce(
@@ -118,7 +120,7 @@ def reduce(
     dtype: Any = None,
     out: Any = None,
     keepdims: Any = False,
-    initial: Any = _NONE,
+    initial: Any = NOT_GIVEN,
     where: Any = True,
 ) -> Any:
     """Combine the elements along axes, as `numpy.ufunc.reduce`.
@@ -197,7 +199,7 @@ def outer(function: Any, a: Any, b: Any, /, **kwargs: Any) -> Any:
     return function(a[beside], b, **kwargs)
 
 
-def at(function: Any, a: Any, indices: Any, b: Any = _NONE, /) -> None:
+def at(function: Any, a: Any, indices: Any, b: Any = NOT_GIVEN, /) -> None:
     """Compute the function in place at indices, each as often as it is named: `numpy.ufunc.at` does.
 
     Examples
@@ -209,7 +211,7 @@ def at(function: Any, a: Any, indices: Any, b: Any = _NONE, /) -> None:
     >>> x
     array([21,  2, 13])
     """
-    _by_numpy(function, "at", _NUMPYS_ALONE, a, indices, *(() if b is _NONE else (b,)))
+    _by_numpy(function, "at", _NUMPYS_ALONE, a, indices, *(() if b is NOT_GIVEN else (b,)))
 
 
 def reduceat(

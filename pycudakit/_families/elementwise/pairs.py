@@ -10,7 +10,7 @@ import numpy as np
 
 from pycudakit._calls.small import short_way
 from pycudakit._families.elementwise.fast import call
-from pycudakit._families.elementwise.full import with_keywords
+from pycudakit._families.elementwise.full import one_signature, warn_of_where, with_keywords
 from pycudakit._families.elementwise.methods import as_ufunc
 from pycudakit._programs.function import ElementFunction
 
@@ -38,6 +38,8 @@ def _call(
 ) -> tuple[Any, Any]:
     if out is _NO_OUTS:
         out = None
+        if where is not True and outs == (None, None):
+            warn_of_where()
     if outs != (None, None):
         if out is not None:
             raise TypeError("cannot specify 'out' as both a positional and keyword argument")
@@ -82,7 +84,7 @@ def divmod(
     >>> pk.divmod([7, -7], 4)
     (array([ 1, -2]), array([3, 1]))
     """
-    given = sig if signature is None else signature
+    given = one_signature(signature, sig)
     return _call(_DIVMOD, (x1, x2), (out1, out2), out, where, dtype, casting, order, subok, given)
 
 
@@ -120,7 +122,7 @@ def frexp(
     >>> pk.frexp([6.0, -0.5])
     (array([ 0.75, -0.5 ]), array([3, 0], dtype=int32))
     """
-    given = sig if signature is None else signature
+    given = one_signature(signature, sig)
     return _call(_FREXP, (x,), (out1, out2), out, where, dtype, casting, order, subok, given)
 
 
@@ -158,5 +160,5 @@ def modf(
     >>> pk.modf([3.5, -0.25])
     (array([ 0.5 , -0.25]), array([ 3., -0.]))
     """
-    given = sig if signature is None else signature
+    given = one_signature(signature, sig)
     return _call(_MODF, (x,), (out1, out2), out, where, dtype, casting, order, subok, given)

@@ -15,7 +15,7 @@ from pycudakit._calls import cost, floating, invocation, small
 from pycudakit._calls.arguments import needs_copy
 from pycudakit._calls.invocation import nothing, one_call, run
 from pycudakit._calls.operands import allocate, as_array, describe
-from pycudakit._calls.plan import NOTHING, Cost, Plan, plan_call
+from pycudakit._calls.plan import NOTHING, Cost, plan_call
 from pycudakit._calls.small import answered_by
 from pycudakit._families import scan_again
 from pycudakit._families.elementwise.functions import not_equal, subtract
@@ -120,16 +120,7 @@ def _described(scan: _Scan, array: Array, axis: int | None, target: Array) -> De
         shape, outer, rows = array.shape, axis, 1
         describe(operands[0], array, array.strides)
         describe(operands[1], target, target.strides)
-    return Described(scan.operation, scan.flags, operands, np.array(shape, np.int64), outer, rows)
-
-
-def _compute(planned: Plan, described: Described, size: int) -> int:
-    """Run an engine; return what it met."""
-    operation, flags, operands, shape, outer, rows = described
-    return run(
-        *(planned, "pk_scan", operation, flags, operands, shape, len(shape), outer, rows),
-        size=size,
-    )
+    return scan.operation, scan.flags, operands, np.array(shape, np.int64), outer, rows
 
 
 def _cost_of(scan: _Scan, array: Array, result: DType) -> Cost:
@@ -148,17 +139,14 @@ def _cost_of(scan: _Scan, array: Array, result: DType) -> Cost:
     return Cost(numpy, cost.CALL + cpu, array.nbytes, size * result.itemsize)
 
 
-def _is_short(planned: Plan, array: Array) -> bool:
-    is_few = array.flags.c_contiguous and array.nbytes <= small.MOST
-    return small.is_learning() and is_few and planned.engine == "cpu"
-
-
 def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     def by_numpy(reason: str) -> Any:
         if scan.numpy is None:
             raise errors.Unsupported(f"{scan.name}: NumPy has none; {reason}")
         return invocation.by_numpy(scan.name, reason, functools.partial(scan.numpy, a, axis, dtype, out))
 
+    if isinstance(out, np.ndarray) and out.ndim == 0:  # at which NumPy crashes
+        raise ValueError("provided out is the wrong size for the accumulation.")
     array = as_array(a)
     wanted = None if dtype is None else np.dtype(dtype)
     foreign = array is None or (wanted is not None and code_of(wanted) is None)
@@ -195,8 +183,11 @@ def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
         nothing(scan.name)
         return target if out is None else out
     described = _described(scan, array, along, target)
-    met = _compute(planned, described, array.size)
-    if out is None and not met and _is_short(planned, array):
+    operation, flags, table, lengths, outer, rows = described
+    request = (operation, flags, table, lengths, len(lengths), outer, rows)
+    met = run(planned, "pk_scan", *request, size=array.size)
+    is_few = array.flags.c_contiguous and array.nbytes <= small.MOST
+    if out is None and not met and is_few and planned.engine == "cpu" and small.is_learning():
         small.offer(target, scan_again.of_shape(described, array, target))
     if met:
         is_cast = array.dtype.kind == "f" and result.kind != "f"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,29 +16,23 @@ from pycudakit._library import abi
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array
 
-
-class Described(NamedTuple):
-    """A scan as pk_scan takes it: the table has the array and the result."""
-
-    operation: int
-    flags: int
-    table: Array
-    shape: Array
-    outer: int
-    rows: int
+# A scan as pk_scan takes it: its operation and flags, the table of the array and the result, the shape, and
+# how many axes are before, and are scanned.
+Described = tuple[int, int, Array, Array, int, int]
 
 
 class _Work(Invocation):
     def __init__(self, described: Described) -> None:
         super().__init__()
-        self._described = described._replace(table=described.table.copy())
-        self.addresses = self._described.table["address"]
+        self._described = described
+        self._table: Array = described[2].copy()
+        self.addresses = self._table["address"]
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
         """Return the entry with its arguments."""
-        operation, flags, table, shape, outer, rows = self._described
+        operation, flags, _, shape, outer, rows = self._described
         kind, skips, count, before, along = map(ctypes.c_int64, (operation, flags, len(shape), outer, rows))
-        given = (kind, skips, table, shape, count, before, along, self.options, self.report)
+        given = (kind, skips, self._table, shape, count, before, along, self.options, self.report)
         return abi.bound(library, "pk_scan", *given)
 
 

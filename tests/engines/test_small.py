@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pycudakit as pk
-from pycudakit._calls import small
+from pycudakit._calls import invocation, small
 
 NO_CALLS = {*("engine", "evaluate", "fuse", "grid_for", "last_call", "profile", "set_engine")}
 NAMES = [n for n in pk.__all__ if n.islower() and callable(getattr(pk, n)) and n not in NO_CALLS]
@@ -49,7 +49,13 @@ KEYWORDS = [
         {"axis": 0, "out": np.zeros(4)},
         {"out": np.zeros(())},
     ),
-    *({"where": ARRAYS[3]}, {"initial": 3.0}, {"axis": 1, "initial": 5}, {"ddof": 1}, {"kind": "stable"}),
+    *(
+        {"axis": 0, "where": ARRAYS[3]},
+        {"initial": 3.0},
+        {"axis": 1, "initial": 5},
+        {"ddof": 1},
+        {"kind": "stable"},
+    ),
 ]
 
 
@@ -63,6 +69,7 @@ def found(name):
 def told(function, args, kwargs):
     """Return all that a call tells: its result, its errors, its warnings, and its record."""
     args, kwargs = copy.deepcopy((args, kwargs))  # of which one may be `out`
+    invocation._local.call = None
     with warnings.catch_warnings(record=True) as met:
         warnings.simplefilter("always")
         try:
@@ -70,7 +77,11 @@ def told(function, args, kwargs):
         except Exception as error:  # noqa: BLE001
             return type(error), str(error)
         call = pk.last_call()
-    return described(result), [str(w.message) for w in met], (call.function, call.engine, call.reason)
+    return (
+        described(result),
+        [str(w.message) for w in met],
+        call and (call.function, call.engine, call.reason),
+    )
 
 
 def described(result):

@@ -116,7 +116,7 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
                 and casting == "same_kind"
                 and (_here.get().fast or asked.process) == "auto"
             ):
-                return short(x) if out is None else short(x, out)
+                return short(x) if out is None else short(x, out=out)
             return call(function, (x,), out, where, dtype, casting)
         given = full.one_signature(signature, sig)
         return full.with_keywords(function, (x,), out, where, dtype, casting, order, subok, given)
@@ -169,7 +169,7 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
                 and casting == "same_kind"
                 and (_here.get().fast or asked.process) == "auto"
             ):
-                return short(x1, x2) if out is None else short(x1, x2, out)
+                return short(x1, x2) if out is None else short(x1, x2, out=out)
             return call(function, (x1, x2), out, where, dtype, casting)
         return full.with_keywords(
             function,

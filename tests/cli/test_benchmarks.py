@@ -186,6 +186,16 @@ def test_scripts_of_one_form(script, work, tmp_path):
     assert work in run(script, "--quick", "--only", work, folder=tmp_path)
 
 
+@pytest.mark.slow
+def test_many_machines(tmp_path):
+    pytest.importorskip("distributed")
+    printed = run("many_machines", "--quick", "--png", folder=tmp_path)
+    told = [line.split()[-1] for line in printed.splitlines()[1:]]
+    assert told[0] == "measured"
+    assert "simulated" in told
+    assert (tmp_path / "many_machines.png").exists() == DRAWS
+
+
 def test_reductions(tmp_path):
     printed = run("reduce", "--quick", "--only", "ten", folder=tmp_path)
     assert "sum of ten" in printed

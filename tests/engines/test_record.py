@@ -12,7 +12,8 @@ SQUARE = X[:, :4]
 COUNTS = np.array([3, 1, 2, 2, 5])
 GRAY = (np.arange(300) % 251).astype(np.uint8).reshape(15, 20)
 RGB = np.stack([GRAY, GRAY.T.reshape(15, 20), GRAY], -1)
-BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
+BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "gcd", "lcm", "ldexp")
+BITS += ("bitwise_left_shift", "bitwise_right_shift")
 NO_CALLS = {
     *("Fused", "fuse"),  # tests/fusing/test_explain.py is about their record
     *("Call", "Device", "EngineStatus", "Link", "Memory", "Profile", "Tuning", "__version__", "errors"),
@@ -24,9 +25,17 @@ NO_CALLS = {
 }
 CALLS = {
     **{name: lambda f: f(COUNTS, COUNTS) for name in BITS},
-    "invert": lambda f: f(COUNTS),
-    "arccosh": lambda f: f(X + 1),
-    **{name: lambda f: f(X / 8) for name in ("arccos", "arcsin", "arctanh")},
+    **{name: lambda f: f(COUNTS) for name in ("bitwise_invert", "invert")},
+    **{name: lambda f: f(X + 1) for name in ("acosh", "arccosh")},
+    **{name: lambda f: f(X / 8) for name in ("acos", "arccos", "arcsin", "asin", "arctanh", "atanh")},
+    **{name: lambda f: f((X, X)) for name in ("concatenate", "stack")},
+    **{name: lambda f: f(X[0], X[1]) for name in ("convolve", "correlate")},
+    **{name: lambda f: f(X, 2) for name in ("pad", "repeat", "tile")},
+    **{name: lambda f: f(X, axis=1) for name in ("cumulative_prod", "cumulative_sum")},
+    "compress": lambda f: f([True, False, True], X, axis=0),
+    "cross": lambda f: f(X[:, :3], X[:, 3:]),
+    "take": lambda f: f(X, [1, 0], axis=1),
+    "take_along_axis": lambda f: f(X, np.argsort(X, axis=1), axis=1),
     "astype": lambda f: f(X, np.float32),
     "average": lambda f: f(X, weights=X),
     "bincount": lambda f: f(COUNTS),

@@ -15,7 +15,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from pycudakit._calls import cost, operands
 from pycudakit._calls.invocation import Invocation, Pool
 from pycudakit._calls.plan import Cost, Plan
-from pycudakit._library import abi
+from pycudakit._library import abi, result_memory
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import BOOL, CODES, Array, DType
 from pycudakit._programs import estimate
@@ -233,24 +233,20 @@ def exchange(together: Any) -> Any:
     return before
 
 
-def _kept(request: Request) -> list[Array]:
-    """Return arrays that lie in memory as what a reduction keeps of its own: its results lie alike."""
-    shape = shape_without(request.shape, request.axes, False)
-    arrays = [value for value in request.values if isinstance(value, np.ndarray)]
+def _allocate(request: Request, arrays: Sequence[Array]) -> Array:
+    """Return a new array for a result, laid out as what the reduction keeps of its arrays."""
+    shape, dtype = shape_without(request.shape, request.axes, False), request.recipe.folded.result
     if len(shape) < 2 or all(array.flags.c_contiguous for array in arrays):
-        return [np.broadcast_to(_NOTHING, shape)]
-    first = tuple(0 if d in request.axes else slice(None) for d in range(len(request.shape)))
-    return [np.broadcast_to(array, request.shape)[first] for array in arrays]
-
-
-_NOTHING = np.zeros(())
+        return result_memory.empty(shape, dtype)
+    kept = tuple(0 if d in request.axes else slice(None) for d in range(len(request.shape)))
+    return operands.allocate(dtype, shape, [np.broadcast_to(array, request.shape)[kept] for array in arrays])
 
 
 def run(requests: Sequence[Request], works: Pool[ReduceWork]) -> list[Array]:
     """Return the results of reductions of the same values."""
     first = requests[0]
-    kept = _kept(first)
-    results = [operands.allocate(r.recipe.folded.result, kept[0].shape, kept) for r in requests]
+    arrays = [value for value in first.values if isinstance(value, np.ndarray)]
+    results = [_allocate(request, arrays) for request in requests]
     work = works.take()
     try:
         work.spread(first.shape, first.axes, results, *first.values)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 
 from pycudakit._calls.arguments import as_argument
 from pycudakit._library import abi, result_memory
@@ -91,7 +90,7 @@ def place_of(operand: Array, arguments: tuple[Any, ...], position: int) -> tuple
     for place in sorted(range(len(arguments)), key=lambda place: place != position):
         argument = arguments[place]
         if type(argument) is np.ndarray:
-            low, high = byte_bounds(argument)
+            low, high = np.lib.array_utils.byte_bounds(argument)
             if low <= begin < high:
                 return place, begin - abi.address_of(argument)
     return None

@@ -2,6 +2,7 @@
 
 A function says by `answered_by` what of NumPy's it then is. The first call of a form goes the long way, where
 the function decides; if that was for NumPy, since its arguments are small, later calls of that form are, too.
+Where it was for an engine, the function may offer a short way to it, with its request kept ready.
 """
 
 from __future__ import annotations
@@ -124,7 +125,8 @@ def offer(result: Any, prepare: Prepare, of_any_shape: bool = False) -> None:
 
 def _shapes_of(arguments: tuple[Any, ...]) -> Form:
     """Return what, with their form, makes arguments the same but for the elements of arrays."""
-    return tuple((v.shape, v.strides) if type(v) is _array else v for v in arguments)
+    shapes = [(v.shape, v.strides) if type(v) is _array else v for v in arguments]
+    return tuple(shapes)
 
 
 class Short:

@@ -15,6 +15,8 @@ from pycudakit._calls.small import MOST, Way
 from pycudakit._families.reduce.recipe import Recipe, ReduceWork, Request, set_numbers, shape_without
 from pycudakit._library.abi import address_of
 
+_all = np.logical_and.reduce  # `ndarray.all`, without its call in Python
+
 
 def whole(recipe: Recipe, name: str, arguments: tuple[Any, ...]) -> Way | None:
     """Return what reduces the whole of a dense array, the first argument, of any shape."""
@@ -73,9 +75,10 @@ def of_shape(request: Request, keepdims: bool, name: str, arguments: tuple[Any, 
             met = work.run(plan, size)
         finally:
             pool.give_back(work)
-        if met or (may_warn and not np.isfinite(result).all()):
-            return None
-        return result if shape else result[()]
+        if shape:
+            return None if met or (may_warn and not _all(np.isfinite(result), None)) else result
+        number = result[()]
+        return None if met or (may_warn and not math.isfinite(number)) else number
 
     return compute
 

@@ -1,4 +1,4 @@
-"""The documentation site: `sphinx-build -W docs _site`. Every page is Markdown, the reference is the docstrings."""
+"""The site: `sphinx-build -W docs _site`. Every page is Markdown, and the reference is the docstrings."""
 
 import re
 from pathlib import Path
@@ -41,7 +41,13 @@ class Family(Directive):
     def run(self):
         """Write it as autosummary and autodoc take it."""
         names = " ".join(self.content).split()
-        lines = [".. autosummary::", "   :nosignatures:", "", *(f"   ~pycudakit.{name}" for name in names), ""]
+        lines = [
+            ".. autosummary::",
+            "   :nosignatures:",
+            "",
+            *(f"   ~pycudakit.{name}" for name in names),
+            "",
+        ]
         for name in names:
             thing = pk
             for part in name.split("."):
@@ -76,12 +82,14 @@ def see_also(app, what, name, thing, options, lines):
 
 
 def to_the_tree(app, docname, source):
-    """Write links to files outside of docs/ as text, since the site has the pages alone, and fetch the map."""
+    """Write links to files outside of docs/ as text, as the site has the pages alone; fetch the map."""
     if docname == "architecture":
         text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
         part = text.split("## Where things are\n")[1].split("\n## ")[0]
         source[0] += "\n## Where things are\n" + part.replace("](docs/", "](")
-    source[0] = re.sub(r"(?<!!)\[([^\[\]]+)\]\((?:\.\./)+(?!docs/)([\w./-]+)(?:#[\w-]+)?\)", r"\1 (`\2`)", source[0])
+    source[0] = re.sub(
+        r"(?<!!)\[([^\[\]]+)\]\((?:\.\./)+(?!docs/)([\w./-]+)(?:#[\w-]+)?\)", r"\1 (`\2`)", source[0]
+    )
 
 
 def setup(app):

@@ -93,7 +93,9 @@ def test_every_page_is_in_a_table_of_contents():
     """But for index.md itself; a name may be a pattern, as Sphinx takes them."""
     wanted = {path.relative_to(ROOT / "docs").with_suffix("") for path in PAGES[1:]} - {Path("index")}
     for page in PAGES[1:]:
-        for entries in re.findall(r"^```{toctree}\n(?::.*\n)*\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+        for entries in re.findall(
+            r"^```{toctree}\n(?::.*\n)*\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE
+        ):
             for entry in entries.split():
                 found = {path for path in wanted if (ROOT / "docs" / path).match(str(page.parent / entry))}
                 wanted -= found

@@ -64,7 +64,7 @@ def is_ordinary(value: Any) -> bool:
     if decides(kind) or isinstance(value, np.ma.MaskedArray):
         return False
     if isinstance(value, (np.ndarray, np.generic)) or not (
-        library_of(value) in ("pandas", "dask") or any(hasattr(value, name) for name in _PROTOCOLS)
+        library_of(value) == "pandas" or is_dask(value) or any(hasattr(value, name) for name in _PROTOCOLS)
     ):
         _ordinary.add(kind)
         return True

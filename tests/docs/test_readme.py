@@ -116,6 +116,21 @@ def test_the_reference_has_every_public_name():
     assert set(listed) - wanted == {"kernels.Function"}
 
 
+@pytest.mark.skipif(not (ROOT / "pycudakit").is_dir(), reason="needs the whole tree")
+def test_messages_are_those_of_the_code():
+    """What docs/troubleshooting.md has in a table's first column is in the sources, but for what varies."""
+    code = ""
+    for folder, kinds in (("pycudakit", ("py",)), ("csrc", ("cpp", "cu", "h", "cuh"))):
+        for path in (path for kind in kinds for path in sorted((ROOT / folder).rglob(f"*.{kind}"))):
+            code += path.read_text(encoding="utf-8")
+    code = re.sub(r'"\s*f?"', "", code)  # a string's parts, line after line
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\| `([^`]{20,})` \|", page, re.MULTILINE)
+    parts = [part.strip() for message in shown for part in message.split("...") if len(part.strip()) > 6]
+    assert len(shown) > 15
+    assert [part for part in parts if part not in code] == []
+
+
 def test_documented_bounds_are_those_tested():
     from elementwise.test_accuracy import BOUNDS
 

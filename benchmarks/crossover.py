@@ -2,9 +2,9 @@
 
     python benchmarks/crossover.py docs/pays
 
-Curves are the cost model's, by which `auto` decides: rates that `calibrate.py` and the families' scripts measured
-on one core, times of calls, and the link of the machine of docs/measured.md, 16 threads and 53 GB/s each way.
-Dots are times that were measured there, read from that page. The table goes to standard output. Needs matplotlib.
+Curves are the cost model's, by which `auto` decides: rates that `calibrate.py` and others measured on one
+core, times of calls, and the link of the machine of docs/measured.md, 16 threads and 53 GB/s each way.
+Dots are times that were measured there, read from that page. The table is printed. Needs matplotlib.
 """
 
 import os
@@ -130,22 +130,26 @@ def on_another_machine():
 
 def crossover(curve):
     """Return the first size from which on the GPU comes first, or None."""
-    ahead = [row is not None and row["cuda"] < min(filter(None, (row["NumPy"], row["cpu"]))) for row in curve]
+    ahead = [
+        row is not None and all(row[by] is None or row["cuda"] < row[by] for by in ("NumPy", "cpu"))
+        for row in curve
+    ]
     if not ahead[-1]:
         return None
     return next(SIZES[i] for i in range(len(SIZES)) if all(ahead[i:]))
 
 
 def leaves_numpy(curve):
-    """Return the first size from which on NumPy is not the first, or None."""
-    behind = [
-        row is None or row["NumPy"] is None or row["NumPy"] > min(row["cpu"], row["cuda"]) for row in curve
-    ]
-    return next((SIZES[i] for i in range(len(SIZES)) if all(behind[i:])), None)
+    """Return the first size from which on NumPy is not first, where the model is asked, or None."""
+    known = [(size, row) for size, row in zip(SIZES, curve, strict=True) if row]
+    behind = [row["NumPy"] is None or row["NumPy"] > min(row["cpu"], row["cuda"]) for _, row in known]
+    if all(behind):
+        return SIZES[0]
+    return next((known[i][0] for i in range(len(known)) if all(behind[i:])), None)
 
 
 def measured():
-    """Return the measured rows of 64M elements: milliseconds on `cuda`, and on `cpu` where that was measured."""
+    """Return the measured rows of 64M elements: milliseconds on `cuda`, and on `cpu` where there are."""
     text = PAGE.read_text(encoding="utf-8")
     found = {}
     for work, cuda, cpu in re.findall(

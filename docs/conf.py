@@ -87,9 +87,13 @@ def to_the_tree(app, docname, source):
         text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
         part = text.split("## Where things are\n")[1].split("\n## ")[0]
         source[0] += "\n## Where things are\n" + part.replace("](docs/", "](")
-    source[0] = re.sub(
-        r"(?<!!)\[([^\[\]]+)\]\((?:\.\./)+(?!docs/)([\w./-]+)(?:#[\w-]+)?\)", r"\1 (`\2`)", source[0]
-    )
+    page = (ROOT / "docs" / docname).parent
+
+    def written(link):
+        outside = ROOT / "docs" not in (page / link[2]).resolve().parents
+        return f"{link[1]} (`{link[2].replace('../', '')}`)" if outside else link[0]
+
+    source[0] = re.sub(r"(?<!!)\[([^\[\]]+)\]\((\.\./[\w./-]+)(?:#[\w-]+)?\)", written, source[0])
 
 
 def setup(app):

@@ -4,7 +4,8 @@
 
 (`pk.sort` itself takes arrays larger than the GPU's memory; this is for those larger than the host's.) Parts
 of the file are sorted into runs. The runs are then merged range by range: where a range of values begins and
-ends in each run is found by searching, and what lies between is sorted together. The picture needs matplotlib.
+ends in each run is found by searching, and what lies between is sorted together.
+The picture needs matplotlib.
 """
 
 import itertools
@@ -44,7 +45,7 @@ def merged(runs, target, most):
 
 
 def run(count=32_000_000, most=4_000_000, shown=1500):
-    """Return some of the file as it was, in runs and sorted; and the most elements that were sorted at once."""
+    """Return some of the file as it was, in runs and sorted; and how many were sorted at once."""
     with tempfile.TemporaryDirectory() as folder:
         files = [
             np.memmap(Path(folder) / name, np.float32, "w+", shape=count) for name in ("in", "runs", "out")

@@ -3,9 +3,9 @@
     python examples/tsetlin.py [ACCURACY.png]
 
 Twelve bits, and the label is the XOR of the first two. A clause is an AND of some bits and their opposites,
-which an automaton each takes in or leaves out; clauses vote, half of them for and half against (Granmo, 2018).
-One block trains: a thread is a clause, and all meet at a barrier to count the votes. Only integers are used, so
-each engine learns the same clauses. The picture needs matplotlib.
+which an automaton each takes in or leaves out; clauses vote, half of them for and half against (Granmo,
+2018). One block trains: a thread is a clause, and all meet at a barrier to count the votes. Only integers are
+used, so each engine learns the same clauses. The picture needs matplotlib.
 """
 
 import sys
@@ -43,7 +43,8 @@ __device__ bool holds(const unsigned char *own, const unsigned char *x, bool of_
     return any || of_nothing;
 }
 
-__global__ void train(unsigned char *states, unsigned *seeds, const unsigned char *x, const unsigned char *y, int n) {
+__global__ void train(unsigned char *states, unsigned *seeds, const unsigned char *x, const unsigned char *y,
+                      int n) {
     __shared__ int votes[CLAUSES];
     const int clause = threadIdx.x;
     unsigned char *own = states + clause * 2 * BITS;
@@ -135,9 +136,8 @@ if __name__ == "__main__":
     began = time.perf_counter()
     result = run()
     accuracy, states = result
-    print(
-        f"accuracy {accuracy[0]:.3f} at first, {accuracy[-1]:.3f} at last, in {time.perf_counter() - began:.1f} s"
-    )
+    seconds = time.perf_counter() - began
+    print(f"accuracy {accuracy[0]:.3f} at first, {accuracy[-1]:.3f} at last, in {seconds:.1f} s")
     print("for:", clause(states[0]), "| against:", clause(states[1]))
     if len(sys.argv) > 1:
         draw(result, sys.argv[1])

@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a signature or a struct below changes; pk_abi_version() tells the library's. */
-#define PK_ABI_VERSION 7
+#define PK_ABI_VERSION 8
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256 };
@@ -79,6 +79,10 @@ PK_API int32_t pk_thread_count(int64_t *count);
 /* What computes: the instruction set that the loops were chosen for, "baseline", "avx2" or "avx512"; or
  * "cuda". */
 PK_API int32_t pk_instruction_set(const char **name);
+
+/* For a process that is about to end: from now on no pk_watch is called for the calls of other threads, which
+ * go on to their end; waits for those that are being called, a few seconds at most. */
+PK_API int32_t pk_unwatch(void);
 
 /* For the end of the process: stops the calls of other threads that are under way and waits for them, a few
  * seconds at most. Those threads, and others that call later, never return; the calling thread's calls go

@@ -87,7 +87,13 @@ def compile(source: Source) -> Compiled:
         # In a step of its own, since what the checks call is in our headers and not in libraries of theirs.
         _run([*compiler, "-shared", *_linking(), compiled, "-o", made], source.name, directory)
         symbols = {kernel.name: kernel.name for kernel in source.kernels}
-        return Compiled(Path(made).read_bytes(), symbols, log, _read_of(Path(told), directory))
+        try:
+            return Compiled(Path(made).read_bytes(), symbols, log, _read_of(Path(told), directory))
+        except FileNotFoundError as error:
+            raise errors.CompileError(
+                f"{shlex.join(compiler)} ended well, and did not write {Path(error.filename).name}; "
+                "set CXX to GCC or Clang"
+            ) from None
 
 
 def _read_of(told: Path, directory: str) -> tuple[str, ...]:
@@ -167,7 +173,12 @@ def translated(source: Source) -> str:
 
 
 def _compiler() -> list[str]:
-    chosen = shlex.split(os.environ.get("CXX", "")) or ["c++"]
+    try:
+        chosen = shlex.split(os.environ.get("CXX", "")) or ["c++"]
+    except ValueError as error:
+        raise errors.CompileError(
+            f"CXX is {os.environ['CXX']!r}, which is no command ({error}); set it to a C++ compiler"
+        ) from None
     if shutil.which(chosen[0]) is None:
         raise errors.CompileError(_MISSING.format(f"CXX={chosen[0]}" if os.environ.get("CXX") else "c++"))
     return chosen

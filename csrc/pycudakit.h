@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a signature or a struct below changes; pk_abi_version() tells the library's. */
-#define PK_ABI_VERSION 7
+#define PK_ABI_VERSION 8
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256 };
@@ -79,6 +79,10 @@ PK_API int32_t pk_thread_count(int64_t *count);
 /* What computes: the instruction set that the loops were chosen for, "baseline", "avx2" or "avx512"; or
  * "cuda". */
 PK_API int32_t pk_instruction_set(const char **name);
+
+/* For a process that is about to end: from now on no pk_watch is called for the calls of other threads, which
+ * go on to their end; waits for those that are being called, a few seconds at most. */
+PK_API int32_t pk_unwatch(void);
 
 /* For the end of the process: stops the calls of other threads that are under way and waits for them, a few
  * seconds at most. Those threads, and others that call later, never return; the calling thread's calls go
@@ -367,12 +371,12 @@ PK_API int32_t pk_reduce_several(const pk_reduction *reductions, int64_t reducti
  * device: a call whose operand lies in a range that is kept reads and writes the device's copy, and nothing
  * goes over the link. What is computed is the same with and without. These look for such ranges:
  * pk_evaluate, pk_reduce and pk_reduce_several; and, for dense operands, pk_scan, pk_select_...,
- * pk_histogram, pk_histogram_of_extent, pk_gray, pk_lookup, pk_resize, pk_filter, pk_interp, pk_take, pk_random
- * and pk_matmul_... Nothing is to be done about their operands before and after; pk_plan_changed would lose what
- * one left on the device alone. Before the host reads a range, for weights and ranks, too, or any other entry
- * does, pk_plan_fetch brings it there, and after one has written to it, pk_plan_changed says so. Operands
- * that are byte-swapped or not aligned to their elements, and all of a call on other devices than device 0,
- * go over the host's memory all the same. */
+ * pk_histogram, pk_histogram_of_extent, pk_gray, pk_lookup, pk_resize, pk_filter, pk_interp, pk_take,
+ * pk_random and pk_matmul_... Nothing is to be done about their operands before and after; pk_plan_changed
+ * would lose what one left on the device alone. Before the host reads a range, for weights and ranks, too, or
+ * any other entry does, pk_plan_fetch brings it there, and after one has written to it, pk_plan_changed says
+ * so. Operands that are byte-swapped or not aligned to their elements, and all of a call on other devices
+ * than device 0, go over the host's memory all the same. */
 typedef int32_t (*pk_plan_body)(void *context);
 
 /* Calls body(context) on the calling thread. What pk_plan_keep keeps meanwhile lasts until that returns, and
@@ -765,9 +769,9 @@ PK_API int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *foun
 /* ---- Elements by their indices ---------------------------------------------------------------------- */
 
 /* Of each of `outer` arrays that lie one after the other, of `count` elements of `width` bytes, the elements
- * at `picked` indices, side by side. Negative indices count from the end. If `each` is not 0, there are indices
- * for each of the arrays, else the same for all. An index that has no element is PK_INVALID_ARGUMENT, and
- * nothing is written. Arrays are dense, and `out` overlaps nothing else. */
+ * at `picked` indices, side by side. Negative indices count from the end. If `each` is not 0, there are
+ * indices for each of the arrays, else the same for all. An index that has no element is PK_INVALID_ARGUMENT,
+ * and nothing is written. Arrays are dense, and `out` overlaps nothing else. */
 PK_API int32_t pk_take(const uint8_t *in, int64_t outer, int64_t count, int64_t width, const int64_t *indices,
                        int64_t picked, int64_t each, uint8_t *out, const pk_options *options,
                        pk_report *report);

@@ -13,7 +13,7 @@ from numpy.ctypeslib import ndpointer
 
 from pycudakit import errors
 
-ABI_VERSION = 7
+ABI_VERSION = 8
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -363,6 +363,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_thread_count": (_SIZE_OUT,),
     "pk_instruction_set": (_TEXT_OUT,),
     "pk_shutdown": (),
+    "pk_unwatch": (),
     "pk_device_count": (_SIZE_OUT,),
     "pk_device_info": (_SIZE, _out(DEVICE)),
     "pk_link_speed": (_SIZE, _out(LINK)),

@@ -51,10 +51,13 @@ def find(engine: str) -> Path | None:
 _opened: list[ctypes.CDLL] = []
 
 
-def _shut_down() -> None:
-    """Stop the calls of daemon threads, which must not touch arrays any more when the interpreter ends."""
+def _unwatch() -> None:
+    """Keep the calls of daemon threads out of Python, which ends a thread that enters it at its own end.
+
+    They go on: handlers of `atexit` that run after this one may join such threads.
+    """
     for opened in _opened:
-        opened.pk_shutdown()
+        opened.pk_unwatch()
 
 
 @functools.cache
@@ -82,6 +85,8 @@ def library(engine: str) -> ctypes.CDLL:
         )
     abi.declare(opened)
     if not _opened:
-        atexit.register(_shut_down)
+        atexit.register(_unwatch)
     _opened.append(opened)
+    # After all handlers of `atexit`, when nobody can join a thread any more, calls that are left are stopped.
+    ctypes.pythonapi.Py_AtExit(ctypes.cast(opened.pk_shutdown, ctypes.c_void_p))
     return opened

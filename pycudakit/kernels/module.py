@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from pycudakit import errors
 from pycudakit._calls import asked
-from pycudakit.kernels.compiling import cache
+from pycudakit.kernels.compiling import cache, headers
 from pycudakit.kernels.compiling.source import Parameter, Signature, Source
 from pycudakit.kernels.function import Function
 from pycudakit.kernels.reading import signatures
@@ -106,10 +106,10 @@ class SourceModule:
         self.source: str = state["source"]
         self.name: str = state["name"]
         self.debug: bool = state["debug"]
-        folders = cache.folders_of(state["include_dirs"], state["options"])
+        folders = headers.folders_of(state["include_dirs"], state["options"])
         self._declared = signatures.parse(
             *(self.source, self.name, state["options"]),
-            lambda name: cache.find_included(name, folders),
+            lambda name: headers.find_included(name, folders),
         )
         self._functions: dict[str, Function] = {}
 

@@ -3,6 +3,7 @@
 import itertools
 import sys
 import threading
+import time
 import traceback
 
 import numpy as np
@@ -497,3 +498,25 @@ def test_reductions_that_are_refused(text, message):
     with pytest.raises(TypeError) as caught:
         pk.evaluate(text, {"a": np.ones(3)})
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        ("x" + "<x" * 1_000_000, "524288 characters"),
+        ("x" + "<x" * 200_000, "16384 operations"),
+        ("x" + " and x" * 80_000, "16384 operations"),
+    ],
+)
+def test_long_expressions_are_refused_soon(text, most):
+    x = np.ones(3)
+    began = time.process_time()
+    with pytest.raises(ValueError, match=f"more than {most}; compute it in parts") as caught:
+        pk.evaluate(text, {"x": x})
+    assert time.process_time() - began < 2
+    assert len(str(caught.value)) < 100
+
+
+def test_as_long_as_a_program_may_be(engine):
+    x = np.ones(3)
+    np.testing.assert_array_equal(pk.evaluate("x" + " and x" * 2000, {"x": x}), np.ones(3, bool))

@@ -83,7 +83,7 @@ def met(name, arguments):
 
 
 # What is handed code to run, or ends the library.
-NOT_SPOILT = ("pk_run_", "pk_kernel_info", "pk_shutdown", "pk_open_cublas")
+NOT_SPOILT = ("pk_run_", "pk_kernel_info", "pk_shutdown", "pk_unwatch", "pk_open_cublas")
 
 
 class Entry:

@@ -12,7 +12,7 @@ from pycudakit._library import abi
 SCRIPT = Path(__file__).with_name("entries.py")
 # What only a GPU, or nobody, calls; what is called before the script can look; and what it must not call.
 NOT_CALLED = {
-    *("pk_abi_version", "pk_fail", "pk_last_error", "pk_open_cublas", "pk_shutdown"),
+    *("pk_abi_version", "pk_fail", "pk_last_error", "pk_open_cublas", "pk_shutdown", "pk_unwatch"),
     *("pk_device_count", "pk_device_info", "pk_link_speed", "pk_plan_lend", "pk_run_plan"),
     *("pk_pinned_return", "pk_pinned_take", "pk_result_allocator"),
     *("pk_release", "pk_tune", "pk_tuning_count", "pk_tuning_info"),

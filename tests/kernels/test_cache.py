@@ -14,7 +14,7 @@ from helpers.user_kernels import python
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit.kernels.compiling import cache
+from pycudakit.kernels.compiling import cache, disk
 from pycudakit.kernels.compiling.source import Compiled, Source
 
 TEXT = "__global__ void k(int *x) { x[0] = 1; }"
@@ -26,6 +26,7 @@ class Compiler:
     def __init__(self):
         self.made = []
         self.version = "1.0"
+        self.folders, self.read = (), ()
 
     def fingerprint(self):
         return self.version
@@ -34,13 +35,15 @@ class Compiler:
         if "error" in source.text:
             raise errors.CompileError("kernel.cu(1): no")
         self.made.append(source)
-        return Compiled(f"image {len(self.made)}".encode(), {"k": "k_"}, "a warning")
+        return Compiled(f"image {len(self.made)}".encode(), {"k": "k_"}, "a warning", self.read)
 
 
 @pytest.fixture
 def compiler(monkeypatch, tmp_path):
     made = Compiler()
-    module = types.SimpleNamespace(fingerprint=made.fingerprint, compile=made.compile)
+    module = types.SimpleNamespace(
+        fingerprint=made.fingerprint, compile=made.compile, folders=lambda: made.folders
+    )
     monkeypatch.setitem(sys.modules, "a_compiler", module)
     monkeypatch.setattr(cache, "_COMPILERS", {"cuda": "a_compiler", "cpu": "a_compiler"})
     monkeypatch.setenv("PYCUDAKIT_CACHE_DIR", str(tmp_path / "cache"))
@@ -173,13 +176,15 @@ def test_where_nothing_can_be_written(compiler, monkeypatch, tmp_path, engine):
 def test_a_folder_that_others_may_write_to_is_not_trusted(compiler, tmp_path):
     (tmp_path / "cache" / "images").mkdir(parents=True)
     (tmp_path / "cache" / "images").chmod(0o777)
-    get()
+    disk._warn.cache_clear()
+    with pytest.warns(RuntimeWarning, match=r"not kept in .*images: others may write to .*chmod go-w"):
+        get()
     assert not list((tmp_path / "cache" / "images").iterdir())
 
 
 def test_beside_it_they_may_write(compiler, tmp_path):
     (tmp_path / "cache").mkdir()
-    (tmp_path / "cache").chmod(0o777)
+    (tmp_path / "cache").chmod(0o1777)  # but not rename what is there
     get()
     assert len(list((tmp_path / "cache" / "images").iterdir())) == 2
 
@@ -196,19 +201,20 @@ def test_no_cache(compiler, tmp_path):
 def test_where_it_is(monkeypatch, tmp_path):
     monkeypatch.delenv("PYCUDAKIT_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache.cache_folder() == tmp_path / "pycudakit"
+    assert disk.cache_folder() == tmp_path / "pycudakit"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache.cache_folder() == tmp_path / ".cache" / "pycudakit"
+    assert disk.cache_folder() == tmp_path / ".cache" / "pycudakit"
 
 
 def test_the_least_recently_used_goes_first(compiler, monkeypatch, tmp_path):
-    monkeypatch.setattr(cache, "_KEPT_ON_DISK", 3 * len(b"image 1"))
+    monkeypatch.setattr(disk, "_MOST_KEPT", 3 * len(b"image 1"))
     monkeypatch.setattr(cache, "_KEPT", 2)
     for index in range(3):
-        key = get(source(name=str(index))).binary.key
+        before = set((tmp_path / "cache").glob("images/*"))
+        get(source(name=str(index)))
         now = time.time() - 100 + index
-        for path in (tmp_path / "cache" / "images").glob(f"{key.hex()}*"):
+        for path in set((tmp_path / "cache").glob("images/*")) - before:
             os.utime(path, (now, now))
     cache._memory.clear()
     get(source(name="0"))  # is used
@@ -305,11 +311,11 @@ def test_a_private_folder_goes_with_the_process(tmp_path):
     (tmp_path / "file").write_text("")
     code = f"""
 import os, numpy as np, pycudakit as pk
-from pycudakit.kernels.compiling import cache
+from pycudakit.kernels.compiling import disk
 with pk.engine("cpu"):
     x = np.zeros(3, np.int32)
     pk.SourceModule({ADD_ONE!r}).get_function("add_one")(x, block=3)
-folder = cache._private_folder()
+folder = disk.private_folder()
 assert x.sum() == 3 and len(os.listdir(folder)) == 2
 if os.fork() == 0:
     raise SystemExit  # the parent's stays

@@ -403,3 +403,10 @@ print(json.dumps([ours == twice(), set(ours).isdisjoint(theirs), len(theirs), to
     )
     expected = [True, True, 1, [0, 4, 8, 12, 16], [0, 4, 8, 12, 16]]
     assert json.loads(python(code)) == expected
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan"), 10**400, np.float64(1e9)])
+def test_timeouts_that_cannot_be(engine, timeout):
+    kernel = pk.SourceModule("__global__ void timed(int *x) { x[0] = 1; }").get_function("timed")
+    with pytest.raises(pk.errors.InvalidArgument, match=r"timeout is .*; give seconds, more than 0"):
+        kernel(pk.Out(np.zeros(1, np.int32)), block=1, timeout=timeout)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.user_kernels import RNG, run
 
-from pycudakit import errors
+from pycudakit import engine, errors
 from pycudakit.kernels import In, InOut, Out, SourceModule
 
 # ---- Where threads are, and barriers ----
@@ -363,3 +363,19 @@ def test_draws_are_distributed_as_they_say(engine, curand):
         assert draws.mean() == pytest.approx(0, abs=0.07)
         assert draws.std() == pytest.approx(1, abs=0.06)
         assert np.unique(draws).size > 4000
+
+
+@pytest.mark.parametrize(
+    ("compiler", "message"),
+    [
+        (
+            'c++ "-O2',
+            r"^CXX is .*, which is no command \(.*\); set it to a C\+\+ compiler$",
+        ),
+        ("true", r"^true ended well, and did not write kernels\.so; set CXX to GCC or Clang$"),
+    ],
+)
+def test_what_is_no_compiler(compiler, message, monkeypatch):
+    monkeypatch.setenv("CXX", compiler)
+    with engine("cpu"), pytest.raises(errors.CompileError, match=message):
+        SourceModule("__global__ void no_compiler(int *x) { x[0] = 1; }")

@@ -13,12 +13,16 @@ namespace pk {
 
 namespace {
 
-// The end of the process, which one thread brings about.
+// The end of the process, which one thread brings about: first watches rest, then calls.
+std::atomic<bool> unwatched{false};
 std::atomic<bool> ending{false};
 std::atomic<std::thread::id> ender{};
+std::atomic<int64_t> watches_under_way{0};
 std::atomic<int64_t> calls_under_way{0};
 
-bool must_rest() { return ending && ender.load() != std::this_thread::get_id(); }
+bool is_of_another_thread() { return ender.load() != std::this_thread::get_id(); }
+
+bool must_rest() { return ending && is_of_another_thread(); }
 
 // The process is about to end and this thread with it: it must not touch anything any more.
 void rest_if_ending() {
@@ -26,8 +30,26 @@ void rest_if_ending() {
 }
 
 void watch_forks() {
-    static const int registered = pthread_atfork(nullptr, nullptr, [] { calls_under_way = 0; });
+    static const int registered =
+        pthread_atfork(nullptr, nullptr, [] { calls_under_way = watches_under_way = 0; });
     (void)registered;
+}
+
+void wait_for(const std::atomic<int64_t> &under_way) {
+    const auto latest = Clock::now() + std::chrono::seconds(4);
+    while (under_way > 0 && Clock::now() < latest) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
+// Answers what the watch does, or 0 where none may be called any more. It is counted before it looks, so that
+// pk_unwatch() waits for each that it did not stop.
+int32_t asked(pk_watch watch, const pk_progress &progress) {
+    struct Counted {
+        Counted() { ++watches_under_way; }
+        ~Counted() { --watches_under_way; }
+    } counted;
+    return unwatched && is_of_another_thread() ? 0 : watch(&progress);
 }
 
 }  // namespace
@@ -79,7 +101,7 @@ void Call::ask() {
     }
     const auto watch = reinterpret_cast<pk_watch>(options_.watch);
     const pk_progress progress{done_.load(std::memory_order_relaxed), all_};
-    if (watch(&progress) != 0) stopped_ = true;
+    if (asked(watch, progress) != 0) stopped_ = true;
     asked_ = Clock::now();
 }
 
@@ -156,13 +178,18 @@ void Lane::add(int stage, double begin, double end, int64_t bytes, int64_t eleme
 
 }  // namespace pk
 
+extern "C" int32_t pk_unwatch(void) {
+    return pk::guarded([] {
+        pk::ender = std::this_thread::get_id();
+        pk::unwatched = true;
+        pk::wait_for(pk::watches_under_way);
+    });
+}
+
 extern "C" int32_t pk_shutdown(void) {
     return pk::guarded([] {
         pk::ender = std::this_thread::get_id();
         pk::ending = true;
-        const auto latest = pk::Clock::now() + std::chrono::seconds(5);
-        while (pk::calls_under_way != 0 && pk::Clock::now() < latest) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        }
+        pk::wait_for(pk::calls_under_way);
     });
 }

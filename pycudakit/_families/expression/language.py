@@ -18,6 +18,8 @@ from pycudakit._families.elementwise import functions
 from pycudakit._library import abi
 
 MOST_OPERANDS = 64
+MOST_OPERATIONS = abi.MAX_INSTRUCTIONS  # of a program, with its operands and numbers
+MOST_CHARACTERS = 1 << 19
 MOST_BITS = 4096  # of an integer that Python computes
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 
@@ -98,6 +100,10 @@ class Source:
 
     def parse(self) -> ast.expr:
         """Return Python's tree of the text."""
+        if len(self.text) > MOST_CHARACTERS:  # which Python's parser takes seconds for
+            raise ValueError(
+                f"the expression has more than {MOST_CHARACTERS} characters; compute it in parts"
+            )
         strange = re.search("[\0\ud800-\udfff]", self.text)
         if strange:
             before = self.text[: strange.start()].split("\n")
@@ -257,10 +263,16 @@ class _Parser:
         root, reduction = self.reduced(self.source.parse())
         pending: list[tuple[ast.expr, list[ast.expr] | None]] = [(root, None)]
         values: list[int] = []
+        met = 1
         while pending:
             node, children = pending.pop()
             if children is None:
                 children = self.children(node)
+                met += len(children)
+                if met > 4 * MOST_OPERATIONS or len(self.steps) > MOST_OPERATIONS:
+                    raise ValueError(
+                        f"the expression has more than {MOST_OPERATIONS} operations; compute it in parts"
+                    )
                 pending.append((node, children))
                 pending += [(child, None) for child in reversed(children)]
             else:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import hashlib
 import importlib
-import json
 import os
 import re
-import shutil
-import stat
-import tempfile
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -23,15 +19,14 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._library import abi, loader, measured
+from pycudakit._library import abi, loader
 from pycudakit._library.version import __version__
+from pycudakit.kernels.compiling import disk, headers, trust
 from pycudakit.kernels.compiling.source import Binary, Compiled, Source
 
 _COMPILERS = {"cuda": "pycudakit.kernels.compiling.nvrtc", "cpu": "pycudakit.kernels.compiling.host_compiler"}
 _KEPT = 256  # in memory
-_KEPT_ON_DISK = 256 << 20  # bytes
-_MOST_INCLUDED = 1 << 20  # bytes of a file
-_FORM = 1  # of what is on disk
+_FORM = 2  # of what is on disk
 
 CacheDir = str | os.PathLike[str] | bool | None
 
@@ -62,13 +57,13 @@ def get(source: Source, engine: str, cache_dir: CacheDir = None) -> Loaded:
     key = _key(source, engine, compiler.fingerprint())
     found = _memory.get(key)
     if found is not None:
-        return found
+        return found.loaded
     with _compiling(key):  # once, where many threads ask
         found = _memory.get(key)
         if found is None:
             found = _from_disk_or_compiler(source, engine, compiler, key, cache_dir)
             _memory.put(key, found)
-    return found
+    return found.loaded
 
 
 @functools.cache
@@ -91,82 +86,94 @@ def arch(device: int) -> str:
 
 def _from_disk_or_compiler(
     source: Source, engine: str, compiler: Any, key: bytes, cache_dir: CacheDir
-) -> Loaded:
-    folder = None if cache_dir is False else _folder(cache_dir if cache_dir is not True else None)
+) -> _Kept:
+    folder = None if cache_dir is False else disk.folder(cache_dir if cache_dir is not True else None)
     if folder is not None:
-        found = _read(folder, key, engine)
+        found = disk.read(folder, key)
         if found is not None:
-            return found
+            return _loaded(found, key, engine, folder)
+    read = _headers(source, engine, compiler)
+    started = time.time_ns()
     compiled: Compiled = compiler.compile(source)
-    if folder is not None:
-        with contextlib.suppress(OSError):
-            _write(folder, key, compiled)
-            _prune(folder, keep=key)
-            found = _read(folder, key, engine)
-            if found is not None:
-                return found
-    data = compiled.data
+    read = _with_own_list(read, compiled.read, started)
+    found = disk.Found(compiled.data, compiled.symbols, compiled.log, read or {}, started)
+    if folder is not None and read is not None:
+        try:
+            disk.write(folder, key, found)
+        except OSError:  # it is full, or may not be written to
+            folder = None
+    else:
+        folder = None
+    return _loaded(found, key, engine, folder, is_known=read is not None)
+
+
+def _with_own_list(
+    looked_for: dict[str, headers.State | None] | None, listed: tuple[str, ...], started: int
+) -> dict[str, headers.State | None] | None:
+    """Return all that a compilation depended on; None if that is not known, or changed meanwhile."""
+    if looked_for is None or not headers.have_not_changed(looked_for):
+        return None
+    others = headers.read_by_compiler((path for path in listed if path not in looked_for), started)
+    return None if others is None else looked_for | others
+
+
+def _loaded(
+    found: disk.Found, key: bytes, engine: str, folder: Path | None, *, is_known: bool = True
+) -> _Kept:
+    own = hashlib.sha256(key + hashlib.sha256(found.data).digest()).digest()[:16]
+    data = found.data
     if engine == "cpu":  # whose library takes a path
-        folder = _private_folder()
-        _write(folder, key, compiled)
-        data = os.fsencode(_path(folder, key))
-    return Loaded(Binary(data, key[:16], engine), compiled.symbols, compiled.log)
+        if folder is None or not trust.runs_code(folder):
+            folder = disk.private_folder()
+            disk.write(folder, key, found)
+        data = os.fsencode(disk.image_path(folder, key, found.data))
+    loaded = Loaded(Binary(data, own, engine), found.symbols, found.log)
+    return _Kept(loaded, found.read if is_known else None, found.made)
 
 
 # ---- Keys ------------------------------------------------------------------------------------------
 
 
 def _key(source: Source, engine: str, fingerprint: str) -> bytes:
-    """Return what is the same only where all that a compilation depends on is."""
+    """Return what is the same only where a compilation is asked for in the same words.
+
+    What its headers were is kept beside its result.
+    """
     whole = [str(_FORM), __version__, engine, fingerprint]
     whole += [f"{field.name}={getattr(source, field.name)!r}" for field in fields(source)]
-    folders = [*folders_of(source.include_dirs, source.options), Path()]
-    whole += [f"{name}={text}" for name, text in included(source.text, folders)]
+    whole += map(os.path.abspath, headers.folders_of(source.include_dirs, source.options))
+    if engine == "cuda" and _INCLUDES.search(source.text):
+        whole.append(os.getcwd())  # where NVRTC looks
     return hashlib.sha256("\0".join(whole).encode("utf-8", "surrogatepass")).digest()
 
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
+_INCLUDES = re.compile(r"include|import")
 
 
-def folders_of(include_dirs: Iterable[str], options: Iterable[str]) -> list[Path]:
-    """Return where `include_dirs` and the compiler's options say that headers are."""
-    found = [Path(folder) for folder in include_dirs]
-    words = iter(options)
-    for word in words:
-        match = re.match(r"(?:-I|--include-path(?:=|$))(.*)", word)
-        if match is not None:
-            found.append(Path(match[1] or next(words, ".")))
-    return found
-
-
-def find_included(name: str, folders: Iterable[Path]) -> str | None:
-    """Return the text of a header of the user's, or None if it is not one."""
-    for folder in folders:
-        with contextlib.suppress(OSError, ValueError):
-            path = folder / name
-            if path.is_file() and path.stat().st_size <= _MOST_INCLUDED:
-                return path.read_text(encoding="utf-8", errors="replace")
-    return None
-
-
-def included(text: str, folders: list[Path]) -> Iterator[tuple[str, str]]:
-    """Yield the headers of the user's that a text includes, directly or not, and their texts."""
-    seen: set[str] = set()
-    left = [(text, folders)]
-    while left:
-        text, places = left.pop()
-        for name in _INCLUDE.findall(text):
-            if name in seen:
-                continue
-            seen.add(name)
-            found = find_included(name, places)
-            if found is not None:
-                yield name, found
-                beside = [folder / Path(name).parent for folder in folders]
-                left.append((found, [*beside, *folders]))
+def _headers(source: Source, engine: str, compiler: Any) -> dict[str, headers.State | None] | None:
+    """Return what a source may include, there or not; None if that cannot be told."""
+    folders = headers.folders_of(source.include_dirs, source.options)
+    folders += [Path(folder) for folder in compiler.folders()]
+    folders += [Path(), Path(source.name).parent] if engine == "cuda" else []
+    return headers.looked_for(source.text, source.options, folders)
 
 
 # ---- In memory -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A binary, what its compiler read, and when that was; None if nobody knows."""
+
+    loaded: Loaded
+    read: headers.States | None
+    made: int
+
+    def is_current(self) -> bool:
+        if self.read is None or not headers.are_as_they_were(self.read, self.made):
+            return False
+        binary = self.loaded.binary
+        return binary.engine != "cpu" or os.path.exists(binary.data)  # unless somebody emptied the cache
 
 
 class _Memory:
@@ -174,22 +181,19 @@ class _Memory:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._binaries: OrderedDict[bytes, Loaded] = OrderedDict()
+        self._binaries: OrderedDict[bytes, _Kept] = OrderedDict()
 
-    def get(self, key: bytes) -> Loaded | None:
+    def get(self, key: bytes) -> _Kept | None:
         with self._lock:
             found = self._binaries.get(key)
             if found is None:
                 return None
-            if found.binary.engine == "cpu" and not os.path.exists(found.binary.data):
-                del self._binaries[key]  # somebody emptied the cache
-                return None
             self._binaries.move_to_end(key)
-            return found
+        return found if found.is_current() else None
 
-    def put(self, key: bytes, loaded: Loaded) -> None:
+    def put(self, key: bytes, found: _Kept) -> None:
         with self._lock:
-            self._binaries[key] = loaded
+            self._binaries[key] = found
             while len(self._binaries) > _KEPT:
                 self._binaries.popitem(last=False)
 
@@ -225,111 +229,3 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-# ---- On disk ---------------------------------------------------------------------------------------
-
-
-def cache_folder() -> Path:
-    """Return where binaries are kept on disk."""
-    return Path(measured.cache_folder())
-
-
-def _folder(asked: str | os.PathLike[str] | None) -> Path | None:
-    """Return a folder that is ours alone, or None: code is loaded from it."""
-    folder = (cache_folder() if asked is None else Path(asked)) / "images"  # others may write beside it
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.stat()
-    except (OSError, ValueError, RuntimeError):
-        return None
-    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    return folder.absolute() if is_ours and not found.st_mode & 0o022 else None
-
-
-@functools.cache
-def _private_folder_of(process: int) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="pycudakit-"))
-
-    def remove() -> None:
-        if os.getpid() == process:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(remove)
-    return folder
-
-
-def _private_folder() -> Path:
-    """Return a folder that goes when the process ends."""
-    return _private_folder_of(os.getpid())
-
-
-def _path(folder: Path, key: bytes) -> Path:
-    return folder / f"{key.hex()}.image"
-
-
-def _notes_path(folder: Path, key: bytes) -> Path:
-    return folder / f"{key.hex()}.json"
-
-
-def _write(folder: Path, key: bytes, compiled: Compiled) -> None:
-    """Write a binary, and then what belongs to it; a reader sees all of a file or nothing."""
-    notes: dict[str, Any] = {"symbols": compiled.symbols, "log": compiled.log}
-    notes["data"] = hashlib.sha256(compiled.data).hexdigest()
-    notes["notes"] = _checksum(notes)
-    _put(_path(folder, key), compiled.data)
-    _put(_notes_path(folder, key), json.dumps(notes).encode())
-
-
-def _checksum(notes: dict[str, Any]) -> str:
-    whole = {name: value for name, value in notes.items() if name != "notes"}
-    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
-
-
-def _put(path: Path, data: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")  # for the owner alone
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
-
-
-def _read(folder: Path, key: bytes, engine: str) -> Loaded | None:
-    """Return a binary, or None if there is none, or it is damaged."""
-    path = _path(folder, key)
-    try:
-        data = path.read_bytes()
-        notes = json.loads(_notes_path(folder, key).read_bytes())
-        if notes["data"] != hashlib.sha256(data).hexdigest() or notes["notes"] != _checksum(notes):
-            return None
-        symbols, log = {str(k): str(v) for k, v in notes["symbols"].items()}, str(notes["log"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-    with contextlib.suppress(OSError):
-        os.utime(path)  # it is in use
-    if engine == "cpu":
-        data = os.fsencode(path)
-    return Loaded(Binary(data, key[:16], engine), symbols, log)
-
-
-def _prune(folder: Path, keep: bytes) -> None:
-    """Remove what was not used for longest, until the rest is no more than is kept."""
-    found = []
-    for path in folder.glob("*.image"):
-        with contextlib.suppress(OSError):
-            state = path.stat()
-            found.append((state.st_mtime, state.st_size, path))
-    left = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
-        if left <= _KEPT_ON_DISK:
-            break
-        if path != _path(folder, keep):
-            for gone in (path, path.with_suffix(".json")):
-                with contextlib.suppress(OSError):
-                    gone.unlink()
-            left -= size

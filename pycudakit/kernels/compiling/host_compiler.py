@@ -55,6 +55,9 @@ _CHECKS = {
         ),
     ],
 }
+# Variables in which GCC and Clang find folders of headers, and their own parts.
+_PLACES = ("CPATH", "CPLUS_INCLUDE_PATH")
+_OTHERS = ("COMPILER_PATH", "GCC_EXEC_PREFIX", "SDKROOT")
 _MISSING = (
     "kernels for the CPU engine are compiled by the machine's C++ compiler, and {0} is missing: install g++ "
     "or clang++ (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install;"
@@ -79,20 +82,46 @@ def compile(source: Source) -> Compiled:
         command += [f"-I{os.path.abspath(place)}" for place in (*places, *source.include_dirs)]
         if source.debug:
             command += ["-O1", "-DPK_CHECKED", *_checks(tuple(compiler))]
-        log = _run([*command, f"-I{_HEADERS}", "-c", text, "-o", compiled], source.name, directory)
+        told = str(Path(directory) / "kernels.d")
+        command += [f"-I{_HEADERS}", "-MD", "-MF", told, "-c", text, "-o", compiled]
+        log = _run(command, source.name, directory)
         # In a step of its own, since what the checks call is in our headers and not in libraries of theirs.
         _run([*compiler, "-shared", *_linking(), compiled, "-o", made], source.name, directory)
-        return Compiled(Path(made).read_bytes(), {kernel.name: kernel.name for kernel in source.kernels}, log)
+        symbols = {kernel.name: kernel.name for kernel in source.kernels}
+        try:
+            return Compiled(Path(made).read_bytes(), symbols, log, _read_of(Path(told), directory))
+        except FileNotFoundError as error:
+            raise errors.CompileError(
+                f"{shlex.join(compiler)} ended well, and did not write {Path(error.filename).name}; "
+                "set CXX to GCC or Clang"
+            ) from None
+
+
+def _read_of(told: Path, directory: str) -> tuple[str, ...]:
+    """Return the files of a rule for make, where spaces, # and $ are escaped, but for those that are ours."""
+    _, _, files = told.read_text(encoding="utf-8", errors="surrogateescape").partition(": ")
+    found = (
+        re.sub(r"\\([ #\\:])", r"\1", word).replace("$$", "$")
+        for word in re.findall(r"(?:\\.|[^\s\\])+", files.replace("\\\n", " "))
+    )
+    read = dict.fromkeys(os.path.normpath(os.path.join(directory, path)) for path in found)
+    return tuple(path for path in read if not path.startswith((directory + os.sep, str(_HEADERS) + os.sep)))
+
+
+def folders() -> tuple[str, ...]:
+    """Return where the environment says that headers are."""
+    words = [word for name in _PLACES for word in os.environ.get(name, "").split(os.pathsep)]
+    return tuple(word for word in words if os.path.isabs(word))  # others are of the folder it compiles in
 
 
 def fingerprint() -> str:
     """Return what beside a source decides what comes out: the compiler, our headers, the processor."""
-    return _fingerprint(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
+    return _fingerprint(*(os.environ.get(name, "") for name in ("CXX", "PATH", *_PLACES, *_OTHERS)))
 
 
 @functools.lru_cache(maxsize=8)
-def _fingerprint(_cxx: str, _path: str) -> str:
-    told = hashlib.sha256()
+def _fingerprint(*environment: str) -> str:
+    told = hashlib.sha256(repr(environment[2:]).encode())
     for word in _compiler():
         found = shutil.which(word)
         told.update(word.encode())
@@ -145,7 +174,12 @@ def translated(source: Source) -> str:
 
 
 def _compiler() -> list[str]:
-    chosen = shlex.split(os.environ.get("CXX", "")) or ["c++"]
+    try:
+        chosen = shlex.split(os.environ.get("CXX", "")) or ["c++"]
+    except ValueError as error:
+        raise errors.CompileError(
+            f"CXX is {os.environ['CXX']!r}, which is no command ({error}); set it to a C++ compiler"
+        ) from None
     if shutil.which(chosen[0]) is None:
         raise errors.CompileError(_MISSING.format(f"CXX={chosen[0]}" if os.environ.get("CXX") else "c++"))
     return chosen

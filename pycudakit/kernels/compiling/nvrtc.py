@@ -191,6 +191,11 @@ def _places() -> Iterator[Path]:
             yield from (include, include / "cccl")
 
 
+def folders() -> tuple[str, ...]:
+    """Return where NVRTC looks for a user's headers, beside what it is told: nowhere."""
+    return ()
+
+
 @functools.cache
 def fingerprint() -> str:
     """Return what a compilation depends on beside its source: compiler and headers."""

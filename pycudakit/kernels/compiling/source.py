@@ -101,11 +101,14 @@ class Compiled:
         such as ``__constant__`` ones, the name is the source's.
     log
         What the compiler said: warnings.
+    read
+        The files that it read beside the source and our headers, where it has a list of them.
     """
 
     data: bytes
     symbols: dict[str, str]
     log: str
+    read: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from pycudakit.kernels.running.request import Outcome, Request
 from pycudakit.kernels.running.tables import Tables, say
 
 _BLOCK_LIMIT = 10.0  # seconds that a block of a checked kernel may take on the CPU
+_LONGEST = 10_000_000  # seconds of a timeout
 
 Say = Callable[[str], object]
 
@@ -73,8 +74,10 @@ def isolates(isolate: bool | None, timeout: float | None) -> bool:
     if timeout is not None:
         if not isinstance(timeout, (int, float, np.number)):
             raise TypeError(f"timeout is {timeout!r}; give seconds, or None")
-        if not timeout > 0:
-            raise errors.InvalidArgument(f"timeout is {timeout!r}; give seconds, more than 0")
+        if not 0 < timeout <= _LONGEST:
+            raise errors.InvalidArgument(
+                f"timeout is {timeout!r}; give seconds, more than 0 and at most {_LONGEST:,}, or None"
+            )
         if isolate is False:
             raise errors.InvalidArgument(
                 "timeout is given with isolate=False: what runs in this process cannot be stopped"

@@ -127,7 +127,11 @@ def _run(
         raise IndexError(text) from None
 
 
-@answered_by(np.take_along_axis)
+def _numpys_take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
+    return np.take_along_axis(np.asanyarray(arr), np.asanyarray(indices), axis)
+
+
+@answered_by(_numpys_take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     """Return the elements at indices of their own along each line of an axis.
 
@@ -149,10 +153,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
            [40, 50, 60]])
     """
     array, wanted = as_array(arr), as_array(indices)
-
-    def by_numpy() -> Any:
-        return np.take_along_axis(np.asanyarray(arr), np.asanyarray(indices), axis)
-
+    by_numpy = functools.partial(_numpys_take_along_axis, arr, indices, axis)
     if array is None or wanted is None:
         return invocation.by_numpy_alone("take_along_axis", by_numpy)
     plan = plan_call("take_along_axis", [array], _cost_of(wanted.size, array.nbytes))

@@ -309,8 +309,8 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
 
 
 def _round_to_other_shape(a: Any, decimals: int, out: Array) -> Any:
-    """Round a number to every element, as NumPy does; other shapes are refused."""
-    if np.ndim(a) == 0 and out.size:
+    """Round a number to an array of one element, as NumPy does; other shapes are refused."""
+    if np.ndim(a) == 0 and out.size == 1:
         out[...] = round(a, decimals)
         return out
     return np.round(a, decimals, out=out)  # raises

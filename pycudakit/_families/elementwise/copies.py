@@ -84,14 +84,6 @@ def _numpys_contiguous(a: Any, dtype: Any = None) -> Any:
     return np.array(a, dtype, order="C", ndmin=1)
 
 
-def _numpys_tril(m: Any, k: int = 0) -> Any:
-    return np.array(np.tril(m, k), order="C", copy=None)
-
-
-def _numpys_triu(m: Any, k: int = 0) -> Any:
-    return np.array(np.triu(m, k), order="C", copy=None)
-
-
 @answered_by(_numpys_flip)
 def flip(m: Any, axis: Any = None) -> Any:
     """Return a C-contiguous copy with the elements along some axes in reverse.
@@ -270,7 +262,7 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> Any:
     return copied(_CONTIGUOUS, a, np.atleast_1d)
 
 
-@answered_by(_numpys_tril)
+@answered_by(np.tril)
 def tril(m: Any, k: int = 0) -> Any:
     """Return a copy with zeros above a diagonal.
 
@@ -295,7 +287,7 @@ def tril(m: Any, k: int = 0) -> Any:
     return _triangle(_TRIL, m, k)
 
 
-@answered_by(_numpys_triu)
+@answered_by(np.triu)
 def triu(m: Any, k: int = 0) -> Any:
     """Return a copy with zeros below a diagonal.
 

@@ -143,6 +143,8 @@ def reduce(
         "where": where,
     }
     given = {name: value for name, value in given.items() if value is not _USUAL[name]}
+    if isinstance(out, tuple) and len(out) == 1:
+        given["out"] = out[0]
     ours = _REDUCTIONS.get(function.__name__)
     if ours is None:
         return _by_numpy(function, "reduce", _NUMPYS_ALONE, array, **given)

@@ -38,9 +38,9 @@ def _call(
 ) -> tuple[Any, Any]:
     if out is _NO_OUTS:
         out = None
-        if where is not True and outs == (None, None):
+        if where is not True and outs[0] is outs[1] is None:
             warn_of_where()
-    if outs != (None, None):
+    if outs[0] is not None or outs[1] is not None:
         if out is not None:
             raise TypeError("cannot specify 'out' as both a positional and keyword argument")
         out = outs

@@ -160,7 +160,7 @@ class Reduction:
         with as_part_of_last():
             return self.reduce(write)
 
-    def finish(self, result: Array, casting: Any = "unsafe") -> Any:
+    def finish(self, result: Array, casting: Any = "unsafe", saturates: bool = False) -> Any:
         """Return a result as NumPy would, or put it into `out`."""
         shape = shape_without(self.shape, self.axes, self.keepdims)
         request = self._request_again(result)
@@ -175,6 +175,8 @@ class Reduction:
                 f"output parameter for reduction operation {self.name} has the wrong shape: it is "
                 f"{self.out.shape}, and the result {shape}"
             )
+        if saturates and result.dtype.kind == "f" and self.out.dtype.kind in "iu":
+            result = _saturated(result, self.out.dtype)
         np.copyto(self.out, result, casting=casting)
         return self.out
 
@@ -257,6 +259,20 @@ class Reduction:
             found = np.take_along_axis(array, np.expand_dims(result, self.axes), self.axes[0])
         if np.isnan(found).any() and (self.count_of(NUMBERS) == 0).any():
             raise ValueError("All-NaN slice encountered")
+
+
+def _saturated(numbers: Array, dtype: DType) -> Array:
+    """Convert floats to integers as every function here does: the nearest that there is, and 0 for NaN."""
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    numbers = np.trunc(numbers, dtype=np.float64)
+    # Of 64 bits, `most` as a float is one more than there is.
+    below, above = numbers < least, numbers > most if dtype.itemsize < 8 else numbers >= most
+    outside = below | above | np.isnan(numbers)
+    if outside.any():
+        floating.report("invalid", "cast")
+    integers: Array = np.where(outside, 0, numbers).astype(dtype)
+    integers[below], integers[above] = least, most
+    return integers
 
 
 def _checked_out(out: Any) -> Array | None:

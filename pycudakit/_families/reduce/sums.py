@@ -184,6 +184,8 @@ def mean_like(
     if not name.endswith("mean"):
         given["ddof"] = ddof
     foreign = None
+    if dtype is None and isinstance(out, np.ndarray) and out.dtype.kind == "f":
+        dtype = out.dtype  # so that it is rounded once
     if dtype is not None and np.dtype(dtype).kind != "f":
         foreign = f"a dtype of {np.dtype(dtype)} for a mean"
     call = Reduction(
@@ -216,7 +218,8 @@ def mean_like(
             call.warn(result, "reduce", known)
         else:
             _warn_of_variance(call, result, known)
-    return call.finish(result, casting="same_kind" if name.endswith("std") else "unsafe")
+    is_root = name.endswith("std")
+    return call.finish(result, "same_kind" if is_root else "unsafe", saturates=not is_root)
 
 
 def _warn_of_variance(call: Reduction, result: Array, known: Array | None) -> None:

@@ -160,7 +160,7 @@ def _check_address(value: Any, address: int, shape: tuple[int, ...]) -> None:
 def _dlpack_device(value: Any) -> tuple[int, int]:
     try:
         kind, index = value.__dlpack_device__()
-    except AttributeError:
+    except (AttributeError, BufferError, TypeError, ValueError):  # as Arrow's arrays with nulls say
         return 0, 0
     return int(kind), int(index)
 

@@ -54,7 +54,10 @@ class Storage:
     def extend(self, array: Array) -> None:
         """Learn of another array that lies in it."""
         first, last = _bounds(array)
-        self.first, self.last = min(first, self.first), max(last, self.last)
+        if self.first == self.last:
+            self.first, self.last = first, last
+        elif first < last:
+            self.first, self.last = min(first, self.first), max(last, self.last)
 
     def keep(self, what: int) -> None:
         """Let the device keep it, if it has room."""
@@ -139,6 +142,7 @@ class LentStorage(Storage):
 
 
 def _bounds(array: Array) -> tuple[int, int]:
+    """Return the first byte's address and the one after the last; (0, 0) of no elements."""
     if not array.size:
         return (0, 0)
     first = last = address_of(array)

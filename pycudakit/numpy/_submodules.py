@@ -50,5 +50,5 @@ def _numpys_name(name: str) -> str:
 
 def find_numpys() -> None:
     """Let imports from here find NumPy's modules, once for the process."""
-    if not any(type(finder).__name__ == _Finder.__name__ for finder in sys.meta_path):
+    if not any(type(finder).__module__ == __name__ for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

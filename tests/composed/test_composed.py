@@ -12,6 +12,8 @@ import pycudakit as pk
 from pycudakit import errors
 
 TYPES = ["bool", "int8", "uint16", "int64", "float16", "float32", "float64"]
+# One of them is enough for tools under which everything is slow.
+EACH = [pytest.param(dtype, marks=[pytest.mark.smoke] * (dtype == "float32")) for dtype in TYPES]
 
 
 def numbers(shape, dtype, seed=0):
@@ -45,8 +47,7 @@ def compare(name, *arguments, rtol=0.0, **keywords):
 # ---- Differences, integrals, vectors --------------------------------------------------------------------
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", EACH)
 @pytest.mark.parametrize("shape", [(7,), (3, 4), (4, 1, 5), (70, 90)])
 def test_gradient(engine, shape, dtype):
     f = numbers(shape, dtype)
@@ -69,8 +70,7 @@ def test_errors_of_gradient(engine):
     compare("gradient", f, axis=(0, 0))
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", EACH)
 def test_trapezoid(engine, dtype):
     y = numbers((30, 40), dtype)
     eps = np.finfo(np.result_type(dtype, np.float16)).eps
@@ -84,8 +84,7 @@ def test_trapezoid(engine, dtype):
         pk.trapezoid(y, axis=2)
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("dtype", TYPES[1:])
+@pytest.mark.parametrize("dtype", EACH[1:])
 @pytest.mark.parametrize(("m", "n"), [(3, 3), (2, 3), (3, 2), (2, 2)])
 def test_cross(engine, m, n, dtype):
     compare("cross", numbers((50, m), dtype), numbers((50, n), dtype, 1))
@@ -101,15 +100,15 @@ def test_errors_of_cross(engine):
     compare("cross", np.ones(3), np.ones(3), axisa=2)
     with pytest.raises(ValueError, match="could not be broadcast together with shapes"):
         pk.cross(np.ones((2, 3)), np.ones((4, 3)))
-    with pytest.warns(DeprecationWarning, match="Arrays of 2-dimensional vectors"):
-        pk.cross(np.ones((2000, 2)), np.ones((2000, 2)))
+    if np.lib.NumpyVersion(np.__version__) < "2.5.0":
+        with pytest.warns(DeprecationWarning, match="Arrays of 2-dimensional vectors"):
+            pk.cross(np.ones((2000, 2)), np.ones((2000, 2)))
 
 
 # ---- Statistics ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", EACH)
 def test_covariances(engine, dtype):
     m = numbers((6, 300), dtype)
     for name in ("cov", "corrcoef"):
@@ -118,7 +117,7 @@ def test_covariances(engine, dtype):
         compare(name, m[0], rtol=1e-13)
         compare(name, m[:2], m[3:] * 2, rtol=1e-13)
         compare(name, m, dtype="float32", rtol=1e-5)
-        compare(name, m, m.T[:6, :6], rowvar=False)
+        compare(name, m, m.T[:6, :6], rowvar=False, rtol=1e-13)
         compare(name, np.ones((2, 2, 2)), m)
         compare(name, m, np.ones((2, 2, 2)))
 
@@ -185,8 +184,7 @@ def test_errors_of_sequences(engine):
 # ---- Put together ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", EACH)
 def test_put_together(engine, dtype):
     a, b = numbers((4, 5), dtype), numbers((4, 5), "int16", 1)
     compare("concatenate", (a, b))

@@ -53,6 +53,42 @@ def test_sort(engine, data, array):
 
 
 @given(data=st.data(), array=arrays())
+def test_descending(engine, data, array):
+    """NumPy has it since 2.5."""
+    axis = draw_axis(data, array)
+    flipped = -array if array.dtype.kind == "f" else ~array
+    with pk.engine(engine):
+        ours = outcome(pk.sort, array, axis, stable=True, descending=True)
+        order = outcome(pk.argsort, array, axis, descending=True)
+    context = describe(array, axis)
+    assert_same_outcome(order, outcome(stable, np.argsort, flipped, axis=axis), context=context)
+    if ours[0] == "ok":
+        values, along = (array.ravel(), 0) if axis is None else (array, axis)
+        assert_values(ours[1], np.take_along_axis(values, order[1], along), context=context)
+
+
+def test_errors_of_descending(engine):
+    with pytest.raises(ValueError, match="`kind` and keyword parameters"):
+        pk.sort(RNG.random(9), kind="stable", descending=True)
+    assert pk.sort(RNG.random(3000) < 0.5, descending=True)[0]
+    words = np.array(["b", "a", "c"])
+    if np.lib.NumpyVersion(np.__version__) >= "2.5.0":
+        assert pk.sort(words, descending=True).tolist() == ["c", "b", "a"]
+        assert pk.argsort(words, descending=True).tolist() == [2, 0, 1]
+    else:
+        with pytest.raises(TypeError, match="descending"):
+            pk.sort(words, descending=True)
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "float32", "uint64", "float64"])
+def test_sizes_around_what_a_device_sorts_at_least(engine, dtype):
+    for rows, columns in [(27, 37), (1, 995), (31, 32), (3, 333), (2, 512), (33, 31), (7, 149), (10, 106)]:
+        array = RNG.integers(0, 500, (rows, columns)).astype(dtype)
+        assert_values(pk.argsort(array), np.argsort(array, kind="stable"), context=(rows, columns))
+        assert_values(pk.sort(array), np.sort(array), context=(rows, columns))
+
+
+@given(data=st.data(), array=arrays())
 def test_argsort(engine, data, array):
     axis = draw_axis(data, array)
     with pk.engine(engine):

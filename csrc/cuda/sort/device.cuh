@@ -165,7 +165,7 @@ class DeviceSorter {
     DeviceSorter(const Order &order, Needs needs, int64_t bytes) : order_(order), needs_(needs) {
         needs_.count = std::min(needs.count, MOST);
         // Smaller buckets may be what lets everything be resident.
-        const int64_t usual = std::min(needs_.count, bytes / 3 / bucket_item());
+        const int64_t usual = std::min(needs_.count, std::max(bytes / 3 / bucket_item(), LEAST));
         for (int64_t size = usual; size >= usual / 4 && resident < needs_.count; size = size * 7 / 8 - 1) {
             fit(size, bytes);
         }

@@ -74,7 +74,7 @@ def where(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> Any:
 
 
 def _as_chosen(number: Any, other: Any) -> Any:
-    """Return an integer as NumPy takes it beside an array of a narrower type: modulo its range."""
+    """Return an integer as NumPy takes it beside a narrower type: modulo its range, or not, since 2.5."""
     if (
         type(number) is not int
         or not isinstance(other, (np.ndarray, np.generic))
@@ -84,7 +84,7 @@ def _as_chosen(number: Any, other: Any) -> Any:
     limits = np.iinfo(other.dtype)
     if limits.min <= number <= limits.max or not -(2**63) <= number < 2**64:
         return number
-    return np.asarray(number).astype(other.dtype)[()]
+    return np.where(True, number, other.dtype.type(0))[()]
 
 
 def write_clip(

@@ -140,7 +140,7 @@ def _unusual(function: ElementFunction, keywords: dict[str, Any]) -> dict[str, A
 def warn_of_where() -> None:
     """Warn, as NumPy does since 2.4, of a result that is new where nothing was computed."""
     if np.lib.NumpyVersion(np.__version__) >= "2.4.0":
-        text = "'where' used without 'out', expect unitialized memory in output. "
+        text = "'where' used without 'out', expect uninitialized memory in output. "
         text += "If this is intentional, use out=None."
         warnings.warn(text, UserWarning, stacklevel=level_of_caller())
 

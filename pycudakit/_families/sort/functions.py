@@ -41,8 +41,47 @@ from pycudakit._library.types import Array
 _FEW_SORTED, _FEW_ORDERED = SMALL_SORT.most, SMALL_ARGSORT.most
 
 
-@answered_by(np.sort)
-def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+def _flipped(array: Array) -> Array:
+    """Return values whose order is the other way round, but for NaN, which stays last."""
+    flipped: Array = np.negative(array) if array.dtype.kind == "f" else np.invert(array)
+    return flipped
+
+
+def _descending(function: Any, numpys: Any, a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
+    """Have a function that sorts as one of NumPy's does find the descending order."""
+    if kind is not None:
+        raise ValueError("`kind` and keyword parameters can't be provided at the same time")
+    array = np.asarray(a)
+    if order is not None or array.dtype.kind not in "biuf":
+        return numpys(array, axis, order=order, stable=stable, descending=True)  # since NumPy 2.5
+    result = function(_flipped(array), axis, stable=stable)
+    return result if numpys is np.argsort else _flipped(result).astype(array.dtype, copy=False)
+
+
+def _numpys_sort(
+    a: Any,
+    axis: Any = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    descending: Any = None,
+) -> Any:
+    if descending:
+        return _descending(np.sort, np.sort, a, axis, kind, order, stable)
+    return np.sort(a, axis, kind, order, stable=stable)
+
+
+@answered_by(_numpys_sort)
+def sort(
+    a: Any,
+    axis: Any = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    descending: Any = None,
+) -> Any:
     """Return a sorted copy.
 
     Parameters
@@ -55,6 +94,8 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable:
         As NumPy takes them. The engines sort stably, whatever they are.
     order
         NumPy's alone: for arrays with fields.
+    descending : bool, optional
+        Whether the greatest come first, as NumPy 2.5 has it; NaN comes last all the same.
 
     Examples
     --------
@@ -63,6 +104,8 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable:
     array([[1, 2, 3],
            [7, 8, 9]])
     """
+    if descending:
+        return _descending(sort, np.sort, a, axis, kind, order, stable)
     if type(a) is np.ndarray and a.size <= _FEW_SORTED.get(a.dtype, 0) and asked.fast() == "auto":
         result = np.sort(a, axis, kind, order, stable=stable)
         SMALL_SORT.record()
@@ -76,14 +119,32 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable:
     return sorted_along(plan, array, axis)
 
 
-def _numpys_order(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+def _numpys_order(
+    a: Any,
+    axis: Any = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    descending: Any = None,
+) -> Any:
+    if descending:
+        return _descending(_numpys_order, np.argsort, a, axis, kind, order, stable)
     if kind is not None or stable is not None:
         check_kind(np.argsort, np.asarray(a), kind, order, stable)
     return np.argsort(a, axis, "stable", order)
 
 
 @answered_by(_numpys_order)
-def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+def argsort(
+    a: Any,
+    axis: Any = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    descending: Any = None,
+) -> Any:
     """Return the indices that would sort an array: those of NumPy's ``kind="stable"``, whatever `kind` is.
 
     Parameters
@@ -96,6 +157,8 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stab
         As NumPy takes them.
     order
         NumPy's alone: for arrays with fields.
+    descending : bool, optional
+        Whether the greatest come first, as NumPy 2.5 has it; NaN comes last all the same.
 
     Examples
     --------
@@ -103,6 +166,8 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stab
     >>> pk.argsort([3.0, 1.0, float("nan"), 1.0])
     array([1, 3, 0, 2])
     """
+    if descending:
+        return _descending(argsort, np.argsort, a, axis, kind, order, stable)
     if (
         type(a) is np.ndarray
         and a.size <= _FEW_ORDERED.get(a.dtype, 0)

@@ -10,6 +10,9 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pycudakit.fusing.composed.whole import whole
 
+# Of the vectors that NumPy's `cross` takes.
+_LENGTHS = {2, 3} if np.lib.NumpyVersion(np.__version__) < "2.5.0" else {3}
+
 
 def _along(axis: int, part: Any) -> tuple[Any, ...]:
     return (*(slice(None),) * axis, part)
@@ -158,7 +161,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 @whole("a", "b")
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
-    """Return the cross products of vectors of three numbers, or two.
+    """Return the cross products of vectors of three numbers, or of two where NumPy's does, before 2.5.
 
     Parameters
     ----------
@@ -186,8 +189,8 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     a = np.moveaxis(a, normalize_axis_index(axisa, a.ndim, "axisa"), -1)
     b = np.moveaxis(b, normalize_axis_index(axisb, b.ndim, "axisb"), -1)
     lengths = a.shape[-1], b.shape[-1]
-    if not {*lengths} <= {2, 3}:
-        raise ValueError("incompatible dimensions for cross product\n(dimension must be 2 or 3)")
+    if not {*lengths} <= _LENGTHS:
+        return np.cross(np.zeros(lengths[0]), np.zeros(lengths[1]))  # NumPy's error
     if 2 in lengths:
         warnings.warn(
             "Arrays of 2-dimensional vectors are deprecated. Use arrays of 3-dimensional vectors instead. "

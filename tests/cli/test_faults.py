@@ -49,7 +49,8 @@ def build(source, target, *options):
 
 def lines(**variables):
     """Return what `pycudakit info` prints under these variables, in less than a second of work."""
-    kept = {"CUDA_VISIBLE_DEVICES": None, **variables}
+    # The threads of NumPy's OpenBLAS are busy while they are begun, a second and more of many processors.
+    kept = {"CUDA_VISIBLE_DEVICES": None, "OPENBLAS_NUM_THREADS": 1, **variables}
     environment = {k: str(v) for k, v in {**os.environ, **kept}.items() if v is not None}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(

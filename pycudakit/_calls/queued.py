@@ -24,12 +24,8 @@ class Form(NamedTuple):
     is_readonly: bool
 
 
-class Seen(NamedTuple):
-    """An array on a GPU: its form, and the address and the stream of its values."""
-
-    form: Form
-    address: int
-    stream: int
+# The fields of a Form, which takes longer to make, the address of an array's values, and their stream.
+Seen = tuple[tuple[Any, ...], int, int]
 
 
 class Library(NamedTuple):
@@ -44,7 +40,7 @@ class Library(NamedTuple):
 
 
 def _make_cupy(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:
-    cupy = importlib.import_module("cupy")
+    cupy = sys.modules["cupy"]
     if beside.device.id == cupy.cuda.runtime.getDevice():
         return cupy.empty(shape, dtype)
     with beside.device:
@@ -52,7 +48,7 @@ def _make_cupy(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:
 
 
 def _make_torch(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:
-    torch = importlib.import_module("torch")
+    torch = sys.modules["torch"]
     return torch.empty(shape, dtype=getattr(torch, dtype.name), device=beside.device)
 
 
@@ -80,8 +76,8 @@ def _see_interface(value: Any) -> Seen | None:
     address, is_readonly = told["data"]
     if told["version"] != _INTERFACE or told.get("mask") is not None:
         return None
-    form = Form(told["typestr"], told["shape"], told.get("strides"), is_readonly)
-    return Seen(form, address, told.get("stream") or LEGACY_STREAM)
+    form = told["typestr"], told["shape"], told.get("strides"), is_readonly
+    return form, address, told.get("stream") or LEGACY_STREAM
 
 
 def torch_stream(value: Any) -> int:
@@ -96,14 +92,13 @@ def torch_stream(value: Any) -> int:
 
 
 def _see_torch(value: Any) -> Seen | None:
-    if value.requires_grad or value.layout is not importlib.import_module("torch").strided or value.is_neg():
+    if value.requires_grad or value.layout is not sys.modules["torch"].strided or value.is_neg():
         return None
     strides = None
     if not value.is_contiguous():
         item = value.element_size()
         strides = tuple(stride * item for stride in value.stride())
-    form = Form(value.dtype, tuple(value.shape), strides, False)
-    return Seen(form, value.data_ptr(), torch_stream(value))
+    return (value.dtype, value.shape, strides, False), value.data_ptr(), torch_stream(value)
 
 
 _LIBRARIES = {
@@ -126,12 +121,8 @@ def library_of_type(kind: type) -> Library | None:
         return found
 
 
-def see(library: Library, value: Any) -> Seen | None:
-    """Return where an array lies; None if it is not on a GPU, or what reads it with care has to say why."""
-    try:
-        return library.see(value)
-    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
-        return None
+# What a look at an array may raise that is not on a GPU, or that what reads it with care has to explain.
+UNSEEN = (AttributeError, KeyError, RuntimeError, TypeError, ValueError)
 
 
 def dtype_of(form: Form) -> DType | None:

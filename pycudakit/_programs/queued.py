@@ -13,7 +13,7 @@ import numpy as np
 from pycudakit._calls import asked
 from pycudakit._calls.invocation import Pool
 from pycudakit._calls.plan import Plan
-from pycudakit._calls.queued import Form, Library, Seen, dtype_of, library_of_type, see
+from pycudakit._calls.queued import UNSEEN, Form, Library, Seen, dtype_of, library_of_type
 from pycudakit._library import abi, loader, present
 from pycudakit._library.types import CODES, DType
 from pycudakit._programs.function import ElementFunction, plain_program
@@ -56,6 +56,7 @@ class _Known:
     """What is prepared for calls of one form."""
 
     def __init__(self, function: ElementFunction, inputs: Sequence[Any], out: Form | None) -> None:
+        inputs = [form if isinstance(form, type) else Form(*form) for form in inputs]
         forms = [form for form in (*inputs, out) if isinstance(form, Form)]
         self.shape = np.broadcast_shapes(*(form.shape for form in forms))
         dtypes = {form: dtype_of(form) for form in forms}
@@ -92,7 +93,7 @@ def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> A
     if engine not in ("auto", "cuda"):
         return None
     library: Library | None = None
-    first: Any = None
+    first, stream = None, 0
     values: list[Any] = [0, None]
     forms: list[Any] = []
     arrays: list[Seen] = []
@@ -105,14 +106,20 @@ def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> A
         own = library_of_type(kind)
         if own is None or (library is not None and own is not library):
             return None
-        array = see(own, value)
-        if array is None or (arrays and array.stream != arrays[0].stream):
+        try:
+            array = own.see(value)
+        except UNSEEN:
             return None
+        if array is None:
+            return None
+        form, address, own_stream = array
         if library is None:
-            library, first = own, value
+            library, first, stream = own, value, own_stream
+        elif own_stream != stream:
+            return None
         arrays.append(array)
-        forms.append(array.form)
-        values.append(array.address)
+        forms.append(form)
+        values.append(address)
     if library is None or (out is not None and type(out) in (int, float)):
         return None
     key = (function, out is None, *forms)
@@ -132,7 +139,7 @@ def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> A
             return None
     work = known.pool.take()
     try:
-        work.aim_there(values, arrays[0].stream, here.wait)
+        work.aim_there(values, stream, here.wait)
         work._run(known.automatic if engine == "auto" else known.asked, (0,))  # noqa: SLF001
     except OverflowError:  # an integer that its company's type cannot hold
         return None
@@ -146,7 +153,9 @@ def _prepared(key: tuple[Any, ...], function: ElementFunction, forms: list[Any],
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
     try:
-        known = _Known(function, forms if out is None else forms[:-1], None if out is None else forms[-1])
+        known = (
+            _Known(function, forms, None) if out is None else _Known(function, forms[:-1], Form(*forms[-1]))
+        )
     except (TypeError, ValueError):  # which the way that takes more care says in other words
         return None
     _known[key] = known if known.is_plain else None
@@ -156,7 +165,7 @@ def _prepared(key: tuple[Any, ...], function: ElementFunction, forms: list[Any],
 def _note_work(operations: int) -> None:
     """Have passes compiled that are worth it, now and then."""
     global _operations  # noqa: PLW0603
-    _operations += operations
+    _operations += max(operations, _OFTEN >> 8)
     if _operations >= _OFTEN:
         _operations = 0
         # A floor above, and looked for where it is needed alone.
@@ -177,17 +186,18 @@ def _strides(form: Form, shape: tuple[int, ...]) -> list[int]:
 
 
 def _extent(array: Seen) -> tuple[int, int]:
-    strides = _dense(array.form) if array.form.strides is None else array.form.strides
-    reaches = [(n - 1) * stride for n, stride in zip(array.form.shape, strides, strict=True)]
-    dtype = dtype_of(array.form)
-    low = array.address + sum(reach for reach in reaches if reach < 0)
-    high = array.address + sum(reach for reach in reaches if reach > 0)
+    form, address, _ = Form(*array[0]), array[1], array[2]
+    strides = _dense(form) if form.strides is None else form.strides
+    reaches = [(n - 1) * stride for n, stride in zip(form.shape, strides, strict=True)]
+    dtype = dtype_of(form)
+    low = address + sum(reach for reach in reaches if reach < 0)
+    high = address + sum(reach for reach in reaches if reach > 0)
     return low, high + (0 if dtype is None else dtype.itemsize)
 
 
 def _overlap(out: Seen, array: Seen) -> bool:
     """Tell whether an array has some of the elements that are written, but not each at its place."""
-    if out.address == array.address and out.form == array.form:
+    if out[:2] == array[:2]:
         return False
     (low, high), (begin, end) = _extent(out), _extent(array)
     return low < end and begin < high

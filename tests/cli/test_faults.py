@@ -125,7 +125,7 @@ def test_no_nvrtc_and_no_cublas(tmp_path):
     (tmp_path / "cuda" / "__init__.py").write_text("")
     (tmp_path / "cuda" / "pathfinder.py").write_text("def load_nvidia_dynamic_lib(_): raise RuntimeError\n")
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
-    variables = {"PYTHONPATH": path, "LD_LIBRARY_PATH": None}
+    variables = {"PYTHONPATH": path, "LD_LIBRARY_PATH": None, "CUDA_VISIBLE_DEVICES": ""}
     if told("nvrtc", **variables).split()[1] != "missing:":
         pytest.skip("the system has them, too")
     line = told("nvrtc", **variables)

@@ -11,6 +11,7 @@ from numpy.testing import assert_array_equal
 
 import pycudakit as pk
 from pycudakit import errors
+from pycudakit.fusing import compiled
 
 # ---- Refusals, which need no GPU ---------------------------------------------------------------------
 
@@ -453,8 +454,6 @@ def test_queued(library, name):
 @on_a_gpu
 def test_queued_passes_are_compiled(library):
     """The bits stay, when the compiled pass takes the interpreter's place."""
-    from pycudakit.fusing import compiled
-
     x = np.random.default_rng(0).standard_normal(1 << 22).astype(np.float32)
     a = library.up(x)
     want = pk.evaluate("tanh(a) * a + exp(-a*a)", {"a": x})
@@ -475,7 +474,9 @@ def test_nothing_waits_for_the_host(waits):
     stream = cupy.cuda.Stream(non_blocking=True)
     with pk.engine("cuda", wait=waits), stream:
         a = cupy.zeros(1 << 24)
-        pk.add(a, 1.0)
+        for _ in range(3):  # after which what is imported, and compiled, is there
+            pk.add(a, 1.0)
+        compiled.wait()
         for _ in range(300):
             a += 1
         got = pk.add(a, 1.0)
@@ -527,5 +528,5 @@ def test_the_hosts_memory_is_refused():
     pinned = cupy.cuda.alloc_pinned_memory(800)
     memory = cupy.cuda.UnownedMemory(pinned.ptr, 800, pinned, 0)
     a = cupy.ndarray((100,), memptr=cupy.cuda.MemoryPointer(memory, 0))
-    with pk.engine("cuda"), pytest.raises(errors.InvalidArgument, match="in memory of a device"):
+    with pk.engine("cuda"), pytest.raises(errors.InvalidArgument, match="memory of a device"):
         pk.add(a, 1.0)

@@ -243,8 +243,8 @@ def call(
         elif kind is int or kind is float:
             types.append(kind)
         else:
-            if out is None and library_of_type(kind) is not None:
-                result = queued.call(function, inputs)
+            if library_of_type(kind) is not None:
+                result = queued.call(function, inputs, out)
                 if result is not None:
                     return result
             is_plain = False

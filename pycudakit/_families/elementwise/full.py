@@ -242,13 +242,13 @@ def call(
         return function.numpy(*inputs, **given)
 
     if not all(map(others.is_ordinary, (*inputs, out, where))):
+        if where is True and dtype is None and casting == "same_kind":
+            result = queued.call(function, inputs, out)
+            if result is not None:
+                return result
         if any(map(others.is_dask, (*inputs, out, where))):
             return others.call_on_dask(function.name, inputs, _said(out=out, where=where, dtype=dtype))
         if others.takes_devices() and any(map(others.lies_on_device, (*inputs, out, where))):
-            if where is True and dtype is None and casting == "same_kind":
-                result = queued.call(function, inputs, out)
-                if result is not None:
-                    return result
             named: dict[str, Any] = {"out": out, "where": where}
             others.check_devices(function.name, function.labels or function.numpy, inputs, named)
             named |= {"dtype": dtype, "casting": casting}

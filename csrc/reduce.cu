@@ -1,5 +1,6 @@
 #include "common/reduce.h"
 
+#include "cuda/plan/workspace.h"
 #include "cuda/program/interpreter.h"
 #include "cuda/reduce/reduce.cuh"
 #include "cuda/reduce/there.cuh"
@@ -101,19 +102,17 @@ struct Located : Reduction {
 void queue(const Located &reduction, Call &call) {
     require(reduction.result.views[0].access == Access::contiguous, "a result on a device is not dense");
     const Queued queued(reduction.device, call);
-    for (const Region &region : reduction.regions()) {
+    for (const Region &region : reduction.regions(INT64_MAX)) {  // in one, which is dense
         const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count,
                                     reduction.exceptions};
         require(device_of(region.layout) == reduction.device, "the arrays lie on several GPUs");
         const plan::Homes homes(plan::Homes::Callers(), region.layout, call);
         Partials partials(reduction, region);
         Reducer work(evaluation, homes, call, {reduction.device}, false, reduction, region, partials);
-        const Block block(reduction.device, work.units() * work.result_bytes, true);
-        if (block.memory() == nullptr)
-            fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY leaves no room for a reduction");
-        work.queue(queued, block.memory());
-        reduction::finish_there(reduction, region, block.memory(), queued.stream);
-        queued.end(true);  // the block is in use
+        const plan::Workspace memory(reduction.device, work.units() * work.result_bytes);
+        work.queue(queued, memory.get());
+        reduction::finish_there(reduction, region, memory.get(), queued.stream);
+        queued.end(true);  // the memory is in use
     }
 }
 

@@ -57,6 +57,8 @@ void check(const pk_reduction &asked, const pk_operand *operands, int64_t operan
     for (const pk_operand *o = operands; o != operands + operand_count; ++o) {
         require(o->type >= 0 && o->type < PK_TYPE_COUNT, "an operand has an unknown type");
         require((o->flags & ~flags) == 0, "an operand has unknown flags");
+        require((o->flags & PK_ON_DEVICE) == 0 || (operands[operand_count - 1].flags & PK_ON_DEVICE) != 0,
+                "an operand lies on a device, and the result does not");
         require(o->address != 0 || (o >= values && o < values + asked.values),
                 "an operand is a null pointer");
     }

@@ -135,7 +135,7 @@ BAD = {
     "a result without": (operand(3, address=0), "an operand is a null pointer"),
     "negative type": (operand(1, type=-1), "unknown type"),
     "type of the result": (operand(3, type=12), "unknown type"),
-    "flags": (operand(0, flags=2), "unknown flags"),
+    "flags": (operand(0, flags=4), "unknown flags"),
     "flags of the result": (operand(3, flags=-1), "unknown flags"),
     "one factor": (asked(kind=abi.DOT), "PK_DOT takes two values"),
     "factors of two types": (two_values(F32, kind=abi.DOT), "different types"),
@@ -169,6 +169,18 @@ def test_refused(raw, spoilt):
     raw.pk_last_error(ctypes.byref(text))
     assert status == 1
     assert message in text.value.decode()
+    assert call.untouched()
+
+
+def test_on_a_device_alone(raw):
+    """The CPU library knows of no device, and the other wants the result there, too."""
+    call = Call()
+    call.operands["flags"][0] = abi.ON_DEVICE
+    assert call.run(raw) == 1
+    text = ctypes.c_char_p()
+    raw.pk_last_error(ctypes.byref(text))
+    words = text.value.decode()
+    assert "unknown flags" in words or "lies on a device, and the result does not" in words
     assert call.untouched()
 
 

@@ -25,7 +25,7 @@ __global__ void load(Order order, const Key *elements, int64_t begin, int64_t co
     const int64_t i = thread_index();
     if (i >= count) return;
     keys[i] = order.key(elements[begin + i]);
-    indices[i] = uint32_t(begin + i);
+    if (indices != nullptr) indices[i] = uint32_t(begin + i);
 }
 
 template <class Order, class Key>
@@ -219,7 +219,7 @@ class DeviceSorter {
         Room room{memory};
         elements = room.template take<Key>(resident);
         for (int i = 0; i < 2; ++i) {
-            place_bucket(room, i);
+            place_bucket(room, i, true);
             results[i] = room.template take<char>(bucket * result_item());
         }
         place_rest(room);
@@ -229,7 +229,7 @@ class DeviceSorter {
     int64_t place_there(char *memory, const Key *in, Key *out) {
         Room room{memory};
         elements = const_cast<Key *>(in);  // which are only read
-        for (int i = 0; i < 2; ++i) place_bucket(room, i);
+        for (int i = 0; i < 2; ++i) place_bucket(room, i, needs_.order || needs_.rows);
         results[0] =
             needs_.order ? room.template take<char>(bucket * result_item()) : reinterpret_cast<char *>(out);
         place_rest(room);
@@ -355,9 +355,9 @@ class DeviceSorter {
         }
     };
 
-    void place_bucket(Room &room, int i) {
+    void place_bucket(Room &room, int i, bool with_indices) {
         keys_[i] = room.template take<Key>(bucket);
-        indices_[i] = room.template take<uint32_t>(bucket);
+        if (with_indices) indices_[i] = room.template take<uint32_t>(bucket);
         if (needs_.rows) rows_[i] = room.template take<uint32_t>(bucket);
     }
     void place_rest(Room &room) {

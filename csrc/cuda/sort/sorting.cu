@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/sort_unique.h"
+#include "cuda/plan/workspace.h"
 #include "cuda/stream/pinned.h"
 #include "device.cuh"
 #include "equipment.cuh"
@@ -423,10 +424,8 @@ void sort_there(const Order &ordering, const Rows &rows, bool wants_order, void 
     Sorter sorter(typename Sorter::There(), ordering, {count, wants_order, rows.count > 1});
     const auto *const in = static_cast<const Key *>(rows.in);
     auto *const sorted = static_cast<Key *>(out);
-    const Block block(queued.device, sorter.place_there(nullptr, in, sorted), true);
-    if (block.memory() == nullptr)
-        fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY leaves too little to sort with");
-    sorter.place_there(block.memory(), in, sorted);
+    const plan::Workspace memory(queued.device, sorter.place_there(nullptr, in, sorted));
+    sorter.place_there(memory.get(), in, sorted);
     sorter.sort_all(rows.columns, kept, queued.stream);
     if (wants_order) {
         const int64_t results = rows.count * kept;
@@ -435,7 +434,7 @@ void sort_there(const Order &ordering, const Rows &rows, bool wants_order, void 
                                                    results, places);
         PK_CUDA(cudaGetLastError());
     }
-    queued.end(true);  // the block is in use
+    queued.end(true);  // the memory is in use
 }
 
 }  // namespace

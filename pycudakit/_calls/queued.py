@@ -112,11 +112,11 @@ def _see_interface(value: Any) -> Seen | None:
 
 def torch_stream(value: Any) -> int:
     """Return the stream that PyTorch queues work on a tensor in, which its tensors do not tell."""
-    torch = sys.modules.get("torch")
-    if torch is None:
+    torch, device = sys.modules.get("torch"), getattr(value, "device", None)
+    if torch is None or device is None:
         return LEGACY_STREAM
     raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001  (the public way takes 4 us)
-    index = value.device.index
+    index = device.index
     stream = torch.cuda.current_stream(index).cuda_stream if raw is None else raw(index)
     return int(stream) or LEGACY_STREAM
 

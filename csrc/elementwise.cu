@@ -1,14 +1,32 @@
 #include "common/elementwise.h"
 
 #include "cuda/program/interpreter.h"
+#include "cuda/stream/queued.h"
 #include "cuda/stream/tuning.h"
 
 namespace pk::elementwise {
 
 namespace {
 
-void launch(const Request &request, Call &call) {
+// A request, and the device that its operands lie on: -1 is the host.
+struct Located : Request {
+    template <class... Given>
+    explicit Located(Given... given) : Request(given...), device(device_of(layout())) {}
+    const int device;
+};
+
+void queue(const Evaluation &evaluation, int device, Call &call) {
+    if (evaluation.layout.size == 0) return;
+    const Queued queued(device, call);
+    const plan::Homes homes(plan::Homes::Callers(), evaluation.layout, call);
+    Interpreter work(evaluation, homes, call, {queued.device}, false);
+    if (!work.has_room) fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY leaves no room for a program");
+    work.queue(queued);
+}
+
+void launch(const Located &request, Call &call) {
     const Evaluation evaluation = request.begin();
+    if (request.device >= 0) return queue(evaluation, request.device, call);
     const std::vector<int> devices = devices_of(call);
     if (call.ranges().empty()) return;
     with_room<Interpreter>(
@@ -27,8 +45,8 @@ extern "C" int32_t pk_evaluate(const pk_instruction *program, int64_t instructio
     return pk::called_in_ranges(
         options, report,
         [&] {
-            return pk::elementwise::Request(program, instruction_count, operands, operand_count, shape,
-                                            dimensions, exceptions, report);
+            return pk::elementwise::Located(program, instruction_count, operands, operand_count, shape,
+                                            dimensions, exceptions, report, PK_BYTE_SWAPPED | PK_ON_DEVICE);
         },
         pk::elementwise::launch);
 }

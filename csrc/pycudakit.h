@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a signature or a struct below changes; pk_abi_version() tells the library's. */
-#define PK_ABI_VERSION 8
+#define PK_ABI_VERSION 9
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256 };
@@ -219,6 +219,11 @@ typedef struct pk_options {
     /* The address of a pk_span for each of span_capacity, or 0: where to report the stages of the chunks. */
     uint64_t spans;
     int64_t span_capacity;
+    /* Of a call whose arrays lie on a device: the cudaStream_t that it is queued in, where 0 and 1 are the
+     * legacy default stream and 2 is the thread's; and whether the call returns when it is done, rather than
+     * when it is queued. Calls on the host's arrays take no notice. */
+    uint64_t stream;
+    int64_t waits;
 } pk_options;
 
 /* How far a call has come, in elements. */
@@ -280,14 +285,19 @@ typedef struct pk_instruction {
     int32_t c;
 } pk_instruction;
 
-enum { PK_BYTE_SWAPPED = 1 };
+/* PK_ON_DEVICE says that an operand lies in memory of a GPU, the caller's own. pk_evaluate takes such operands,
+ * and beside them none but single elements on the host, which are read at once: the call is queued in
+ * options.stream, after what is queued there, on the GPU that the operands lie on. It returns without having
+ * waited, `exceptions` are all 0, and errors of the kernel come with a later call, as CUDA has it. They are not
+ * byte-swapped, and aligned to their elements. */
+enum { PK_BYTE_SWAPPED = 1, PK_ON_DEVICE = 2 };
 
 /* An array that a program loads from or stores to: the address of its first element, and a stride in
  * bytes for each of the call's dimensions. */
 typedef struct pk_operand {
     uint64_t address;
     int32_t type;  /* pk_type */
-    int32_t flags; /* PK_BYTE_SWAPPED or 0 */
+    int32_t flags; /* of those above */
     int64_t strides[PK_MAX_DIMS];
 } pk_operand;
 

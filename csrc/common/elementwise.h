@@ -33,8 +33,9 @@ class Request {
    public:
     Request(const pk_instruction *program, int64_t instruction_count, const pk_operand *operands,
             int64_t operand_count, const int64_t *shape, int64_t dimensions, uint8_t *exceptions,
-            const pk_report *report);
+            const pk_report *report, int32_t flags = PK_BYTE_SWAPPED);
     int64_t elements() const { return layout_.size; }
+    const Layout &layout() const { return layout_; }
 
     // To be computed: nothing was met yet.
     Evaluation begin() const;

@@ -64,17 +64,18 @@ static std::vector<int64_t> walking_order(const pk_operand *operands, int64_t op
 }
 
 Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t *dims, int64_t dim_count,
-               const std::vector<bool> &stored)
+               const std::vector<bool> &stored, int32_t flags)
     : size(checked_size(dims, dim_count)) {
     views.reserve(size_t(operand_count));
     for (int64_t i = 0; i < operand_count; ++i) {
         const pk_operand &operand = operands[i];
-        require((operand.flags & ~PK_BYTE_SWAPPED) == 0, "an operand has unknown flags");
+        require((operand.flags & ~flags) == 0, "an operand has unknown flags");
         if (size != 0) check_operand(operand, i, dims, dim_count, stored[i]);
         const int64_t item = size_of(operand.type);
         const bool swapped = (operand.flags & PK_BYTE_SWAPPED) != 0 && item > 1;
         views.push_back(
             {reinterpret_cast<char *>(operand.address), operand.type, item, swapped, Access::strided, {}});
+        views.back().on_device = (operand.flags & PK_ON_DEVICE) != 0;
     }
     if (size == 0) return;  // nothing will be walked
 

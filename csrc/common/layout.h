@@ -19,6 +19,7 @@ struct View {
     bool swapped;
     Access access;
     std::vector<int64_t> strides;  // one for each of the layout's dimensions
+    bool on_device = false;
 };
 
 // The iteration space of a call. Its order is the memory's order of the operands that are stored to, with
@@ -30,9 +31,10 @@ struct Layout {
 
     Layout() = default;
 
-    // Checks what can be checked without touching an element. `stored` says which operands are written.
+    // Checks what can be checked without touching an element. `stored` says which operands are written, and
+    // `flags` which ones they may have.
     Layout(const pk_operand *operands, int64_t operand_count, const int64_t *dims, int64_t dim_count,
-           const std::vector<bool> &stored);
+           const std::vector<bool> &stored, int32_t flags = PK_BYTE_SWAPPED);
 
     // Says of each view, by its strides, how it is walked.
     void find_access();

@@ -36,6 +36,7 @@ class Asked:
     devices: Devices = None
     progress: Wanted | None = None
     profiles: tuple[list[Any], ...] = ()  # of `profile` blocks, the calls that they collect
+    wait: bool = False  # for calls of arrays on a GPU
     # The engine, for calls that may go the fast way: on one GPU at most, and watched by nobody.
     fast: str | None = field(init=False)
 
@@ -101,7 +102,7 @@ def set_engine(name: str) -> None:
 
 
 def engine(
-    name: str | None = None, *, devices: Any = None, progress: Any = None
+    name: str | None = None, *, devices: Any = None, progress: Any = None, wait: bool | None = None
 ) -> AbstractContextManager[None]:
     """Choose the engine for the calls inside a ``with`` block, in this thread or task alone.
 
@@ -119,6 +120,8 @@ def engine(
         second: as a bar of tqdm if that is installed. A callable is called as ``progress(done, total)``,
         in elements, about ten times a second and, when such a call has ended well, with ``done == total``.
         What it raises stops the call, and leaves it.
+    wait : bool, optional
+        Whether calls of arrays that lie on a GPU return when they are done, rather than when they are queued.
 
     Examples
     --------
@@ -135,6 +138,8 @@ def engine(
         changes["devices"] = _checked_devices(devices, name or current())
     if progress is not None:
         changes["progress"] = checked_progress(progress)
+    if wait is not None:
+        changes["wait"] = bool(wait)
     return asking(**changes)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
+from pycudakit._calls.queued import LEGACY_STREAM, torch_stream
 from pycudakit._library.types import DType, code_of
 
 _NEWEST = 3  # version of __cuda_array_interface__
@@ -125,6 +126,8 @@ def _of_interface(value: Any, interface: Any) -> DeviceArray:
     if not (isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], (int, type(None)))):
         raise refused(f"has the data {data!r}, not a pair of an address and whether it is read-only")
     stream = interface.get("stream")
+    if stream is None and type(value).__module__.partition(".")[0] == "torch":
+        stream = torch_stream(value)
     if stream is not None and (not isinstance(stream, int) or stream == 0):
         raise refused(f"has the stream {stream!r}; it is None, 1, 2 or a stream's address")
     address = data[0] or 0
@@ -182,13 +185,12 @@ class _Tensor(ctypes.Structure):
     )
 
 
-_LEGACY_STREAM = 1  # what is queued there follows all that other streams have begun
 _KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
 
 
 def _of_dlpack(value: Any) -> DeviceArray:
     # The capsule deletes what it refers to when it dies unused, so it lives as long as the array is used.
-    capsule = value.__dlpack__(stream=_LEGACY_STREAM)
+    capsule = value.__dlpack__(stream=LEGACY_STREAM)
     pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
     pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     tensor = _Tensor.from_address(pointer_of(capsule, b"dltensor"))
@@ -206,4 +208,4 @@ def _of_dlpack(value: Any) -> DeviceArray:
     address = (tensor.data or 0) + tensor.byte_offset
     _check_address(value, address, shape)
     # What stream=1 asks for is queued before the legacy stream's next.
-    return DeviceArray(value, address, shape, strides, dtype, False, _LEGACY_STREAM, capsule)
+    return DeviceArray(value, address, shape, strides, dtype, False, LEGACY_STREAM, capsule)

@@ -13,7 +13,7 @@ from numpy.ctypeslib import ndpointer
 
 from pycudakit import errors
 
-ABI_VERSION = 8
+ABI_VERSION = 9
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -23,7 +23,7 @@ MAX_PARAMETERS = 256
 MAX_REDUCTIONS = 16
 
 LOAD, STORE, CAST, FIRST_OPERATION = range(4)
-BYTE_SWAPPED = 1
+BYTE_SWAPPED, ON_DEVICE = 1, 2
 STAGE, UPLOAD, KERNEL, DOWNLOAD, UNSTAGE, COMPUTE, STAGES = range(7)
 DIVIDE, OVERFLOW, INVALID, NEGATIVE_POWER = 1, 2, 4, 8
 BY_VALUE, BY_EDGES, BY_WIDTH = range(3)
@@ -113,6 +113,8 @@ OPTIONS = np.dtype(
         ("rest", np.uint64),
         ("spans", np.uint64),
         ("span_capacity", np.int64),
+        ("stream", np.uint64),
+        ("waits", np.int64),
     ]
 )
 OPERATION = np.dtype(

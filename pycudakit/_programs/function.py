@@ -11,6 +11,7 @@ import numpy as np
 from pycudakit._calls import asked, invocation
 from pycudakit._calls.cost import SMALL
 from pycudakit._calls.record import Call
+from pycudakit._library import abi
 from pycudakit._library.types import BOOL, FLOAT64, INT64, Array
 from pycudakit._programs.builder import Builder
 from pycudakit._programs.program import ElementProgram
@@ -111,6 +112,25 @@ def compile_function(
     for i, result in enumerate(results):
         builder.store(result, i)
     return builder.finish()
+
+
+@functools.lru_cache(512)
+def plain_program(
+    function: ElementFunction, types: tuple[Any, ...], out: int | None
+) -> ElementProgram | None:
+    """Return the program for arguments of these types, codes of pk_type or `int` and `float`.
+
+    None if it may refuse an element when others are written already.
+    """
+    program = compile_function(
+        function,
+        tuple(abi.TYPES[t] if type(t) is int else t for t in types),
+        (None if out is None else abi.TYPES[out],) * function.outputs,
+        False,
+        None,
+        "same_kind",
+    )
+    return None if program.may_refuse else program
 
 
 def as_numpy_takes_numbers(name: str, inputs: Sequence[Any], dtype: Any = None) -> Sequence[Any]:

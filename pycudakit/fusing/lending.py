@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._calls.device_array import DeviceArray, device_array
 from pycudakit._calls.others import library_of
+from pycudakit._calls.queued import MAKERS
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array, DType
 from pycudakit.fusing.memory import Memory
@@ -54,7 +54,7 @@ class Lending:
 
         None if that library has no arrays which others may write.
         """
-        make = _maker(self._first)
+        make = MAKERS.get(library_of(self._first))
         if make is None:
             return None
         made = make(shape, dtype, self._first)
@@ -112,36 +112,3 @@ def _together(arrays: Iterable[DeviceArray]) -> list[list[DeviceArray]]:
             groups.append([array])
         end = max(end, high)
     return groups
-
-
-# ---- New arrays of the libraries --------------------------------------------------------------------
-
-
-def _of_cupy(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:
-    with beside.device:
-        return importlib.import_module("cupy").empty(shape, dtype)
-
-
-def _of_torch(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:
-    torch = importlib.import_module("torch")
-    return torch.empty(shape, dtype=getattr(torch, dtype.name), device=beside.device)
-
-
-def _of_numba(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:  # noqa: ARG001
-    return importlib.import_module("numba.cuda").device_array(shape, dtype)
-
-
-def _of_pycuda(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:  # noqa: ARG001
-    return importlib.import_module("pycuda.gpuarray").empty(shape, dtype)
-
-
-_MAKERS: dict[str, Callable[[tuple[int, ...], DType, Any], Any]] = {
-    "cupy": _of_cupy,
-    "numba": _of_numba,
-    "pycuda": _of_pycuda,
-    "torch": _of_torch,
-}
-
-
-def _maker(value: Any) -> Callable[[tuple[int, ...], DType, Any], Any] | None:
-    return _MAKERS.get(library_of(value))

@@ -140,7 +140,7 @@ BAD = {
     "unknown result type": (instruction(4, to=12), "unknown type"),
     "unknown operand type": (operand(0, type=12), "operand 0 has an unknown type"),
     "negative operand type": (operand(0, type=-1), "operand 0 has an unknown type"),
-    "unknown flags": (operand(0, flags=2), "flags"),
+    "unknown flags": (operand(0, flags=4), "flags"),
     "all flags": (operand(2, flags=-1), "flags"),
     "load of no operand": (instruction(0, a=3), "operand"),
     "load of a negative operand": (instruction(0, a=-1), "operand"),
@@ -190,6 +190,18 @@ def test_refused(raw, spoilt):
     text = ctypes.c_char_p()
     raw.pk_last_error(ctypes.byref(text))
     assert message in text.value.decode()
+    assert call.untouched()
+
+
+def test_on_no_device(raw):
+    """The CPU library knows of no device, and the other asks where the memory is."""
+    call = Call()
+    call.operands["flags"] = abi.ON_DEVICE
+    assert call.run(raw) == 1
+    text = ctypes.c_char_p()
+    raw.pk_last_error(ctypes.byref(text))
+    words = text.value.decode()
+    assert "an operand has unknown flags" in words or "not in memory of a device" in words
     assert call.untouched()
 
 

@@ -49,7 +49,8 @@ def build(source, target, *options):
 
 def lines(**variables):
     """Return what `pycudakit info` prints under these variables, in less than a second of work."""
-    kept = {"CUDA_VISIBLE_DEVICES": None, **variables}
+    # The threads of NumPy's OpenBLAS are busy while they are begun, a second and more of many processors.
+    kept = {"CUDA_VISIBLE_DEVICES": None, "OPENBLAS_NUM_THREADS": 1, **variables}
     environment = {k: str(v) for k, v in {**os.environ, **kept}.items() if v is not None}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
@@ -124,7 +125,7 @@ def test_no_nvrtc_and_no_cublas(tmp_path):
     (tmp_path / "cuda" / "__init__.py").write_text("")
     (tmp_path / "cuda" / "pathfinder.py").write_text("def load_nvidia_dynamic_lib(_): raise RuntimeError\n")
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
-    variables = {"PYTHONPATH": path, "LD_LIBRARY_PATH": None}
+    variables = {"PYTHONPATH": path, "LD_LIBRARY_PATH": None, "CUDA_VISIBLE_DEVICES": ""}
     if told("nvrtc", **variables).split()[1] != "missing:":
         pytest.skip("the system has them, too")
     line = told("nvrtc", **variables)

@@ -14,7 +14,7 @@ from helpers.strategies import DTYPES
 import pycudakit as pk
 from pycudakit import errors
 from pycudakit._calls.plan import Plan
-from pycudakit._families.elementwise import fast, full
+from pycudakit._families.elementwise import full
 from pycudakit._library import abi, loader
 from pycudakit._programs import estimate, function, work
 from pycudakit._programs.work import works_of
@@ -23,7 +23,7 @@ from pycudakit._programs.work import works_of
 @pytest.fixture
 def made(monkeypatch):
     """The work that is prepared from here on, of which there is none yet, and nothing that calls taught."""
-    fast._program.cache_clear()
+    function.plain_program.cache_clear()
     function.compile_function.cache_clear()
     for taught in (pk.add, pk.multiply):
         inspect.getclosurevars(taught).nonlocals["below"].clear()

@@ -11,6 +11,7 @@ from numpy.testing import assert_array_equal
 
 import pycudakit as pk
 from pycudakit import errors
+from pycudakit.fusing import compiled
 
 # ---- Refusals, which need no GPU ---------------------------------------------------------------------
 
@@ -420,3 +421,112 @@ def test_jax_gives_numpys_arrays():
         got = pk.add(a, np.float32(1))
     assert type(got) is np.ndarray
     assert_array_equal(got, x + np.float32(1))
+
+
+# ---- Calls that are queued -----------------------------------------------------------------------------
+
+ROW, COLUMN = np.arange(1.0, 71), np.arange(60.0)[:, None]
+QUEUED = {
+    "broadcast": lambda up: pk.multiply(up(ROW), up(COLUMN)),
+    "a number first": lambda up: pk.subtract(2, up(ROW)),
+    "integers and a float": lambda up: pk.add(up(np.arange(70)), 0.5),
+    "of two types": lambda up: pk.power(up(ROW.astype(np.float32)), up(np.arange(70, dtype=np.int16) % 3)),
+    "float16": lambda up: pk.sqrt(up(ROW.astype(np.float16))),
+    "one element": lambda up: pk.add(up(np.array(2.0)), up(ROW)),
+    "where": lambda up: pk.where(up(ROW > 9), up(ROW), 0.0),
+    "into another type": lambda up: pk.add(up(ROW), 1.0, out=up(np.zeros(70, np.float32))),
+    "into what broadcasts": lambda up: pk.add(up(ROW), up(COLUMN), out=up(np.zeros((60, 70)))),
+    "expression": lambda up: pk.evaluate("(a - b)**2 / 3 + sin(a)", {"a": up(ROW), "b": up(COLUMN)}),
+    "expression with numbers": lambda up: pk.evaluate("x if x > k else -x", {"x": up(ROW), "k": 30}),
+}
+
+
+@on_a_gpu
+@pytest.mark.parametrize("name", QUEUED)
+def test_queued(library, name):
+    want = QUEUED[name](np.array)
+    for _ in range(2):  # the second time, what is prepared is known
+        got = QUEUED[name](library.up)
+        assert_array_equal(library.down(got), want, strict=True)
+    assert (pk.last_call().engine, pk.last_call().bytes_up, pk.last_call().bytes_down) == ("cuda", 0, 0)
+
+
+@on_a_gpu
+def test_queued_passes_are_compiled(library):
+    """The bits stay, when the compiled pass takes the interpreter's place."""
+    x = np.random.default_rng(0).standard_normal(1 << 22).astype(np.float32)
+    a = library.up(x)
+    want = pk.evaluate("tanh(a) * a + exp(-a*a)", {"a": x})
+    for _ in range(40):
+        got = pk.evaluate("tanh(a) * a + exp(-a*a)", {"a": a})
+    compiled.wait()
+    again = pk.evaluate("tanh(a) * a + exp(-a*a)", {"a": a})
+    assert_array_equal(library.down(got), want)
+    assert_array_equal(library.down(again), want)
+
+
+@on_a_gpu
+@pytest.mark.parametrize("waits", [False, True])
+def test_nothing_waits_for_the_host(waits):
+    cupy = pytest.importorskip("cupy")
+    if not hasattr(cupy, "cuda"):
+        pytest.skip("a stand-in has no streams")
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with pk.engine("cuda", wait=waits), stream:
+        a = cupy.zeros(1 << 24)
+        for _ in range(3):  # after which what is imported, and compiled, is there
+            pk.add(a, 1.0)
+        compiled.wait()
+        for _ in range(300):
+            a += 1
+        got = pk.add(a, 1.0)
+        assert stream.done == waits
+        assert (cupy.asnumpy(got) == 301).all()
+
+
+@on_a_gpu
+def test_the_order_in_pytorchs_streams():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU for PyTorch")
+    with pk.engine("cuda"):
+        for function in (pk.add, pk.cumsum):  # one is queued, the other waits
+            stream = torch.cuda.Stream()
+            with torch.cuda.stream(stream):
+                a = torch.zeros(1 << 24, device="cuda")
+                for _ in range(300):
+                    a += 1
+                got = function(a, 1.0) if function is pk.add else function(a)
+                a -= 300
+            stream.synchronize()
+            assert got[0].item() == (301 if function is pk.add else 300)
+            assert got[-1].item() == (301 if function is pk.add else 300 * 2.0**24)
+
+
+@on_a_gpu
+def test_captured_in_a_graph():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU for PyTorch")
+    with pk.engine("cuda"):
+        a, b = torch.ones(1000, device="cuda"), torch.ones(1000, device="cuda")
+        pk.add(a, b)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            c = pk.multiply(pk.add(a, b), 3.0)
+        a.fill_(4.0)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert (c == 15).all()
+
+
+@on_a_gpu
+def test_the_hosts_memory_is_refused():
+    cupy = pytest.importorskip("cupy")
+    if not hasattr(cupy, "cuda"):
+        pytest.skip("a stand-in has no memory of its own")
+    pinned = cupy.cuda.alloc_pinned_memory(800)
+    memory = cupy.cuda.UnownedMemory(pinned.ptr, 800, pinned, 0)
+    a = cupy.ndarray((100,), memptr=cupy.cuda.MemoryPointer(memory, 0))
+    with pk.engine("cuda"), pytest.raises(errors.InvalidArgument, match="memory of a device"):
+        pk.add(a, 1.0)

@@ -164,6 +164,13 @@ Homes::Homes(const Layout &results, Call &call) : call_(call) {
     for (const View &view : results.views) go_over_host(results, view, true);
 }
 
+Homes::Homes(Callers, const Layout &layout, Call &call) : call_(call), is_settled_(true), are_callers_(true) {
+    for (const View &view : layout.views) {
+        homes_.emplace_back();
+        if (view.on_device) homes_.back() = {view.base, is_dense(layout, view)};
+    }
+}
+
 void Homes::go_over_host(const Layout &layout, const View &view, bool stored) {
     const Extent extent(layout, view);
     go_over_host(extent.low, extent.high, stored);

@@ -53,11 +53,16 @@ class Homes {
     Homes(const std::vector<Span> &spans, Call &call, const std::vector<int> &devices);
     // Of results that the host writes.
     Homes(const Layout &results, Call &call);
+    // Of the caller's own operands on a device, in no plan.
+    struct Callers {};
+    Homes(Callers, const Layout &layout, Call &call);
     ~Homes();
     Homes(const Homes &) = delete;
     Homes &operator=(const Homes &) = delete;
 
     Home of(int operand) const { return size_t(operand) < homes_.size() ? homes_[size_t(operand)] : Home(); }
+    // Whether more calls of this kind are likely to come.
+    bool are_lasting() const { return are_callers_ || Plan::innermost() != nullptr; }
     void settle();
 
     // Of dense operands: what a work carries, and where a chunk's elements of one are; null if nowhere.
@@ -73,6 +78,7 @@ class Homes {
     std::vector<Home> homes_;
     std::vector<Kept *> arriving_, written_, written_on_host_;
     bool is_settled_ = false;
+    bool are_callers_ = false;
 };
 
 }  // namespace pk::plan

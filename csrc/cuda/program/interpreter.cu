@@ -1,6 +1,7 @@
 #include "interpreter.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "cuda/stream/tuning.h"
 #include "interpreter.cuh"
@@ -148,7 +149,7 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Homes &homes,
     common_.is_small = layout.size <= Coordinates::MOST_SMALL;
     if (fits) std::copy(steps_.begin(), steps_.end(), common_.inline_steps);
     if (is_short) std::copy(table.begin(), table.end(), common_.inline_coordinates);
-    if (plan::Plan::innermost() != nullptr && is_short && common_.is_small)
+    if (homes.are_lasting() && is_short && common_.is_small)
         pass_ = Pass::of(steps_, table.empty() ? 0 : int(table[0]));
     // Interpreted kernels take long.
     alone = !walks && !loads.empty() && (pass_ == nullptr || !pass_->is_compiled());
@@ -275,6 +276,25 @@ void Interpreter::launch(const Chunk &chunk) {
     const size_t shared_bytes = size_t(given.registers_in_shared * per_block) * sizeof(uint64_t);
     device::interpret<<<blocks, unsigned(block_), shared_bytes, chunk.queue>>>(given);
     PK_CUDA(cudaGetLastError());
+}
+
+void Interpreter::queue(const Queued &queued) {
+    require(is_at_home(), "arrays lie on a device, and others on the host");
+    Chunk chunk{};
+    chunk.count = layout.size;
+    chunk.rounded = Chunk::round_up(layout.size);
+    chunk.queue = queued.stream;
+    chunk.memory = unread_notes();
+    std::optional<Block> block;
+    if (scratch_bytes != 0) {
+        block.emplace(queued.device, notes_bytes + chunk.rounded * scratch_bytes);
+        if (block->memory() == nullptr)
+            fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY leaves no room for a program's registers");
+        chunk.memory = block->memory();
+        chunk.scratch = notes_bytes;
+    }
+    launch(chunk);
+    queued.end(block.has_value() || steps_at_ >= 0 || coordinates_at_ >= 0);
 }
 
 void Interpreter::collect(const void *notes) {

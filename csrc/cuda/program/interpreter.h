@@ -7,6 +7,7 @@
 
 #include "common/elementwise.h"
 #include "cuda/plan/homes.h"
+#include "cuda/stream/queued.h"
 #include "cuda/stream/resident.h"
 #include "cuda/stream/stream.h"
 
@@ -82,6 +83,8 @@ class Interpreter : public Work {
     void stage(const Carried &load, const Chunk &chunk, char *to) const override;
     void launch(const Chunk &chunk) override;
     void collect(const void *notes) override;
+    // Launches all at once, where every operand but constants is at home.
+    void queue(const Queued &queued);
 
     bool has_room = false;  // for what it keeps on the devices
 

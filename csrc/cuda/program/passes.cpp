@@ -192,7 +192,10 @@ std::string Pass::source() const {
 bool Pass::launch(const device::Sweep &sweep, cudaStream_t queue) {
     const void *const found = is_compiled() ? kernel() : nullptr;
     if (found == nullptr) {
-        const int64_t more = sweep.count * int64_t(steps_.size()), least = tuned(Tune::worth_compiling);
+        // A short call that comes often is worth it, too.
+        constexpr int64_t OFTEN = 512;
+        const int64_t least = tuned(Tune::worth_compiling);
+        const int64_t more = std::max(sweep.count * int64_t(steps_.size()), least / OFTEN);
         const int64_t before = work_.fetch_add(more, std::memory_order_relaxed);
         if (before < least && before + more >= least) {
             Known &to = known();

@@ -14,14 +14,15 @@ import numpy as np
 from pycudakit._calls import asked, invocation
 from pycudakit._calls.operands import allocate, layout_of
 from pycudakit._calls.plan import asked_for
+from pycudakit._calls.queued import library_of_type
 from pycudakit._calls.small import short_way
 from pycudakit._families.elementwise import full
 from pycudakit._families.elementwise.methods import NOT_GIVEN, UfuncAttributes
-from pycudakit._library import abi, present, result_memory
+from pycudakit._library import present, result_memory
 from pycudakit._library.result_memory import listeners
 from pycudakit._library.types import CODES
-from pycudakit._programs.function import ElementFunction, compile_function
-from pycudakit._programs.program import ElementProgram
+from pycudakit._programs import queued
+from pycudakit._programs.function import ElementFunction, plain_program
 from pycudakit._programs.work import works_of
 
 _here = asked.here
@@ -186,20 +187,6 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
     return cast("Binary", call_binary)
 
 
-@functools.lru_cache(512)
-def _program(function: ElementFunction, types: tuple[Any, ...], out: int | None) -> ElementProgram | None:
-    """Return the program for arguments of these types, codes of pk_type or `int` and `float`."""
-    program = compile_function(
-        function,
-        tuple(abi.TYPES[t] if type(t) is int else t for t in types),
-        (None if out is None else abi.TYPES[out],) * function.outputs,
-        False,
-        None,
-        "same_kind",
-    )
-    return None if program.may_refuse else program
-
-
 def _takes(function: ElementFunction, out: Any, shape: tuple[int, ...], inputs: Sequence[Any]) -> bool:
     """Tell whether a result can be put at once into what is given for it."""
     return (
@@ -256,13 +243,17 @@ def call(
         elif kind is int or kind is float:
             types.append(kind)
         else:
+            if library_of_type(kind) is not None:
+                result = queued.call(function, inputs, out)
+                if result is not None:
+                    return result
             is_plain = False
             break
     if not is_plain or shape is None or (out is not None and not _takes(function, out, shape, inputs)):
         return full.call(function, inputs, out, where, dtype, casting, numpy_call)
 
     plan = None if automatic else asked_for(function.name, engine)  # or NoDevice, before anything is compiled
-    program = _program(function, tuple(types), None if out is None else CODES[out.dtype])
+    program = plain_program(function, tuple(types), None if out is None else CODES[out.dtype])
     if program is None:
         return full.call(function, inputs, out, where, dtype, casting, numpy_call)
     if plan is None:

@@ -21,7 +21,7 @@ from pycudakit._calls.operands import layout_of
 from pycudakit._calls.plan import Plan, asked_for
 from pycudakit._library import present
 from pycudakit._library.types import Array, code_of
-from pycudakit._programs import estimate
+from pycudakit._programs import estimate, queued
 from pycudakit._programs.function import ElementFunction, as_numpy_takes_numbers, compile_function
 from pycudakit._programs.program import ElementProgram
 from pycudakit._programs.work import works_of
@@ -242,6 +242,10 @@ def call(
         return function.numpy(*inputs, **given)
 
     if not all(map(others.is_ordinary, (*inputs, out, where))):
+        if where is True and dtype is None and casting == "same_kind":
+            result = queued.call(function, inputs, out)
+            if result is not None:
+                return result
         if any(map(others.is_dask, (*inputs, out, where))):
             return others.call_on_dask(function.name, inputs, _said(out=out, where=where, dtype=dtype))
         if others.takes_devices() and any(map(others.lies_on_device, (*inputs, out, where))):

@@ -34,6 +34,7 @@ from pycudakit._families.expression.language import (
     suggestion,
 )
 from pycudakit._families.expression.reduced import reduce_program
+from pycudakit._programs import queued
 from pycudakit._programs.builder import Builder
 from pycudakit._programs.function import ElementFunction, checked_output
 from pycudakit._programs.ufuncs import write_ufunc
@@ -298,6 +299,9 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
         raise TypeError(f"operands is a mapping of names, not a {type(operands).__name__}")
     found = {name: _find(parsed, name, written, scopes) for name, written in parsed.names}
     if others.takes_devices() and any(map(others.lies_on_device, (*found.values(), out))):
+        result = _queued(parsed, list(found.values()), out)
+        if result is not None:
+            return result
         others.check_devices("evaluate", evaluate, (), {**found, "out": out})
         return others.call_on_device(evaluate, expression, found, out)
     if out is not None and not isinstance(out, np.ndarray):
@@ -331,6 +335,20 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
             shapes = ", ".join(f"{w} {np.shape(v)}" for (_, w), v in zip(parsed.names, values, strict=True))
             raise ValueError(f"operands could not be broadcast together: {shapes}") from None
         raise
+
+
+def _queued(parsed: Parsed, values: list[Any], out: Any) -> Any:
+    """Queue an expression of arrays on a GPU; None if that takes more care."""
+    if parsed.reduction is not None:
+        return None
+    are_numbers = tuple([type(value) in NUMBERS for value in values])
+    plan = _plan(parsed, are_numbers)
+    inputs = plan.bind(values)
+    exponents = [i for i in plan.exponents if _is_small(inputs[i])]
+    if exponents:
+        plan = _baked(plan, are_numbers, inputs, exponents)
+        inputs = plan.bind(values)
+    return queued.call(plan.function, inputs, out)
 
 
 def _compute(

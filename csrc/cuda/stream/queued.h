@@ -1,0 +1,33 @@
+// Calls of arrays that lie on a device: each is queued in a stream of the caller's.
+#pragma once
+
+#include "common/call/call.h"
+#include "common/layout.h"
+#include "runtime.h"
+
+namespace pk {
+
+// The device that those views lie on that say so, or -1 if none does. Refuses what is not there.
+int device_of(const Layout &layout);
+
+// A call of arrays on a device, which is current while this lives.
+class Queued {
+   public:
+    Queued(int device, const Call &call);
+
+    // Ends the call: by waiting for the stream, if the caller wants that, or memory of the call is in use.
+    void end(bool must_wait = false) const;
+
+    const int device;
+    const cudaStream_t stream;
+
+   private:
+    const bool waits_;
+    const CurrentDevice current_;
+};
+
+// Memory of the current device for what instructions of queued calls meet, which nobody reads: so much for
+// each of PK_MAX_INSTRUCTIONS as an unsigned has.
+char *unread_notes();
+
+}  // namespace pk

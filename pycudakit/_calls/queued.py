@@ -1,0 +1,135 @@
+"""Arrays on a GPU of which a call is only queued: where one lies, as its library tells it soonest."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pycudakit._library.types import CODES, DType
+
+LEGACY_STREAM = 1  # as `__cuda_array_interface__` numbers them, and CUDA, too
+_INTERFACE = 3  # version
+
+
+class Form(NamedTuple):
+    """What calls of arrays have in common, but for where these lie; without strides they are dense."""
+
+    dtype: Any  # as its library says it
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    is_readonly: bool
+
+
+# The fields of a Form, which takes longer to make, the address of an array's values, and their stream.
+Seen = tuple[tuple[Any, ...], int, int]
+
+
+class Library(NamedTuple):
+    """How a library tells of its arrays, and makes one beside another."""
+
+    see: Callable[[Any], Seen | None]
+    make: Callable[[tuple[int, ...], DType, Any], Any]
+    address_of: Callable[[Any], int]
+
+
+# ---- Makers ------------------------------------------------------------------------------------------
+
+
+def _make_cupy(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:
+    cupy = sys.modules["cupy"]
+    if beside.device.id == cupy.cuda.runtime.getDevice():
+        return cupy.empty(shape, dtype)
+    with beside.device:
+        return cupy.empty(shape, dtype)
+
+
+def _make_torch(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:
+    torch = sys.modules["torch"]
+    return torch.empty(shape, dtype=getattr(torch, dtype.name), device=beside.device)
+
+
+def _make_numba(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:  # noqa: ARG001
+    return importlib.import_module("numba.cuda").device_array(shape, dtype)
+
+
+def _make_pycuda(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:  # noqa: ARG001
+    return importlib.import_module("pycuda.gpuarray").empty(shape, dtype)
+
+
+MAKERS: dict[str, Callable[[tuple[int, ...], DType, Any], Any]] = {
+    "cupy": _make_cupy,
+    "numba": _make_numba,
+    "pycuda": _make_pycuda,
+    "torch": _make_torch,
+}
+
+
+# ---- Where arrays lie --------------------------------------------------------------------------------
+
+
+def _see_interface(value: Any) -> Seen | None:
+    told = value.__cuda_array_interface__
+    address, is_readonly = told["data"]
+    if told["version"] != _INTERFACE or told.get("mask") is not None:
+        return None
+    form = told["typestr"], told["shape"], told.get("strides"), is_readonly
+    return form, address, told.get("stream") or LEGACY_STREAM
+
+
+def torch_stream(value: Any) -> int:
+    """Return the stream that PyTorch queues work on a tensor in, which its tensors do not tell."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return LEGACY_STREAM
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001  (the public way takes 4 us)
+    index = value.device.index
+    stream = torch.cuda.current_stream(index).cuda_stream if raw is None else raw(index)
+    return int(stream) or LEGACY_STREAM
+
+
+def _see_torch(value: Any) -> Seen | None:
+    if value.requires_grad or value.layout is not sys.modules["torch"].strided or value.is_neg():
+        return None
+    strides = None
+    if not value.is_contiguous():
+        item = value.element_size()
+        strides = tuple(stride * item for stride in value.stride())
+    return (value.dtype, value.shape, strides, False), value.data_ptr(), torch_stream(value)
+
+
+_LIBRARIES = {
+    "cupy": Library(_see_interface, _make_cupy, lambda array: int(array.data.ptr)),
+    "numba": Library(_see_interface, _make_numba, lambda array: int(array.device_ctypes_pointer.value)),
+    "torch": Library(_see_torch, _make_torch, lambda array: int(array.data_ptr())),
+}
+_by_type: dict[type, Library | None] = {}
+
+
+def library_of_type(kind: type) -> Library | None:
+    """Return the library of a type of arrays that calls may be queued of."""
+    try:
+        return _by_type[kind]
+    except KeyError:
+        found = None
+        if any(hasattr(kind, name) for name in ("__cuda_array_interface__", "__dlpack__")):
+            found = _LIBRARIES.get(kind.__module__.partition(".")[0])
+        _by_type[kind] = found
+        return found
+
+
+# What a look at an array may raise that is not on a GPU, or that what reads it with care has to explain.
+UNSEEN = (AttributeError, KeyError, RuntimeError, TypeError, ValueError)
+
+
+def dtype_of(form: Form) -> DType | None:
+    """Return the type of an array's elements, if the engines know it."""
+    name = form.dtype if isinstance(form.dtype, str) else str(form.dtype).removeprefix("torch.")
+    try:
+        dtype = np.dtype(name)
+    except TypeError:
+        return None
+    return dtype if dtype in CODES and dtype.isnative else None

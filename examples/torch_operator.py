@@ -7,16 +7,9 @@ import pycudakit as pk
 from pycudakit import Out
 
 
-def checked(tensor):
-    """Return a tensor without its history, unless a CUDA graph is being captured."""
-    if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
-        raise RuntimeError("pycudakit's calls wait for the GPU: leave this operator out of the CUDA graph")
-    return tensor.detach()
-
-
 def memory(tensor):
     """Return what pycudakit reads and writes: a CUDA tensor itself, or NumPy's view of one on the host."""
-    tensor = checked(tensor)
+    tensor = tensor.detach()
     return tensor if tensor.is_cuda else tensor.numpy()
 
 
@@ -30,7 +23,7 @@ def empty_sum(a: Tensor, b: Tensor) -> Tensor:
     return a.new_empty(torch.broadcast_shapes(a.shape, b.shape))
 
 
-@torch.library.custom_op("own::sum_cuda", mutates_args=(), tags=torch.Tag.cudagraph_unsafe)
+@torch.library.custom_op("own::sum_cuda", mutates_args=())
 def sum_cuda(a: Tensor, b: Tensor) -> Tensor:
     out = empty_sum(a, b)
     pk.evaluate("a + b", {"a": memory(a), "b": memory(b)}, out=memory(out))
@@ -72,12 +65,14 @@ NAMES = {torch.float32: "float", torch.float64: "double"}
 
 def run(kernel: str, *tensors: Tensor) -> Tensor:
     """Run a kernel for each element. Kernels take arrays on the host: CUDA tensors go there and back."""
-    given = [checked(tensor).cpu().numpy() for tensor in tensors]  # of what is there, cpu() copies nothing
     x = tensors[0]
+    if x.is_cuda and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(f"{kernel} is computed on the way over the host: leave it out of the CUDA graph")
+    given = [memory(tensor.cpu()) for tensor in tensors]  # on the host, cpu() copies nothing
     out = torch.empty_like(x, device="cpu")
     if x.numel():
         function = module.get_function(f"{kernel}<{NAMES[x.dtype]}>")
-        function.launch(x.numel(), *given, Out(out.numpy()), x.numel())
+        function.launch(x.numel(), *given, Out(memory(out)), x.numel())
     return out.to(x.device)
 
 

@@ -100,11 +100,22 @@ def test_what_does_not_fit(operators, random):
 
 def test_a_cuda_graph_is_told_no(operators, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    for take in (operators.memory, operators.checked):
-        with pytest.raises(RuntimeError, match="leave this operator out of the CUDA graph"):
-            take(SimpleNamespace(is_cuda=True))
-    for operator in (operators.sum_cuda, operators.softsign, operators.softsign_backward):
+    with pytest.raises(RuntimeError, match=r"^softsign is computed .* leave it out of the CUDA graph$"):
+        operators.run("softsign", SimpleNamespace(is_cuda=True))
+    for operator in (operators.softsign, operators.softsign_backward):
         assert torch.Tag.cudagraph_unsafe in operator._opoverload.tags
+
+
+@pytest.mark.skipif("cuda" not in DEVICES or not pk.engines()["cuda"], reason="needs a GPU")
+def test_a_cuda_graph_has_the_sum(operators):
+    a, b = torch.randn(1000, device="cuda"), torch.ones(1000, device="cuda")
+    operators.sum_cuda(a, b)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = operators.sum_cuda(a, b)
+    b.fill_(5)
+    graph.replay()
+    torch.testing.assert_close(out, a + 5, rtol=0, atol=0)
 
 
 @pytest.mark.slow

@@ -84,14 +84,17 @@ def test_the_lines_with_cupy_give_the_same(engine):
     assert compared > 35
 
 
-def test_the_operator_shown_is_the_example():
+@pytest.mark.parametrize(
+    ("name", "sign", "count"), [("torch_operator", "custom_op", 2), ("custom_tensor", "__array_ufunc__", 1)]
+)
+def test_what_is_shown_is_of_the_examples(name, sign, count):
     """But for docstrings and remarks to linters, in the order of the file."""
-    example = DOCS.parent / "examples" / "torch_operator.py"
+    example = DOCS.parent / "examples" / f"{name}.py"
     if not example.is_file():
         pytest.skip("examples/ is not beside the tests")
     page = (DOCS / "coming-from-pytorch.md").read_text(encoding="utf-8")
-    shown = [block for block in re.findall(r"```py\n(.*?)```", page, re.DOTALL) if "custom_op" in block]
-    assert len(shown) == 2
+    shown = [block for block in re.findall(r"```py\n(.*?)```", page, re.DOTALL) if sign in block]
+    assert len(shown) == count
     lines = iter(line.split("  # noqa")[0] for line in example.read_text(encoding="utf-8").splitlines())
     missing = [line for block in shown for line in block.splitlines() if line and line not in lines]
     assert not missing

@@ -1,9 +1,7 @@
 """Programs in C that call the libraries, built as docs/abi.md says."""
 
-import importlib
 import shutil
 import subprocess
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -63,15 +61,6 @@ def test_by_cmake(engine, compiler, tmp_path, place):
     run(cmake, "-S", str(CLIENT), "-B", str(tmp_path), "-G", "Unix Makefiles", package)
     run(cmake, "--build", str(tmp_path))
     assert run(str(tmp_path / f"add_{engine}")) == SUM
-
-
-def test_scikit_build_core_is_told_where():
-    """What is installed says by an entry point which folder CMAKE_PREFIX_PATH is to have."""
-    told = [found.value for found in entry_points(group="cmake.prefix") if found.name == "pycudakit"]
-    if not told:
-        pytest.skip("needs pycudakit installed")
-    [folder] = importlib.import_module(told[0]).__path__
-    assert Path(folder, "__init__.py").samefile(pk.__file__)
 
 
 def test_where_nothing_is_built(monkeypatch, tmp_path):

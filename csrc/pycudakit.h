@@ -625,7 +625,9 @@ enum { PK_UNIQUE_INDEX = 1, PK_UNIQUE_INVERSE = 2, PK_UNIQUE_COUNTS = 4, PK_UNIQ
  * sorted elements: the number of those that are less, or, if `right` is not 0, not greater. pk_unique_t gives
  * the distinct values in order, `*found` of them; if wanted, which the first of each was (index), which of
  * them each element is (inverse), and how many there are of each (counts). What is not wanted is not touched;
- * the others have room for `size`. */
+ * the others have room for `size`.
+ * Where options.stream is not 0, the arrays of pk_sort_t and pk_argsort_t lie on a GPU, of 2^30 elements at
+ * most: they are sorted there, after what is queued in the stream, and the call returns when that is done. */
 #define PK_SORTING(t, T)                                                                                    \
     PK_API int32_t pk_sort_##t(const T *in, T *out, int64_t rows, int64_t columns,                          \
                                const pk_options *options, pk_report *report);                               \

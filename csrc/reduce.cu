@@ -2,6 +2,7 @@
 
 #include "cuda/program/interpreter.h"
 #include "cuda/reduce/reduce.cuh"
+#include "cuda/reduce/there.cuh"
 #include "cuda/stream/stream.h"
 
 namespace pk {
@@ -45,6 +46,18 @@ class Reducer : public Interpreter {
                          chunk.queue);
     }
 
+    // All at once, of what lies on a device.
+    void queue(const Queued &queued, char *partials) {
+        require(is_at_home() && is_plain_, "what is reduced on a device is dense, and as it is there");
+        Chunk chunk{};
+        chunk.units = {0, units()};
+        chunk.count = layout.size;
+        chunk.rounded = Chunk::round_up(layout.size);
+        chunk.memory = partials;
+        chunk.queue = queued.stream;
+        launch(chunk);
+    }
+
     void deliver(const Chunk &chunk, const char *results) override {
         partials_.take(chunk.units.start, chunk.units.count, results);
     }
@@ -77,12 +90,45 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
     partials.finish(call);
 }
 
+// A reduction, and the device that its operands lie on: -1 is the host.
+struct Located : Reduction {
+    template <class... Given>
+    explicit Located(Given... given) : Reduction(given...), device(device_of(result)) {}
+    const int device;
+};
+
+// Of arrays on a device, into one there.
+void queue(const Located &reduction, Call &call) {
+    require(reduction.result.views[0].access == Access::contiguous, "a result on a device is not dense");
+    const Queued queued(reduction.device, call);
+    for (const Region &region : reduction.regions()) {
+        const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count,
+                                    reduction.exceptions};
+        require(device_of(region.layout) == reduction.device, "the arrays lie on several GPUs");
+        const plan::Homes homes(plan::Homes::Callers(), region.layout, call);
+        Partials partials(reduction, region);
+        Reducer work(evaluation, homes, call, {reduction.device}, false, reduction, region, partials);
+        const Block block(reduction.device, work.units() * work.result_bytes, true);
+        if (block.memory() == nullptr)
+            fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY leaves no room for a reduction");
+        work.queue(queued, block.memory());
+        reduction::finish_there(reduction, region, block.memory(), queued.stream);
+        queued.end(true);  // the block is in use
+    }
+}
+
 void launch(const Reduction &reduction, Call &call) {
     reduction.clear_exceptions();
     const std::vector<int> devices = devices_of(call);
     plan::Homes results(reduction.result, call);
     for (const Region &region : reduction.regions()) reduce_region(reduction, region, call, devices);
     results.settle();
+}
+
+void launch_where_it_lies(const Located &reduction, Call &call) {
+    if (reduction.device < 0) return launch(reduction, call);
+    reduction.clear_exceptions();
+    queue(reduction, call);
 }
 
 // One after the other: what they share lies on the device, if it is kept.
@@ -100,10 +146,10 @@ extern "C" int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction
     return pk::called(
         options, report,
         [&] {
-            return pk::Reduction(reduction, program, instruction_count, operands, operand_count, shape,
-                                 dimensions, exceptions, report);
+            return pk::Located(reduction, program, instruction_count, operands, operand_count, shape,
+                               dimensions, exceptions, report, PK_BYTE_SWAPPED | PK_ON_DEVICE);
         },
-        pk::launch);
+        pk::launch_where_it_lies);
 }
 
 extern "C" int32_t pk_reduce_several(const pk_reduction *reductions, int64_t reduction_count,

@@ -2,41 +2,69 @@
 // common/sort.cpp.
 #include "common/sort.h"
 
+#include "cuda/sort/there.h"
+
+namespace pk {
+
+namespace {
+
+// A request, and the device that its arrays lie on if options.stream says so; else -1, the host.
+template <class Request>
+struct Located : Request {
+    Located(const Request &request, const pk_options *options, std::initializer_list<const void *> arrays)
+        : Request(request),
+          device(options == nullptr || options->stream == 0 || request.elements() == 0 ? -1
+                                                                                       : device_of(arrays)) {}
+    const int device;
+};
+
+template <class Request, void (*on_host)(const Request &, Call &)>
+void launch(const Located<Request> &request, Call &call) {
+    if (request.device < 0) return on_host(request, call);
+    sort_there(request, Queued(request.device, call));
+}
+
+}  // namespace
+
+}  // namespace pk
+
 // Of each type the entries: pk_sort_f32, pk_argsort_f32 and so on.
-#define PK_ENTRY(t, T, encoding)                                                                             \
-    extern "C" int32_t pk_sort_##t(const T *in, T *out, int64_t rows, int64_t columns,                       \
-                                   const pk_options *options, pk_report *report) {                           \
-        const auto check = [&] {                                                                             \
-            return pk::SortRequest({{sizeof(T), pk::Encoding::encoding}, in, rows, columns}, out);           \
-        };                                                                                                   \
-        return pk::called(options, report, check, pk::sort);                                                 \
-    }                                                                                                        \
-    extern "C" int32_t pk_argsort_##t(const T *in, int64_t *order, int64_t rows, int64_t columns,            \
-                                      int64_t kept, int64_t descending, const pk_options *options,           \
-                                      pk_report *report) {                                                   \
-        const auto check = [&] {                                                                             \
-            return pk::ArgsortRequest({{sizeof(T), pk::Encoding::encoding}, in, rows, columns}, order, kept, \
-                                      descending != 0);                                                      \
-        };                                                                                                   \
-        return pk::called(options, report, check, pk::argsort);                                              \
-    }                                                                                                        \
-    extern "C" int32_t pk_searchsorted_##t(const T *sorted, int64_t size, const T *values, int64_t *places,  \
-                                           int64_t count, int64_t right, const pk_options *options,          \
-                                           pk_report *report) {                                              \
-        const auto check = [&] {                                                                             \
-            return pk::SearchRequest({sizeof(T), pk::Encoding::encoding}, sorted, size, values, places,      \
-                                     count, right != 0);                                                     \
-        };                                                                                                   \
-        return pk::called(options, report, check, pk::search);                                               \
-    }                                                                                                        \
-    extern "C" int32_t pk_unique_##t(const T *in, int64_t size, int64_t wanted, T *values, int64_t *index,   \
-                                     int64_t *inverse, int64_t *counts, int64_t *found,                      \
-                                     const pk_options *options, pk_report *report) {                         \
-        const auto check = [&] {                                                                             \
-            return pk::UniqueRequest({{sizeof(T), pk::Encoding::encoding}, in, 1, size}, wanted, values,     \
-                                     index, inverse, counts, found);                                         \
-        };                                                                                                   \
-        return pk::called(options, report, check, pk::find_unique);                                          \
+#define PK_ENTRY(t, T, encoding)                                                                            \
+    extern "C" int32_t pk_sort_##t(const T *in, T *out, int64_t rows, int64_t columns,                      \
+                                   const pk_options *options, pk_report *report) {                          \
+        const auto check = [&] {                                                                            \
+            return pk::Located<pk::SortRequest>(                                                            \
+                {{{sizeof(T), pk::Encoding::encoding}, in, rows, columns}, out}, options, {in, out});       \
+        };                                                                                                  \
+        return pk::called(options, report, check, pk::launch<pk::SortRequest, pk::sort>);                   \
+    }                                                                                                       \
+    extern "C" int32_t pk_argsort_##t(const T *in, int64_t *order, int64_t rows, int64_t columns,           \
+                                      int64_t kept, int64_t descending, const pk_options *options,          \
+                                      pk_report *report) {                                                  \
+        const auto check = [&] {                                                                            \
+            return pk::Located<pk::ArgsortRequest>(                                                         \
+                {{{sizeof(T), pk::Encoding::encoding}, in, rows, columns}, order, kept, descending != 0},   \
+                options, {in, order});                                                                      \
+        };                                                                                                  \
+        return pk::called(options, report, check, pk::launch<pk::ArgsortRequest, pk::argsort>);             \
+    }                                                                                                       \
+    extern "C" int32_t pk_searchsorted_##t(const T *sorted, int64_t size, const T *values, int64_t *places, \
+                                           int64_t count, int64_t right, const pk_options *options,         \
+                                           pk_report *report) {                                             \
+        const auto check = [&] {                                                                            \
+            return pk::SearchRequest({sizeof(T), pk::Encoding::encoding}, sorted, size, values, places,     \
+                                     count, right != 0);                                                    \
+        };                                                                                                  \
+        return pk::called(options, report, check, pk::search);                                              \
+    }                                                                                                       \
+    extern "C" int32_t pk_unique_##t(const T *in, int64_t size, int64_t wanted, T *values, int64_t *index,  \
+                                     int64_t *inverse, int64_t *counts, int64_t *found,                     \
+                                     const pk_options *options, pk_report *report) {                        \
+        const auto check = [&] {                                                                            \
+            return pk::UniqueRequest({{sizeof(T), pk::Encoding::encoding}, in, 1, size}, wanted, values,    \
+                                     index, inverse, counts, found);                                        \
+        };                                                                                                  \
+        return pk::called(options, report, check, pk::find_unique);                                         \
     }
 PK_SORTABLE_TYPES(PK_ENTRY)
 #undef PK_ENTRY

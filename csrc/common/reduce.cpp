@@ -3,9 +3,8 @@
 #include <atomic>
 #include <cstring>
 
-#include "arithmetic.h"
 #include "common/call/thread_pool.h"
-#include "reduce_ops.h"
+#include "reduce_results.h"
 #include "types.h"
 
 namespace pk {
@@ -13,85 +12,6 @@ namespace pk {
 using namespace reduction;
 
 namespace {
-
-template <class T>
-void put(void *to, T value) {
-    std::memcpy(to, &value, sizeof(value));
-}
-
-// Writes a result as an element of a type.
-template <class Word>
-void store(int type, Word value, void *to) {
-    switch (type) {
-        case PK_BOOL: return put(to, uint8_t(value != 0));
-        case PK_FLOAT16: return put(to, half::from_float(half::to_odd(double(value))));
-        case PK_FLOAT32: return put(to, float(double(value)));
-        case PK_FLOAT64: return put(to, double(value));
-        default: break;
-    }
-    if constexpr (std::is_same<Word, double>::value) {
-        store(type, arith::cast<int64_t>(value), to);
-    } else {
-        std::memcpy(to, &value, size_t(size_of(type)));  // the low bytes come first
-    }
-}
-
-template <class Word>
-Word initial_of(const pk_reduction &asked) {
-    if constexpr (std::is_same<Word, double>::value) return asked.initial;
-    return Word(asked.initial_integer);
-}
-
-// Without numbers a sum is 0, to which NumPy adds even a -0.
-double sum_of(Exact sum) { return rounded(sum) + 0.0; }
-double mean(Exact sum, double count) {
-    return is_finite(sum.high) && count != 0 ? sum_of(divide(sum, count)) : sum.high / count;
-}
-
-// What a partial comes to.
-template <class Op>
-struct Result {
-    using Word = typename Op::Word;
-    static auto of(const pk_reduction &, Word *partial, int64_t) { return partial[0]; }
-};
-template <bool exact, bool masked>
-struct Result<Sum<exact, masked>> {
-    static double of(const pk_reduction &asked, double *partial, int64_t length) {
-        const Exact sum{partial[0], partial[1]};
-        return asked.finish == PK_MEAN ? mean(sum, masked ? partial[2] : double(length)) : sum_of(sum);
-    }
-};
-template <bool exact>
-struct Result<Dot<exact>> {
-    static double of(const pk_reduction &asked, double *partial, int64_t) {
-        const Exact sum{partial[0], partial[1]};
-        return asked.finish == PK_ROOT && is_finite(sum.high) ? rounded(root(sum)) : sum_of(sum);
-    }
-};
-template <>
-struct Result<Product> {
-    static double of(const pk_reduction &, double *partial, int64_t) { return Product::result(partial); }
-};
-template <bool exact, bool masked>
-struct Result<Moments<exact, masked>> {
-    static double of(const pk_reduction &asked, double *partial, int64_t) {
-        const Exact squares = Moments<exact, masked>::squares(partial);
-        if (asked.finish == PK_AS_IT_IS) return rounded(squares);
-        const double freedom = partial[5] - asked.ddof;
-        const Exact variance = divide(squares, freedom > 0 ? freedom : 0);
-        return rounded(asked.finish == PK_DEVIATION ? root(variance) : variance);
-    }
-};
-template <class T>
-struct Result<Extremes<T>> {
-    static T of(const pk_reduction &, T *partial, int64_t) { return partial[1] - partial[0]; }
-};
-template <>
-struct Result<Extremes<int64_t>> {
-    static int64_t of(const pk_reduction &, int64_t *partial, int64_t) {
-        return int64_t(uint64_t(partial[1]) - uint64_t(partial[0]));
-    }
-};
 
 template <class Op>
 Joining joining() {
@@ -102,58 +22,29 @@ Joining joining() {
                 Op::merge(static_cast<Word *>(partial), static_cast<const Word *>(next));
             },
             [](const pk_reduction &asked, void *partial, int64_t length, int type, void *result) {
-                auto *words = static_cast<Word *>(partial);
-                if constexpr (!Op::has_pivot) {
-                    if (asked.has_initial != 0) Op::add(words, initial_of<Word>(asked), Word(0), Word(0));
-                }
-                store(type, Result<Op>::of(asked, words, length), result);
+                write_result<Op>(asked, static_cast<Word *>(partial), length, type, result);
             }};
 }
 
 template <bool largest, class T>
-Joining joining_places() {
-    return {2,
-            [](void *partial, const void *next) {
-                take_better<largest>(*static_cast<Placed<T> *>(partial),
-                                     *static_cast<const Placed<T> *>(next));
-            },
-            [](const pk_reduction &, void *partial, int64_t, int type, void *result) {
-                store(type, static_cast<Placed<T> *>(partial)->row, result);
-            },
-            [](const void *partial, const void *other) {
-                return bool(beats<largest>(*static_cast<const T *>(partial), *static_cast<const T *>(other)));
-            }};
+Joining joining(Place<largest, T>) {
+    Joining found = joining<Place<largest, T>>();
+    found.beats = [](const void *partial, const void *other) {
+        return bool(beats<largest>(*static_cast<const T *>(partial), *static_cast<const T *>(other)));
+    };
+    return found;
 }
-
-// Of kinds that compare, by the class that holds a type's values.
-template <class T>
-Joining joining_of_class(int kind) {
-    switch (kind) {
-        case PK_LEAST: return joining<Extreme<false, T>>();
-        case PK_LARGEST: return joining<Extreme<true, T>>();
-        case PK_WHERE_LEAST: return joining_places<false, T>();
-        case PK_WHERE_LARGEST: return joining_places<true, T>();
-        default: return joining<Extremes<T>>();
-    }
+template <class Op>
+Joining joining(Op) {
+    return joining<Op>();
 }
 
 Joining joining_of(int kind, int type, bool masked) {
-    const bool is_float = is_float_type(type);
-    switch (kind) {
-        case PK_SUM:
-            if (!is_float) return joining<SumInteger>();
-            return masked ? joining<Sum<true, true>>() : joining<Sum<true, false>>();
-        case PK_PRODUCT: return is_float ? joining<Product>() : joining<ProductInteger>();
-        case PK_DOT: return is_float ? joining<Dot<true>>() : joining<DotInteger>();
-        case PK_SQUARES: return joining<Moments<true, false>>();
-        default: break;
-    }
-    if (is_float) return joining_of_class<double>(kind);
-    const bool has_sign = type >= PK_INT8 && type <= PK_INT64;
-    return has_sign ? joining_of_class<int64_t>(kind) : joining_of_class<uint64_t>(kind);
+    return visit_kind(kind, type, masked, [](auto op) { return joining(op); });
 }
 
-void check(const pk_reduction &asked, const pk_operand *operands, int64_t operand_count, int64_t dimensions) {
+void check(const pk_reduction &asked, const pk_operand *operands, int64_t operand_count, int64_t dimensions,
+           int32_t flags) {
     require(asked.kind >= 0 && asked.kind < PK_REDUCTIONS, "reduction.kind is unknown");
     require(asked.finish >= PK_AS_IT_IS && asked.finish <= PK_DEVIATION, "reduction.finish is unknown");
     require(asked.outer >= 0 && asked.reduced >= 0 && asked.outer <= dimensions - asked.reduced,
@@ -165,7 +56,7 @@ void check(const pk_reduction &asked, const pk_operand *operands, int64_t operan
         require(values[i].address == 0, "a value's operand has an address");
     for (const pk_operand *o = operands; o != operands + operand_count; ++o) {
         require(o->type >= 0 && o->type < PK_TYPE_COUNT, "an operand has an unknown type");
-        require((o->flags & ~PK_BYTE_SWAPPED) == 0, "an operand has unknown flags");
+        require((o->flags & ~flags) == 0, "an operand has unknown flags");
         require(o->address != 0 || (o >= values && o < values + asked.values),
                 "an operand is a null pointer");
     }
@@ -206,6 +97,7 @@ Layout result_layout(const pk_reduction &asked, const pk_operand &operand, const
         layout.shape.push_back(1);
         view.strides.push_back(item);
     }
+    view.on_device = (operand.flags & PK_ON_DEVICE) != 0;
     layout.views.push_back(view);
     layout.find_access();
     return layout;
@@ -216,19 +108,19 @@ Layout result_layout(const pk_reduction &asked, const pk_operand &operand, const
 static const pk_reduction &checked(const pk_reduction *asked, const pk_instruction *instructions,
                                    int64_t instruction_count, const pk_operand *operands,
                                    int64_t operand_count, const int64_t *shape, int64_t dimensions,
-                                   const uint8_t *exceptions, const pk_report *report) {
+                                   const uint8_t *exceptions, const pk_report *report, int32_t flags) {
     require(asked != nullptr, "reduction is a null pointer");
     check_evaluate(instructions, instruction_count, operands, operand_count, shape, dimensions, exceptions,
                    report);
-    check(*asked, operands, operand_count, dimensions);
+    check(*asked, operands, operand_count, dimensions, flags);
     return *asked;
 }
 
 Reduction::Reduction(const pk_reduction *given, const pk_instruction *instructions, int64_t instruction_count,
                      const pk_operand *operands, int64_t operand_count, const int64_t *shape,
-                     int64_t dimensions, uint8_t *exceptions, const pk_report *report)
+                     int64_t dimensions, uint8_t *exceptions, const pk_report *report, int32_t flags)
     : asked(checked(given, instructions, instruction_count, operands, operand_count, shape, dimensions,
-                    exceptions, report)),
+                    exceptions, report, flags)),
       size(size_of_shape(shape, dimensions)),
       program(instructions, instruction_count, operands, operand_count),
       instruction_count(instruction_count),

@@ -35,7 +35,7 @@ struct Reduction {
 
     Reduction(const pk_reduction *asked, const pk_instruction *instructions, int64_t instruction_count,
               const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions,
-              uint8_t *exceptions, const pk_report *report);
+              uint8_t *exceptions, const pk_report *report, int32_t flags = PK_BYTE_SWAPPED);
     int64_t elements() const { return size; }
 
     // Nothing was met yet.

@@ -274,6 +274,10 @@ class Invocation(ABC):
             self._set_options(None, None, None)
         return self._run(plan, (0,) if plan.engine == "cuda" else ())
 
+    def run_alone(self, plan: Plan) -> int:
+        """Call a library where nobody watches, and record the call."""
+        return self._run(plan, (0,))
+
     def _run_watched(self, plan: Plan, size: int, wanted: asked.Asked) -> int:
         if wanted.progress is None:
             return self._run_or_take_over(plan, wanted)
@@ -395,4 +399,18 @@ def run(plan: Plan, entry: str, *arguments: Any, size: int) -> int:
         return call.run(plan, size)
     finally:
         call.arguments = ()
+        pool.give_back(call)
+
+
+def run_there(plan: Plan, entry: str, stream: int, *arguments: Any) -> int:
+    """Call an entry of the CUDA library with arrays that lie on a GPU, whose values come in a stream."""
+    pool = _pool(entry)
+    call = pool.take()
+    call.arguments = arguments
+    call.options["stream"] = stream
+    try:
+        return call.run_alone(plan)
+    finally:
+        call.arguments = ()
+        call.options["stream"] = 0
         pool.give_back(call)

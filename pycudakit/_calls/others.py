@@ -240,6 +240,7 @@ def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
     heeds_masks = name in _HEED_MASKS
     by_numpy = None if hasattr(np, name) and ".image." not in function.__module__ else False
     numpys = _numpys(function)
+    queued = getattr(function, "queued", None)
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -248,6 +249,8 @@ def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
                 break
         else:
             return function(*args, **kwargs)
+        if queued is not None and (answer := queued(*args, **kwargs)) is not None:
+            return answer  # type: ignore[no-any-return]
         if any(map(is_dask, (*args, *kwargs.values()))):
             return call_on_dask(name, args, kwargs, call.__module__)  # type: ignore[no-any-return]
         if takes_devices() and any(map(lies_on_device, (*args, *kwargs.values()))):

@@ -5,11 +5,16 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from pycudakit._calls import asked
+from pycudakit._calls.plan import Plan
+from pycudakit._library import present
 from pycudakit._library.types import CODES, DType
+
+_here = asked.here
 
 LEGACY_STREAM = 1  # as `__cuda_array_interface__` numbers them, and CUDA, too
 _INTERFACE = 3  # version
@@ -34,6 +39,31 @@ class Library(NamedTuple):
     see: Callable[[Any], Seen | None]
     make: Callable[[tuple[int, ...], DType, Any], Any]
     address_of: Callable[[Any], int]
+
+
+def engine_here() -> str | None:
+    """Return the engine that is asked for, if calls of arrays on a GPU may be queued here; else None."""
+    engine = _here.get().fast or asked.process
+    return engine if engine in ("auto", "cuda") and present.status("cuda").available else None
+
+
+def plan_of(function: str, engine: str) -> Plan:
+    """Return why a call of arrays on a GPU runs there."""
+    reason = "auto: the arrays lie on a GPU" if engine == "auto" else asked.ASKED_FOR
+    return Plan(function, "cuda", reason)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def queued_by(there: Callable[..., Any]) -> Callable[[F], F]:
+    """Say what computes a function of arrays on a GPU where they lie; it returns None for other arguments."""
+
+    def mark(function: F) -> F:
+        function.queued = there  # type: ignore[attr-defined]
+        return function
+
+    return mark
 
 
 # ---- Makers ------------------------------------------------------------------------------------------

@@ -301,6 +301,13 @@ class Lasting(ctypes.c_void_p):
         super().__init__(array.ctypes.data)
 
 
+class There(ctypes.c_void_p):
+    """The address of an array on a GPU, which is taken as it is."""
+
+
+_ADDRESSES = frozenset({Lasting, There})
+
+
 def _pointer(dtype: Any, flags: Any) -> Any:
     """Return an `ndpointer` type as strict as NumPy's own, which takes its time over each argument."""
     checked: Any = ndpointer(dtype, flags=flags)
@@ -310,7 +317,7 @@ def _pointer(dtype: Any, flags: Any) -> Any:
     class Pointer(checked):  # type: ignore[misc]
         @classmethod
         def from_param(cls, obj: Any) -> Any:
-            if type(obj) is Lasting:
+            if type(obj) in _ADDRESSES:
                 return obj
             if (
                 type(obj) is np.ndarray

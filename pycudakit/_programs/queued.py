@@ -140,7 +140,7 @@ def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> A
     work = known.pool.take()
     try:
         work.aim_there(values, stream, here.wait)
-        work._run(known.automatic if engine == "auto" else known.asked, (0,))  # noqa: SLF001
+        work.run_alone(known.automatic if engine == "auto" else known.asked)
     except OverflowError:  # an integer that its company's type cannot hold
         return None
     finally:

@@ -204,7 +204,7 @@ bool Pass::launch(const device::Sweep &sweep, cudaStream_t queue) {
         }
         return false;
     }
-    constexpr int64_t MOST_BLOCKS = 4096;
+    constexpr int64_t MOST_BLOCKS = 1 << 16;  // of several tiles each, memory is slower
     const int64_t tile = int64_t(device::Sweep::THREADS) * together(steps_);
     const auto blocks = unsigned(std::min(MOST_BLOCKS, (sweep.count + tile - 1) / tile));
     void *arguments[] = {const_cast<device::Sweep *>(&sweep)};

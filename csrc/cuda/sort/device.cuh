@@ -85,6 +85,32 @@ __global__ void put_keys(Order order, const Key *keys, int64_t count, Key *resul
     if (i < count) results[i] = order.bits(keys[i]);
 }
 
+// Of the bits of floats, either zero.
+struct IsZero {
+    template <class Key>
+    __device__ bool operator()(Key bits) const {
+        return Key(bits << 1) == 0;
+    }
+};
+
+constexpr int ZEROS_BLOCKS = 256;
+
+// Puts the zeros, as many as were found, where they belong among the sorted elements.
+template <class Order, class Key>
+__global__ void put_zeros(Order order, const Key *zeros, const uint32_t *found, Key *sorted, int64_t count) {
+    const int64_t own = *found;
+    if (own == 0) return;
+    const int64_t first =
+        place_of([&](int64_t i) { return order.key(sorted[i]); }, count, order.key(Order::TOP), false);
+    for (int64_t i = thread_index(); i < own; i += int64_t(gridDim.x) * blockDim.x)
+        sorted[first + i] = zeros[i];
+}
+
+static __global__ void widen_places(const uint32_t *places, int64_t count, int64_t *wide) {
+    const int64_t i = thread_index();
+    if (i < count) wide[i] = int64_t(places[i]);
+}
+
 // Of sorted keys: the elements, and whether each is the first of its kind; `before`, if not null, is the key
 // that comes before them all.
 template <class Order, class Key>
@@ -182,22 +208,32 @@ class DeviceSorter {
         return std::min(most, bytes + bytes / 8 + 2 * OVERHEAD);
     }
 
+    // All at once, of elements that lie on the device already.
+    struct There {};
+    DeviceSorter(There, const Order &order, Needs needs) : order_(order), needs_(needs) {
+        resident = bucket = needs.count;
+        scratch_bytes_ = std::max(scratch_for(bucket), zeros_scratch());
+    }
+
     void place(char *memory) {
-        auto take = [&](int64_t count, int64_t item) {
-            char *const taken = memory;
-            memory += (count * item + 255) / 256 * 256;
-            return taken;
-        };
-        elements = reinterpret_cast<Key *>(take(resident, sizeof(Key)));
+        Room room{memory};
+        elements = room.template take<Key>(resident);
         for (int i = 0; i < 2; ++i) {
-            keys_[i] = reinterpret_cast<Key *>(take(bucket, sizeof(Key)));
-            indices_[i] = reinterpret_cast<uint32_t *>(take(bucket, sizeof(uint32_t)));
-            if (needs_.rows) rows_[i] = reinterpret_cast<uint32_t *>(take(bucket, sizeof(uint32_t)));
-            results[i] = take(bucket, result_item());
-            last_[i] = reinterpret_cast<Key *>(take(1, sizeof(Key)));
+            place_bucket(room, i);
+            results[i] = room.template take<char>(bucket * result_item());
         }
-        counts = reinterpret_cast<uint32_t *>(take(COUNTS, sizeof(uint32_t)));
-        scratch_ = take(scratch_bytes_, 1);
+        place_rest(room);
+    }
+
+    // The same for what lies there. Returns the bytes that it takes; of no memory, to learn how many.
+    int64_t place_there(char *memory, const Key *in, Key *out) {
+        Room room{memory};
+        elements = const_cast<Key *>(in);  // which are only read
+        for (int i = 0; i < 2; ++i) place_bucket(room, i);
+        results[0] =
+            needs_.order ? room.template take<char>(bucket * result_item()) : reinterpret_cast<char *>(out);
+        place_rest(room);
+        return room.used;
     }
 
     int64_t result_item() const { return result_item(needs_); }
@@ -272,6 +308,20 @@ class DeviceSorter {
         PK_CUDA(cudaGetLastError());
     }
 
+    // Queues what sort() does for all elements, with zeros in the order in which they came.
+    void sort_all(int64_t columns, int64_t kept, cudaStream_t queue) {
+        sort({0, bucket, 0, 0, false, bucket, 0, bucket}, columns, kept, 0, queue);
+        if (!Order::of_floats || needs_.order || needs_.rows) return;
+        // In several rows one key has stood for both.
+        Key *const zeros = keys_[0];
+        size_t bytes = size_t(scratch_bytes_);
+        PK_CUDA(
+            cub::DeviceSelect::If(scratch_, bytes, elements, zeros, counts, bucket, device::IsZero(), queue));
+        device::put_zeros<<<device::ZEROS_BLOCKS, device::THREADS, 0, queue>>>(
+            order_, zeros, counts, reinterpret_cast<Key *>(results[0]), bucket);
+        PK_CUDA(cudaGetLastError());
+    }
+
     // What comes next follows nothing.
     void forget_last() { before_ = nullptr; }
 
@@ -292,6 +342,36 @@ class DeviceSorter {
    private:
     static constexpr int64_t LEAST = 1024;
     static constexpr int64_t OVERHEAD = 32 << 10;  // counts, and what alignment takes
+
+    // Memory that is handed out from its begin on.
+    struct Room {
+        char *memory;
+        int64_t used = 0;
+        template <class T>
+        T *take(int64_t count) {
+            char *const taken = memory == nullptr ? nullptr : memory + used;
+            used += (count * int64_t(sizeof(T)) + 255) / 256 * 256;
+            return reinterpret_cast<T *>(taken);
+        }
+    };
+
+    void place_bucket(Room &room, int i) {
+        keys_[i] = room.template take<Key>(bucket);
+        indices_[i] = room.template take<uint32_t>(bucket);
+        if (needs_.rows) rows_[i] = room.template take<uint32_t>(bucket);
+    }
+    void place_rest(Room &room) {
+        for (Key *&last : last_) last = room.template take<Key>(1);
+        counts = room.template take<uint32_t>(COUNTS);
+        scratch_ = room.template take<char>(scratch_bytes_);
+    }
+
+    int64_t zeros_scratch() const {
+        if (!Order::of_floats) return 0;
+        size_t bytes = 0;
+        PK_CUDA(cub::DeviceSelect::If(nullptr, bytes, elements, keys_[0], counts, bucket, device::IsZero()));
+        return int64_t(bytes);
+    }
 
     static int64_t result_item(Needs needs) {
         return needs.order ? int64_t(sizeof(uint32_t)) : int64_t(sizeof(Key));

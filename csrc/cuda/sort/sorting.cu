@@ -9,6 +9,7 @@
 #include "device.cuh"
 #include "equipment.cuh"
 #include "merge.h"
+#include "there.h"
 
 namespace pk {
 
@@ -411,7 +412,47 @@ class Sorting {
     int64_t base_ = 0;  // the place in its row of the first resident element
 };
 
+// The same of rows that lie on a device, into memory there.
+template <class Order>
+void sort_there(const Order &ordering, const Rows &rows, bool wants_order, void *out, int64_t *places,
+                int64_t kept, const Queued &queued) {
+    using Key = typename Order::Key;
+    using Sorter = DeviceSorter<Order>;
+    const int64_t count = rows.elements();
+    require(count <= Sorter::MOST, "there are more than 2^30 elements on a device");
+    Sorter sorter(typename Sorter::There(), ordering, {count, wants_order, rows.count > 1});
+    const auto *const in = static_cast<const Key *>(rows.in);
+    auto *const sorted = static_cast<Key *>(out);
+    const Block block(queued.device, sorter.place_there(nullptr, in, sorted), true);
+    if (block.memory() == nullptr)
+        fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY leaves too little to sort with");
+    sorter.place_there(block.memory(), in, sorted);
+    sorter.sort_all(rows.columns, kept, queued.stream);
+    if (wants_order) {
+        const int64_t results = rows.count * kept;
+        device::widen_places<<<unsigned((results + device::THREADS - 1) / device::THREADS), device::THREADS,
+                               0, queued.stream>>>(reinterpret_cast<const uint32_t *>(sorter.results[0]),
+                                                   results, places);
+        PK_CUDA(cudaGetLastError());
+    }
+    queued.end(true);  // the block is in use
+}
+
 }  // namespace
+
+void sort_there(const SortRequest &request, const Queued &queued) {
+    if (request.elements() == 0) return;
+    with_ordering(request.type, false, request.count > 1, [&](auto ordering) {
+        sort_there(ordering, request, false, request.out, nullptr, request.columns, queued);
+    });
+}
+
+void sort_there(const ArgsortRequest &request, const Queued &queued) {
+    if (request.elements() == 0 || request.kept == 0) return;
+    with_ordering(request.type, request.descending, true, [&](auto ordering) {
+        sort_there(ordering, request, true, nullptr, request.order, request.kept, queued);
+    });
+}
 
 void sort_rows(const Rows &rows, void *out, Call &call) {
     with_ordering(rows.type, false, false, [&](auto ordering) {

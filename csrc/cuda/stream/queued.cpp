@@ -7,18 +7,28 @@
 
 namespace pk {
 
+// The device of an array, which is that of those before it, if there are any.
+static int device_of(const void *array, int before) {
+    if (before < 0) require_cuda();
+    cudaPointerAttributes attributes{};
+    PK_CUDA(cudaPointerGetAttributes(&attributes, array));
+    require(attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged,
+            "an array is not in memory of a device, or has been freed");
+    require(before < 0 || attributes.device == before, "the arrays lie on several GPUs");
+    return attributes.device;
+}
+
 int device_of(const Layout &layout) {
     int device = -1;
     for (const View &view : layout.views) {
-        if (!view.on_device) continue;
-        if (device < 0) require_cuda();
-        cudaPointerAttributes attributes{};
-        PK_CUDA(cudaPointerGetAttributes(&attributes, view.base));
-        require(attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged,
-                "an array is not in memory of a device, or has been freed");
-        require(device < 0 || attributes.device == device, "the arrays lie on several GPUs");
-        device = attributes.device;
+        if (view.on_device) device = device_of(view.base, device);
     }
+    return device;
+}
+
+int device_of(std::initializer_list<const void *> arrays) {
+    int device = -1;
+    for (const void *array : arrays) device = device_of(array, device);
     return device;
 }
 

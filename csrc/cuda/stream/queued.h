@@ -1,6 +1,8 @@
 // Calls of arrays that lie on a device: each is queued in a stream of the caller's.
 #pragma once
 
+#include <initializer_list>
+
 #include "common/call/call.h"
 #include "common/layout.h"
 #include "runtime.h"
@@ -9,6 +11,8 @@ namespace pk {
 
 // The device that those views lie on that say so, or -1 if none does. Refuses what is not there.
 int device_of(const Layout &layout);
+// The one that arrays lie on.
+int device_of(std::initializer_list<const void *> arrays);
 
 // A call of arrays on a device, which is current while this lives.
 class Queued {

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from pycudakit._calls import operands
+from pycudakit._calls.queued import queued_by
 from pycudakit._calls.small import answered_by
-from pycudakit._families.reduce import kinds, recipe
+from pycudakit._families.reduce import kinds, queued, recipe
 from pycudakit._families.reduce.call import NONE, Reduction, fast, keywords, or_usual
 from pycudakit._families.reduce.sums import sum_like
 
 
+@queued_by(queued.reduction("min", kinds.MIN))
 @answered_by(np.min)
 def min(
     a: Any,
@@ -47,6 +49,7 @@ def min(
     return sum_like("min", kinds.MIN, a, axis, out, keepdims, initial, where)
 
 
+@queued_by(queued.reduction("max", kinds.MAX))
 @answered_by(np.max)
 def max(
     a: Any,
@@ -103,6 +106,7 @@ def place_like(name: str, write: recipe.Write, a: Any, axis: Any, out: Any, keep
     return call.finish(result)
 
 
+@queued_by(queued.reduction("argmin", kinds.ARGMIN))
 @answered_by(np.argmin)
 def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Return the index of the least element along an axis, the first of several.
@@ -129,6 +133,7 @@ def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -
     return place_like("argmin", kinds.ARGMIN, a, axis, out, keepdims)
 
 
+@queued_by(queued.reduction("argmax", kinds.ARGMAX))
 @answered_by(np.argmax)
 def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Return the index of the largest element along an axis, the first of several.

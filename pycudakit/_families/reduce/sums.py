@@ -13,9 +13,10 @@ import numpy as np
 
 from pycudakit._calls import operands
 from pycudakit._calls.invocation import as_part_of_last
+from pycudakit._calls.queued import queued_by
 from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.functions import signbit
-from pycudakit._families.reduce import kinds, recipe
+from pycudakit._families.reduce import kinds, queued, recipe
 from pycudakit._families.reduce.call import NONE, Reduction, fast, keywords, or_usual
 from pycudakit._library.types import Array
 
@@ -89,6 +90,7 @@ def _known_from(initial: Any, result: Array) -> Array:
     return known
 
 
+@queued_by(queued.reduction("sum", kinds.SUM))
 @answered_by(np.sum)
 def sum(
     a: Any,
@@ -127,6 +129,7 @@ def sum(
     return sum_like("sum", kinds.SUM, a, axis, out, keepdims, initial, where, dtype)
 
 
+@queued_by(queued.reduction("prod", kinds.PROD))
 @answered_by(np.prod)
 def prod(
     a: Any,
@@ -250,6 +253,7 @@ def _about(call: Reduction, a: Any, mean: Any, where: Any, ddof: float, name: st
     return root.astype(call.result_type)
 
 
+@queued_by(queued.reduction("mean", kinds.MEAN))
 @answered_by(np.mean)
 def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE
@@ -278,6 +282,7 @@ def mean(
     return mean_like("mean", kinds.MEAN, a, axis, dtype, out, keepdims, where)
 
 
+@queued_by(queued.reduction("var", kinds.VAR))
 @answered_by(np.var)
 def var(
     a: Any,
@@ -318,6 +323,7 @@ def var(
     return mean_like("var", kinds.VAR, a, axis, dtype, out, keepdims, where, freedom, mean)
 
 
+@queued_by(queued.reduction("std", kinds.STD))
 @answered_by(np.std)
 def std(
     a: Any,
@@ -389,6 +395,7 @@ def _truth(name: str, write: recipe.Write, a: Any, axis: Any, out: Any, keepdims
     return call.finish(call.reduce())
 
 
+@queued_by(queued.reduction("any", kinds.ANY))
 @answered_by(np.any)
 def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
     """Tell whether any element is true, along axes.
@@ -415,6 +422,7 @@ def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
     return _truth("any", kinds.ANY, a, axis, out, keepdims, where)
 
 
+@queued_by(queued.reduction("all", kinds.ALL))
 @answered_by(np.all)
 def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
     """Tell whether all elements are true, along axes.

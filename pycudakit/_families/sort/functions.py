@@ -16,7 +16,9 @@ from pycudakit import errors
 from pycudakit._calls import asked, invocation, operands
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.plan import NOTHING, plan_call
+from pycudakit._calls.queued import queued_by
 from pycudakit._calls.small import answered_by
+from pycudakit._families.sort import queued
 from pycudakit._families.sort.keys import (
     NUMPY_SORTS,
     NUMPY_SORTS_ORDER,
@@ -72,6 +74,7 @@ def _numpys_sort(
     return np.sort(a, axis, kind, order, stable=stable)
 
 
+@queued_by(queued.sort)
 @answered_by(_numpys_sort)
 def sort(
     a: Any,
@@ -135,6 +138,7 @@ def _numpys_order(
     return np.argsort(a, axis, "stable", order)
 
 
+@queued_by(queued.argsort)
 @answered_by(_numpys_order)
 def argsort(
     a: Any,

@@ -1,0 +1,88 @@
+// Reductions of values that lie on a device: their partials become results there, in the order in which
+// Partials joins them.
+#pragma once
+
+#include "common/reduce.h"
+#include "common/reduce_results.h"
+#include "cuda/stream/queued.h"
+#include "cuda/stream/slots.h"
+
+namespace pk::reduction {
+
+// A region's partials, by slab, block and column.
+struct Gathered {
+    char *partials;
+    Slabs slabs;
+};
+
+// Where the results of its columns lie: `columns` in all, dense, those of the region as Region::result says.
+struct Results {
+    char *at;
+    int type;
+    int64_t item, tiles, columns, first_column;
+};
+
+namespace device {
+
+constexpr int GROUP = 1024;  // blocks that are joined together: a power of two, as of Partials
+
+// Joins blocks that are so far `apart`, as many as GROUP, of a column of a slab each.
+template <class Op>
+__global__ void __launch_bounds__(GROUP / 2) join(Gathered given, int64_t apart) {
+    using Word = typename Op::Word;
+    const int64_t blocks = given.slabs.blocks(), inner = given.slabs.inner;
+    const int64_t groups = (blocks + apart * GROUP - 1) / (apart * GROUP);
+    const int64_t column = blockIdx.x % inner, group = blockIdx.x / inner % groups;
+    const int64_t slab = blockIdx.x / inner / groups;
+    auto *const all = reinterpret_cast<Word *>(given.partials);
+    auto partial = [&](int64_t block) {
+        return all + ((slab * blocks + block) * inner + column) * Op::PARTIAL;
+    };
+    for (int step = 1; step < GROUP; step *= 2) {
+        const int64_t place = 2 * int64_t(step) * threadIdx.x;
+        const int64_t to = (group * GROUP + place) * apart, from = to + step * apart;
+        if (place + step < GROUP && from < blocks) Op::merge(partial(to), partial(from));
+        __syncthreads();
+    }
+}
+
+template <class Op>
+__global__ void write(Gathered given, pk_reduction asked, Results results) {
+    using Word = typename Op::Word;
+    const int64_t inner = given.slabs.inner, index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (index >= given.slabs.count * inner) return;
+    const int64_t slab = index / inner, column = index % inner;
+    Word partial[Op::PARTIAL];
+    const Word *const from = reinterpret_cast<const Word *>(given.partials) +
+                             (slab * given.slabs.blocks() * inner + column) * Op::PARTIAL;
+    for (int i = 0; i < Op::PARTIAL; ++i) partial[i] = from[i];
+    const int64_t place =
+        slab / results.tiles * results.columns + results.first_column + slab % results.tiles * inner + column;
+    write_result<Op>(asked, partial, given.slabs.length, results.type, results.at + place * results.item);
+}
+
+}  // namespace device
+
+// Queues what makes results of a region's partials.
+inline void finish_there(const Reduction &reduction, const Region &region, char *partials,
+                         cudaStream_t queue) {
+    const View &result = reduction.result.views[0];
+    const Gathered given{partials, region.slabs};
+    const Results results{result.base,  result.type,    result.item,
+                          region.tiles, region.columns, region.first_column};
+    const int64_t blocks = region.slabs.blocks(), columns = region.slabs.count * region.slabs.inner;
+    visit_kind(reduction.asked.kind, reduction.type, reduction.masked, [&](auto op) {
+        using Op = decltype(op);
+        for (int64_t apart = 1; apart < blocks; apart *= device::GROUP) {
+            const int64_t groups = (blocks + apart * device::GROUP - 1) / (apart * device::GROUP);
+            device::join<Op><<<unsigned(groups * columns), device::GROUP / 2, 0, queue>>>(given, apart);
+            PK_CUDA(cudaGetLastError());
+        }
+        constexpr int THREADS = 128;
+        device::write<Op><<<unsigned((columns + THREADS - 1) / THREADS), THREADS, 0, queue>>>(
+            given, reduction.asked, results);
+        PK_CUDA(cudaGetLastError());
+    });
+}
+
+}  // namespace pk::reduction

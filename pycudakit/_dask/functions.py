@@ -50,6 +50,7 @@ def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str 
     Unsupported
         It cannot be computed block by block.
     """
+    module = module.partition("._")[0]  # which shows it, and not where it is written
     function = getattr(sys.modules[module], name)
     title = f"{module.removeprefix('pycudakit.')}.{name}" if module != "pycudakit" else name
     kind = KINDS.get(title)

@@ -306,3 +306,17 @@ def test_small_calls(tmp_path):
     assert all(row["seconds"] > 0 and row["verdict"] in ("ok", "SHORT") for row in told["rows"])
     printed = run("small", "--quick", "--only", "cumsum", folder=tmp_path)
     assert "figures met" in printed.splitlines()[-1]
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_first_results(tmp_path):
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("needs PyTorch")
+    lines = run("first_result", "--only", "pk.", folder=tmp_path).splitlines()[1:]
+    assert [line.split()[0] for line in lines] == ["pk.SourceModule", "pk.evaluate"]
+    for line in lines:
+        first, used, again, _ = (float(word) for word in line.split()[1::2])
+        assert 0 < first < 60
+        assert 0 < used < 60
+        assert 0 < again < 60

@@ -31,11 +31,12 @@ def compiler():
     return found
 
 
-def test_by_hand(engine, compiler, tmp_path):
+@pytest.mark.parametrize("language", ["-xc -std=c99", "-xc++ -std=c++17"])
+def test_by_hand(engine, compiler, tmp_path, language):
     program, folder = tmp_path / "add", pk.get_library_dir()
-    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{pk.get_include()}"]
+    flags = [*language.split(), "-Wall", "-Wextra", "-Werror", f"-I{pk.get_include()}"]
     library = [f"-L{folder}", f"-lpycudakit_{engine}", f"-Wl,-rpath,{folder}"]
-    run(compiler, *flags, str(CLIENT / "add.c"), "-o", str(program), *library)
+    run(compiler, *flags, str(CLIENT / "add.c"), "-o", str(program), "-xnone", *library)
     assert run(str(program)) == SUM
 
 
@@ -51,11 +52,12 @@ def test_by_pkg_config(engine, compiler, tmp_path):
     assert run(pkg_config, "--modversion", name, env=path).strip() == pk.__version__
 
 
-def test_by_cmake(engine, compiler, tmp_path):
+@pytest.mark.parametrize("place", ["pycudakit_DIR={}/cmake/pycudakit", "CMAKE_PREFIX_PATH={}/.."])
+def test_by_cmake(engine, compiler, tmp_path, place):
     cmake = shutil.which("cmake")
     if cmake is None or shutil.which("make") is None:
         pytest.skip("needs CMake and make")
-    package = f"-Dpycudakit_DIR={pk.get_library_dir()}/cmake/pycudakit"
+    package = "-D" + place.format(pk.get_library_dir())
     run(cmake, "-S", str(CLIENT), "-B", str(tmp_path), "-G", "Unix Makefiles", package)
     run(cmake, "--build", str(tmp_path))
     assert run(str(tmp_path / f"add_{engine}")) == SUM

@@ -1,0 +1,115 @@
+"""Operators of PyTorch around kernels of your own: gradients, torch.compile, and no build step."""
+
+import torch
+from torch import Tensor
+
+import pycudakit as pk
+from pycudakit import Out
+
+
+def memory(tensor):
+    """Return what pycudakit reads and writes: a CUDA tensor itself, or NumPy's view of one on the host."""
+    tensor = tensor.detach()
+    return tensor if tensor.is_cuda else tensor.numpy()
+
+
+# ---- The sum of two tensors, in place where they lie: on the host, or on the GPU ------------------------
+
+
+def empty_sum(a: Tensor, b: Tensor) -> Tensor:
+    """Return a tensor for a sum; of tensors without memory, as torch.compile traces them, another such."""
+    if a.dtype != b.dtype:
+        raise TypeError(f"sum_cuda: a is of {a.dtype}, and b of {b.dtype}: convert one")
+    return a.new_empty(torch.broadcast_shapes(a.shape, b.shape))
+
+
+@torch.library.custom_op("own::sum_cuda", mutates_args=())
+def sum_cuda(a: Tensor, b: Tensor) -> Tensor:
+    out = empty_sum(a, b)
+    pk.evaluate("a + b", {"a": memory(a), "b": memory(b)}, out=memory(out))
+    return out
+
+
+def keep_shapes(ctx, inputs, output):  # noqa: ARG001  (PyTorch's names)
+    ctx.shapes = [x.shape for x in inputs]
+
+
+def sum_backward(ctx, grad):
+    return tuple(grad.sum_to_size(shape) for shape in ctx.shapes)
+
+
+sum_cuda.register_fake(empty_sum)
+sum_cuda.register_autograd(sum_backward, setup_context=keep_shapes)
+
+
+# ---- A function and its derivative in CUDA C, compiled when they are first called -----------------------
+
+module = pk.SourceModule(
+    r"""
+template <typename T> __global__ void softsign(const T *x, T *y, long long n) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] / (1 + fabs(x[i]));
+}
+
+template <typename T> __global__ void derivative(const T *x, const T *grad, T *out, long long n) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    T below = 1 + fabs(x[i]);
+    out[i] = grad[i] / (below * below);
+}
+""",
+    no_extern_c=True,
+)
+NAMES = {torch.float32: "float", torch.float64: "double"}
+
+
+def run(kernel: str, *tensors: Tensor) -> Tensor:
+    """Run a kernel for each element. Kernels take arrays on the host: CUDA tensors go there and back."""
+    x = tensors[0]
+    if x.is_cuda and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(f"{kernel} is computed on the way over the host: leave it out of the CUDA graph")
+    given = [memory(tensor.cpu()) for tensor in tensors]  # on the host, cpu() copies nothing
+    out = torch.empty_like(x, device="cpu")
+    if x.numel():
+        function = module.get_function(f"{kernel}<{NAMES[x.dtype]}>")
+        function.launch(x.numel(), *given, Out(memory(out)), x.numel())
+    return out.to(x.device)
+
+
+def empty_softsign(x: Tensor, *_: Tensor) -> Tensor:
+    if x.dtype not in NAMES:
+        raise TypeError(f"softsign: x is of {x.dtype}: convert it to float32 or float64")
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("own::softsign", mutates_args=(), tags=torch.Tag.cudagraph_unsafe)
+def softsign(x: Tensor) -> Tensor:
+    empty_softsign(x)
+    return run("softsign", x)
+
+
+# What a gradient calls is traced by torch.compile, too, so that it is an operator of its own.
+@torch.library.custom_op("own::softsign_backward", mutates_args=(), tags=torch.Tag.cudagraph_unsafe)
+def softsign_backward(x: Tensor, grad: Tensor) -> Tensor:
+    return run("derivative", x, grad)
+
+
+def keep_inputs(ctx, inputs, output):  # noqa: ARG001  (PyTorch's names)
+    ctx.save_for_backward(*inputs)
+
+
+softsign.register_fake(empty_softsign)
+softsign_backward.register_fake(empty_softsign)
+softsign.register_autograd(
+    lambda ctx, grad: softsign_backward(*ctx.saved_tensors, grad), setup_context=keep_inputs
+)
+
+
+if __name__ == "__main__":
+    a, b = (torch.randn(1000, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    y = softsign(sum_cuda(a, b))
+    y.sum().backward()
+    print("right:", torch.equal(y, torch.nn.functional.softsign(a + b)))
+    print("gradient:", torch.allclose(a.grad, 1 / (1 + (a + b).abs()) ** 2))
+    few = [x.detach()[:20].requires_grad_() for x in (a, b)]
+    print("gradcheck:", torch.autograd.gradcheck(lambda a, b: softsign(sum_cuda(a, b)), few))

@@ -20,6 +20,7 @@ import pycudakit as pk
 
 PROCESSES = (1, 2, 4, 8, 16, 32, 64)
 SMALLEST = 64  # elements of a block that takes no time to compute
+LARGER = 10
 
 
 def work(rows, blocks):
@@ -47,10 +48,10 @@ def seconds(lazy):
     return time.perf_counter() - begin
 
 
-def simulated(processes, blocks, one, tasks):
-    """Return the seconds of processes that have a machine each, given one's time and the scheduler's part."""
+def simulated(processes, blocks, computing, tasks):
+    """Return the seconds of so many processes, given one's seconds of computing and the scheduler's."""
     turns = -(-blocks // processes)
-    return tasks + (one - tasks) * turns / blocks
+    return tasks + computing * turns / blocks
 
 
 def main():
@@ -61,27 +62,34 @@ def main():
     found = {p: measured(p, rows, blocks, rounds) for p in PROCESSES if p <= last}
     times = {p: whole for p, (whole, _) in found.items()}
     tasks = max(alone for p, (_, alone) in found.items() if p <= here)
-    model = {p: simulated(p, blocks, times[1], tasks) for p in PROCESSES if p <= blocks}
+    computing = max(times[1] - tasks, 0.0)
+    model, larger = (
+        {p: simulated(p, blocks, scale * computing, tasks) for p in PROCESSES if p <= blocks}
+        for scale in (1, LARGER)
+    )
 
     print(f"{rows:,} elements in {blocks} blocks; {here} processors here; the scheduler's part {tasks:.2f} s")
     rows_of = [(p, s, "measured" if p <= here else "measured, oversubscribed") for p, s in times.items()]
-    rows_of += [(p, s, "simulated") for p, s in model.items()]
+    rows_of = [(p, s, times[1], by) for p, s, by in rows_of]
+    rows_of += [(p, s, times[1], "simulated") for p, s in model.items()]
+    rows_of += [(p, s, larger[1], f"simulated, blocks {LARGER} times as large") for p, s in larger.items()]
     table(
         ["processes", "seconds", "speed-up", "by"],
-        [[str(p), f"{s:.2f}", f"{times[1] / s:.2f}x", by] for p, s, by in rows_of],
+        [[str(p), f"{s:.2f}", f"{one / s:.2f}x", by] for p, s, one, by in rows_of],
     )
 
     def draw(axes):
         (axis,) = axes
-        shares = {p: s for p, s in times.items() if p <= here}
+        alone = {p: s for p, s in times.items() if p <= here}
         crowded = {p: s for p, s in times.items() if p >= here}
-        for line, style, label in (
-            ({p: times[1] / p for p in (1, max(model))}, ":", "ideal"),
-            (model, "s--", "simulated: a machine for each process"),
-            (crowded, "o-.", f"measured here, oversubscribed: more than {here} processors"),
-            (shares, "o-", "measured here, a processor for each process"),
+        for line, one, style, label in (
+            ({p: times[1] / p for p in (1, max(model))}, times[1], ":", "ideal"),
+            (larger, larger[1], "^--", f"simulated, a machine for each, blocks {LARGER} times as large"),
+            (model, times[1], "s--", "simulated, a machine for each process"),
+            (crowded, times[1], "o-.", f"measured, oversubscribed: {here} processors"),
+            (alone, times[1], "o-", "measured, a processor for each process"),
         ):
-            axis.plot(list(line), [times[1] / s for s in line.values()], style, label=label)
+            axis.plot(list(line), [one / s for s in line.values()], style, label=label)
         axis.set_xscale("log", base=2)
         axis.set_yscale("log", base=2)
         axis.set(xlabel="processes, of one thread each", ylabel="times as fast as one")

@@ -5,49 +5,55 @@ neighbours: the host's threads gather the elements while they stage them. The la
 the call, as users do, by np.ascontiguousarray.
 """
 
+import sys
+
 import numpy as np
 import report
 
 import pycudakit as pk
 
 STRIDES = (1, 2, 4, 8, 16, 32)
+ENGINES = ("cuda", "cpu")
 
 
-def main():
-    options = report.experiment(__file__, __doc__)
-    size, rounds = (250_000, 3) if options.quick else (8_000_000, 9)
+def measure(quick):
+    size, rounds = (250_000, 3) if quick else (8_000_000, 9)
     base = np.random.default_rng(0).random(size * STRIDES[-1], np.float32)
 
-    rows, seconds, gathered = [], {}, {}
+    rows, ways = [], {"the call gathers": [], "gathered first": []}
     for stride in STRIDES:
         view = base[: size * stride : stride]
-        seconds[stride] = report.wall(lambda view=view: pk.negative(view), rounds)
-        gathered[stride] = report.wall(lambda view=view: pk.negative(np.ascontiguousarray(view)), rounds)
+        taken = report.wall(lambda view=view: pk.negative(view), rounds)
+        before = report.wall(lambda view=view: pk.negative(np.ascontiguousarray(view)), rounds)
         call = report.typical(lambda view=view: pk.negative(view), rounds)
+        for way, seconds in zip(ways.values(), (taken, before), strict=True):
+            way.append(seconds)
         rows.append(
-            (
+            [
                 f"{stride}",
-                report.ms(seconds[stride]),
-                f"{seconds[stride] / seconds[1]:.2f}x",
-                f"{view.nbytes / seconds[stride] / 1e9:.1f} GB/s",
-                report.ms(call.stages["stage"]),
-                report.ms(call.stages["kernel"]),
-                report.ms(gathered[stride]),
-            )
+                report.ms(taken),
+                f"{taken / ways['the call gathers'][0]:.2f}x",
+                f"{view.nbytes / taken / 1e9:.1f} GB/s",
+                report.ms(call.stages.get("stage")),
+                report.ms(call.stages.get("kernel")),
+                report.ms(before),
+            ]
         )
+    return {
+        "note": f"-x[::stride] of {size:,} float32 each time",
+        "titles": ["stride", "call", "to stride 1", "elements", "staging", "kernels", "gathered first"],
+        "rows": rows,
+        "points": {"size": size, "ways": ways},
+    }
 
-    print(f"-x[::stride] of {size:,} float32 each time")
-    report.table(("stride", "call", "to stride 1", "elements", "staging", "kernels", "gathered first"), rows)
 
-    def draw(axes):
-        for label, times in (("the call gathers", seconds), ("gathered first", gathered)):
-            axes[0].plot(STRIDES, [times[stride] * 1e3 for stride in STRIDES], "o-", label=label)
-        axes[0].set_xscale("log", base=2)
-        axes[0].set(title=f"-x[::stride], {size:,} float32", xlabel="stride", ylabel="ms", ylim=0)
-        axes[0].legend()
-
-    report.picture(options.png, draw)
+def draw(axis, points):
+    for way, times in points["ways"].items():
+        axis.plot(STRIDES, [s * 1e3 for s in times], "o-", label=way)
+    axis.set_xscale("log", base=2)
+    axis.set(title=f"-x[::stride], {points['size']:,} float32", xlabel="stride", ylabel="ms", ylim=0)
+    axis.legend()
 
 
 if __name__ == "__main__":
-    main()
+    report.experiment(sys.modules[__name__], __file__)

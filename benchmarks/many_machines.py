@@ -1,25 +1,26 @@
-"""Dask with 1 to N processes on this machine, and what more of them would take, by Amdahl's law.
+"""Dask with 1 to N processes on this machine, and what more of them would take, simulated.
 
-    python benchmarks/many_machines.py --png many_machines.png
+    python benchmarks/many_machines.py --png docs/many_machines.svg
 
 What is timed is work as that of `examples/dask_pipeline.py`: random numbers, arithmetic, a mean, block
-by block. Beyond the processors that are here, times are not measured but simulated, and drawn as such:
-the part that does not shrink, the scheduler's, is the one that fits the measured times best. Let the
-machine do nothing else.
+by block, by processes of one thread each; and the same tasks of blocks of a few elements, which is the
+scheduler's time. Up to the processors that are here, each process has its own. More are measured too, and
+said to be oversubscribed. Beyond, times are simulated: a machine of its own for each process, blocks dealt
+out in turns, and the scheduler's time. Each is the least of some runs; let the machine do nothing else.
 """
 
 import os
 import time
-from statistics import median
 
 import dask
-import numpy as np
 from dask.distributed import Client, LocalCluster
 from report import parser, picture, table
 
 import pycudakit as pk
 
-SIMULATED = (4, 8, 16, 32, 64)
+PROCESSES = (1, 2, 4, 8, 16, 32, 64)
+SMALLEST = 64  # elements of a block that takes no time to compute
+LARGER = 10
 
 
 def work(rows, blocks):
@@ -28,15 +29,17 @@ def work(rows, blocks):
 
 
 def measured(processes, rows, blocks, rounds):
-    """Return the median seconds of some runs on so many processes, of one thread each."""
+    """Return the least seconds of the work, and of its tasks alone, on so many processes of one thread."""
     with (
         dask.config.set({"distributed.nanny.pre-spawn-environ": {"PYCUDAKIT_THREADS": "1"}}),
-        LocalCluster(processes, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=processes, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         client.wait_for_workers(processes)
-        work(rows // 100, blocks).compute()  # imports
-        return median(seconds(work(rows, blocks)) for _ in range(rounds))
+        work(rows // 4, blocks).compute()  # imports, and memory that is touched first
+        return tuple(
+            min(seconds(work(size, blocks)) for _ in range(rounds)) for size in (rows, SMALLEST * blocks)
+        )
 
 
 def seconds(lazy):
@@ -45,43 +48,56 @@ def seconds(lazy):
     return time.perf_counter() - begin
 
 
-def amdahl(times):
-    """Return what does not shrink and what does: seconds(p) = fixed + shared / p, by least squares."""
-    counts = np.array(sorted(times))
-    matrix = np.stack([np.ones(len(counts)), 1 / counts], axis=1)
-    fixed, shared = np.linalg.lstsq(matrix, np.array([times[p] for p in counts]), rcond=None)[0]
-    return max(float(fixed), 0.0), max(float(shared), 0.0)
+def simulated(processes, blocks, computing, tasks):
+    """Return the seconds of so many processes, given one's seconds of computing and the scheduler's."""
+    turns = -(-blocks // processes)
+    return tasks + computing * turns / blocks
 
 
 def main():
     options = parser(__file__, __doc__).parse_args()
-    rows, blocks, rounds = (400_000, 8, 1) if options.quick else (64_000_000, 64, 3)
-    here = [p for p in (1, 2, 4, 8, 16) if p <= (os.cpu_count() or 1)]
-    times = {p: measured(p, rows, blocks, rounds) for p in here}
-    fixed, shared = amdahl(times) if len(times) > 1 else (0.0, times[1])
-    beyond = {p: fixed + shared / p for p in SIMULATED if p > here[-1]}
-    rows_of = [(p, s, "measured") for p, s in times.items()] + [
-        (p, s, "simulated") for p, s in beyond.items()
-    ]
+    rows, blocks, rounds = (400_000, 8, 1) if options.quick else (64_000_000, 64, 7)
+    here = os.cpu_count() or 1
+    last = max(2 * here, 4)  # the most that are measured, oversubscribed
+    found = {p: measured(p, rows, blocks, rounds) for p in PROCESSES if p <= last}
+    times = {p: whole for p, (whole, _) in found.items()}
+    tasks = max(alone for p, (_, alone) in found.items() if p <= here)
+    computing = max(times[1] - tasks, 0.0)
+    model, larger = (
+        {p: simulated(p, blocks, scale * computing, tasks) for p in PROCESSES if p <= blocks}
+        for scale in (1, LARGER)
+    )
+
+    print(f"{rows:,} elements in {blocks} blocks; {here} processors here; the scheduler's part {tasks:.2f} s")
+    rows_of = [(p, s, "measured" if p <= here else "measured, oversubscribed") for p, s in times.items()]
+    rows_of = [(p, s, times[1], by) for p, s, by in rows_of]
+    rows_of += [(p, s, times[1], "simulated") for p, s in model.items()]
+    rows_of += [(p, s, larger[1], f"simulated, blocks {LARGER} times as large") for p, s in larger.items()]
     table(
         ["processes", "seconds", "speed-up", "by"],
-        [[str(p), f"{s:.2f}", f"{times[1] / s:.2f}x", by] for p, s, by in rows_of],
+        [[str(p), f"{s:.2f}", f"{one / s:.2f}x", by] for p, s, one, by in rows_of],
     )
 
     def draw(axes):
         (axis,) = axes
-        joined = {here[-1]: fixed + shared / here[-1], **beyond}
-        for line, style, label in (
-            (times, "o-", "measured"),
-            (joined, "o--", "simulated, not measured"),
-            ({p: times[1] / p for p in (1, SIMULATED[-1])}, ":", "ideal"),
+        alone = {p: s for p, s in times.items() if p <= here}
+        crowded = {p: s for p, s in times.items() if p >= here}
+        for line, one, style, label in (
+            ({p: times[1] / p for p in (1, max(model))}, times[1], ":", "ideal"),
+            (larger, larger[1], "^--", f"simulated, a machine for each, blocks {LARGER} times as large"),
+            (model, times[1], "s--", "simulated, a machine for each process"),
+            (crowded, times[1], "o-.", f"measured, oversubscribed: {here} processors"),
+            (alone, times[1], "o-", "measured, a processor for each process"),
         ):
-            axis.plot(list(line), [times[1] / s for s in line.values()], style, label=label)
-        axis.set(
-            xscale="log", yscale="log", xlabel="processes, of one thread each", ylabel="times as fast as one"
-        )
-        axis.set_title(f"{rows:,} elements in {blocks} blocks; {os.cpu_count()} processors here")
-        axis.legend()
+            axis.plot(list(line), [one / s for s in line.values()], style, label=label)
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log", base=2)
+        axis.set(xlabel="processes, of one thread each", ylabel="times as fast as one")
+        for each in (axis.xaxis, axis.yaxis):
+            each.set_major_formatter("{x:g}")
+        axis.set_title(f"{rows:,} elements in {blocks} blocks, by Dask")
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize="small")
 
     picture(options.png, draw)
 

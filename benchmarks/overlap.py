@@ -5,6 +5,8 @@ next begins. With more slots, the GPU works on one while the thread copies the n
 are more of the copies at once, on which most of the time goes.
 """
 
+import sys
+
 import numpy as np
 import report
 
@@ -16,11 +18,11 @@ SETTINGS = {
     "usual threads, 1 slot": {"slots": 1},
     "as usual": {},
 }
+ENGINES = ("cuda",)
 
 
-def main():
-    options = report.experiment(__file__, __doc__)
-    size, rounds = (1_000_000, 3) if options.quick else (64_000_000, 7)
+def measure(quick):
+    size, rounds = (1_000_000, 3) if quick else (64_000_000, 7)
     rng = np.random.default_rng(0)
     a, b = (rng.random(size, np.float32) for _ in "ab")
 
@@ -30,36 +32,41 @@ def main():
             calls[name] = report.typical(lambda: pk.add(a, b), rounds)
 
     off = calls["off: 1 thread, 1 slot"].seconds
-    print(f"a + b of {size:,} float32")
-    report.table(
-        ("setting", "call", "to off", "stages together", "two or more at once", "of the link"),
-        [
-            (
+    return {
+        "note": f"a + b of {size:,} float32",
+        "titles": ["setting", "call", "to off", "stages together", "two or more at once", "of the link"],
+        "rows": [
+            [
                 name,
                 report.ms(call.seconds),
                 f"{off / call.seconds:.2f}x",
                 report.ms(sum(call.stages.values())),
                 f"{call.overlap:.0%}",
                 f"{call.link_share:.0%}",
-            )
+            ]
             for name, call in calls.items()
         ],
-    )
+        "points": {
+            "size": size,
+            "calls": {name: call.seconds for name, call in calls.items()},
+            "stages": {
+                stage: [call.stages[stage] for call in calls.values()] for stage in calls["as usual"].stages
+            },
+        },
+    }
 
-    def draw(axes):
-        left = np.zeros(len(calls))
-        for stage in calls["as usual"].stages:
-            taken = np.array([call.stages[stage] * 1e3 for call in calls.values()])
-            axes[0].barh([*calls], taken, left=left, label=stage)
-            left += taken
-        times = [call.seconds * 1e3 for call in calls.values()]
-        axes[0].plot(times, [*calls], "kD", label="the call")
-        axes[0].invert_yaxis()
-        axes[0].set(title=f"a + b of {size:,} float32", xlabel="ms")
-        axes[0].legend(fontsize="small")
 
-    report.picture(options.png, draw)
+def draw(axis, points):
+    left = np.zeros(len(points["calls"]))
+    for stage, seconds in points["stages"].items():
+        taken = np.array(seconds) * 1e3
+        axis.barh([*points["calls"]], taken, left=left, label=stage)
+        left += taken
+    axis.plot([s * 1e3 for s in points["calls"].values()], [*points["calls"]], "kD", label="the call")
+    axis.invert_yaxis()
+    axis.set(title=f"a + b of {points['size']:,} float32", xlabel="ms")
+    axis.legend(fontsize="small")
 
 
 if __name__ == "__main__":
-    main()
+    report.experiment(sys.modules[__name__], __file__)

@@ -1,12 +1,13 @@
 """What scripts here print and draw, and what the experiments have in common."""
 
 import argparse
-import sys
 import time
 from pathlib import Path
 from statistics import median
 
 import pycudakit as pk
+
+NEEDS = {"cuda": "a GPU", "cpu": "the CPU library"}
 
 
 def parser(file, description):
@@ -20,16 +21,27 @@ def parser(file, description):
     return parser
 
 
-def experiment(file, description):
-    """Read an experiment's command line, and set the engine cuda; where there is none, say so and exit."""
-    options = parser(file, description).parse_args()
-    cuda = pk.engines()["cuda"]
-    if not cuda:
-        print(f"This experiment needs a GPU: {' '.join(cuda.reason.split())}")
-        sys.exit(0)
-    pk.set_engine("cuda")
-    print(f"{description.splitlines()[0]}\n{pk.devices()[0].name}\n")
-    return options
+def experiment(script, file):
+    """Run an experiment as its command line says, and print what it found; or say why it cannot be run.
+
+    An experiment is a module that has `ENGINES` it can run on, `measure(quick)`, which returns what it
+    found as plain data (a note, the table's titles and rows, and what the picture needs), and
+    `draw(axis, points)`, which draws that.
+    """
+    options = parser(file, script.__doc__)
+    options.add_argument("--engine", default="cuda", choices=script.ENGINES)
+    options = options.parse_args()
+    status = pk.engines()[options.engine]
+    if not status:
+        print(f"This experiment needs {NEEDS[options.engine]}: {' '.join(status.reason.split())}")
+        return
+    pk.set_engine(options.engine)
+    where = pk.devices()[0].name if options.engine == "cuda" else status.reason
+    print(f"{script.__doc__.splitlines()[0]}\n{where}\n")
+    found = script.measure(options.quick)
+    print(found["note"])
+    table(found["titles"], found["rows"])
+    picture(options.png, lambda axes: script.draw(axes[0], found["points"]))
 
 
 def wall(call, rounds):
@@ -53,6 +65,8 @@ def typical(call, rounds, of=lambda report: report.seconds):
 
 
 def ms(seconds):
+    if seconds is None:
+        return "-"
     return f"{seconds * 1e3:,.3g} ms" if seconds < 1 else f"{seconds * 1e3:,.0f} ms"
 
 
@@ -64,16 +78,23 @@ def table(titles, rows):
         print("  ".join(cells).rstrip())
 
 
-def picture(path, draw, columns=1):
-    """Write a picture, if a path is given: `draw` is called with a list of as many axes."""
-    if not path:
-        return
+def picture(path, draws, columns=1):
+    """Write a picture, if a path is given: `draws` is called with a list of as many axes."""
+    if path and draw(path, draws, columns):
+        print(f"drew {path}")
+
+
+def draw(file, draws, columns=1):
+    """Write a picture to a path, or as SVG to a file; tell whether there is matplotlib to do so."""
     try:
+        from matplotlib import rc_context  # noqa: PLC0415
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError as error:
-        print(f"{path} was not drawn: {error}")
-        return
+        print(f"{file if isinstance(file, str) else 'a picture'} was not drawn: {error}")
+        return False
     figure = Figure(figsize=(6.4 * columns, 4.8), layout="constrained")
-    draw(figure.subplots(1, columns, squeeze=False)[0])
-    figure.savefig(path, dpi=120)
-    print(f"drew {path}")
+    draws(figure.subplots(1, columns, squeeze=False)[0])
+    form = file.rpartition(".")[2] if isinstance(file, str) else "svg"
+    with rc_context({"svg.hashsalt": "pycudakit", "svg.fonttype": "none"}):  # the same bytes each time
+        figure.savefig(file, format=form, dpi=120, metadata={"Date": None} if form == "svg" else None)
+    return True

@@ -4,6 +4,7 @@ A stage's time is that in which at least one chunk was in it. Stages overlap, so
 longer than the call. Allocation is what a call takes longer when all memory was given back before it.
 """
 
+import sys
 from statistics import median
 
 import numpy as np
@@ -17,12 +18,13 @@ STAGES = {
     "kernel": "computing",
     "download": "from the GPU",
     "unstage": "results out of pinned memory",
+    "compute": "on the CPU, where they lie",
 }
+ENGINES = ("cuda", "cpu")
 
 
-def main():
-    options = report.experiment(__file__, __doc__)
-    size, rounds = (1_000_000, 3) if options.quick else (64_000_000, 9)
+def measure(quick):
+    size, rounds = (1_000_000, 3) if quick else (64_000_000, 9)
     rng = np.random.default_rng(0)
     a, b = (rng.random(size, np.float32) for _ in "ab")
 
@@ -34,24 +36,28 @@ def main():
         firsts.append(pk.last_call().seconds)
     allocation = max(0.0, median(firsts) - call.seconds)
 
-    print(f"a + b of {size:,} float32, in {call.chunks} chunks by {call.threads} threads")
-    seconds = {stage: call.stages[stage] for stage in STAGES}
+    seconds = {stage: call.stages[stage] for stage in STAGES if stage in call.stages}
     lines = {f"{stage}: {STAGES[stage]}": taken for stage, taken in seconds.items()}
     lines["together"] = sum(seconds.values())
     lines["the call"] = call.seconds
     lines["allocation, of a first call only"] = allocation
-    rows = [(name, report.ms(taken), f"{taken / call.seconds:.0%}") for name, taken in lines.items()]
-    report.table(("stage", "time", "of the call"), rows)
-    print(f"two or more stages were under way in {call.overlap:.0%} of the time")
+    return {
+        "note": f"a + b of {size:,} float32, in {call.chunks} chunks by {call.threads} threads; two or more "
+        f"stages were under way in {call.overlap:.0%} of the time",
+        "titles": ["stage", "time", "of the call"],
+        "rows": [[name, report.ms(taken), f"{taken / call.seconds:.0%}"] for name, taken in lines.items()],
+        "points": {
+            "size": size,
+            "bars": {**seconds, "the call": call.seconds, "allocation\n(first call only)": allocation},
+        },
+    }
 
-    def draw(axes):
-        bars = {**seconds, "the call": call.seconds, "allocation\n(first call only)": allocation}
-        axes[0].barh([*bars], [taken * 1e3 for taken in bars.values()])
-        axes[0].invert_yaxis()
-        axes[0].set(title=f"a + b of {size:,} float32", xlabel="ms")
 
-    report.picture(options.png, draw)
+def draw(axis, points):
+    axis.barh([*points["bars"]], [taken * 1e3 for taken in points["bars"].values()])
+    axis.invert_yaxis()
+    axis.set(title=f"a + b of {points['size']:,} float32", xlabel="ms")
 
 
 if __name__ == "__main__":
-    main()
+    report.experiment(sys.modules[__name__], __file__)

@@ -2,8 +2,10 @@
 
 Every call costs some microseconds before its first byte moves, so that small calls leave the link idle.
 Small enough calls copy nothing to the GPU: the kernel reads and writes the host's memory, unless that is
-turned off, as in the last columns.
+turned off, as in the last columns (of a GPU alone).
 """
+
+import sys
 
 import numpy as np
 import report
@@ -11,11 +13,11 @@ import report
 import pycudakit as pk
 
 ALL = 64 << 20
+ENGINES = ("cuda", "cpu")
 
 
-def main():
-    options = report.experiment(__file__, __doc__)
-    total, rounds = (ALL // 16, 2) if options.quick else (ALL, 5)
+def measure(quick):
+    total, rounds = (ALL // 16, 2) if quick else (ALL, 5)
     x = pk.pinned_copy(np.random.default_rng(0).random(total // 4, np.float32))
     out = pk.empty_pinned(x.shape, x.dtype)
 
@@ -30,38 +32,35 @@ def main():
         return report.wall(calls, rounds)
 
     pieces = [piece for piece in (4096 * 4**n for n in range(8)) if piece <= total]
-    usual = {piece: seconds(piece) for piece in pieces}
-    with pk.tuned(in_place_bytes=0):
-        copied = {piece: seconds(piece) for piece in pieces}
+    ways = {"as usual": [seconds(piece) for piece in pieces]}
+    if pk.last_call().engine == "cuda":
+        with pk.tuned(in_place_bytes=0):
+            ways["always copied"] = [seconds(piece) for piece in pieces]
 
-    print(f"-x of {total >> 20} MiB of float32 in pinned memory, in calls of equal size")
-    report.table(
-        ("bytes a call", "calls", "all calls", "one call", "each way", "always copied", "each way"),
-        [
-            (
-                f"{piece:,}",
-                f"{total // piece:,}",
-                report.ms(usual[piece]),
-                f"{usual[piece] * piece / total * 1e6:,.1f} us",
-                f"{total / usual[piece] / 1e9:.1f} GB/s",
-                report.ms(copied[piece]),
-                f"{total / copied[piece] / 1e9:.1f} GB/s",
-            )
-            for piece in pieces
-        ],
-    )
+    def cells(n):
+        piece, calls = pieces[n], total // pieces[n]
+        yield from (f"{piece:,}", f"{calls:,}", f"{ways['as usual'][n] / calls * 1e6:,.1f} us")
+        for times in ways.values():
+            yield from (report.ms(times[n]), f"{total / times[n] / 1e9:.1f} GB/s")
 
-    def draw(axes):
-        for label, times in (("as usual", usual), ("always copied", copied)):
-            axes[0].plot(pieces, [total / times[piece] / 1e9 for piece in pieces], "o-", label=label)
-        axes[0].set_xscale("log", base=2)
-        axes[0].set_yscale("log")
-        axes[0].set(title="-x, pinned memory", xlabel="bytes a call", ylabel="GB/s each way")
-        axes[0].grid(alpha=0.3)
-        axes[0].legend()
+    titles = [title for way in ways for title in (way, "each way")]
+    return {
+        "note": f"-x of {total >> 20} MiB of float32 in pinned memory, in calls of equal size",
+        "titles": ["bytes a call", "calls", "one call", *titles],
+        "rows": [[*cells(n)] for n in range(len(pieces))],
+        "points": {"total": total, "pieces": pieces, "ways": ways},
+    }
 
-    report.picture(options.png, draw)
+
+def draw(axis, points):
+    for way, times in points["ways"].items():
+        axis.plot(points["pieces"], [points["total"] / s / 1e9 for s in times], "o-", label=way)
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    axis.set(title="-x, in calls of equal size", xlabel="bytes a call", ylabel="GB/s each way")
+    axis.grid(alpha=0.3)
+    axis.legend()
 
 
 if __name__ == "__main__":
-    main()
+    report.experiment(sys.modules[__name__], __file__)

@@ -33,7 +33,7 @@ def main():
     }
     with (
         dask.config.set({"distributed.nanny.pre-spawn-environ": environment}),
-        LocalCluster(PROCESSES, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=PROCESSES, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster),
     ):
         rng = pk.random.default_rng(7)

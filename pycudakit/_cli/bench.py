@@ -190,7 +190,7 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
                 notes = ", ".join(f"{column} {words}" for column, words in wrong.items())
                 progress.say(f"{first}{cells} {notes}".rstrip())
     say("")
-    outputs.write(say, _described(rows), old)
+    outputs.write(say, {**described(), "rows": rows}, old)
     say("The full benchmarks, with peers and required figures, are benchmarks/*.py in the source tree.")
     return 1 if failed else 0
 
@@ -227,10 +227,10 @@ def _read(path: str) -> report.Run:
     return old
 
 
-def _described(rows: list[dict[str, Any]]) -> report.Run:
-    """Return the run as plain data, with the machine that it is of."""
+def described() -> dict[str, Any]:
+    """Return the day and the machine that a run is of, as plain data."""
     day = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d")
-    return {"day": day, "processor": measured.machine(), "machine": info.facts(), "rows": rows}
+    return {"day": day, "processor": measured.machine(), "machine": info.facts()}
 
 
 def _floor(size: int, up: int, down: int) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pycudakit._cli.measure import in_words
@@ -60,7 +60,8 @@ def _crossovers(lines: Lines) -> Iterator[tuple[str, str]]:
                 yield engine, f"from {size:,.2g} elements on".replace("e+", "e") if size > first else "always"
 
 
-def _described(run: Run) -> Iterator[tuple[str, str]]:
+def described(run: Run) -> Iterator[tuple[str, str]]:
+    """Yield what a run says of its machine, a line each."""
     told = run["machine"]
     yield "pycudakit", f"{told['pycudakit']}, {run['day']}"
     yield "Python, NumPy", f"{told['python']}; NumPy {told['numpy']}"
@@ -118,7 +119,8 @@ def _quartiles(rounds: Sequence[float]) -> float:
 # ---- Markdown ----------------------------------------------------------------------------------------
 
 
-def _table(titles: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
+def markdown_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table of text."""
     yield f"| {' | '.join(titles)} |"
     yield f"| {' | '.join('---' for _ in titles)} |"
     for row in rows:
@@ -128,7 +130,7 @@ def _table(titles: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[s
 
 def markdown(run: Run) -> str:
     """Return a run as Markdown."""
-    lines = ["# pycudakit bench", "", _NOTE, "", *_table(("machine", ""), _described(run))]
+    lines = ["# pycudakit bench", "", _NOTE, "", *markdown_table(("machine", ""), described(run))]
     for family, times in families(run).items():
         faster = "; ".join(f"{engine} {words}" for engine, words in _crossovers(times))
         lines += [
@@ -136,7 +138,7 @@ def markdown(run: Run) -> str:
             "",
             f"Faster than NumPy: {faster}.",
             "",
-            *_table(_TITLES, _rows(run, family)),
+            *markdown_table(_TITLES, _rows(run, family)),
         ]
     return "\n".join(lines)
 
@@ -155,12 +157,7 @@ summary { cursor: pointer }
 
 def page(run: Run) -> str:
     """Return a run as one HTML page that needs nothing else."""
-    parts = [
-        "<!doctype html><html lang='en'><meta charset='utf-8'><title>pycudakit bench</title>",
-        f"<meta name='viewport' content='width=device-width'><style>{_STYLE}</style>",
-        f"<h1>pycudakit bench</h1><p>{_NOTE}</p>",
-        _html_table(("machine", ""), _described(run)),
-    ]
+    parts = [*opening("pycudakit bench", _NOTE, run)]
     for family, times in families(run).items():
         faster = "; ".join(f"{engine} {words}" for engine, words in _crossovers(times))
         floors = {row["elements"]: row["floor"] for row in run["rows"] if row["family"] == family}
@@ -168,12 +165,22 @@ def page(run: Run) -> str:
             f"<h2 id='{html.escape(family)}'>{html.escape(family)}</h2>",
             f"<p>Faster than NumPy: {html.escape(faster)}.</p>",
             plot(family, times, floors),
-            f"<details><summary>table</summary>{_html_table(_TITLES, _rows(run, family))}</details>",
+            f"<details><summary>table</summary>{html_table(_TITLES, _rows(run, family))}</details>",
         ]
     return "\n".join(parts) + "\n"
 
 
-def _html_table(titles: Sequence[str], rows: Iterator[tuple[str, ...]]) -> str:
+def opening(title: str, note: str, run: Run) -> Iterator[str]:
+    """Yield what a page begins with: the title, a note, and the machine that a run is of."""
+    yield f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{title}</title>"
+    yield f"<meta name='viewport' content='width=device-width'><style>{_STYLE}</style>"
+    yield f"<h1>{title}</h1><p>{note}</p>"
+    yield html_table(("machine", ""), described(run))
+
+
+def html_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of text."""
+
     def line(cells: Sequence[str], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 

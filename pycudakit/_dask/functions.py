@@ -23,6 +23,8 @@ from pycudakit._families.sort.functions import TopK
 
 Function = Callable[..., Any]
 
+_SHOWN = ("image", "linalg", "random")  # beside the package itself, what shows functions
+
 
 class OfBlocks:
     """A call whose Dask arrays are given block by block; it pickles, as functions of the kit do."""
@@ -43,14 +45,15 @@ class OfBlocks:
 
 
 def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str = "pycudakit") -> Any:
-    """Call a function of this name, in a module that shows it, with Dask arrays among its arguments.
+    """Call a function of this name, which a module shows or has within, with Dask arrays among its arguments.
 
     Raises
     ------
     Unsupported
         It cannot be computed block by block.
     """
-    module = module.partition("._")[0]  # which shows it, and not where it is written
+    room = module.split(".")[1:2]
+    module = f"pycudakit.{room[0]}" if room and room[0] in _SHOWN else "pycudakit"
     function = getattr(sys.modules[module], name)
     title = f"{module.removeprefix('pycudakit.')}.{name}" if module != "pycudakit" else name
     kind = KINDS.get(title)

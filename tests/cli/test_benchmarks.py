@@ -3,12 +3,14 @@
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -56,6 +58,63 @@ def test_experiment(name, tmp_path):
         assert len(printed.splitlines()) == 1
         assert printed.startswith("This experiment needs a GPU: ")
         assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["access", "stages", "transfers"])
+def test_experiments_of_the_cpu(name, tmp_path):
+    printed = run(name, "--quick", "--engine", "cpu", "--png", folder=tmp_path)
+    assert len(printed.splitlines()) > 5
+    assert (tmp_path / f"{name}.png").exists() == DRAWS
+
+
+def test_the_experiments_as_one_page(tmp_path):
+    files = ["--html", "page.html", "--markdown", "page.md"]
+    run("experiments", "--quick", "--engine", "cpu", "--json", "run.json", *files, folder=tmp_path)
+    ran = json.loads((tmp_path / "run.json").read_text())
+    assert sorted(ran["experiments"]) == EXPERIMENTS
+    measured = {name for name, found in ran["experiments"].items() if "rows" in found}
+    assert measured == {"access", "stages", "transfers"}
+    page, text = ((tmp_path / name).read_text() for name in files[1::2])
+    for name, found in ran["experiments"].items():
+        assert f"<h2 id='{name}'>" in page
+        assert f"## {name}\n" in text
+        for row in found.get("rows", ()):
+            assert f"| {' | '.join(row)} |" in text
+            assert "".join(f"<td>{cell}</td>" for cell in row) in page
+    pictures = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    assert len(pictures) == (3 if DRAWS else 0)
+    assert all(ET.fromstring(each).tag.endswith("svg") for each in pictures)
+    assert not re.search("<script|src=|@import|<link", page)  # it needs nothing else
+    assert "a quick one" in page
+
+    # The same of the file alone, which is not a run's that is made now.
+    again = ["--of", "run.json", "--html", "again.html", "--markdown", "again.md"]
+    run("experiments", *again, folder=tmp_path)
+    assert (tmp_path / "again.html").read_text() == page
+    assert (tmp_path / "again.md").read_text() == text
+
+
+@pytest.mark.skipif(not DRAWS, reason="needs matplotlib")
+def test_pictures_of_what_only_a_gpu_has(tmp_path):
+    stages = ["stage", "upload", "kernel", "download", "unstage"]
+    ways = ["off: 1 thread, 1 slot", "as usual"]
+    points = {
+        "block_size": {"size": 1000, "seconds": [6e-4, 5e-4, 4e-4, 3e-4, 3e-4, 3e-4]},
+        "overlap": {
+            "size": 1000,
+            "calls": dict.fromkeys(ways, 1.0),
+            "stages": {s: [0.5, 0.4] for s in stages},
+        },
+    }
+    run("experiments", "--quick", "--engine", "cpu", "--json", "run.json", folder=tmp_path)
+    ran = json.loads((tmp_path / "run.json").read_text())
+    for name, found in points.items():
+        ran["experiments"][name] = {"note": "", "titles": ["setting"], "rows": [["off"]], "points": found}
+    (tmp_path / "run.json").write_text(json.dumps(ran))
+    run("experiments", "--of", "run.json", "--html", "page.html", folder=tmp_path)
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("<svg") == 5
+    assert all(word in page for word in ("threads a block", *stages, *ways))
 
 
 def test_peers(tmp_path):
@@ -190,9 +249,11 @@ def test_scripts_of_one_form(script, work, tmp_path):
 def test_many_machines(tmp_path):
     pytest.importorskip("distributed")
     printed = run("many_machines", "--quick", "--png", folder=tmp_path)
-    told = [line.split()[-1] for line in printed.splitlines()[1:]]
-    assert told[0] == "measured"
-    assert "simulated" in told
+    told = [line.split()[3:] for line in printed.splitlines()[2:] if not line.startswith("drew")]
+    assert ["measured"] in told
+    assert ["measured,", "oversubscribed"] in told
+    assert ["simulated"] in told
+    assert " ".join(told[-1]) == "simulated, blocks 10 times as large"
     assert (tmp_path / "many_machines.png").exists() == DRAWS
 
 

@@ -5,9 +5,9 @@ import warnings
 import numpy as np
 import pytest
 from helpers.strategies import outcome
+from helpers.versions import has_numpy
 from hypothesis import given
 from hypothesis import strategies as st
-from helpers.versions import has_numpy
 
 import pycudakit as pk
 from pycudakit import errors

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from helpers.strategies import assert_same_outcome, outcome
+from helpers.versions import since
 from hypothesis import given
 from hypothesis import strategies as st
-from helpers.versions import since
 
 import pycudakit as pk
 from pycudakit import errors
@@ -47,7 +47,8 @@ def test_empty_borders_keep_what_is_inside(engine):
     assert np.array_equal(padded[1:-1, 1:-1], x)
 
 
-@pytest.mark.parametrize("width",
+@pytest.mark.parametrize(
+    "width",
     [1, (1, 2), ((1, 2), (0, 3)), 0, *(pytest.param(w, marks=since("2.4")) for w in ({0: 2}, {1: (1, 0)}))],
 )
 def test_widths(engine, width):

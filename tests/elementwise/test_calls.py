@@ -23,9 +23,9 @@ from helpers.strategies import (
     outcome,
     special_values,
 )
+from helpers.versions import has_numpy
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from helpers.versions import has_numpy
 
 import pycudakit as pk
 

@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
 from helpers.versions import since
+from numpy.testing import assert_array_equal
 
 import pycudakit as pk
 from pycudakit import errors

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from helpers.strategies import FLOATS
+from helpers.versions import since
 from hypothesis import given
 from hypothesis import strategies as st
-from helpers.versions import since
 
 import pycudakit as pk
 

@@ -9,9 +9,9 @@ import traceback
 import numpy as np
 import pytest
 from helpers.strategies import assert_same_outcome, assert_values, broadcast_shapes, build, layouts, outcome
+from helpers.versions import has_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from helpers.versions import has_numpy
 
 import pycudakit as pk
 from pycudakit._families.expression import evaluate

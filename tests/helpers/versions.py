@@ -8,7 +8,7 @@ _INSTALLED = np.lib.NumpyVersion(np.__version__)
 
 def has_numpy(version):
     """Tell whether NumPy is of a version, as "2.1", or newer."""
-    return _INSTALLED >= f"{version}.0"
+    return f"{version}.0" <= _INSTALLED
 
 
 def since(version):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from helpers.strategies import DTYPES, arrays, assert_same_outcome, outcome
+from helpers.versions import has_numpy
 from hypothesis import given
 from hypothesis import strategies as st
-from helpers.versions import has_numpy
 
 import pycudakit as pk
 from pycudakit import errors

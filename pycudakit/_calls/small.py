@@ -31,8 +31,8 @@ _WORDS = frozenset({bool, str, type, np.bool, NoneType, type(np._NoValue)})  # n
 _FEW = 2000  # elements of a list, whose types are looked at
 
 
-def answered_by(numpy: Callable[..., Any]) -> Callable[[F], F]:
-    """Say which function of NumPy's, called with the same arguments, a small call's answer is."""
+def answered_by(numpy: Callable[..., Any] | None) -> Callable[[F], F]:
+    """Say which function of NumPy's, if any, a small call's answer is, called with the same arguments."""
 
     def mark(function: F) -> F:
         function.numpy_small = numpy  # type: ignore[attr-defined]

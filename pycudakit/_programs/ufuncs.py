@@ -162,6 +162,10 @@ LOWERED: dict[str, Lowering] = {
 }
 
 
+# Under "equiv", Python's numbers were of any type before NumPy 2.1.
+_NUMBERS_HAVE_TYPES = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+
+
 @functools.lru_cache(4096)
 def resolve(
     name: str,
@@ -178,9 +182,10 @@ def resolve(
     equiv = casting == "equiv" and any(isinstance(t, type) for t in types)
     rule = "no" if equiv else casting
     loop: tuple[DType, ...] = ufunc.resolve_dtypes((*types, *out), casting=rule, **keywords)
-    for given, taken in zip(types, loop, strict=False):
+    checked = types if equiv and _NUMBERS_HAVE_TYPES else ()
+    for given, taken in zip(checked, loop, strict=False):
         exempt = name in OF_ANY_INTEGER and taken.kind in "iub"
-        if equiv and isinstance(given, type) and taken != np.dtype(given) and not exempt:
+        if isinstance(given, type) and taken != np.dtype(given) and not exempt:
             raise TypeError(f"cannot cast Python {given.__name__} to {taken} under the casting rule 'equiv'")
     return tuple(d.newbyteorder("=") for d in loop)
 

@@ -351,7 +351,9 @@ def _as_numpy_raises(inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _int_as(value: int, target: Array) -> Array:
-    return np.full((), value, target.dtype)  # raises OverflowError, as NumPy does
+    result = np.empty((), target.dtype)
+    result[...] = value  # raises OverflowError, as NumPy does
+    return result
 
 
 def _shown(shape: tuple[int, ...]) -> str:

@@ -17,12 +17,12 @@ from pycudakit._calls.others import open_to_others
 from pycudakit.random.base import NUMPYS, fitting, shape_of
 from pycudakit.random.choice import choose, ends, permuted, shuffle
 from pycudakit.random.draws import BITS, INTEGERS, UNIFORM
-from pycudakit.random.transformed import Transformed
+from pycudakit.random.further import Further
 
 __all__ = ["Generator", "default_rng"]
 
 
-class Generator(Transformed):
+class Generator(Further):
     """Draws random numbers, on any engine the same.
 
     It holds a key, the place in the sequence of words that Philox4x64-10 makes of it, and, of a word whose

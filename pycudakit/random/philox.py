@@ -122,6 +122,11 @@ class Stream:
         beside = (4 * (counter - 1) + place.word % 4) % _PERIOD
         return Stream(place.key, place.word), Stream(place.key, beside)
 
+    def beside(self, number: int) -> Stream:
+        """Return one of 2**32 streams of further words of the same elements, of which 0 is this one."""
+        counter = counter_of(self.word) ^ number << 208
+        return Stream(self.key, (4 * (counter - 1) + self.word % 4) % _PERIOD)
+
     def by_numpy(self, draw: Any) -> Any:
         """Return what `draw` draws with NumPy's generator, and go where that one is then."""
         with _changing:

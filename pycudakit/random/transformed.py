@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LN2 = np.array(math.log(2))
 
 
-def _computed(expression: str, given: Given, x: Array, operands: dict[str, Any]) -> Any:
+def computed(expression: str, given: Given, x: Array, operands: dict[str, Any]) -> Any:
     """Compute an expression of numbers x and of others, in the place of x."""
     engine = asked.checked_current()
     if engine == "auto":  # which would compute few numbers with NumPy, whose last bits are others
@@ -46,7 +46,7 @@ class Transformed(Distributions):
         operands = dict(zip(names, given.floats(), strict=True))
         if "ln2" in expression:
             operands["ln2"] = _LN2
-        return _computed(expression, given, np.asarray(drawn), operands)
+        return computed(expression, given, np.asarray(drawn), operands)
 
     def _sides(self, given: Given) -> tuple[Self, Self]:
         """Take a word for each element, and return generators of these, and of further ones of the same."""
@@ -290,7 +290,7 @@ class Transformed(Distributions):
         half = given.floats()[0] / 2
         y = beside.standard_gamma(half, given.shape)
         x = own.standard_normal(given.shape)
-        return _computed("x * sqrt(half / y)", given, x, {"half": half, "y": y})
+        return computed("x * sqrt(half / y)", given, x, {"half": half, "y": y})
 
     @open_to_others
     @one_call("f")
@@ -318,7 +318,7 @@ class Transformed(Distributions):
         a, b = given.floats()
         y = beside.standard_gamma(b / 2, given.shape)
         x = own.standard_gamma(a / 2, given.shape)
-        return _computed("(x * b) / (y * a)", given, x, {"a": a, "b": b, "y": y})
+        return computed("(x * b) / (y * a)", given, x, {"a": a, "b": b, "y": y})
 
     @open_to_others
     @one_call("wald")
@@ -347,10 +347,10 @@ class Transformed(Distributions):
         u = beside.uniform(size=given.shape)
         x = own.standard_normal(given.shape)
         # The smaller root over the mean, without cancellation; the larger one is its inverse.
-        _computed("mean * x * x", given, x, {"mean": mean})
+        computed("mean * x * x", given, x, {"mean": mean})
         root = "(4 * scale * x / (x + sqrt(x * (x + 4 * scale))) ** 2 if x > 0 else 1.0)"
-        _computed(root, given, x, {"scale": scale})
-        return _computed("mean * x if u * (1 + x) <= 1 else mean / x", given, x, {"mean": mean, "u": u})
+        computed(root, given, x, {"scale": scale})
+        return computed("mean * x if u * (1 + x) <= 1 else mean / x", given, x, {"mean": mean, "u": u})
 
     @open_to_others
     @one_call("negative_binomial")

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from helpers.strategies import outcome
+from helpers.versions import has_numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -175,10 +176,12 @@ def test_long_sequences(engine):
 
 def test_errors_of_sequences(engine):
     for name in ("convolve", "correlate"):
-        compare(name, [], [1.0])
-        compare(name, [1.0], [])
+        if name == "correlate" or has_numpy("2.4"):  # until then, convolve names the other one
+            compare(name, [], [1.0])
+            compare(name, [1.0], [])
         compare(name, np.ones((2, 2)), [1.0])
-        compare(name, np.ones(5), np.ones(2), "some")
+        if has_numpy("2.3"):  # until then, "some" is "same"
+            compare(name, np.ones(5), np.ones(2), "some")
 
 
 # ---- Put together ----------------------------------------------------------------------------------------

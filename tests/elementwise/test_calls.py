@@ -23,6 +23,7 @@ from helpers.strategies import (
     outcome,
     special_values,
 )
+from helpers.versions import has_numpy
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -136,6 +137,8 @@ def test_clip(engine, data):
         ours, numpys = outcome(pk.clip, a, *bounds), outcome(np.clip, a, *bounds)
         assert_same_outcome(ours, numpys, free_zero=True, context=f"clip({describe(a, *bounds)})")
     numbers = data.draw(st.sampled_from([(1, 5), (0, None), (None, 3), (2.5, 7), (5, 1), (0, 200), (-3, 3)]))
+    if a.dtype.kind in "iu" and not has_numpy("2.1"):  # until then, limits are of a's type
+        numbers = tuple(n if type(n) is not int else max(0, min(n, 127)) for n in numbers)
     ours, numpys = outcome(pk.clip, a, *numbers), outcome(np.clip, a, *numbers)
     assert_same_outcome(ours, numpys, free_zero=True, context=f"clip({describe(a, *numbers)})")
 
@@ -143,18 +146,21 @@ def test_clip(engine, data):
 def test_clip_keywords(engine):
     a = np.arange(-1000, 1000).reshape(40, 50)
     out, mask = np.zeros((40, 50)), a % 2 == 0
-    for module in (np, pk):
-        module_out = out if module is np else out.copy()
-        assert module.clip(a, min=-5, max=5, out=module_out, where=mask) is module_out
-    assert_values(module_out, out)
-    compare("clip", a, None, None)
-    compare("clip", a, min=3)
-    compare("clip", a, max=3)
-    compare("clip", a)
+    limits = {"min": -5, "max": 5} if has_numpy("2.1") else {"a_min": -5, "a_max": 5}
+    assert np.clip(a, **limits, out=out, where=mask) is out
+    ours = np.zeros((40, 50))
+    assert pk.clip(a, min=-5, max=5, out=ours, where=mask) is ours
+    assert_values(ours, out)
+    if has_numpy("2.1"):  # which has these limits
+        compare("clip", a, None, None)
+        compare("clip", a, min=3)
+        compare("clip", a, max=3)
+        compare("clip", a)
     compare("clip", a, 1, 2, dtype="float32")
     compare("clip", a, 1.5, 2.5, out=np.zeros(a.shape, np.int64))
     compare("clip", a, 1, 2, dtype=np.dtype("int64").newbyteorder())
-    compare("clip", a, 1, 2, min=3)
+    if has_numpy("2.1"):
+        compare("clip", a, 1, 2, min=3)
     compare("clip", a, 1)
     compare("clip", np.array([True, False]), 0, 1)
     compare("clip", [1, 2, 3], [2, 2, 2], 2)
@@ -264,7 +270,8 @@ def test_astype_copy(engine):
     assert pk.astype(a, np.float64, copy=False) is a
     assert not np.shares_memory(pk.astype(a, np.float64), a)
     assert pk.astype(a, "i4", copy=False).dtype == np.int32
-    compare("astype", np.float16(9), np.dtype("u1"))
+    if has_numpy("2.1"):  # which takes numbers
+        compare("astype", np.float16(9), np.dtype("u1"))
     assert_values(pk.astype([1.5, 2.5], "f4"), np.array([1.5, 2.5], "f4"))
 
 

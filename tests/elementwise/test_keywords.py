@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.versions import since
 from numpy.testing import assert_array_equal
 
 import pycudakit as pk
@@ -23,8 +24,8 @@ A, B = np.array([[1, 2, 3], [4, 5, 6]], np.int32), np.array([7, 8, 9], np.int16)
         {"order": "F"},
         {"order": "C"},
         {"subok": False},
-        {"out": ...},
-        {"signature": "ll->l", "out": ..., "order": "F"},
+        pytest.param({"out": ...}, marks=since("2.3")),
+        pytest.param({"signature": "ll->l", "out": ..., "order": "F"}, marks=since("2.3")),
     ],
     ids=str,
 )
@@ -46,6 +47,7 @@ def test_keywords_that_do_not_go_together(engine):
             kit.add(A, B * 1.5, signature="ll->l")
 
 
+@since("2.4")
 def test_signatures_name_numpys_parameters():
     for name in ("add", "sqrt"):
         ours = set(inspect.signature(getattr(pk, name)).parameters)
@@ -65,7 +67,7 @@ def test_signatures_name_numpys_parameters():
         ("add", (2**63, 1.5), {}),
         ("multiply", (2**70, 1.5), {}),
         ("add", (1.5, 2), {"dtype": np.float32}),
-        ("add", (1.5, 2), {"dtype": np.uint8}),
+        pytest.param("add", (1.5, 2), {"dtype": np.uint8}, marks=since("2.1")),
         ("less", (1, 300), {}),
         ("sqrt", (4,), {"dtype": np.float32}),
         ("clip", (5, 0, np.uint8([3])), {}),

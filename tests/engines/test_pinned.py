@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 from helpers.processes import ENDS, ends_well, python
+from helpers.versions import has_numpy
 
 import pycudakit as pk
 from pycudakit import errors
@@ -53,7 +54,7 @@ def test_shapes_and_dtypes_as_numpy_takes_them():
         (1,) * 65,
         2.0,
         "3",
-        None,
+        *([None] if has_numpy("2.3") else []),
         (1, 2.5),
     ):
         with pytest.raises((ValueError, TypeError)) as theirs:

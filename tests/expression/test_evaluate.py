@@ -9,6 +9,7 @@ import traceback
 import numpy as np
 import pytest
 from helpers.strategies import assert_same_outcome, assert_values, broadcast_shapes, build, layouts, outcome
+from helpers.versions import has_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -129,6 +130,8 @@ def test_powers(engine, dtype, n):
         x = np.concatenate([x, np.array([-0.0, -2, 0.3, 1e-3, np.inf, -np.inf, np.nan], dtype)])
         x = np.append(x, np.finfo(dtype).max)
     for expression in POWERS:
+        if expression == "x**2.0" and not has_numpy("2.3"):
+            continue  # which warns of a square
         check(expression, {"x": x, "n": n}, ulp=2)
 
 

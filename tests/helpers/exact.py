@@ -208,7 +208,9 @@ def both(name, *arguments, warnings=True, words=False, **keywords):
         assert type(ours[1]) is type(numpys[1]), context
         check_rows(name, np.asarray(ours[1]), np.asarray(numpys[1]), arguments[0], keywords, context)
         if warnings and np.array_equal(np.isfinite(ours[1]), np.isfinite(numpys[1])):
-            told, wanted = ({words.replace("scalar ", "") for words in o[2]} for o in (ours, numpys))
+            told, wanted = (
+                {text.replace("scalar ", "").rstrip(".") for text in o[2]} for o in (ours, numpys)
+            )  # NumPy has a full stop until 2.4
             assert told == wanted, f"{context}: warned {told}, not {wanted}"
     else:
         if not warnings:

@@ -5,6 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 from helpers.strategies import assert_same_outcome, outcome
+from helpers.versions import since
 
 import pycudakit as pk
 from pycudakit import errors
@@ -45,7 +46,12 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
+SINCE = {"minlength of None": "2.3", "too many bins": "2.2"}
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=since(SINCE[case])) if case in SINCE else case for case in WRONG]
+)
 def test_errors(engine, case):
     name, arguments = WRONG[case]
     ours, numpys = outcome(getattr(pk, name), *arguments), outcome(getattr(np, name), *arguments)

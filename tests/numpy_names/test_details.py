@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.versions import since
 
 import pycudakit as pk
 
@@ -143,8 +144,14 @@ def check(got, want):
             assert (np.signbit(got) == np.signbit(want))[~np.isnan(want)].all()
 
 
+SINCE = {"matmul out=...": "2.3", "divmod out=...": "2.3", "astype device": "2.1", "var beyond": "2.4"}
+
+
 @pytest.mark.parametrize("asked", ["auto", None])
-@pytest.mark.parametrize("name", [*KEYWORDS, *DETAILS])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=since(SINCE[n])) if n in SINCE else n for n in (*KEYWORDS, *DETAILS)],
+)
 def test_as_numpy(engine, asked, name):
     call = KEYWORDS.get(name) or DETAILS[name]
     want, met = outcome(call, np)

@@ -41,6 +41,15 @@ CONTINUOUS = {
     "standard_t": (lambda g, n: g.standard_t(30, n), "t", (30,)),
     "f": (lambda g, n: g.f(5, 60, n), "f", (5, 60)),
     "wald": (lambda g, n: g.wald(2, 30, n), "invgauss", (2 / 30, 0, 30)),
+    **{
+        f"noncentral_chisquare {k} {c}": (
+            lambda g, n, k=k, c=c: g.noncentral_chisquare(k, c, n),
+            "ncx2",
+            (k, c),
+        )
+        for k, c in [(3, 2), (0.5, 7), (1, 40)]
+    },
+    "noncentral_f": (lambda g, n: g.noncentral_f(5, 60, 2, n), "ncf", (5, 60, 2)),
     "triangular": (lambda g, n: g.triangular(-1, 0, 3, n), "triang", (0.25, -1, 4)),
 }
 DISCRETE = {
@@ -53,6 +62,7 @@ DISCRETE = {
         for n, p in [(1, 0.3), (25, 0.39), (25, 0.41), (40, 0.75), (1000, 0.001), (10**6, 0.02), (10**9, 0.9)]
     },
     "integers": (lambda g, n: g.integers(-3, 30, n), "randint", (-3, 30)),
+    **{f"logseries {p}": (lambda g, n, p=p: g.logseries(p, n), "logser", (p,)) for p in (0.01, 0.5, 0.9)},
     **{
         f"negative_binomial {n} {p}": (lambda g, k, n=n, p=p: g.negative_binomial(n, p, k), "nbinom", (n, p))
         for n, p in [(5, 0.3), (0.7, 0.05), (100, 0.01)]
@@ -156,6 +166,41 @@ def test_beta_numbers_of_extreme_shapes(engine):
     np.testing.assert_allclose(rng.beta(1e300, 3e300, 9), 0.25, rtol=1e-12)
     np.testing.assert_allclose(rng.beta(1e-3, 1e300, 9), 0, atol=1e-290)
     assert (rng.beta(1e308, 0.5, 9) == 1).all()
+
+
+@pytest.mark.parametrize("alpha", [[1, 2, 5], [0.02, 0.05, 0.03], [3], [0.01, 40, 0.5, 7]])
+def test_shares_of_dirichlet(engine, alpha):
+    """Each share has a beta distribution."""
+    stats = pytest.importorskip("scipy.stats")
+    x, total = default_rng(4).dirichlet(alpha, 20_000), sum(alpha)
+    np.testing.assert_allclose(x.sum(axis=1), 1, rtol=1e-14)
+    for share, a in zip(x.T, alpha, strict=True):
+        if a >= 0.1:  # beyond, too many are 0 or 1 but for rounding
+            assert len(alpha) == 1 or stats.kstest(share, "beta", (a, total - a)).pvalue > 1e-4
+        spread = a * (total - a) / (total**2 * (total + 1))
+        np.testing.assert_allclose(share.mean(), a / total, atol=5 * np.sqrt(spread / len(x)))
+        np.testing.assert_allclose(share.var(), spread, rtol=0.15 if a >= 0.1 else 0.5, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("n", "shares"),
+    [(5, [0.2, 0.3, 0.5]), (1, [0.25] * 4), (10**6, [0.1, 0.0, 0.9]), (3, [1.0]), (0, [0.5, 0.5])],
+)
+def test_counts_of_multinomial(engine, n, shares):
+    """Of few trials all outcomes are as likely as they should be, and of any the counts are binomial."""
+    stats = pytest.importorskip("scipy.stats")
+    size = 20_000
+    x = default_rng(4).multinomial(n, shares, size)
+    assert (x.sum(axis=1) == n).all()
+    for counts, share in zip(x.T, shares, strict=True):
+        spread = n * share * (1 - share)
+        np.testing.assert_allclose(counts.mean(), n * share, atol=5 * np.sqrt(spread / size))
+        np.testing.assert_allclose(counts.var(), spread, rtol=0.1)
+    if 0 < n < 10 and len(shares) > 1:
+        outcomes, counts = np.unique(x, axis=0, return_counts=True)
+        wanted = size * stats.multinomial.pmf(outcomes, n, shares)
+        assert wanted.sum() > 0.999 * size
+        assert stats.chisquare(counts, wanted * size / wanted.sum()).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("method", ["svd", "eigh", "cholesky"])

@@ -116,6 +116,22 @@ REFUSED = {
     "negative_binomial": lambda g: g.negative_binomial(1, 1.5),
     "negative_binomial n": lambda g: g.negative_binomial([1, 0], 0.5),
     "negative_binomial large": lambda g: g.negative_binomial(1e18, 1e-3),
+    "noncentral_chisquare": lambda g: g.noncentral_chisquare(0, 1),
+    "noncentral_chisquare nonc": lambda g: g.noncentral_chisquare(1, [1, -1]),
+    "noncentral_f": lambda g: g.noncentral_f(1, 0, 1),
+    "noncentral_f shapes": lambda g: g.noncentral_f(1, [1, 2], [1, 2, 3]),
+    "logseries": lambda g: g.logseries(1),
+    "logseries size": lambda g: g.logseries([0.1, 0.2], 3),
+    "dirichlet": lambda g: g.dirichlet([1, -1]),
+    "dirichlet number": lambda g: g.dirichlet(1),
+    "dirichlet table": lambda g: g.dirichlet([[1, 2]]),
+    "dirichlet size": lambda g: g.dirichlet([1, 2], -1),
+    "multinomial": lambda g: g.multinomial(-1, [0.5, 0.5]),
+    "multinomial sum": lambda g: g.multinomial(1, [0.6, 0.6, 0.1], 3),
+    "multinomial pvals": lambda g: g.multinomial(1, [-0.5, 1.5]),
+    "multinomial none": lambda g: g.multinomial(1, []),
+    "multinomial shapes": lambda g: g.multinomial([1, 2, 3], [[0.5, 0.5], [0.1, 0.9]]),
+    "multinomial size": lambda g: g.multinomial([1, 2, 3], [0.5, 0.5], 2),
     "multivariate_normal method": lambda g: g.multivariate_normal([0], [[1]], method="qr"),
     "multivariate_normal mean": lambda g: g.multivariate_normal(0, [[1]]),
     "multivariate_normal complex": lambda g: g.multivariate_normal([0], [[1j]]),
@@ -281,6 +297,11 @@ def test_what_is_returned(engine):
         (rng.power([1]), np.ndarray),
         (rng.triangular(0, 1, 2, ()), np.ndarray),
         (rng.multivariate_normal([0], [[1]]), np.ndarray),
+        (rng.noncentral_chisquare(1, 2), float),
+        (rng.noncentral_f([1], 2, 3), np.ndarray),
+        (rng.logseries(0.5), int),
+        (rng.dirichlet([1]), np.ndarray),
+        (rng.multinomial(3, [1]), np.ndarray),
         (rng.permuted([1, 2]), np.ndarray),
         (rng.integers(5), np.int64),
         (rng.integers(5, dtype=int), int),
@@ -297,6 +318,8 @@ def test_what_is_returned(engine):
         assert rng.normal(0, 1, shape).shape == shape
         assert rng.gamma(2, 1, shape).shape == rng.beta(2, 1, shape).shape == shape
         assert rng.multivariate_normal([0, 1], np.eye(2), shape).shape == (*shape, 2)
+        assert rng.dirichlet([1, 2, 3], shape).shape == (*shape, 3)
+        assert rng.multinomial(5, [0.5, 0.25, 0.25], shape).shape == (*shape, 3)
         assert rng.poisson(3, shape).shape == shape
         assert rng.integers(3, size=shape).shape == shape
 

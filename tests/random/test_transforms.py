@@ -165,6 +165,25 @@ def test_of_two_numbers_each(engine):
     np.testing.assert_array_equal(rng().negative_binomial(4, 0.25, n), counts)
 
 
+def test_shares_and_counts_of_several(engine):
+    gammas = default_rng(3).standard_gamma([0.5, 2, 30], (40, 3))
+    shares = default_rng(3).dirichlet([0.5, 2, 30], 40)
+    np.testing.assert_allclose(shares, gammas / gammas.sum(axis=1, keepdims=True), rtol=1e-14)
+    assert (default_rng(3).dirichlet([0.0, 0.05], 9) == [0, 1]).all()
+    n, likely = np.array([3, 500, 0]), np.array([[[0.2, 0.3, 0.5]], [[1.0, 0, 0]]]).repeat(3, axis=1)
+    counts = default_rng(3).multinomial(n, likely)
+    assert counts.shape == (2, 3, 3)
+    assert (counts.sum(axis=-1) == n).all()
+    assert (counts[1] == n[:, None] * [1, 0, 0]).all()
+    np.testing.assert_array_equal(counts[0, :, 0], default_rng(3).binomial(n, 0.2))
+    assert (default_rng(3).logseries(0, 9) == 1).all()
+    centred = default_rng(3).noncentral_chisquare([3, 5], 0, (50, 2))
+    key, word, _ = default_rng(3).__getstate__()
+    further = default_rng(Stream(key, word).beside(1).to_numpy())
+    np.testing.assert_allclose(centred, 2 * further.standard_gamma([1.5, 2.5], (50, 2)), rtol=1e-14)
+    assert np.isnan(default_rng(3).noncentral_chisquare(3, np.nan))
+
+
 def test_multivariate_normals_are_products(engine):
     mean, cov = [1.0, 2.0, 3.0], [[4, 1, 1], [1, 3, 0], [1, 0, 2]]
     normals = default_rng(2).standard_normal((500, 3))

@@ -9,6 +9,7 @@ import warnings
 import helpers.strategies as gen
 import numpy as np
 import pytest
+from helpers.versions import has_numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,17 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 MEDIANS = ["median", "nanmedian"]
 QUANTILES = ["quantile", "percentile", "nanquantile", "nanpercentile"]
+
+
+SHORT = ("float16", "float32")
+
+
+def near(got, want, array, context):
+    """Return ours in place of NumPy's, near as it is: until 2.4, NumPy interpolates in the array's type."""
+    bound = 8 * np.finfo(want.dtype).eps
+    size = np.max(np.abs(array), where=np.isfinite(array), initial=0)
+    np.testing.assert_allclose(got, want, bound, bound * float(size), err_msg=context)
+    return type(want)(got) if isinstance(want, np.generic) else np.array(got, want.dtype)
 
 
 def both(name, *arguments, strict=True, **keywords):
@@ -41,6 +53,8 @@ def both(name, *arguments, strict=True, **keywords):
         nan = "All-NaN slice encountered"
         assert (nan in ours[2]) == (nan in numpys[2]), context
         ours, numpys = ((*outcome[:2], set()) for outcome in (ours, numpys))
+    if ours[0] == numpys[0] == "ok" and np.asarray(ours[1]).dtype in SHORT and not has_numpy("2.4"):
+        numpys = (*numpys[:1], near(ours[1], numpys[1], arguments[0], context), *numpys[2:])
     gen.assert_same_outcome(ours, numpys, free_zero=True, strides=False, context=context)
     if outs[0] is not None:
         gen.assert_values(*outs, free_zero=True, context=context)

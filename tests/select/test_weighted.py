@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from helpers.strategies import assert_same_outcome, outcome
+from helpers.versions import has_numpy, since
 
 import pycudakit as pk
 from pycudakit import errors
@@ -20,6 +21,7 @@ RNG = np.random.default_rng(0)
 WEIGHTS = RNG.integers(0, 5, (6, 40))
 
 
+@since("2.4")  # until then, the least quantile may have no weight, and sums are not exact
 @pytest.mark.smoke
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "float32", "float64"])
 @pytest.mark.parametrize("weights", [WEIGHTS, WEIGHTS / 7, WEIGHTS.astype("f4"), np.ones((6, 40))])
@@ -54,8 +56,9 @@ def test_errors(engine):
     compare("quantile", a, 0.5, weights=WEIGHTS[0])
     compare("quantile", a, 0.5, axis=1, weights=WEIGHTS[:, 0])
     compare("quantile", a, 0.5, weights=-WEIGHTS)
-    compare("quantile", a, 0.5, weights=WEIGHTS * 0)
-    compare("quantile", a, 0.5, weights=WEIGHTS * np.nan)
+    if has_numpy("2.4"):  # which refuses them
+        compare("quantile", a, 0.5, weights=WEIGHTS * 0)
+        compare("quantile", a, 0.5, weights=WEIGHTS * np.nan)
     with pytest.raises(errors.Unsupported, match=r"nanquantile: not on the .* engine: it has such weights"):
         pk.nanquantile(a, 0.5, weights=WEIGHTS, method="inverted_cdf")
     with pk.engine("auto"):

@@ -17,6 +17,7 @@ from helpers.strategies import (
     describe,
     outcome,
 )
+from helpers.versions import has_numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -380,6 +381,8 @@ BAD = [
 
 @pytest.mark.parametrize(("name", "arguments"), BAD, ids=[f"{n}{a}" for n, a in BAD])
 def test_numpys_errors(engine, name, arguments):
+    if name == "partition" and arguments[1] is True and not has_numpy("2.3"):
+        pytest.skip("NumPy refuses bools since 2.3")
     numpys, ours = (outcome(getattr(kit, name), *arguments) for kit in (np, pk))
     assert numpys[0] == "error"
     assert type(ours[1]) is type(numpys[1])

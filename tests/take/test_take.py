@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from helpers.strategies import DTYPES, arrays, assert_same_outcome, outcome
+from helpers.versions import has_numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -91,7 +92,8 @@ def test_errors(engine):
     compare("take", x, [0, -4, 2], 0)
     compare("take", x, [1], 2)
     compare("take", x, np.array([0.5]))
-    compare("take", x, np.array([1], "uint64"))
+    if has_numpy("2.1"):  # which takes them
+        compare("take", x, np.array([1], "uint64"))
     compare("take", x, [1.5])
     compare("take", x[:0], [0], 0)
     compare("take", x[:0], [], 0)
@@ -126,7 +128,8 @@ def test_errors_along_an_axis(engine):
     compare("take_along_axis", x, np.argmax(x, 1), 1)
     compare("take_along_axis", x, np.zeros((3, 1)), 1)
     compare("take_along_axis", x, np.zeros((2, 1), int), 1)
-    compare("take_along_axis", x, np.zeros((2, 2), int), None)
+    if has_numpy("2.1"):  # which says so in other words
+        compare("take_along_axis", x, np.zeros((2, 2), int), None)
     compare("take_along_axis", x, np.array([7, 3, -12]), None)
     compare("take_along_axis", x, np.zeros((3, 1), int), 2)
     with pytest.raises(IndexError, match="index 4 is out of bounds for size 4"):

@@ -111,7 +111,7 @@ def flip(m: Any, axis: Any = None) -> Any:
     return out if out.ndim else out[()]  # as NumPy does
 
 
-@answered_by(_numpys_roll)
+@answered_by(_numpys_roll if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None)  # which takes floats
 @one_call("roll")
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """Return a C-contiguous copy whose elements are moved along some axes, from the end to the beginning.

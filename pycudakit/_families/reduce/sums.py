@@ -449,6 +449,9 @@ def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
     return _truth("all", kinds.ALL, a, axis, out, keepdims, where)
 
 
+_COUNTS_ARE_INTS = type(np.count_nonzero(0)) is int  # and not NumPy's integers, before NumPy 2.3
+
+
 @answered_by(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """Count the elements that are not zero, along axes.
@@ -474,4 +477,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """
     numpy = functools.partial(np.count_nonzero, a, axis, keepdims=keepdims)
     call = Reduction("count_nonzero", kinds.COUNT, numpy, [a], axis, keepdims=keepdims)
-    return call.by_numpy() if call.is_numpys else call.finish(call.reduce())
+    if call.is_numpys:
+        return call.by_numpy()
+    count = call.finish(call.reduce())
+    return int(count) if _COUNTS_ARE_INTS and axis is None and not keepdims else count

@@ -173,11 +173,10 @@ void Worker::access(uint64_t address, uint64_t bytes, int32_t how) {
          std::to_string(size / item) + " elements of " + std::to_string(item) + " bytes");
 }
 
-void Worker::tick() {
-    look();
-    if (launch_->block_limit.count() == 0 || Clock::now() - began_ < launch_->block_limit) return;
-    stop(where() + " is still running: a block may take " + std::to_string(launch_->block_limit.count()) +
-         " ms");
+void Worker::check_limit() {
+    const std::chrono::milliseconds limit = launch_->block_limit;
+    if (!launch_->checked || limit.count() == 0 || Clock::now() - began_ < limit) return;
+    stop(where() + " is still running: a block may take " + std::to_string(limit.count()) + " ms");
 }
 
 void *Worker::variable(int32_t index, int64_t bytes, int64_t item, const char *name) {
@@ -229,6 +228,7 @@ std::string Worker::stuck() const {
 template <class Body>
 auto Worker::asked(pk_context *context, Body &&body) {
     Worker &worker = *reinterpret_cast<Held *>(context)->worker;
+    if (worker.is_due()) worker.look();
     try {
         return body(worker);
     } catch (...) {
@@ -262,7 +262,7 @@ const pk_services Worker::SERVICES = {
     [](pk_context *context, uint64_t address, uint64_t bytes, int32_t how) {
         asked(context, [&](Worker &worker) { worker.access(address, bytes, how); });
     },
-    [](pk_context *context) { asked(context, [](Worker &worker) { worker.tick(); }); },
+    [](pk_context *context) { asked(context, [](Worker &worker) { worker.look(); }); },
     [](pk_context *context, int32_t index, int64_t bytes, int64_t item, const char *name) {
         return asked(context, [&](Worker &worker) { return worker.variable(index, bytes, item, name); });
     },

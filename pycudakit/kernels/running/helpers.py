@@ -191,12 +191,14 @@ class Helper:
             raise EOFError
 
     def _says_something(self, patience: float | None, stopped_for: float = _PATIENCE) -> bool:
-        """Wait for its next words; for less long while it is stopped, as SIGSTOP does."""
+        """Wait for its next words, if it is not stopped for longer, as SIGSTOP does: then it is given up."""
         began = time.monotonic()
         stopped = 0.0
         while not self._connection.poll(_LOOK if patience is None else min(_LOOK, patience)):
             stopped = stopped + _LOOK if _is_stopped(self._process.pid) else 0.0
-            if stopped > stopped_for or (patience is not None and time.monotonic() - began > patience):
+            if stopped > stopped_for:
+                raise EOFError
+            if patience is not None and time.monotonic() - began > patience:
                 return False
         return True
 
@@ -246,9 +248,7 @@ class Helper:
             self._binaries.update(packer.new)
             self._await(BEGUN, patience)
             if not self._says_something(timeout):
-                if timeout is None:
-                    raise EOFError
-                self._too_long(request, timeout)
+                self._too_long(request, patience)
             answer = self._connection.recv_bytes()
         except (EOFError, OSError):
             self._crashed(request)

@@ -31,6 +31,7 @@ void Worker::begin(const Launch &launch) {
     threads_.resize(size_t(size_));
     done_lanes_.resize(size_t(size_ + PK_WARP - 1) / PK_WARP);
     variables_.clear();
+    pages_.fill(0);
     arena_.reset();
     if (launch.checked) {
         arena_ = std::make_unique<Arena>();

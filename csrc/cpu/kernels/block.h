@@ -122,6 +122,7 @@ class Worker {
     void yield();
     void access(uint64_t address, uint64_t bytes, int32_t how);
     void check_limit();
+    bool is_memory(uint64_t address);
     void *variable(int32_t index, int64_t bytes, int64_t item, const char *name);
 
     std::string thread_name(int thread) const;
@@ -139,6 +140,7 @@ class Worker {
     std::vector<char> shared_;
     std::unique_ptr<Arena> arena_;  // of shared memory, where accesses are checked
     std::vector<void *> variables_;
+    std::array<uint64_t, 64> pages_{};  // that are known to be there, where accesses are checked
 
     // The first fiber runs blocks from first_ as a loop, where no thread waits for another. That is for
     // kernels of which this worker has seen a block that was quick.

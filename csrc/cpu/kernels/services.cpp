@@ -1,5 +1,10 @@
 // What a block's threads ask of the worker that runs them: to wait for each other, to print, to be checked.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "block.h"
@@ -159,7 +164,16 @@ void Worker::access(uint64_t address, uint64_t bytes, int32_t how) {
     if (address < 65536) stop(where() + " " + what + "at a null pointer");
     const Arena::Window *window = launch_->arena->find(address);
     if (window == nullptr && arena_ != nullptr) window = arena_->find(address);
-    if (window == nullptr) return;  // it is the thread's own
+    if (window == nullptr) {
+        if (is_memory(address) && is_memory(address + bytes - 1)) return;  // it is the thread's own
+        char place[32];
+        std::snprintf(place, sizeof(place), "0x%llx", static_cast<unsigned long long>(address));
+        const std::string there = where() + " " + what + "at " + place + ", where no memory is";
+        window = launch_->arena->nearest(address);
+        if (window == nullptr) stop(there);
+        stop(there + "; the nearest is '" + window->label + "', of which that would be element " +
+             std::to_string(int64_t(address - window->begin) / window->item));
+    }
     const int64_t distance = int64_t(address - window->begin);
     const int64_t size = int64_t(window->bytes), item = window->item;
     if (distance >= 0 && distance <= size - int64_t(bytes)) {
@@ -171,6 +185,23 @@ void Worker::access(uint64_t address, uint64_t bytes, int32_t how) {
     const int64_t index = distance >= 0 ? distance / item : -((item - 1 - distance) / item);
     stop(where() + " " + what + "at '" + window->label + "[" + std::to_string(index) + "]', which has " +
          std::to_string(size / item) + " elements of " + std::to_string(item) + " bytes");
+}
+
+// The system is asked, once for each page and launch; where it does not say, there is.
+bool Worker::is_memory(uint64_t address) {
+#if defined(__linux__)
+    static const auto bytes = uint64_t(sysconf(_SC_PAGESIZE));
+    const uint64_t page = address / bytes;
+    uint64_t &known = pages_[page % pages_.size()];
+    unsigned char resident = 0;
+    if (known != page && mincore(reinterpret_cast<void *>(page * bytes), 1, &resident) != 0 &&
+        errno == ENOMEM)
+        return false;
+    known = page;
+#else
+    (void)address;
+#endif
+    return true;
 }
 
 void Worker::check_limit() {

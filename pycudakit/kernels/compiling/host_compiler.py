@@ -84,7 +84,7 @@ def compile(source: Source) -> Compiled:
         places = [place for option, place in preprocessing(source.options)[0] if option == "-I"]
         command += [f"-I{os.path.abspath(place)}" for place in (*places, *source.include_dirs)]
         if source.debug:
-            command += ["-O1", "-DPK_CHECKED", *_checks(tuple(compiler))]
+            command += ["-O1", "-fno-delete-null-pointer-checks", "-DPK_CHECKED", *_checks(tuple(compiler))]
         told = str(Path(directory) / "kernels.d")
         command += [f"-I{_HEADERS}", "-MD", "-MF", told, "-c", text, "-o", compiled]
         log = _run(command, source.name, directory)

@@ -112,6 +112,18 @@ inline int64_t chunk_of(int64_t size) {
     return std::clamp(size / (4 * thread_count()) + 1, SHORTEST_CHUNK, LONGEST_CHUNK);
 }
 
+// Has the system hand out the pages of an array, in order and with looks between: the first chunk of a pass
+// writes to all of its bins, and would wait for a page of each, which may be a huge one.
+template <class T>
+void touch(Call &call, T *array, int64_t size) {
+    constexpr int64_t PIECE = int64_t(8) << 20, PAGE = 4 << 10;
+    const int64_t bytes = size * int64_t(sizeof(T));
+    auto *const memory = reinterpret_cast<volatile char *>(array);
+    in_pieces(call, bytes, PIECE, [&](int64_t, int64_t begin, int64_t end) {
+        for (int64_t at = begin; at < end; at += PAGE) memory[at] = memory[at];
+    });
+}
+
 // One pass: puts all elements in the order of one digit, stably.
 template <class Out, class Read, class Convert>
 void pass(Call &call, int64_t size, int shift, Read read, Convert convert, Out *out) {
@@ -178,10 +190,12 @@ void radix_sort(Call &call, int64_t size, Read read, Convert convert, Out *out, 
     for (int i = 0; i < passes; ++i) {
         const FromBuffer<E> again{from};
         if (i == passes - 1) {
+            touch(call, out, size);
             if (i == 0) return pass(call, size, shifts[size_t(i)], read, convert, out);
             return pass(call, size, shifts[size_t(i)], again, convert, out);
         }
         E *const to = buffer(passes - 1 - i);  // so many passes before the last
+        if (i < 2) touch(call, to, size);
         if (i == 0) {
             pass(call, size, shifts[size_t(i)], read, AsTheyAre(), to);
         } else {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import addressof
 from typing import Any
 
@@ -289,8 +289,10 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
     """Return `array.ctypes.data`, which takes three times as long."""
     try:
         return addressof(_at(array if array.flags.c_contiguous else array[_FIRST[array.ndim]]))
-    except (IndexError, TypeError, ValueError):  # it is empty, or read-only
-        address: int = array.__array_interface__["data"][0]
+    except (IndexError, TypeError, ValueError) as error:  # it is empty, or read-only
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            raise  # a signal's handler did
+        address: int = array.ctypes.data  # __array_interface__ would drop what a handler raises
         return address
 
 
@@ -317,8 +319,6 @@ def _pointer(dtype: Any, flags: Any) -> Any:
     class Pointer(checked):  # type: ignore[misc]
         @classmethod
         def from_param(cls, obj: Any) -> Any:
-            if type(obj) in _ADDRESSES:
-                return obj
             if (
                 type(obj) is np.ndarray
                 and obj.dtype == expected
@@ -326,7 +326,7 @@ def _pointer(dtype: Any, flags: Any) -> Any:
                 and (obj.flags.writeable or not writeable)
             ):
                 return ctypes.c_void_p(address_of(obj))
-            return checked.from_param(obj)  # which says what is wrong
+            return ctypes.c_void_p(checked.from_param(obj).data)  # or it says what is wrong
 
     return Pointer
 
@@ -506,10 +506,31 @@ def declare(library: ctypes.CDLL) -> None:
     check = _error_check(library)
     for name, arguments in SIGNATURES.items():
         function = getattr(library, name)
-        function.argtypes = arguments
+        function.argtypes = [ctypes.c_void_p if _is_array(kind) else kind for kind in arguments]
         function.restype = _STATUS
         if name != "pk_last_error":
             function.errcheck = check
+        if any(map(_is_array, arguments)):
+            setattr(library, name, _converting(function, arguments))
+
+
+def _is_array(kind: Any) -> bool:
+    return hasattr(kind, "_dtype_")
+
+
+def _converting(function: Any, kinds: Sequence[Any]) -> Callable[..., int]:
+    """Return a function that converts arrays itself: ctypes would change what a handler raises there."""
+    conversions = [(place, kind.from_param) for place, kind in enumerate(kinds) if _is_array(kind)]
+
+    def call(*given: Any) -> int:
+        converted = list(given)
+        for place, convert in conversions:
+            if type(given[place]) not in _ADDRESSES:
+                converted[place] = convert(given[place])
+        status: int = function(*converted)
+        return status
+
+    return call
 
 
 @functools.cache

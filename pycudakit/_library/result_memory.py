@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import ctypes
 import functools
 import importlib
@@ -60,11 +61,13 @@ def made(size: int, make: Callable[[], Any]) -> Any:
     handlers = _handlers() if size >= LEAST else None
     if handlers is None or handlers.get() is not handlers.usual:
         return make()
+    # NumPy keeps its choice in the context, and C puts that back, whatever a signal's handler raises.
+    return contextvars.copy_context().run(_made_by, handlers, make)
+
+
+def _made_by(handlers: _Handlers, make: Callable[[], Any]) -> Any:
     handlers.set(handlers.ours)
-    try:
-        return make()
-    finally:
-        handlers.set(handlers.usual)
+    return make()
 
 
 def empty(shape: int | Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:

@@ -49,7 +49,7 @@ class Library:
 
     def __getitem__(self, name):
         entry = self.real[name]
-        entry.errcheck = getattr(self.real, name).errcheck
+        entry.errcheck = abi._error_check(self.real)
 
         def run(*arguments):
             self.before()

@@ -410,3 +410,78 @@ def test_timeouts_that_cannot_be(engine, timeout):
     kernel = pk.SourceModule("__global__ void timed(int *x) { x[0] = 1; }").get_function("timed")
     with pytest.raises(pk.errors.InvalidArgument, match=r"timeout is .*; give seconds, more than 0"):
         kernel(pk.Out(np.zeros(1, np.int32)), block=1, timeout=timeout)
+
+
+# ---- Helpers that do not go on -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_stopped_helper(engine, when):
+    """SIGSTOP is told soon after the timeout, and the next call has another helper."""
+    x = np.arange(10, dtype=np.int32)
+    doubled(x, isolate=True)
+    before = processes()
+    timers = []
+    for process in before:
+        timers.append(threading.Timer(0 if when == "before" else 0.5, os.kill, (process, signal.SIGSTOP)))
+        timers[-1].start()
+    if when == "before":
+        [timer.join() for timer in timers]
+    a = np.zeros(4, np.int32)
+    began = time.monotonic()
+    with pytest.raises(errors.DeviceError, match=r"\bendless\b"):
+        function("endless")(InOut(a), block=(1, 1, 1), timeout=2)
+    assert 1.5 < time.monotonic() - began < 4
+    assert not a.any()
+    np.testing.assert_array_equal(doubled(x, timeout=30), 2 * x)
+    assert set(before).isdisjoint(processes())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork") or not Path("/proc").exists(), reason="forks, and reads /proc")
+def test_a_fork_keeps_no_helper_alive():
+    """The parent forks while a helper starts, so that its child has the helper's pipe, and is killed."""
+    code = (
+        END
+        + """
+made, popen = [], helpers.subprocess.Popen
+def forking(*arguments, **keywords):
+    process = popen(*arguments, **keywords)
+    made.append(process.pid)
+    child = os.fork()
+    if child == 0:
+        os.close(1)
+        os.close(2)
+        time.sleep(30)
+        os._exit(0)
+    made.append(child)
+    return process
+helpers.subprocess.Popen = forking
+twice()
+print(json.dumps(made), flush=True)
+os.kill(os.getpid(), 9)
+"""
+    )
+    helper, child = json.loads(python(code, check=False).stdout)
+    deadline = time.monotonic() + 2
+    while runs(helper) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(child, signal.SIGKILL)
+    assert not runs(helper)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads /proc")
+def test_many_crashes(engine):
+    """No zombie is left, and no descriptor. PYCUDAKIT_TEST_CRASHES=100 for more of them."""
+
+    def left():
+        gc.collect()
+        mine = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+        states = [Path(f"/proc/{child}/stat").read_text().split()[2] for child in mine]
+        return len(os.listdir("/proc/self/fd")), states.count("Z")
+
+    helpers.release()
+    files, zombies = left()
+    for _ in range(int(os.environ.get("PYCUDAKIT_TEST_CRASHES", "5"))):
+        with pytest.raises(errors.DeviceError, match="crash"):
+            function("crash")(InOut(np.zeros(4, np.int32)), block=(1, 1, 1), isolate=True)
+    assert left() <= (files, zombies)

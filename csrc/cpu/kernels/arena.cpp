@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <new>
 
 #if !defined(MAP_NORESERVE)
@@ -32,6 +33,15 @@ void *Arena::take(int64_t bytes, int64_t item, const std::string &label) {
         return data;
     }
     throw std::bad_alloc();
+}
+
+const Arena::Window *Arena::nearest(uint64_t address) const {
+    const auto away = [=](const Window &window) {
+        return std::min(address - window.begin, window.begin - address);  // either may have gone round
+    };
+    const auto found = std::min_element(windows_.begin(), windows_.end(),
+                                        [&](const Window &a, const Window &b) { return away(a) < away(b); });
+    return found == windows_.end() ? nullptr : &*found;
 }
 
 }  // namespace pk::kernels

@@ -32,6 +32,9 @@ class Arena {
         return nullptr;
     }
 
+    // The one that begins closest to the address, or null.
+    const Window *nearest(uint64_t address) const;
+
    private:
     struct Reserved {
         uint64_t begin, bytes;

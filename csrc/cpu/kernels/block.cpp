@@ -11,7 +11,7 @@ static constexpr int64_t LOOK_EVERY_END = 8;  // threads that end
 // What a block takes that may run as a loop, which nothing can stop on its way.
 static constexpr std::chrono::milliseconds QUICK(5);
 
-// Whose fiber it is that begins.
+// Whose fibers the thread is on.
 static thread_local Worker *running = nullptr;
 
 Worker::Worker() : fibers_(base) {
@@ -22,7 +22,7 @@ Worker::Worker() : fibers_(base) {
 void Worker::begin(const Launch &launch) {
     launch_ = &launch;
     may_loop_ = launch.kernel.waits == 0 && !launch.checked;
-    loops_ = false;
+    loops_ = due_ = false;
     size_ = int(launch.shape.threads());
     for (int d = 0; d < 3; ++d) {
         held_.context.grid[d] = uint32_t(launch.shape.grid[d]);
@@ -31,6 +31,7 @@ void Worker::begin(const Launch &launch) {
     threads_.resize(size_t(size_));
     done_lanes_.resize(size_t(size_ + PK_WARP - 1) / PK_WARP);
     variables_.clear();
+    pages_.fill(0);
     arena_.reset();
     if (launch.checked) {
         arena_ = std::make_unique<Arena>();
@@ -77,19 +78,19 @@ void Worker::run_block(int64_t block) {
 }
 
 void Worker::enter(int thread) {
-    running = this;
     current_ = thread;
     fiber_ = take_fiber();
-    fibers_.enter(fiber_);
+    go(fiber_);
     while (looks_) {
         looks_ = false;
         try {
             launch_->call.look();
+            check_limit();
         } catch (...) {
             failure_ = std::current_exception();
             break;
         }
-        fibers_.enter(fiber_);
+        go(fiber_);
     }
     if (!failure_) return;
     // What other fibers were about is left undone.
@@ -100,6 +101,23 @@ void Worker::enter(int thread) {
         idle_.push_back(fiber);
     }
     std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+// On that stack, until there is something to ask or nothing to do.
+void Worker::go(int fiber) {
+    Worker *const outer = std::exchange(running, this);
+    inside_ = true;
+    fibers_.enter(fiber);
+    inside_ = false;
+    running = outer;
+}
+
+Worker *Worker::of_this_thread() { return running; }
+
+void Worker::interrupted(uint64_t at) {
+    if (!inside_) return;
+    due_ = !launch_->code.has(at);
+    if (!due_) look();
 }
 
 int Worker::take_fiber() {
@@ -138,6 +156,7 @@ void Worker::live() {
 
 // What asks the call's caller may need more of a stack than a fiber has, or insist on the thread's own.
 void Worker::look() {
+    due_ = false;
     looks_ = true;
     fibers_.leave(fiber_);
 }

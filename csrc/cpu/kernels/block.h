@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "common/kernels.h"
 #include "compiled.h"
 #include "fibers.h"
+#include "interrupting.h"
 
 namespace pk::kernels {
 
@@ -34,6 +36,7 @@ class Printed {
 struct Launch {
     const pk_image_kernel &kernel;
     bool checked;
+    Code code;         // the kernel's own
     std::string name;  // "kernel 'blur'"
     Shape shape;
     int64_t shared;
@@ -50,6 +53,16 @@ class Worker {
 
     void begin(const Launch &launch);
     void run(int64_t first, int64_t count);  // blocks; throws what became of them
+
+    // The one whose kernel the calling thread runs, or null.
+    static Worker *of_this_thread();
+
+    // For a handler of a signal that came when the thread was at that instruction: asks whether the call goes
+    // on, at once in the kernel's own code, which holds nobody's locks, and else when the kernel next asks
+    // for something.
+    void interrupted(uint64_t at);
+    bool is_inside() const { return inside_.load(std::memory_order_relaxed); }
+    bool is_due() const { return due_.load(std::memory_order_relaxed); }
 
    private:
     enum class State : uint8_t { READY, BARRIER, WARP, ACTIVE, DONE };
@@ -85,6 +98,7 @@ class Worker {
 
     void enter(int thread);
     void run_block(int64_t block);
+    void go(int fiber);
     void change_to(int thread);
     void suspend();
     void look();
@@ -107,7 +121,8 @@ class Worker {
     uint32_t active(int32_t line);
     void yield();
     void access(uint64_t address, uint64_t bytes, int32_t how);
-    void tick();
+    void check_limit();
+    bool is_memory(uint64_t address);
     void *variable(int32_t index, int64_t bytes, int64_t item, const char *name);
 
     std::string thread_name(int thread) const;
@@ -125,6 +140,7 @@ class Worker {
     std::vector<char> shared_;
     std::unique_ptr<Arena> arena_;  // of shared memory, where accesses are checked
     std::vector<void *> variables_;
+    std::array<uint64_t, 64> pages_{};  // that are known to be there, where accesses are checked
 
     // The first fiber runs blocks from first_ as a loop, where no thread waits for another. That is for
     // kernels of which this worker has seen a block that was quick.
@@ -134,7 +150,9 @@ class Worker {
     int current_ = 0, fiber_ = 0, size_ = 0, done_ = 0, arrived_ = 0;
     int32_t counting_ = 0, counted_ = 0;
     int64_t switches_ = 0;
-    bool looks_ = false;  // whether the call goes on is asked on the thread's own stack
+    bool looks_ = false;               // whether the call goes on is asked on the thread's own stack
+    std::atomic<bool> inside_{false};  // the kernel has the thread
+    std::atomic<bool> due_{false};     // to be asked
     Clock::time_point began_{};
     std::exception_ptr failure_;
 };

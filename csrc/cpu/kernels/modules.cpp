@@ -24,6 +24,7 @@ Module::Module(const std::string &path) : handle_(dlopen(path.c_str(), RTLD_NOW 
     }
     const auto function = reinterpret_cast<pk_image_function>(dlsym(handle_, "pk_image"));
     if (function != nullptr) table_ = function();
+    code_ = code_around(reinterpret_cast<const void *>(function));
     if (table_ == nullptr || table_->version != PK_IMAGE_VERSION) {
         dlclose(handle_);
         fail(PK_INVALID_ARGUMENT, path + " is no image of kernels that this library knows");

@@ -10,6 +10,7 @@
 
 #include "common/kernels.h"
 #include "compiled.h"
+#include "interrupting.h"
 
 namespace pk::kernels {
 
@@ -22,6 +23,7 @@ class Module {
 
     const pk_image_kernel &kernel(std::string_view symbol) const;
     bool checked() const { return table_->checked != 0; }
+    const Code &code() const { return code_; }
 
     // To be held by a run: alone, by one that sets variables, which are the module's own again at its end.
     std::shared_mutex mutex;
@@ -37,6 +39,7 @@ class Module {
 
     void *handle_;
     const pk_image_table *table_ = nullptr;
+    Code code_;
     std::map<std::string, Variable> variables_;
     std::vector<Variable *> set_;
 };

@@ -39,21 +39,23 @@ int64_t spread(const Launch &launch, Call &call) {
     const DefaultFloatingPoint environment;
     Lent own;
     own->begin(launch);
+    const Interrupting interrupting(*own);
     const double first = work(*own, 1);
     const bool few = double(blocks - 1) * first < WORTH_WAKING;
     const int64_t waiting = launch.kernel.waits != 0 ? MOST_STACKS / launch.shape.threads() : MOST_STACKS;
     const auto most = int64_t(std::min<uint64_t>(uint64_t(std::min(thread_count(), waiting)), blocks - 1));
-    std::atomic<bool> own_taken{false};
+    const std::thread::id caller = std::this_thread::get_id();
     run_on_threads(few ? 1 : most, call, [&] {
         if (next >= blocks) return;
         ++threads;
         const DefaultFloatingPoint environment_there;
-        if (!own_taken.exchange(true)) {
+        if (std::this_thread::get_id() == caller) {
             work(*own, blocks);
             return;
         }
         Lent worker;
         worker->begin(launch);
+        const Interrupting interrupting_there(*worker);
         work(*worker, blocks);
     });
     return std::max<int64_t>(1, threads);
@@ -71,8 +73,10 @@ class Runner {
                 require_allowed(run, step, limits_of(*kernels_[size_t(step.kernel)]));
         }
         lock();
+        innermost = this;
     }
     ~Runner() {
+        if (innermost == this) innermost = outer_;
         for (Module *module : changed_) module->restore();
     }
     Runner(const Runner &) = delete;
@@ -83,6 +87,16 @@ class Runner {
             std::any_of(modules_.begin(), modules_.end(), [](auto &module) { return module->checked(); });
         Memory memory(run_, checked, call_);
         prepare(memory);
+        if (outer_ == nullptr) {
+            run_steps(memory);
+        } else {
+            elsewhere([&] { run_steps(memory); });
+        }
+        memory.deliver(call_);
+    }
+
+   private:
+    void run_steps(Memory &memory) {
         int64_t threads = 1;
         {
             Lane lane(call_);
@@ -95,10 +109,30 @@ class Runner {
             lane.add(PK_COMPUTE, begin, call_.seconds(), 0, call_.report.chunks);
         }
         call_.report.threads = threads;
-        memory.deliver(call_);
     }
 
-   private:
+    // On a thread of its own: a kernel that waits on this one has its place, such as blockIdx, in variables
+    // of the thread.
+    template <class Body>
+    void elsewhere(Body body) {
+        std::exception_ptr error;
+        std::atomic<bool> ended{false};
+        std::thread thread([&] {
+            try {
+                body();
+            } catch (...) {
+                error = std::current_exception();
+            }
+            ended = true;
+        });
+        while (!ended) {
+            std::this_thread::sleep_for(std::chrono::microseconds(200));
+            call_.ask();
+        }
+        thread.join();
+        if (error) std::rethrow_exception(error);
+    }
+
     // In the order of their addresses, so that two runs never wait for each other.
     void lock() {
         std::vector<Module *> modules;
@@ -109,6 +143,15 @@ class Runner {
             const bool changes = std::any_of(run_.symbols.begin(), run_.symbols.end(), [&](auto &symbol) {
                 return modules_[size_t(symbol.image)].get() == module;
             });
+            if (const Runner *holder = holder_of(module)) {
+                const auto &alone = holder->changed_;
+                if (changes || std::find(alone.begin(), alone.end(), module) != alone.end())
+                    fail(PK_INVALID_ARGUMENT,
+                         named(kernel_of(module)) +
+                             " has symbols, and is run by a signal's handler during another " +
+                             "run of its module, which would see them; run it after that");
+                continue;
+            }
             if (changes) {
                 alone_.emplace_back(module->mutex, std::defer_lock);
                 while (!alone_.back().try_lock()) wait();
@@ -124,6 +167,21 @@ class Runner {
             for (Module *module : changed_) module->restore();
             throw;
         }
+    }
+
+    // Which of the runs that this thread is in has it locked.
+    const Runner *holder_of(const Module *module) const {
+        const Runner *runner = outer_;
+        auto has = [&](auto &held) { return held.get() == module; };
+        while (runner != nullptr && std::none_of(runner->modules_.begin(), runner->modules_.end(), has))
+            runner = runner->outer_;
+        return runner;
+    }
+
+    const pk_kernel &kernel_of(const Module *module) const {
+        return *std::find_if(run_.kernels.begin(), run_.kernels.end(), [&](const pk_kernel &kernel) {
+            return modules_[size_t(kernel.image)].get() == module;
+        });
     }
 
     void wait() {
@@ -149,6 +207,7 @@ class Runner {
         const pk_kernel &named_kernel = run_.kernels[step.kernel];
         const Launch launch{kernel,
                             modules_[size_t(named_kernel.image)]->checked(),
+                            modules_[size_t(named_kernel.image)]->code(),
                             named(named_kernel),
                             shape_of(step, limits_of(kernel)),
                             step.shared,
@@ -169,7 +228,13 @@ class Runner {
     std::vector<std::shared_lock<std::shared_mutex>> together_;
     std::vector<Module *> changed_;
     std::vector<void *> addresses_, arguments_;
+
+    // What a call asks of Python may run others on its thread.
+    static thread_local const Runner *innermost;
+    const Runner *const outer_ = innermost;
 };
+
+thread_local const Runner *Runner::innermost = nullptr;
 
 }  // namespace
 

@@ -1,5 +1,10 @@
 // What a block's threads ask of the worker that runs them: to wait for each other, to print, to be checked.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "block.h"
@@ -159,7 +164,16 @@ void Worker::access(uint64_t address, uint64_t bytes, int32_t how) {
     if (address < 65536) stop(where() + " " + what + "at a null pointer");
     const Arena::Window *window = launch_->arena->find(address);
     if (window == nullptr && arena_ != nullptr) window = arena_->find(address);
-    if (window == nullptr) return;  // it is the thread's own
+    if (window == nullptr) {
+        if (is_memory(address) && is_memory(address + bytes - 1)) return;  // it is the thread's own
+        char place[32];
+        std::snprintf(place, sizeof(place), "0x%llx", static_cast<unsigned long long>(address));
+        const std::string there = where() + " " + what + "at " + place + ", where no memory is";
+        window = launch_->arena->nearest(address);
+        if (window == nullptr) stop(there);
+        stop(there + "; the nearest is '" + window->label + "', of which that would be element " +
+             std::to_string(int64_t(address - window->begin) / window->item));
+    }
     const int64_t distance = int64_t(address - window->begin);
     const int64_t size = int64_t(window->bytes), item = window->item;
     if (distance >= 0 && distance <= size - int64_t(bytes)) {
@@ -173,11 +187,27 @@ void Worker::access(uint64_t address, uint64_t bytes, int32_t how) {
          std::to_string(size / item) + " elements of " + std::to_string(item) + " bytes");
 }
 
-void Worker::tick() {
-    look();
-    if (launch_->block_limit.count() == 0 || Clock::now() - began_ < launch_->block_limit) return;
-    stop(where() + " is still running: a block may take " + std::to_string(launch_->block_limit.count()) +
-         " ms");
+// The system is asked, once for each page and launch; where it does not say, there is.
+bool Worker::is_memory(uint64_t address) {
+#if defined(__linux__)
+    static const auto bytes = uint64_t(sysconf(_SC_PAGESIZE));
+    const uint64_t page = address / bytes;
+    uint64_t &known = pages_[page % pages_.size()];
+    unsigned char resident = 0;
+    if (known != page && mincore(reinterpret_cast<void *>(page * bytes), 1, &resident) != 0 &&
+        errno == ENOMEM)
+        return false;
+    known = page;
+#else
+    (void)address;
+#endif
+    return true;
+}
+
+void Worker::check_limit() {
+    const std::chrono::milliseconds limit = launch_->block_limit;
+    if (!launch_->checked || limit.count() == 0 || Clock::now() - began_ < limit) return;
+    stop(where() + " is still running: a block may take " + std::to_string(limit.count()) + " ms");
 }
 
 void *Worker::variable(int32_t index, int64_t bytes, int64_t item, const char *name) {
@@ -229,6 +259,7 @@ std::string Worker::stuck() const {
 template <class Body>
 auto Worker::asked(pk_context *context, Body &&body) {
     Worker &worker = *reinterpret_cast<Held *>(context)->worker;
+    if (worker.is_due()) worker.look();
     try {
         return body(worker);
     } catch (...) {
@@ -262,7 +293,7 @@ const pk_services Worker::SERVICES = {
     [](pk_context *context, uint64_t address, uint64_t bytes, int32_t how) {
         asked(context, [&](Worker &worker) { worker.access(address, bytes, how); });
     },
-    [](pk_context *context) { asked(context, [](Worker &worker) { worker.tick(); }); },
+    [](pk_context *context) { asked(context, [](Worker &worker) { worker.look(); }); },
     [](pk_context *context, int32_t index, int64_t bytes, int64_t item, const char *name) {
         return asked(context, [&](Worker &worker) { return worker.variable(index, bytes, item, name); });
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -11,9 +12,11 @@ import platform
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -81,7 +84,7 @@ def compile(source: Source) -> Compiled:
         places = [place for option, place in preprocessing(source.options)[0] if option == "-I"]
         command += [f"-I{os.path.abspath(place)}" for place in (*places, *source.include_dirs)]
         if source.debug:
-            command += ["-O1", "-DPK_CHECKED", *_checks(tuple(compiler))]
+            command += ["-O1", "-fno-delete-null-pointer-checks", "-DPK_CHECKED", *_checks(tuple(compiler))]
         told = str(Path(directory) / "kernels.d")
         command += [f"-I{_HEADERS}", "-MD", "-MF", told, "-c", text, "-o", compiled]
         log = _run(command, source.name, directory)
@@ -207,16 +210,38 @@ def _checks(compiler: tuple[str, ...]) -> list[str]:
 def _output(command: Sequence[str], directory: str | None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "LC_ALL": "C"}
     environment.pop("LD_PRELOAD", None)  # what this process was started under is not for the compiler
-    return subprocess.run(  # noqa: S603  (the user's compiler)
+    with subprocess.Popen(  # noqa: S603  (the user's compiler)
         command,
-        check=False,
-        capture_output=True,
         cwd=directory,
         encoding="utf-8",
         env=environment,
         errors="replace",
         stdin=subprocess.DEVNULL,
-    )
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # it has children
+    ) as process:
+        try:
+            told, log = process.communicate(timeout=_limit())
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, told, log)
+
+
+def _limit() -> float | None:
+    """Return the seconds that a compiler may take."""
+    given = os.environ.get("PYCUDAKIT_COMPILE_LIMIT", "600")
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < threading.TIMEOUT_MAX:
+        raise errors.InvalidArgument(
+            f"PYCUDAKIT_COMPILE_LIMIT is {given!r}; give seconds, such as 600, or 0 for no limit"
+        )
+    return seconds or None
 
 
 def _run(command: list[str], name: str, directory: str) -> str:
@@ -224,6 +249,11 @@ def _run(command: list[str], name: str, directory: str) -> str:
         done = _output(command, directory)
     except OSError as error:
         raise errors.CompileError(f"{command[0]} does not run: {error}") from None
+    except subprocess.TimeoutExpired as error:
+        raise errors.CompileError(
+            f"{name}: {command[0]} had not ended after {error.timeout:g} seconds, and was stopped; set "
+            "PYCUDAKIT_COMPILE_LIMIT to more seconds, or to 0 for no limit"
+        ) from None
     log = done.stderr.strip()
     if done.returncode != 0:
         raise errors.CompileError(f"{name} does not compile with {command[0]}:\n{log}{_remedy(log, command)}")

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import pickle
+import select
 import signal
 import threading
 from multiprocessing.connection import Connection
@@ -19,9 +20,9 @@ from pycudakit.kernels.running import helpers, run, sharing
 from pycudakit.kernels.running.request import Outcome, Request
 
 
-def main(socket: int, lifeline: int, memory: int) -> None:
+def main(socket: int, lifeline: int, memory: int, parent: int) -> None:
     """Answer until the other side is gone."""
-    threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(lifeline, parent), daemon=True).start()
     _dump_no_core()
     connection: Connection[bytes, bytes] = Connection(socket)
     shared = sharing.Shared(memory)
@@ -88,10 +89,11 @@ def _packed(result: helpers.Result) -> bytes:
         return pickle.dumps(helpers.Result(None, error, result.text, []))
 
 
-def _end_with_parent(lifeline: int) -> None:
+def _end_with_parent(lifeline: int, parent: int) -> None:
     with contextlib.suppress(OSError):
-        while os.read(lifeline, 1):
-            pass
+        while os.getppid() == parent:
+            if select.select([lifeline], [], [], 0.5)[0]:
+                break
     _end()
 
 

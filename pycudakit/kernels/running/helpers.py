@@ -1,7 +1,8 @@
 """Run kernels in a helper process, which they may crash, or not end in.
 
 The arrays lie in memory that the two processes share; all else goes through a socket. A helper is kept for
-the next run. It ends when this process does, however that ends: it then reads the end of a pipe.
+the next run. It ends when this process does, however that ends: it then reads the end of a pipe, or, where a
+fork has that pipe, too, finds that its parent is another one.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import os
 import pickle
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import spawn
@@ -36,14 +39,15 @@ MOST = 4  # helpers at a time, each with a CUDA context of its own
 _BINARIES = 256  # that a helper remembers
 STARTED, BEGUN = b"started", b"begun"
 _PATIENCE = 60.0  # seconds for a helper to start, and to wake a GPU
+_LOOK = 0.25  # seconds between looks at whether it is stopped
 _FAREWELL = 2.0  # seconds that one which was killed is waited for
 _REMEDY = "; with isolate=True"  # what the CUDA library says where it is not
 LOST = (errors.DeviceError, errors.NoDevice)  # after these, CUDA is lost in a process
 
 # The child finds this package and NumPy where we do.
 _MAIN = (
-    "import sys; sys.path[:] = sys.argv[4:]; from pycudakit.kernels.running import helper_main; "
-    "helper_main.main(*map(int, sys.argv[1:4]))"
+    "import sys; sys.path[:] = sys.argv[5:]; from pycudakit.kernels.running import helper_main; "
+    "helper_main.main(*map(int, sys.argv[1:5]))"
 )
 
 
@@ -148,6 +152,7 @@ class Helper:
         ours, theirs = socket.socketpair()
         lifeline, self._life = os.pipe()
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the helper)
+        self._end = ours.dup()  # whose options are the connection's
         self._connection: Connection[bytes, bytes] = Connection(ours.detach())
         handed = (theirs.fileno(), lifeline, self._memory)
         variables = {name: value for name, value in os.environ.items() if name != "PYCUDAKIT_ISOLATE"}
@@ -155,7 +160,7 @@ class Helper:
         paths = [os.fspath(path) for path in sys.path]
         try:
             self._process = subprocess.Popen(  # noqa: S603
-                [os.fsdecode(program), "-c", _MAIN, *map(str, handed), *paths],
+                [os.fsdecode(program), "-c", _MAIN, *map(str, handed), str(os.getpid()), *paths],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._complaints,
@@ -181,9 +186,26 @@ class Helper:
             self.close()
             raise
 
-    def _await(self, word: bytes) -> None:
-        if not self._connection.poll(_PATIENCE) or self._connection.recv_bytes() != word:
+    def _await(self, word: bytes, stopped_for: float = _PATIENCE) -> None:
+        if not self._says_something(_PATIENCE, stopped_for) or self._connection.recv_bytes() != word:
             raise EOFError
+
+    def _says_something(self, patience: float | None, stopped_for: float = _PATIENCE) -> bool:
+        """Wait for its next words, if it is not stopped for longer, as SIGSTOP does: then it is given up."""
+        began = time.monotonic()
+        stopped = 0.0
+        while not self._connection.poll(_LOOK if patience is None else min(_LOOK, patience)):
+            stopped = stopped + _LOOK if _is_stopped(self._process.pid) else 0.0
+            if stopped > stopped_for:
+                raise EOFError
+            if patience is not None and time.monotonic() - began > patience:
+                return False
+        return True
+
+    def _give_up_after(self, seconds: float) -> None:
+        """Have what is sent and received fail when the other side has not gone on for so long."""
+        self._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", int(seconds) + 1, 0))
+        self._end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", int(seconds) + 1, 0))
 
     def _last_words(self) -> str:
         self._complaints.seek(0)
@@ -220,11 +242,13 @@ class Helper:
         packer.dump((replace(request, buffers=told, symbols=dict(request.symbols)), where))
         message = pickle.dumps((fresh, packer.new, body.getvalue()), pickle.HIGHEST_PROTOCOL)
         try:
+            patience = _PATIENCE if timeout is None else timeout
+            self._give_up_after(patience)
             self._connection.send_bytes(message)
             self._binaries.update(packer.new)
-            self._await(BEGUN)
-            if timeout is not None and not self._connection.poll(timeout):
-                self._too_long(request, timeout)
+            self._await(BEGUN, patience)
+            if not self._says_something(timeout):
+                self._too_long(request, patience)
             answer = self._connection.recv_bytes()
         except (EOFError, OSError):
             self._crashed(request)
@@ -243,7 +267,7 @@ class Helper:
             self._process.wait(1)
         code = self._process.returncode
         if code is None:
-            how = "hung up"
+            how = "SIGSTOP, or another signal that stops it" if _is_stopped(self._process.pid) else "hung up"
         elif code < 0:
             how = _signal_name(-code)
         else:
@@ -266,6 +290,7 @@ class Helper:
 
     def _close_files(self) -> None:
         self._connection.close()
+        self._end.close()
         os.close(self._life)
         os.close(self._memory)
         self._complaints.close()
@@ -275,6 +300,14 @@ class Helper:
         with contextlib.suppress(OSError):
             self._close_files()
         self._process.returncode = 0  # nobody waits for it here
+
+
+def _is_stopped(process: int) -> bool:
+    """Tell whether somebody stopped a child, where the system says that."""
+    if not hasattr(os, "waitid"):
+        return False
+    about = os.waitid(os.P_PID, process, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+    return about is not None and about.si_code == os.CLD_STOPPED
 
 
 def _signal_name(number: int) -> str:

@@ -1,0 +1,93 @@
+"""Signals whose handler raises, thousands of them, at any place of a call: none is lost or changed."""
+
+import json
+import os
+import sys
+
+import pytest
+from helpers.processes import python
+
+import pycudakit as pk
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals"),
+    pytest.mark.skipif(
+        any(pk.build_info().get(name, {}).get("sanitizers") for name in ("cpu", "cuda")),
+        reason="sanitizers slow everything down",
+    ),
+]
+
+MOST = int(os.environ.get("PYCUDAKIT_TEST_INTERRUPTS", "3000"))  # 100000 by hand
+
+CODE = """
+import ctypes, random, signal
+import pycudakit as pk
+from pycudakit._library import result_memory
+pk.set_engine("ENGINE")
+
+class Enough(Exception):
+    pass
+
+raised, caught, others = 0, 0, []
+armed = False
+
+def handler(number, frame):
+    global armed, raised
+    if armed:
+        armed = False
+        raised += 1
+        raise Enough(raised)
+
+unraisable = []
+sys.unraisablehook = lambda about: unraisable.append(f"{about.exc_type.__name__} in {about.object}")
+signal.signal(signal.SIGALRM, handler)
+x, out = np.linspace(1, 2, 3000), np.empty(3000)
+large = result_memory.LEAST
+WORKS = {
+    "elementwise": lambda: pk.sqrt(x, out=out),
+    "new": lambda: pk.add(x, 1),
+    "reduction": lambda: pk.sum(x.reshape(30, 100), axis=0),
+    "scan": lambda: pk.cumsum(x),
+    "order": lambda: pk.argsort(x),
+    "expression": lambda: pk.evaluate("x * x + 1"),
+    "large memory": lambda: [result_memory.empty(large, np.uint8) for _ in range(20)],
+}
+WORK = WORKS["NAME"]
+random.seed(1)
+WORK()
+began = time.perf_counter()
+for _ in range(20):
+    WORK()
+took = (time.perf_counter() - began) / 20
+until = time.monotonic() + float("SECONDS")
+while raised < int("MOST") and time.monotonic() < until:
+    try:
+        armed = True
+        signal.setitimer(signal.ITIMER_REAL, max(2e-6, random.random() * took))
+        WORK()
+        armed = False
+    except Enough as error:
+        caught += error.args == (raised,)
+    except BaseException as error:
+        others.append(f"{type(error).__name__}: {error}"[:200])
+signal.setitimer(signal.ITIMER_REAL, 0)
+handlers = result_memory._handlers()
+usual = handlers is None or handlers.get() is handlers.usual
+right = bool((pk.sqrt(x) == np.sqrt(x)).all())
+print(json.dumps([raised, caught, others[:5], unraisable[:5], usual, right]))
+"""
+
+
+@pytest.mark.parametrize(
+    "name", ["elementwise", "new", "reduction", "scan", "order", "expression", "large memory"]
+)
+def test_none_is_lost(engine, name):
+    told = {"ENGINE": engine, "NAME": name, "SECONDS": MOST / 600, "MOST": MOST}
+    code = CODE
+    for word, value in told.items():
+        code = code.replace(f'"{word}"', json.dumps(str(value)))
+    raised, caught, others, unraisable, usual, right = json.loads(python(code, timeout=60 + MOST // 100))
+    assert raised > 100
+    assert (caught, others, unraisable) == (raised, [], [])
+    assert usual
+    assert right

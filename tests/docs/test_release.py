@@ -41,6 +41,14 @@ def test_ci_has_every_python_that_is_promised():
     assert f"| Python | {tested[0]} to {tested[-1]} |" in text_of("docs/compatibility.md")
 
 
+def test_the_workflows_name_steps_that_there_are():
+    steps = ast.literal_eval(
+        re.search(r"^        steps: (\[.*\])$", text_of(".github/workflows/tests.yml"), re.MULTILINE)[1]
+    )
+    there = set(re.findall(r"^(\w+)\(\) \{", text_of(".ci/run"), re.MULTILINE))
+    assert {step for named in steps for step in named.split()} <= there
+
+
 def test_wheels_are_for_the_gpus_that_are_promised():
     built = re.search(r"CUDA_ARCHITECTURES=(\S+)", text_of(".github/workflows/wheels.yml"))[1]
     page = text_of("docs/compatibility.md")

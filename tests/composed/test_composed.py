@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.strategies import outcome
+from helpers.strategies import each_with_smoke, outcome
 from helpers.versions import has_numpy
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +13,7 @@ import pycudakit as pk
 from pycudakit import errors
 
 TYPES = ["bool", "int8", "uint16", "int64", "float16", "float32", "float64"]
-# One of them is enough for tools under which everything is slow.
-EACH = [pytest.param(dtype, marks=[pytest.mark.smoke] * (dtype == "float32")) for dtype in TYPES]
+EACH = each_with_smoke(TYPES)
 
 
 def numbers(shape, dtype, seed=0):

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -126,6 +127,11 @@ def operands(draw, count, dtype=dtypes, kind=kinds):
 
 
 # ---- Comparing --------------------------------------------------------------------------------------
+
+
+def each_with_smoke(values, chosen="float32"):
+    """Return the values as parameters; one of them is enough for tools under which everything is slow."""
+    return [pytest.param(value, marks=[pytest.mark.smoke] * (value == chosen)) for value in values]
 
 
 def outcome(function, *arguments, **keywords):

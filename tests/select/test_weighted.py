@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.strategies import assert_same_outcome, outcome
+from helpers.strategies import assert_same_outcome, each_with_smoke, outcome
 from helpers.versions import has_numpy, since
 
 import pycudakit as pk
@@ -22,8 +22,7 @@ WEIGHTS = RNG.integers(0, 5, (6, 40))
 
 
 @since("2.4")  # until then, the least quantile may have no weight, and sums are not exact
-@pytest.mark.smoke
-@pytest.mark.parametrize("dtype", ["int8", "uint64", "float32", "float64"])
+@pytest.mark.parametrize("dtype", each_with_smoke(["int8", "uint64", "float32", "float64"]))
 @pytest.mark.parametrize("weights", [WEIGHTS, WEIGHTS / 7, WEIGHTS.astype("f4"), np.ones((6, 40))])
 def test_values(engine, dtype, weights):
     a = RNG.integers(0, 30, (6, 40)).astype(dtype)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.strategies import DTYPES, arrays, assert_same_outcome, outcome
+from helpers.strategies import DTYPES, arrays, assert_same_outcome, each_with_smoke, outcome
 from helpers.versions import has_numpy
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,8 +27,7 @@ def places(count, shape, dtype="int64", seed=0):
 # ---- take ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", each_with_smoke(DTYPES))
 def test_types(engine, dtype):
     x = np.arange(60).reshape(3, 4, 5).astype(dtype)
     for axis in (None, 0, 1, -1):
@@ -108,8 +107,7 @@ def test_errors(engine):
 # ---- take_along_axis -------------------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("dtype", ["bool", "int16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", each_with_smoke(["bool", "int16", "float32", "float64"]))
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
 def test_along_an_axis(engine, dtype, axis):
     x = (np.arange(60) * 7 % 11).reshape(3, 4, 5).astype(dtype)
@@ -139,8 +137,7 @@ def test_errors_along_an_axis(engine):
 # ---- What is not zero ------------------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", each_with_smoke(DTYPES))
 @given(data=st.data())
 def test_what_is_not_zero(engine, dtype, data):
     shape = tuple(data.draw(st.lists(st.integers(0, 7), min_size=1, max_size=3)))

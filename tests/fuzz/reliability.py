@@ -1,0 +1,104 @@
+"""Write docs/reliability.md, to stdout: what was tried to break the library, and what came out."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pycudakit as pk
+
+TESTS = Path(__file__).parents[1]
+INTERRUPTS = os.environ.setdefault("PYCUDAKIT_TEST_INTERRUPTS", "3000")
+CRASHES = os.environ.setdefault("PYCUDAKIT_TEST_CRASHES", "20")
+
+# What is tried, what is wanted, and the tests that do it: arguments of pytest.
+TRIED = [
+    (
+        f"a signal's handler that raises anywhere, up to {int(INTERRUPTS):,} times in each of 7 works",
+        "each exception arrives as it was raised; NumPy's allocator is its own again",
+        ["engines/test_many_interrupts.py"],
+    ),
+    (
+        "Ctrl-C in long calls, and in `sort`, `argsort`, `unique`, `median` of 20 million elements",
+        "`KeyboardInterrupt` within 0.2 s (1 s where the machine is busy), and right answers after it",
+        ["engines/test_interrupt.py"],
+    ),
+    (
+        "Ctrl-C, and handlers that return, in kernels without end, in one block and many",
+        "`KeyboardInterrupt` within 0.5 s (2 s where the machine is busy); one that goes on answers the same",
+        ["kernels/test_endless.py"],
+    ),
+    (
+        "wild pointers, null pointers, reads 2**60 elements beyond an array, with `debug=True`",
+        "an error that names kernel, thread and the nearest parameter",
+        ["kernels/test_debug_wild.py"],
+    ),
+    (
+        f"helpers: {CRASHES} crashes in a row, a timeout, SIGSTOP, SIGKILL of either side, forks meanwhile",
+        "an error in time, nothing written; no zombie, no descriptor and no orphan is left",
+        ["kernels/test_helpers.py"],
+    ),
+    (
+        "a compiler that does not end",
+        "it is stopped with its children",
+        ["kernels/test_compile_limit.py"],
+    ),
+    (
+        "every entry of the C ABI with spoilt arguments",
+        "`PK_INVALID_ARGUMENT`, and nothing is written",
+        ["fuzz/test_entries.py"],
+    ),
+    (
+        "inputs that another thread changes during the call",
+        "any answer, and no other memory",
+        ["fuzz/test_scribble.py"],
+    ),
+    (
+        "the end of a process while daemon threads and handlers of `atexit` compute",
+        "it ends within 5 s with its own exit code",
+        ["engines/test_ending.py"],
+    ),
+]
+
+
+def outcome(paths: list[str]) -> str:
+    """Run tests, and tell how many passed, failed and were skipped."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+            + [str(TESTS / path) for path in paths],
+            check=False,
+            stdout=sys.stderr,
+        )
+        suite = next(ET.parse(report).iter("testsuite"))
+    count = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
+    bad = count["failures"] + count["errors"]
+    told = [f"{count['tests'] - bad - count['skipped']} passed"]
+    told += [f"**{bad} failed**"] if bad else []
+    told += [f"{count['skipped']} skipped"] if count["skipped"] else []
+    return ", ".join(told)
+
+
+def main() -> None:
+    """Write the page."""
+    engines = ", ".join(f"`{name}`" for name, status in pk.engines().items() if status and name != "numpy")
+    python = ".".join(map(str, sys.version_info[:3]))
+    say = sys.stdout.write
+    say(
+        "# Reliability\n\n"
+        "What was tried to break the library, what is wanted then, and how many tests of it passed, on\n"
+        f"one machine ({sys.platform}, Python {python}; engines: {engines}).\n"
+        "This page is what `python tests/fuzz/reliability.py` writes;\n"
+        "`PYCUDAKIT_TEST_INTERRUPTS` and `PYCUDAKIT_TEST_CRASHES` say how often.\n\n"
+        "| tried | wanted | tests | came out |\n| --- | --- | --- | --- |\n"
+    )
+    for what, wanted, paths in TRIED:
+        names = ", ".join(f"`tests/{path}`" for path in paths)
+        say(f"| {what} | {wanted} | {names} | {outcome(paths)} |\n")
+
+
+if __name__ == "__main__":
+    main()

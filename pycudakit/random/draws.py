@@ -83,7 +83,8 @@ def draw(
     works = _works(1 + len(parameters))
     work = works.take()
     try:
-        work.aim(place, kind, target, parameters)
+        held = [np.asarray(one) for one in parameters]  # a number of NumPy's has no address of its own
+        work.aim(place, kind, target, held)
         work.run(planned, target.size)
     finally:
         works.give_back(work)

@@ -82,14 +82,14 @@ def empty_softsign(x: Tensor, *_: Tensor) -> Tensor:
     return torch.empty_like(x)
 
 
-@torch.library.custom_op("own::softsign", mutates_args=(), tags=torch.Tag.cudagraph_unsafe)
+@torch.library.custom_op("own::softsign", mutates_args=(), tags=[torch.Tag.cudagraph_unsafe])
 def softsign(x: Tensor) -> Tensor:
     empty_softsign(x)
     return run("softsign", x)
 
 
 # What a gradient calls is traced by torch.compile, too, so that it is an operator of its own.
-@torch.library.custom_op("own::softsign_backward", mutates_args=(), tags=torch.Tag.cudagraph_unsafe)
+@torch.library.custom_op("own::softsign_backward", mutates_args=(), tags=[torch.Tag.cudagraph_unsafe])
 def softsign_backward(x: Tensor, grad: Tensor) -> Tensor:
     return run("derivative", x, grad)
 

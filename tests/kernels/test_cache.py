@@ -310,8 +310,9 @@ def test_a_file_that_is_gone_is_made_again(monkeypatch, tmp_path):
 def test_a_private_folder_goes_with_the_process(tmp_path):
     (tmp_path / "file").write_text("")
     code = f"""
-import os, numpy as np, pycudakit as pk
+import os, warnings, numpy as np, pycudakit as pk
 from pycudakit.kernels.compiling import disk
+warnings.simplefilter("ignore", DeprecationWarning)  # of a fork among threads
 with pk.engine("cpu"):
     x = np.zeros(3, np.int32)
     pk.SourceModule({ADD_ONE!r}).get_function("add_one")(x, block=3)

@@ -22,7 +22,8 @@ class InvalidArgument(Error, ValueError):
     """An argument or a setting that cannot be used; nothing was written."""
 
 
-class OutOfMemory(Error, MemoryError):
+# MemoryError comes first: Dask's workers send exceptions by tblib, which makes them anew by `__new__`.
+class OutOfMemory(MemoryError, Error):
     """Host or device memory ran out."""
 
 

@@ -25,6 +25,7 @@ Request::Request(const Source &in, const int64_t *indices, int64_t picked, int64
     require(in.count >= 0, "count is negative");
     require(in.width > 0, "width is not positive");
     require(picked >= 0, "picked is negative");
+    require(each == 0 || each == 1, "each is neither 0 nor 1");
     const char *const large = "the arrays have too many elements";
     const int64_t given = product(product(in.outer, in.count, large), in.width, large);
     const int64_t wanted = product(product(in.outer, picked, large), in.width, large);

@@ -1,5 +1,6 @@
 """How far a call travels in Python: the way of plain ones is short, and stays so."""
 
+import gc
 import os
 import sys
 
@@ -22,11 +23,13 @@ def trip(call):
         if event == "call":
             calls.append(frame.f_code.co_filename)
 
+    gc.disable()  # a collection calls what Hypothesis asked it to call
     sys.setprofile(watch)
     try:
         call()
     finally:
         sys.setprofile(None)
+        gc.enable()
     calls = calls[1:]  # without `call` itself
     return len(calls), len({name for name in calls if name.startswith(ROOT)})
 

@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a signature or a struct below changes; pk_abi_version() tells the library's. */
-#define PK_ABI_VERSION 9
+#define PK_ABI_VERSION 10
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256 };
@@ -782,8 +782,8 @@ PK_API int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *foun
 
 /* Of each of `outer` arrays that lie one after the other, of `count` elements of `width` bytes, the elements
  * at `picked` indices, side by side. Negative indices count from the end. If `each` is 1, there are
- * indices for each of the arrays; if it is 0, the same for all. An index that has no element is PK_INVALID_ARGUMENT,
- * and nothing is written. Arrays are dense, and `out` overlaps nothing else. */
+ * indices for each of the arrays; if it is 0, the same for all. An index that has no element is
+ * PK_INVALID_ARGUMENT, and nothing is written. Arrays are dense, and `out` overlaps nothing else. */
 PK_API int32_t pk_take(const uint8_t *in, int64_t outer, int64_t count, int64_t width, const int64_t *indices,
                        int64_t picked, int64_t each, uint8_t *out, const pk_options *options,
                        pk_report *report);
@@ -819,12 +819,24 @@ typedef struct pk_kernel {
  *   PK_BUFFER_UP        it begins as the host's; else as zeros
  *   PK_BUFFER_DOWN      at the call's end it is the host's
  *   PK_BUFFER_POISON    without PK_BUFFER_UP: it begins as bytes of PK_POISON
- *   PK_BUFFER_CONSTANT  no kernel writes it, so that it may lie where the host's lies */
-enum { PK_BUFFER_UP = 1, PK_BUFFER_DOWN = 2, PK_BUFFER_POISON = 4, PK_BUFFER_CONSTANT = 8 };
+ *   PK_BUFFER_CONSTANT  no kernel writes it, so that it may lie where the host's lies
+ *   PK_BUFFER_THERE     its address is of memory of the device that the run is on: kernels work in it, if
+ *                       it is constant or comes down, and else on a copy; nothing goes over the link
+ * Where all buffers are PK_BUFFER_THERE, in place and in one stream, a run of a few launches, in which no
+ * kernel prints and no symbol is set, is queued in that stream, and the call does not wait for it, unless
+ * its options say so. The CPU library refuses PK_BUFFER_THERE. */
+enum {
+    PK_BUFFER_UP = 1,
+    PK_BUFFER_DOWN = 2,
+    PK_BUFFER_POISON = 4,
+    PK_BUFFER_CONSTANT = 8,
+    PK_BUFFER_THERE = 16
+};
 enum { PK_POISON = 165 };
 
 typedef struct pk_buffer {
     uint64_t address; /* of the host's memory; 0 if it neither goes up nor comes down */
+    uint64_t stream;  /* of PK_BUFFER_THERE: a cudaStream_t of what is queued before and after the run */
     int64_t bytes;
     int32_t flags;
     int32_t item;   /* bytes of an element, for messages */

@@ -10,6 +10,10 @@ namespace pk::kernels {
 namespace {
 
 void launch(const Request &request, Call &call) {
+    for (const pk_buffer &buffer : request.run.buffers) {
+        if ((buffer.flags & PK_BUFFER_THERE) != 0)
+            fail(PK_UNSUPPORTED, "the CPU library has no devices: bring the array home first");
+    }
     Printed printed(request.text, request.capacity);
     // What was printed is told after a failure, too.
     struct Told {

@@ -119,7 +119,7 @@ def _of_interface(value: Any, interface: Any) -> DeviceArray:
             f"{type(value).__name__} has a mask, which would be lost: fill in what it masks first"
         )
     strides = interface.get("strides")
-    strides = _dense(shape, dtype) if strides is None else _sizes(strides)
+    strides = strides_of_dense(shape, dtype) if strides is None else _sizes(strides)
     if strides is None or len(strides) != len(shape):
         raise refused(f"has the strides {interface['strides']!r} for the shape {shape}")
     data = interface["data"]
@@ -141,7 +141,8 @@ def _sizes(given: Any) -> tuple[int, ...] | None:
     return tuple(int(size) for size in given)
 
 
-def _dense(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
+def strides_of_dense(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
+    """Return the strides of an array whose elements lie one after the other."""
     return tuple(math.prod(shape[d + 1 :]) * dtype.itemsize for d in range(len(shape)))
 
 
@@ -202,7 +203,7 @@ def _of_dlpack(value: Any) -> DeviceArray:
     dtype = np.dtype(f"{kind}{tensor.bits // 8}")
     _check_type(value, dtype)
     shape = tuple(tensor.shape[: tensor.ndim])
-    strides = _dense(shape, dtype)
+    strides = strides_of_dense(shape, dtype)
     if tensor.strides:
         strides = tuple(stride * dtype.itemsize for stride in tensor.strides[: tensor.ndim])
     address = (tensor.data or 0) + tensor.byte_offset

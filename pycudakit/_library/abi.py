@@ -13,7 +13,7 @@ from numpy.ctypeslib import ndpointer
 
 from pycudakit import errors
 
-ABI_VERSION = 9
+ABI_VERSION = 10
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -224,13 +224,14 @@ USER_KERNEL = np.dtype(
 BUFFER = np.dtype(
     [
         ("address", np.uint64),
+        ("stream", np.uint64),
         ("bytes", np.int64),
         ("flags", np.int32),
         ("item", np.int32),
         ("label", "S64"),
     ]
 )
-BUFFER_UP, BUFFER_DOWN, BUFFER_POISON, BUFFER_CONSTANT = 1, 2, 4, 8
+BUFFER_UP, BUFFER_DOWN, BUFFER_POISON, BUFFER_CONSTANT, BUFFER_THERE = 1, 2, 4, 8, 16
 POISON = 165  # 0xA5
 SYMBOL = np.dtype([(name, np.int64) for name in ("image", "name", "name_bytes", "address", "bytes")])
 ARGUMENT = np.dtype([(name, np.int64) for name in ("buffer", "offset", "bytes")])

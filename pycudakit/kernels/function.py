@@ -22,6 +22,7 @@ from pycudakit.kernels.running.arguments import Bound, dimensions
 from pycudakit.kernels.running.request import Kernel, Launch, Request
 from pycudakit.kernels.running.run import block_limit, choose, isolates, run_request, taken_over
 from pycudakit.kernels.running.tables import Tables
+from pycudakit.kernels.running.there import check_reach
 
 
 class Module(Protocol):
@@ -110,14 +111,16 @@ class _Ready:
         """Tell whether somebody removed the file that the binary is in."""
         return self.engine == "cpu" and not os.path.exists(self.kernel.binary.data)
 
-    def run(self, plan: Plan, bound: Bound, shape: _Shape) -> float:
+    def run(self, plan: Plan, bound: Bound, shape: _Shape, waits: bool) -> float:
         """Run a launch with a buffer for each pointer, by tables that are kept; return its seconds."""
         tables = self._tables.take(plan, bound, shape)
-        for index, (address, size, flags, item, _, _) in enumerate(bound.buffers):
-            tables.aim(index, address, size, flags, item)
+        for index, (address, stream, size, flags, item, _, _) in enumerate(bound.buffers):
+            tables.aim(index, address, stream, size, flags, item)
         if bound.values:
             tables.set_values(b"".join(bound.values))
         tables.shape(*shape)
+        if bound.lies_there:
+            tables.set_waits(waits)
         tables.run_and_say(plan)
         seconds = tables.seconds  # before another call has the tables
         self._tables.give_back(tables)
@@ -195,7 +198,8 @@ class Function:
         *args
             For each parameter: for a pointer `In`, `Out` or `InOut` of an array, a bare array (`In` where the
             parameter is const, else `InOut`), or None, a null pointer; for a value a NumPy scalar of its
-            type, a Python number that fits, or a structured scalar of a struct's layout.
+            type, a Python number that fits, or a structured scalar of a struct's layout. Kernels work in
+            arrays on a GPU, of PyTorch and others, where they lie: a launch in their stream.
         block, grid : tuple of int
             The threads of a block, and the blocks, along x, y and z.
         stream : None
@@ -268,16 +272,23 @@ class Function:
             device = asked.devices_asked()[0] if plan.engine == "cuda" else 0
             ready = self.ready(plan.engine, device)
             bound = arguments.bind(self.signature, ready.slots, args)
+            waits = False
+            if bound.lies_there:
+                check_reach(self.name, is_isolated)
+                waits = time_kernel or asked.here.get().wait
             try:
                 if bound.is_plain and ready.is_plain and not (is_isolated or symbols) and runs:
-                    seconds = ready.run(plan, bound, shape)
+                    seconds = ready.run(plan, bound, shape, waits)
                 else:
                     request = ready.request(plan, bound, shape)
+                    request.waits = waits
                     request.steps = request.steps if runs else ()
                     request.symbols = self._symbols(ready, symbols)
                     seconds = run_request(request, plan, isolate=is_isolated, timeout=timeout).seconds
                 break
             except (errors.NoDevice, errors.OutOfMemory) as error:
+                if bound.lies_there:
+                    raise
                 plan = taken_over(error, plan, bound.has_inouts)
             except errors.Error:
                 if not ready.is_gone():

@@ -18,6 +18,7 @@ from pycudakit.kernels.function import Function
 from pycudakit.kernels.running import arguments, run
 from pycudakit.kernels.running.request import Buffer, Place
 from pycudakit.kernels.running.sharing import copy
+from pycudakit.kernels.running.there import There, check_reach, may_overlap, may_stay, new_beside, there
 from pycudakit.kernels.running.wrappers import In
 from pycudakit.kernels.steps import Handle, Loop, Lowered, Memory, Step, told
 
@@ -258,7 +259,8 @@ class Program:
         time_kernel : bool
             Whether to return the milliseconds of the launches, too.
         **arrays
-            What `input` and `inout` buffers begin as.
+            What `input` and `inout` buffers begin as. Kernels work in arrays on a GPU where they lie, and
+            results then lie beside the first of them.
 
         Returns
         -------
@@ -275,16 +277,25 @@ class Program:
         given = self._checked_inputs({**(inputs or {}), **arrays})
         wanted = self._checked_outputs(dict(out or {}))
         isolates = run.isolates(isolate, timeout)
+        beside = next((each for each in (*given.values(), *wanted.values()) if isinstance(each, There)), None)
+        if beside is not None:
+            check_reach(self.name, isolates)
         plan = run.choose(self.name, cache.why_not_cuda)
         results: dict[str, Array] = {}
         buffers: list[Buffer] = []
         while True:
             lowered = self._lowered(plan.engine)
             request = lowered.request(self.name, buffers, symbols)
+            request.waits = time_kernel or asked.here.get().wait
             if not buffers:
                 # What may be refused writes nothing, and neither does what a helper process runs.
                 is_safe = lowered.fits and not (isolates or symbols)
-                buffers += [self._buffer(each, given, wanted, results, is_safe) for each in self._memory]
+                buffers += [
+                    self._buffer(each, given, wanted, results, is_safe)
+                    if beside is None
+                    else self._buffer_there(each, given, wanted, results, beside)
+                    for each in self._memory
+                ]
             try:
                 if isolates:
                     outcome = run.run_request(request, plan, isolate=True, timeout=timeout)
@@ -292,13 +303,15 @@ class Program:
                     outcome = lowered.run(request, plan)
                 break
             except (errors.NoDevice, errors.OutOfMemory) as error:
+                if beside is not None:
+                    raise
                 plan = run.taken_over(error, plan, any(each.up and each.down for each in buffers))
             except errors.Error:
                 if not lowered.is_gone():
                     raise
                 self._prepared.clear()
         for name, array in wanted.items():
-            if results[name] is not array:
+            if not isinstance(array, There) and results[name] is not array:
                 np.copyto(array, results[name])
                 results[name] = array
         return (results, outcome.seconds * 1e3) if time_kernel else results
@@ -310,7 +323,7 @@ class Program:
             found = self._prepared[engine, device] = Lowered(self._steps, engine, device)
         return found
 
-    def _checked_inputs(self, given: Mapping[str, Any]) -> dict[str, Array]:
+    def _checked_inputs(self, given: Mapping[str, Any]) -> dict[str, Any]:
         known = [memory for memory in self._memory if memory.kind in _UP]
         names = ", ".join(memory.name for memory in known) or "none"
         for name in given:
@@ -321,16 +334,24 @@ class Program:
             if memory.name not in given:
                 raise TypeError(f"{self.name}: the input {memory.name!r} is missing; the inputs are: {names}")
             array = In(given[memory.name]).array
+            if not isinstance(array, np.ndarray):
+                array = there(array, f"{self.name}: the input {memory.name!r}")
             self._check(memory, array, "input")
             checked[memory.name] = array
         return checked
 
-    def _checked_outputs(self, out: dict[str, Any]) -> dict[str, Array]:
+    def _checked_outputs(self, out: dict[str, Any]) -> dict[str, Any]:
         known = {memory.name: memory for memory in self._memory if memory.kind in _DOWN}
         for name, array in out.items():
             if name not in known:
                 names = ", ".join(known) or "none"
                 raise TypeError(f"{self.name} has no output {name!r}; its outputs are: {names}")
+            if may_stay(array):
+                out[name] = found = there(array, f"{self.name}: out[{name!r}]")
+                self._check(known[name], found, "output")
+                if found.is_readonly:
+                    raise ValueError(f"{self.name}: out[{name!r}] is read-only")
+                continue
             if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
                 raise TypeError(
                     f"{self.name}: out[{name!r}] must be an array, and is a {type(array).__name__}"
@@ -340,7 +361,7 @@ class Program:
                 raise ValueError(f"{self.name}: out[{name!r}] is read-only")
         return out
 
-    def _check(self, memory: Memory, array: Array, what: str) -> None:
+    def _check(self, memory: Memory, array: Array | There, what: str) -> None:
         if array.dtype.newbyteorder("=") != memory.dtype:
             raise TypeError(
                 f"{self.name}: the {what} {memory.name!r} is declared as {memory.dtype}, and the array is "
@@ -386,6 +407,45 @@ class Program:
             constant=memory.kind == "input" and not memory.written,
         )
 
+    def _buffer_there(
+        self,
+        memory: Memory,
+        given: dict[str, Any],
+        wanted: dict[str, Any],
+        results: dict[str, Any],
+        beside: There,
+    ) -> Buffer:
+        """Return a buffer of a run with arrays on a GPU; results lie beside the first of them."""
+        if memory.kind == "output" and memory.name not in wanted:
+            made = new_beside(beside.owner, memory.shape, memory.dtype)
+            wanted[memory.name] = made if isinstance(made, np.ndarray) else there(made, memory.name)
+        array, target = given.get(memory.name), wanted.get(memory.name)
+        if not isinstance(array, There) and not isinstance(target, There):
+            return self._buffer(memory, _on_host(given), _on_host(wanted), results, is_safe=False)
+        place = array if memory.kind == "input" else target
+        is_same = memory.kind != "inout" or (
+            isinstance(array, There) and isinstance(target, There) and array.address == target.address
+        )
+        if not (isinstance(place, There) and is_same):
+            raise errors.Unsupported(
+                f"{self.name}: kernels work in the inout {memory.name!r} where it lies on a GPU: give the "
+                f"same array as out={{{memory.name!r}: ...}}, or declare an input and an output"
+            )
+        if memory.kind in _DOWN:
+            results[memory.name] = place.owner
+        written = (each for each in wanted.values() if isinstance(each, There))
+        is_apart = not any(may_overlap(place, each) for each in written)
+        return Buffer(
+            memory.name,
+            memory.bytes,
+            memory.dtype.itemsize,
+            place,
+            up=memory.kind in _UP,
+            down=memory.kind in _DOWN,
+            poison=memory.poison,
+            constant=memory.kind == "input" and not memory.written and is_apart,
+        )
+
     def __getstate__(self) -> dict[str, Any]:
         """Return what it is made of."""
         return {name: value for name, value in vars(self).items() if name != "_prepared"}
@@ -398,6 +458,10 @@ class Program:
         """Return its buffers and steps, a line each."""
         buffers = (f"    {each.kind} {each.name}: {each.dtype}, {each.shape}" for each in self._memory)
         return "\n".join([f"{self.name}:", *buffers, *told(self._steps, 1)])
+
+
+def _on_host(arrays: Mapping[str, Any]) -> dict[str, Array]:
+    return {name: array for name, array in arrays.items() if isinstance(array, np.ndarray)}
 
 
 def _copied(array: Array, dtype: DType, target: Array | None) -> Array:

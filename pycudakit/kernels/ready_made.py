@@ -7,6 +7,7 @@ they take their operands in order, so that an operation need not be commutative.
 from __future__ import annotations
 
 import builtins
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._library.types import Array, DType
+from pycudakit._calls import others
+from pycudakit._library.types import DType
 from pycudakit.kernels.compiling.source import Parameter
 from pycudakit.kernels.function import Function
 from pycudakit.kernels.module import SourceModule
 from pycudakit.kernels.program import Program
-from pycudakit.kernels.running.wrappers import In, InOut, Out
+from pycudakit.kernels.running.there import may_stay, there
+from pycudakit.kernels.running.wrappers import In, Wrapper
 
 _INDEX, _OF_A_RANGE = "PK_INDEX", "pk_first + pk_thread * pk_step"
 CHUNK = 64  # elements that a thread of a reduction or a scan takes, in their order
@@ -190,7 +193,11 @@ def sizes_of(name: str, parameters: Sequence[Parameter], args: Sequence[Any], al
     sizes = {}
     for parameter, value in zip(parameters, args, strict=True):
         if parameter.pointer and value is not None:
-            sizes[parameter.name] = np.size(getattr(value, "array", value))
+            array = value.array if isinstance(value, Wrapper) else value
+            if may_stay(array):
+                sizes[parameter.name] = math.prod(there(array, name).shape)
+            else:
+                sizes[parameter.name] = np.size(others.read(array, name, by_numpy=False))
     if not sizes:
         raise TypeError(f"{name}: no argument is an array, so that nothing tells how many elements there are")
     if all_equal and len(set(sizes.values())) > 1:
@@ -305,21 +312,22 @@ class ReductionKernel:
             )
             p.launch(function, *given, count, made, threads=chunks)
             if last:
-                return p(inputs, **keywords)["pk_out"][0]
+                return p(inputs, out={"pk_out": np.empty(1, self.dtype_out)}, **keywords)["pk_out"][0]
             function, given, count = self._rest, [made], chunks
 
 
 def _inputs(
     p: Program, parameters: Sequence[Parameter], args: Sequence[Any]
-) -> tuple[dict[str, Array], list[Any]]:
+) -> tuple[dict[str, Any], list[Any]]:
     """Declare what is given for pointers as a program's inputs; return them, and what a launch is given."""
-    arrays: dict[str, Array] = {}
+    arrays: dict[str, Any] = {}
     given: list[Any] = []
     for parameter, value in zip(parameters, args, strict=True):
         if parameter.pointer and value is not None:
-            array = value.array if isinstance(value, (In, Out, InOut)) else In(value).array
+            array = value.array if isinstance(value, Wrapper) else In(value).array
             arrays[parameter.name] = array
-            given.append(p.input(parameter.name, array.shape, array.dtype))
+            known = there(array, parameter.name) if may_stay(array) else array
+            given.append(p.input(parameter.name, known.shape, known.dtype))
         else:
             given.append(value)
     return arrays, given

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from pycudakit._library import result_memory
-from pycudakit._library.types import Array, DType
+from pycudakit._library.types import DType
 from pycudakit.kernels.function import Function
 from pycudakit.kernels.module import SourceModule
 from pycudakit.kernels.program import Program
 from pycudakit.kernels.ready_made import CHUNK, FUNCTION, c_type, head, literal
+from pycudakit.kernels.running.there import may_stay, new_beside, there
 
 
 class _ScanKernel:
@@ -76,7 +77,7 @@ class _ScanKernel:
         told = ", ".join(map(repr, self._told))
         return f"{type(self).__name__}({told}, name_prefix={self.name!r})"
 
-    def __call__(self, input_ary: Any, output_ary: Any = None, **keywords: Any) -> Array:
+    def __call__(self, input_ary: Any, output_ary: Any = None, **keywords: Any) -> Any:
         """Scan an array's elements in C order, and return the output.
 
         Parameters
@@ -88,18 +89,22 @@ class _ScanKernel:
         **keywords
             As for a `Program`: `symbols`, `isolate`, `timeout`.
         """
-        if not isinstance(input_ary, np.ndarray) or isinstance(input_ary, np.ma.MaskedArray):
+        is_there = may_stay(input_ary)
+        if not is_there and (
+            not isinstance(input_ary, np.ndarray) or isinstance(input_ary, np.ma.MaskedArray)
+        ):
             raise TypeError(f"{self.name}: input_ary must be an array, and is a {type(input_ary).__name__}")
+        shape = there(input_ary, f"{self.name}: input_ary").shape if is_there else input_ary.shape
         if isinstance(output_ary, str) and output_ary == "new":
-            output_ary = result_memory.empty(input_ary.shape, self.dtype)
+            output_ary = new_beside(input_ary, shape, self.dtype)
         elif output_ary is None:
             output_ary = input_ary
-            if not input_ary.flags.writeable:
+            if not is_there and not input_ary.flags.writeable:
                 raise ValueError(f"{self.name}: input_ary is read-only; give output_ary, such as 'new'")
         p = Program(self.name)
-        source = p.input("input_ary", input_ary.shape, self.dtype)
-        target = p.output("output_ary", input_ary.shape, self.dtype)
-        sizes, levels = [input_ary.size], [source]
+        source = p.input("input_ary", shape, self.dtype)
+        target = p.output("output_ary", shape, self.dtype)
+        sizes, levels = [math.prod(shape)], [source]
         while sizes[-1] > CHUNK:
             count = -(-sizes[-1] // CHUNK)
             made = p.temp(f"pk_{count}", (count,), self.dtype)
@@ -113,8 +118,7 @@ class _ScanKernel:
             p.launch(self._spread, levels[level], before, into, sizes[level], exclusive, threads=threads)
             before = levels[level]
         p(input_ary=input_ary, out={"output_ary": output_ary}, **keywords)
-        result: Array = output_ary
-        return result
+        return output_ary
 
 
 class InclusiveScanKernel(_ScanKernel):

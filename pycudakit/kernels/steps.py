@@ -182,6 +182,7 @@ class Lowered:
         tables = self._tables.take(request, self._engine)
         for index, buffer in enumerate(request.buffers):
             tables.aim(index, *memory(buffer))
+        tables.set_waits(request.waits)
         text = tables.run_and_say(plan)
         outcome = Outcome(tables.seconds, text)  # before another call has the tables
         self._tables.give_back(tables)

@@ -143,7 +143,8 @@ def test_constants(header):
     constants["PK_ABI_VERSION"] = int(re.search(r"#define PK_ABI_VERSION (\d+)", header).group(1))
     ours = [
         *("ABI_VERSION", "MAX_DIMS", "MAX_OPERANDS", "MAX_INSTRUCTIONS", "MAX_RANGES", "NAME_SIZE"),
-        *("BUFFER_UP", "BUFFER_DOWN", "BUFFER_POISON", "BUFFER_CONSTANT", "POISON", "MAX_PARAMETERS"),
+        *("BUFFER_UP", "BUFFER_DOWN", "BUFFER_POISON", "BUFFER_CONSTANT", "BUFFER_THERE", "POISON"),
+        "MAX_PARAMETERS",
         "MAX_REDUCTIONS",
         *("STAGE", "UPLOAD", "KERNEL", "DOWNLOAD", "UNSTAGE", "COMPUTE", "STAGES", "LOAD", "STORE", "CAST"),
         *("FIRST_OPERATION", "BYTE_SWAPPED", "ON_DEVICE", "DIVIDE", "OVERFLOW", "INVALID", "NEGATIVE_POWER"),

@@ -1,12 +1,11 @@
 """Arrays of other libraries on a GPU: read and written where they lie, or refused with the way home."""
 
-import ctypes
 import gc
-import importlib
 import threading
 
 import numpy as np
 import pytest
+from helpers.there import SIZE, TENSOR, Capsule, Held, numbers, on_a_gpu
 from helpers.versions import has_numpy
 from numpy.testing import assert_array_equal
 
@@ -18,38 +17,6 @@ from pycudakit.fusing import compiled
 
 FIRST = "x1" if has_numpy("2.4") else "argument 1"  # NumPy's ufuncs tell their parameters' names since
 
-
-class Held:
-    """What says that it lies on a GPU, and does not: nobody may read it."""
-
-    def __init__(self, **changes):
-        given = {"shape": (3,), "typestr": "<f8", "data": (1 << 40, False), "version": 3, "strides": None}
-        given |= {name: value for name, value in changes.items() if value is not ...}
-        self.__cuda_array_interface__ = {k: v for k, v in given.items() if v is not None or k == "strides"}
-
-
-class Capsule:
-    """The same, by DLPack alone."""
-
-    def __dlpack_device__(self):
-        return (2, 0)
-
-    def __dlpack__(self, **_):
-        return CAPSULE(TENSOR_AT, b"dltensor", None)
-
-
-CAPSULE = ctypes.pythonapi.PyCapsule_New
-CAPSULE.restype, CAPSULE.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-SHAPE = (ctypes.c_int64 * 1)(3)
-TENSOR = np.zeros(
-    1,
-    [
-        *(("data", "u8"), ("device_type", "i4"), ("device_id", "i4"), ("ndim", "i4"), ("code", "u1")),
-        *(("bits", "u1"), ("lanes", "u2"), ("shape", "u8"), ("strides", "u8"), ("byte_offset", "u8")),
-    ],
-)
-TENSOR[0] = (1 << 40, 2, 0, 1, 2, 64, 1, ctypes.addressof(SHAPE), 0, 0)
-TENSOR_AT = TENSOR.ctypes.data
 
 OUT = np.full(3, 7.0)
 CALLS = {
@@ -160,39 +127,6 @@ def test_types_of_dlpack(code, bits, lanes):
 
 
 # ---- In place, on a GPU ------------------------------------------------------------------------------
-
-on_a_gpu = pytest.mark.skipif(not pk.engines()["cuda"], reason="needs a GPU")
-LIBRARIES = {
-    "cupy": (lambda lib, x: lib.asarray(x), lambda lib, x: lib.asnumpy(x)),
-    "torch": (lambda lib, x: lib.tensor(x, device="cuda"), lambda _, x: x.cpu().numpy()),
-    "numba.cuda": (lambda lib, x: lib.to_device(x), lambda _, x: x.copy_to_host()),
-}
-SIZE = 100_003
-
-
-class Library:
-    """One that keeps arrays on a GPU."""
-
-    def __init__(self, name):
-        self.module = importlib.import_module(name)
-        self._up, self._down = LIBRARIES[name]
-
-    def up(self, x):
-        return self._up(self.module, x)
-
-    def down(self, x):
-        return self._down(self.module, x)
-
-
-@pytest.fixture(params=LIBRARIES)
-def library(request):
-    pytest.importorskip(request.param)
-    with pk.engine("cuda"):
-        yield Library(request.param)
-
-
-def numbers(*shape, dtype=np.float64):
-    return (np.random.default_rng(3).random(shape or (SIZE,)) * 100).astype(dtype)
 
 
 # The kit's function of arrays, and whether all of it stays on the GPU but for a few bytes.

@@ -15,9 +15,12 @@ constexpr int64_t MOST_BYTES = int64_t(1) << 50;
 // What begins as zeros goes up with what is staged, as long as it is small.
 constexpr int64_t WORTH_A_MEMSET = 32 << 10;
 
-char *host(const pk_buffer &buffer) { return reinterpret_cast<char *>(buffer.address); }
-bool goes_up(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_UP) != 0; }
-bool comes_down(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_DOWN) != 0; }
+char *given(const pk_buffer &buffer) { return reinterpret_cast<char *>(buffer.address); }
+bool begins_as_given(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_UP) != 0; }
+bool goes_up(const pk_buffer &buffer) { return begins_as_given(buffer) && !lies_there(buffer); }
+bool comes_down(const pk_buffer &buffer) {
+    return (buffer.flags & PK_BUFFER_DOWN) != 0 && !lies_there(buffer);
+}
 int first_byte(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_POISON) != 0 ? PK_POISON : 0; }
 
 }  // namespace
@@ -25,6 +28,7 @@ int first_byte(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_POISO
 Buffers::Buffers(const Run &run, Call &call, int device, Holdings &held)
     : run_(run), call_(call), device_(device) {
     lay_out();
+    if (all_ == 0 && std::any_of(run.buffers.begin(), run.buffers.end(), is_in_place)) return;
     const SlotBytes slot = Lease::usual(Lease::staged);
     const bool are_small = all_ <= slot.device &&
                            std::max(up_end_, down_end_) <= std::min(slot.host, tuned(Tune::in_place_bytes));
@@ -48,7 +52,7 @@ void Buffers::lay_out() {
     auto place = [&](bool up, bool down) {
         for (int64_t i = 0; i < run_.buffers.size; ++i) {
             const pk_buffer &buffer = run_.buffers[i];
-            if (goes_up(buffer) != up || comes_down(buffer) != down) continue;
+            if (is_in_place(buffer) || goes_up(buffer) != up || comes_down(buffer) != down) continue;
             if (buffer.bytes > MOST_BYTES - all_)
                 fail(PK_OUT_OF_MEMORY, "the buffers of this run have more than " +
                                            std::to_string(MOST_BYTES) + " bytes: no GPU has that");
@@ -68,6 +72,11 @@ void Buffers::lay_out() {
     if (all_ - up_end_ <= WORTH_A_MEMSET) up_end_ = all_;
 }
 
+char *Buffers::address(int64_t index) const {
+    const pk_buffer &buffer = run_.buffers[index];
+    return is_in_place(buffer) ? given(buffer) : memory_ + offsets_[size_t(index)];
+}
+
 void Buffers::fill(int64_t index, cudaStream_t queue) {
     const pk_buffer &buffer = run_.buffers[index];
     PK_CUDA(cudaMemsetAsync(address(index), first_byte(buffer), size_t(buffer.bytes), queue));
@@ -78,13 +87,15 @@ void Buffers::upload(cudaStream_t queue) {
         upload_small(queue);
     } else {
         for (int64_t i = 0; i < run_.buffers.size; ++i) {
-            if (!goes_up(run_.buffers[i]) && run_.buffers[i].bytes != 0) fill(i, queue);
+            const pk_buffer &buffer = run_.buffers[i];
+            if (!begins_as_given(buffer) && !lies_there(buffer) && buffer.bytes != 0) fill(i, queue);
         }
         Traffic traffic(call_, device_, true);
         each(PK_BUFFER_UP,
-             [&](int64_t i, auto &buffer) { traffic.add(host(buffer), address(i), buffer.bytes); });
+             [&](int64_t i, auto &buffer) { traffic.add(given(buffer), address(i), buffer.bytes); });
         traffic.run(queue);
     }
+    begin_there(queue);
     call_.report.bytes_up += bytes_up_;
 }
 
@@ -93,9 +104,9 @@ void Buffers::upload_small(cudaStream_t queue) {
         for (int64_t i = 0; i < run_.buffers.size; ++i) {
             const pk_buffer &buffer = run_.buffers[i];
             char *const to = staged_ + offsets_[size_t(i)];
-            if (buffer.bytes == 0 || offsets_[size_t(i)] >= up_end_) continue;
+            if (buffer.bytes == 0 || lies_there(buffer) || offsets_[size_t(i)] >= up_end_) continue;
             if (goes_up(buffer)) {
-                std::memcpy(to, host(buffer), size_t(buffer.bytes));
+                std::memcpy(to, given(buffer), size_t(buffer.bytes));
             } else {
                 std::memset(to, first_byte(buffer), size_t(buffer.bytes));
             }
@@ -104,8 +115,20 @@ void Buffers::upload_small(cudaStream_t queue) {
         call_.report.chunks += 1;
     }
     for (int64_t i = 0; i < run_.buffers.size; ++i) {
-        if (offsets_[size_t(i)] >= up_end_ && run_.buffers[i].bytes != 0) fill(i, queue);
+        const pk_buffer &buffer = run_.buffers[i];
+        if (offsets_[size_t(i)] >= up_end_ && !lies_there(buffer) && buffer.bytes != 0) fill(i, queue);
     }
+}
+
+// What lies there begins as it is, or is filled, as what does not. Copies come first: they may be of what is
+// filled.
+void Buffers::begin_there(cudaStream_t queue) {
+    each_there(true, [&](int64_t i, auto &buffer) {
+        if (is_in_place(buffer)) return;
+        PK_CUDA(cudaMemcpyAsync(address(i), given(buffer), size_t(buffer.bytes), cudaMemcpyDeviceToDevice,
+                                queue));
+    });
+    each_there(false, [&](int64_t i, auto &) { fill(i, queue); });
 }
 
 void Buffers::queue_download(cudaStream_t queue) {
@@ -118,12 +141,12 @@ void Buffers::queue_download(cudaStream_t queue) {
 void Buffers::download(cudaStream_t queue) {
     if (are_small()) {
         each(PK_BUFFER_DOWN, [&](int64_t i, auto &buffer) {
-            std::memcpy(host(buffer), staged_ + offsets_[size_t(i)], size_t(buffer.bytes));
+            std::memcpy(given(buffer), staged_ + offsets_[size_t(i)], size_t(buffer.bytes));
         });
     } else {
         Traffic traffic(call_, device_, false);
         each(PK_BUFFER_DOWN,
-             [&](int64_t i, auto &buffer) { traffic.add(host(buffer), address(i), buffer.bytes); });
+             [&](int64_t i, auto &buffer) { traffic.add(given(buffer), address(i), buffer.bytes); });
         traffic.run(queue);
     }
     call_.report.bytes_down += bytes_down_;

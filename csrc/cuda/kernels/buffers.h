@@ -6,6 +6,7 @@
 #include "common/call/call.h"
 #include "common/kernels.h"
 #include "holdings.h"
+#include "there.h"
 
 namespace pk::kernels {
 
@@ -14,7 +15,7 @@ class Buffers {
     // Takes their memory, which `held` keeps.
     Buffers(const Run &run, Call &call, int device, Holdings &held);
 
-    char *address(int64_t buffer) const { return memory_ + offsets_[size_t(buffer)]; }
+    char *address(int64_t buffer) const;
     bool are_small() const { return staged_ != nullptr; }
     int64_t bytes_up() const { return bytes_up_; }
     int64_t bytes_down() const { return bytes_down_; }
@@ -29,13 +30,25 @@ class Buffers {
    private:
     void lay_out();
     void upload_small(cudaStream_t queue);
+    void begin_there(cudaStream_t queue);
     void fill(int64_t index, cudaStream_t queue);
 
+    // Those of the host's that move that way.
     template <class Visit>
     void each(int flag, Visit visit) const {
         for (int64_t i = 0; i < run_.buffers.size; ++i) {
             const pk_buffer &buffer = run_.buffers[i];
-            if ((buffer.flags & flag) != 0 && buffer.bytes != 0) visit(i, buffer);
+            if ((buffer.flags & flag) != 0 && !lies_there(buffer) && buffer.bytes != 0) visit(i, buffer);
+        }
+    }
+
+    // Those that lie there, and begin as they are, or filled.
+    template <class Visit>
+    void each_there(bool as_given, Visit visit) const {
+        for (int64_t i = 0; i < run_.buffers.size; ++i) {
+            const pk_buffer &buffer = run_.buffers[i];
+            const bool begins_as_given = (buffer.flags & PK_BUFFER_UP) != 0;
+            if (lies_there(buffer) && begins_as_given == as_given && buffer.bytes != 0) visit(i, buffer);
         }
     }
 

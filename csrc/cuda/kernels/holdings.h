@@ -18,7 +18,7 @@ struct Track {
 
     const int device;
     Stream queue = stream();
-    Event begun = event(), ended = event(), paces[2] = {event(), event()};
+    Event arrived = event(), begun = event(), ended = event(), paces[2] = {event(), event()};
 };
 
 // All that a run has of a device until its last kernel is done.

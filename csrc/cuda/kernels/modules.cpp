@@ -118,6 +118,18 @@ Shelf &shelf() {
 
 Module::Module(const pk_image &image) : library_(load(image)) {}
 
+// Kernels that were queued may still run. A failure here has no one to report to.
+Module::~Module() {
+    if (!was_queued_) return;
+    int before = 0;
+    (void)cudaGetDevice(&before);
+    for (const auto &known : kernels_) {
+        (void)cudaSetDevice(known.first.first);
+        (void)cudaDeviceSynchronize();
+    }
+    (void)cudaSetDevice(before);
+}
+
 const Loaded &Module::kernel(std::string_view symbol, const std::string &label) {
     const Place place(current_device(), symbol);
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -1,6 +1,7 @@
 // Modules of kernels that are loaded, kept from call to call.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -33,6 +34,9 @@ struct Variable {
 class Module {
    public:
     explicit Module(const pk_image &image);
+    ~Module();
+    Module(const Module &) = delete;
+    Module &operator=(const Module &) = delete;
 
     const Loaded &kernel(std::string_view symbol, const std::string &label);
     // None if the module has no variable of that name.
@@ -43,11 +47,16 @@ class Module {
     // The memory of what is printed, and nothing if nothing ever is.
     std::optional<Variable> printed();
 
+    // Some kernel of it is in a stream of a caller's that nobody here waits for.
+    void note_queued() { was_queued_ = true; }
+    bool was_queued() const { return was_queued_; }
+
    private:
     friend class Use;
     using Place = std::pair<int, std::string>;  // of a device
 
     Library library_;
+    std::atomic<bool> was_queued_{false};
     std::mutex mutex_;  // guards what follows
     std::condition_variable changed_;
     std::map<Place, Loaded, std::less<>> kernels_;

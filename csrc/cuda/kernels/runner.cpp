@@ -9,6 +9,7 @@
 #include "buffers.h"
 #include "cuda/stream/stream.h"
 #include "holdings.h"
+#include "there.h"
 #include "variables.h"
 
 namespace pk::kernels {
@@ -36,18 +37,20 @@ class Runner {
    public:
     // What is printed has so much room, in bytes of records.
     Runner(const Run &run, Call &call, int device, int64_t room)
-        : run_(run), call_(call), device_(device), room_(room) {}
+        : run_(run), call_(call), device_(device), room_(room), there_(run, device) {}
 
     void run() {
         for (const pk_image &image : run_.images) modules_.push_back(loaded(image));
         use_modules();
         prepare();
+        if (can_be_queued()) return queue();
         const Symbols symbols(run_, modules_);
         held_.track = take_track(device_);
         queue_ = held_.queue();
         try {
             Buffers buffers(run_, call_, device_, held_);
             bind(buffers);
+            follow_streams();
             Printing printing(modules_, room_);
             if (printing.is_possible()) printing.begin(device_, held_);
             symbols.set(queue_);
@@ -69,6 +72,39 @@ class Runner {
     const std::string &text() const { return text_; }
 
    private:
+    // ---- Of arrays that lie there -------------------------------------------------------------------
+
+    // Whether a run needs nothing but its kernels in the arrays' stream, and nobody has to wait for them.
+    bool can_be_queued() const {
+        const auto prints = [](const auto &module) { return module->printed().has_value(); };
+        return there_.is_enough() && there_.streams().size() == 1 && run_.launches <= UNPACED &&
+               run_.symbols.size == 0 && call_.options().waits == 0 &&
+               std::none_of(modules_.begin(), modules_.end(), prints);
+    }
+
+    void queue() {
+        queue_ = there_.streams().front();
+        for (const auto &module : modules_) module->note_queued();
+        try {
+            Buffers buffers(run_, call_, device_, held_);
+            bind(buffers);
+            buffers.upload(queue_);
+            has_launched_ = true;
+            run_.each([&](const pk_step &step) { launch(step); });
+        } catch (const Failure &failure) {
+            explain(failure);
+        }
+        advance(run_.launches);
+    }
+
+    // Has what comes wait for what is in those streams. The other way round the host waits.
+    void follow_streams() {
+        for (const cudaStream_t stream : there_.streams()) {
+            PK_CUDA(cudaEventRecord(held_.track->arrived.get(), stream));
+            PK_CUDA(cudaStreamWaitEvent(queue_, held_.track->arrived.get()));
+        }
+    }
+
     // ---- Before -------------------------------------------------------------------------------------
 
     // Those whose variables are set are used alone.
@@ -81,6 +117,7 @@ class Runner {
         const Module *last = nullptr;
         for (const auto &[module, alone] : wanted) {
             if (module.get() != last) held_.uses.emplace_back(module, alone, call_);
+            if (alone && module->was_queued()) PK_CUDA(cudaDeviceSynchronize());
             last = module.get();
         }
     }
@@ -157,11 +194,15 @@ class Runner {
         PK_CUDA(cudaEventRecord(held_.track->begun.get(), queue_));
         has_launched_ = true;
         run_.each([&](const pk_step &step) {
-            Prepared &prepared = prepared_[size_t(&step - run_.steps.begin())];
-            PK_CUDA(cudaLaunchKernelExC(&prepared.config, prepared.function, prepared.arguments.data()));
+            launch(step);
             pace();
         });
         PK_CUDA(cudaEventRecord(held_.track->ended.get(), queue_));
+    }
+
+    void launch(const pk_step &step) {
+        Prepared &prepared = prepared_[size_t(&step - run_.steps.begin())];
+        PK_CUDA(cudaLaunchKernelExC(&prepared.config, prepared.function, prepared.arguments.data()));
     }
 
     // Has at most two batches of launches under way, each of some milliseconds, so that a call can be
@@ -251,6 +292,7 @@ class Runner {
     Call &call_;
     const int device_;
     const int64_t room_;
+    const There there_;
     Modules modules_;
     std::vector<Prepared> prepared_;   // a step's each
     std::vector<char *> places_;       // an argument's each

@@ -12,11 +12,19 @@ import numpy as np
 
 from pycudakit._calls import others
 from pycudakit._library import result_memory
-from pycudakit._library.abi import BUFFER_CONSTANT, BUFFER_DOWN, BUFFER_POISON, BUFFER_UP, address_of
+from pycudakit._library.abi import (
+    BUFFER_CONSTANT,
+    BUFFER_DOWN,
+    BUFFER_POISON,
+    BUFFER_THERE,
+    BUFFER_UP,
+    address_of,
+)
 from pycudakit._library.types import Array, DType
 from pycudakit.kernels.compiling.source import Parameter, Signature
 from pycudakit.kernels.reading.declarators import VECTORS
 from pycudakit.kernels.running.request import Buffer, Place
+from pycudakit.kernels.running.there import There, may_stay, there
 from pycudakit.kernels.running.wrappers import In, InOut, Out, Wrapper, as_array
 
 _MOST = 1 << 31  # blocks and threads along an axis, whatever the device
@@ -59,21 +67,33 @@ class Bound:
     Attributes
     ----------
     buffers
-        Of each its address, bytes, flags, bytes of an element, label and array.
+        Of each its address, stream, bytes, flags, bytes of an element, label and array.
     arguments
         A buffer's index, the bytes of a value, or None.
     outputs
         The arrays that are written.
+    lies_there
+        Whether an array lies on a GPU.
     """
 
-    __slots__ = ("_inouts", "_unpacked", "arguments", "buffers", "is_plain", "outputs", "values")
+    __slots__ = (
+        "_inouts",
+        "_unpacked",
+        "arguments",
+        "buffers",
+        "is_plain",
+        "lies_there",
+        "outputs",
+        "values",
+    )
 
     def __init__(self) -> None:
-        self.buffers: list[tuple[int, int, int, int, str, Array]] = []
+        self.buffers: list[tuple[int, int, int, int, int, str, Array | There]] = []
         self.arguments: list[int | bytes | None] = []
         self.values: list[bytes] = []
-        self.outputs: list[Array] = []
+        self.outputs: list[Any] = []
         self.is_plain = True  # each pointer has a buffer of its own
+        self.lies_there = False
         self._unpacked: list[tuple[Array, Array]] = []
         self._inouts: list[tuple[int, Array]] = []  # that come home, and where they are in `buffers`
 
@@ -100,7 +120,7 @@ class Bound:
                 poison=bool(flags & BUFFER_POISON),
                 constant=bool(flags & BUFFER_CONSTANT),
             )
-            for _, size, flags, item, label, array in self.buffers
+            for _, _, size, flags, item, label, array in self.buffers
         ]
 
     def request_arguments(self) -> tuple[Place | bytes | None, ...]:
@@ -113,10 +133,7 @@ class Bound:
         is_written = flags & BUFFER_DOWN
         if is_written:
             if not layout.writeable:
-                raise ValueError(
-                    f"{slot.title} is written by the kernel, and the array given is read-only: give a copy, "
-                    "or In(array) if it is not written"
-                )
+                raise _readonly(slot)
             self.outputs.append(array)
             if flags & BUFFER_UP:
                 if self._inouts and self._is_given_already(array):
@@ -132,7 +149,33 @@ class Bound:
             )
             if is_written:
                 self._unpacked.append((array, source))
-        self.buffers.append((address_of(source), source.nbytes, flags, source.itemsize, slot.name, source))
+        address = address_of(source)
+        self.buffers.append((address, 0, source.nbytes, flags, source.itemsize, slot.name, source))
+
+    def add_there(self, slot: Slot, array: There, flags: int) -> None:
+        """Add an array on a GPU that a pointer points to."""
+        if flags & BUFFER_DOWN:
+            if array.is_readonly:
+                raise _readonly(slot)
+            self.outputs.append(array.owner)
+        self.lies_there = True
+        self.arguments.append(len(self.buffers))
+        flags |= BUFFER_THERE
+        self.buffers.append(
+            (array.address, array.stream, array.nbytes, flags, array.dtype.itemsize, slot.name, array)
+        )
+
+    def keep_apart(self) -> None:
+        """Have kernels read a copy of what they write as another parameter, as of arrays on the host."""
+        written = [
+            (address, address + size)
+            for address, _, size, flags, *_ in self.buffers
+            if flags & BUFFER_THERE and flags & BUFFER_DOWN
+        ]
+        for index, (address, stream, size, flags, *rest) in enumerate(self.buffers):
+            is_read = flags & BUFFER_THERE and flags & BUFFER_CONSTANT
+            if is_read and any(address < end and low < address + size for low, end in written):
+                self.buffers[index] = (address, stream, size, flags & ~BUFFER_CONSTANT, *rest)  # type: ignore[assignment]
 
     def _is_given_already(self, array: Array) -> bool:
         """Add an array that is another parameter's, too, as the buffer of that."""
@@ -142,6 +185,13 @@ class Bound:
                 self.is_plain = False
                 return True
         return False
+
+
+def _readonly(slot: Slot) -> ValueError:
+    return ValueError(
+        f"{slot.title} is written by the kernel, and the array given is read-only: give a copy, or "
+        "In(array) if it is not written"
+    )
 
 
 def _is_same(a: Array, b: Array) -> bool:
@@ -200,13 +250,20 @@ class Slot:
             return
         else:
             array, flags = self._foreign(given), self._bare
+        if type(array) is not np.ndarray:
+            found = there(array, self.title)
+            self.check(found.dtype, found.shape)
+            bound.add_there(self, found, flags)
+            return
         if array.dtype is not self._element:
             self.check(array.dtype, array.shape)
         bound.add(self, array, flags)
 
-    def _foreign(self, given: Any) -> Array:
+    def _foreign(self, given: Any) -> Any:
         if isinstance(given, np.ndarray):
             return as_array(given)
+        if may_stay(given):
+            return given
         if not isinstance(given, np.generic):
             array = others.read(given, self.title, by_numpy=False)
             if self.parameter.const and (
@@ -376,6 +433,8 @@ def bind(signature: Signature, slots: Sequence[Slot], args: Sequence[Any]) -> Bo
     bound = Bound()
     for slot, given in zip(slots, args):  # noqa: B905  (their lengths are equal)
         slot.add(bound, given)
+    if bound.lies_there:
+        bound.keep_apart()
     return bound
 
 

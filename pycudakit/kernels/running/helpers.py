@@ -26,6 +26,8 @@ from multiprocessing import spawn
 from multiprocessing.connection import Connection
 from typing import NoReturn
 
+import numpy as np
+
 from pycudakit import errors
 from pycudakit._calls import asked, invocation
 from pycudakit._calls.plan import Plan
@@ -222,12 +224,12 @@ class Helper:
         offsets, size = places(request.buffers)
         self._shared.grow(size)
         for buffer, offset in zip(request.buffers, offsets, strict=True):
-            if buffer.array is not None and buffer.up and buffer.bytes:
+            if isinstance(buffer.array, np.ndarray) and buffer.up and buffer.bytes:
                 copy(self._shared.array(offset, buffer.bytes), buffer.array)
         result = self._ask(request, where, timeout)
         if result.outcome is not None:
             for buffer, offset in zip(request.buffers, offsets, strict=True):
-                if buffer.array is not None and buffer.down and buffer.bytes:
+                if isinstance(buffer.array, np.ndarray) and buffer.down and buffer.bytes:
                     copy(buffer.array, self._shared.array(offset, buffer.bytes))
         self._shared.shrink()
         return result

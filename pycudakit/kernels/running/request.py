@@ -8,6 +8,7 @@ from typing import Any
 
 from pycudakit._library.types import Array
 from pycudakit.kernels.compiling.source import Binary
+from pycudakit.kernels.running.there import There
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Buffer:
     item
         Bytes of an element, for messages.
     array
-        A dense array of as many bytes, or None: it neither goes up nor comes down.
+        A dense array of as many bytes, on the host or on a GPU, or None: it neither goes up nor comes down.
     up, down
         Whether it begins as the array's, and whether it is the array's at the end.
     poison
@@ -44,7 +45,7 @@ class Buffer:
     label: str
     bytes: int
     item: int = 1
-    array: Array | None = None
+    array: Array | There | None = None
     up: bool = False
     down: bool = False
     poison: bool = False
@@ -100,6 +101,8 @@ class Request:
         Of a binary, the values of its variables, dense arrays, by their names in it.
     block_limit
         Milliseconds that a block may take on the CPU where it was compiled to be checked; 0: no limit.
+    waits
+        Whether a run of arrays on a GPU has ended when the call returns.
     """
 
     function: str
@@ -107,6 +110,7 @@ class Request:
     steps: Sequence[Launch | Repeat]
     symbols: Mapping[Binary, Mapping[str, Any]] = field(default_factory=dict)
     block_limit: int = 0
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

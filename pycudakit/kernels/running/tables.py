@@ -16,9 +16,10 @@ from pycudakit._library import abi
 from pycudakit._library.types import Array
 from pycudakit.kernels.compiling.source import Binary
 from pycudakit.kernels.running.request import Buffer, Kernel, Launch, Place, Repeat, Request
+from pycudakit.kernels.running.there import There
 
 _TEXT = 1 << 20  # bytes of what a run's kernels print
-_BUFFER = struct.Struct("=Qqii")  # address, bytes, flags and item of a pk_buffer
+_BUFFER = struct.Struct("=QQqii")  # address, stream, bytes, flags and item of a pk_buffer
 _STEP = struct.Struct("=12q")  # a pk_step
 _BUFFER_BYTES = abi.BUFFER.itemsize
 
@@ -95,6 +96,7 @@ class Tables(Invocation):
         self._run_table = _table(abi.RUN, [(*whole, request.block_limit)])
         self._said: Array = np.empty(_TEXT, np.uint8)
         self._length = ctypes.c_int64()
+        self.set_waits(request.waits)
         stages = self.report["stage_seconds"][0]
         at = abi.KERNEL if engine == "cuda" else abi.COMPUTE
         self._seconds = stages[at : at + 1]
@@ -109,9 +111,13 @@ class Tables(Invocation):
 
     # ---- What may change ---------------------------------------------------------------------------
 
-    def aim(self, index: int, address: int, size: int, flags: int, item: int) -> None:
+    def aim(self, index: int, address: int, stream: int, size: int, flags: int, item: int) -> None:
         """Say where a buffer's array lies, how it begins and ends, and how large an element is."""
-        _BUFFER.pack_into(self._buffer_bytes, index * _BUFFER_BYTES, address, size, flags, item)
+        _BUFFER.pack_into(self._buffer_bytes, index * _BUFFER_BYTES, address, stream, size, flags, item)
+
+    def set_waits(self, waits: bool) -> None:
+        """Say whether a run of arrays on a GPU has ended when the call returns."""
+        self.options["waits"] = waits
 
     def shape(self, elements: int, shared: int, grid: Sequence[int], block: Sequence[int]) -> None:
         """Give the only launch its shape."""
@@ -186,7 +192,7 @@ class Tables(Invocation):
         return text
 
 
-def memory(buffer: Buffer) -> tuple[int, int, int, int]:
+def memory(buffer: Buffer) -> tuple[int, int, int, int, int]:
     """Return what `Tables.aim` takes of a buffer."""
     flags = (
         abi.BUFFER_UP * buffer.up
@@ -194,9 +200,12 @@ def memory(buffer: Buffer) -> tuple[int, int, int, int]:
         | abi.BUFFER_POISON * buffer.poison
         | abi.BUFFER_CONSTANT * buffer.constant
     )
+    if isinstance(buffer.array, There):
+        there = buffer.array
+        return there.address, there.stream, buffer.bytes, flags | abi.BUFFER_THERE, buffer.item
     moves = buffer.array is not None and (buffer.up or buffer.down)
     address = abi.address_of(buffer.array) if moves else 0  # type: ignore[arg-type]
-    return address, buffer.bytes, flags, buffer.item
+    return address, 0, buffer.bytes, flags, buffer.item
 
 
 def _launches(steps: Sequence[Launch | Repeat]) -> int:

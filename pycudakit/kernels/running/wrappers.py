@@ -8,6 +8,7 @@ import numpy as np
 
 from pycudakit._calls import others
 from pycudakit._library.types import Array
+from pycudakit.kernels.running.there import may_stay
 
 
 class Wrapper:
@@ -15,7 +16,7 @@ class Wrapper:
 
     __slots__ = ("array",)
 
-    array: Array
+    array: Any  # of NumPy, or on a GPU
 
     def __repr__(self) -> str:
         """Return what makes it."""
@@ -28,13 +29,13 @@ class In(Wrapper):
     Parameters
     ----------
     array : array_like
-        Of any layout; the kernel sees its elements in C order, one after the other.
+        Of any layout; the kernel sees its elements in C order, one after the other. One on a GPU is dense.
     """
 
     __slots__ = ()
 
     def __init__(self, array: Any) -> None:
-        self.array = array if type(array) is np.ndarray else as_array(array)
+        self.array = array if type(array) is np.ndarray or may_stay(array) else as_array(array)
 
 
 class Out(Wrapper):
@@ -43,14 +44,14 @@ class Out(Wrapper):
     Parameters
     ----------
     array : ndarray
-        Of any layout.
+        Of any layout; or a dense array on a GPU, which is written where it lies.
     poison : bool
         Begin as bytes of 0xA5 instead, which shows what no kernel has written.
     """
 
     __slots__ = ("poison",)
 
-    def __init__(self, array: Array, *, poison: bool = False) -> None:
+    def __init__(self, array: Any, *, poison: bool = False) -> None:
         self.array = array if type(array) is np.ndarray else _as_target(array, "Out")
         self.poison = poison
 
@@ -61,12 +62,13 @@ class InOut(Wrapper):
     Parameters
     ----------
     array : ndarray
-        Of any layout. An array that is given for several parameters is one buffer.
+        Of any layout. An array that is given for several parameters is one buffer. One on a GPU is dense,
+        and the kernel works in it where it lies.
     """
 
     __slots__ = ()
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: Any) -> None:
         self.array = array if type(array) is np.ndarray else _as_target(array, "InOut")
 
 
@@ -77,7 +79,9 @@ def as_array(value: Any) -> Array:
     return np.asarray(others.read(value, "a kernel's array", by_numpy=False))
 
 
-def _as_target(value: Any, name: str) -> Array:
+def _as_target(value: Any, name: str) -> Any:
+    if may_stay(value):
+        return value
     if not isinstance(value, np.ndarray):
         others.read(value, name)  # which says what to do about an array on a GPU
         raise TypeError(f"{name} takes a NumPy array, which is written, and not {type(value).__name__}")

@@ -172,9 +172,7 @@ class Fused(Generic[P, R]):
 
     def _run_on_devices(self, args: Any, kwargs: Any) -> Any:
         """Run it where its arrays lie; its results will lie there, too."""
-        args, kwargs = mapped(
-            (args, kwargs), lambda value: value if lies_there(value) else read(value, self._name)
-        )
+        args, kwargs = mapped((args, kwargs), _given(self._name))
         with asked.asking(engine="cuda"):
             recording = Recording(self._name, CAPTURED, self._strict)
             return self._recorded(recording, arrays_in([args, kwargs]), args, kwargs)
@@ -225,7 +223,7 @@ class Fused(Generic[P, R]):
         return result
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explained:
-        """Run the function with copies of its arrays, which lie on the host, and tell what it did.
+        """Run the function with copies of its arrays, and tell what it did.
 
         Examples
         --------
@@ -241,7 +239,13 @@ class Fused(Generic[P, R]):
         """
         if asked.checked_current() == "numpy":
             return Explained(self._name, "numpy", (), ())
-        args, kwargs = read_all("explain", self.__wrapped__, args, kwargs, by_numpy=True)  # type: ignore[assignment]
+        if takes_devices() and devices_in((args, kwargs)):
+            check_devices("explain", self.__wrapped__, args, kwargs)
+            with asked.asking(engine="cuda"):
+                return self._explain(*mapped((args, kwargs), _given("explain")))
+        return self._explain(*read_all("explain", self.__wrapped__, args, kwargs, by_numpy=True))
+
+    def _explain(self, args: Any, kwargs: Any) -> Explained:
         args, kwargs = mapped((args, kwargs), copied)
         recording = Recording(self._name, CAPTURED, self._strict)
         recording.passes = []
@@ -302,6 +306,11 @@ class BoundFused:
 
 _MOST_KEYS = 256
 _LONG = 2e-3  # seconds
+
+
+def _given(title: str) -> Callable[[Any], Any]:
+    """Return what reads an argument, but for what lies on a GPU."""
+    return lambda value: value if lies_there(value) else read(value, title)
 
 
 def _names_of(function: Any, args: Any, kwargs: Any) -> dict[int, str]:

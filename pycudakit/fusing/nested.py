@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._calls.others import is_device_array, is_ordinary
+from pycudakit._calls.others import is_device_array, is_ordinary, open_to_others
+from pycudakit._families.expression.evaluate import evaluate
 from pycudakit._library.types import CODES
 from pycudakit.fusing.stand_in import StandIn
 
@@ -61,6 +62,8 @@ def copied(value: Any) -> Any:
     """Return a copy of an array or a generator, and anything else as it is."""
     if is_array(value):
         return value.copy()
+    if lies_there(value):
+        return open_to_others(evaluate)("x", {"x": value})
     return copy.deepcopy(value) if draws(value) else value
 
 

@@ -239,6 +239,22 @@ def test_writing_into_arguments(library):
 
 
 @on_a_gpu
+def test_explain(library):
+    @pk.fuse
+    def change(x, y):
+        x *= 2
+        return {"sum": np.sum(x), "both": x + y}
+
+    a, b = numbers(), numbers()[::-1].copy()
+    up, host = library.up(a), b.copy()
+    plan = change.explain(up, host)
+    assert (plan.engine, plan.breaks, plan.bytes_up) == ("cuda", (), b.nbytes)
+    assert plan.passes
+    assert_array_equal(library.down(up), a)
+    assert change.explain(up, up).bytes_up == 0
+
+
+@on_a_gpu
 def test_views(library):
     if library.module.__name__ == "numba.cuda":
         pytest.skip("its views are made by other means")

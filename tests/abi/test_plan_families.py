@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from abi.test_plan import LARGE, NOTES, SMALL, Plan, in_plan, numbers
 from helpers.processes import python
+from helpers.sanitized import SANITIZED
 
 from pycudakit._families.matmul.matmul import cublas
 from pycudakit._library import abi
@@ -242,6 +243,8 @@ def test_products(plan, name, turned, kind):
 @pytest.mark.parametrize("shape", SHAPES)
 @in_plan
 def test_shapes(plan, shape, precision, turned, kind):
+    if SANITIZED and shape == "deep" and precision:
+        pytest.skip("sanitizers take long for it")
     m, n, k = SHAPES[shape]
     x, y = factors(m, n, k, turned)
     check_product(plan, x, y, (1, m, n), kind, turned=turned, precision=PRECISE[precision])

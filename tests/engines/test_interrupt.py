@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.processes import python
+from helpers.sanitized import SANITIZED
 
 import pycudakit as pk
 from pycudakit import errors
@@ -17,7 +18,7 @@ from pycudakit._calls.plan import Plan
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals"),
     pytest.mark.skipif(
-        any(pk.build_info().get(name, {}).get("sanitizers") for name in ("cpu", "cuda")),
+        SANITIZED,
         reason="sanitizers slow everything down",
     ),
 ]

@@ -6,13 +6,12 @@ import sys
 
 import pytest
 from helpers.processes import python
-
-import pycudakit as pk
+from helpers.sanitized import SANITIZED
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals"),
     pytest.mark.skipif(
-        any(pk.build_info().get(name, {}).get("sanitizers") for name in ("cpu", "cuda")),
+        SANITIZED,
         reason="sanitizers slow everything down",
     ),
 ]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from helpers.processes import LIBRARY, failure, python
+from helpers.sanitized import SANITIZED
 
 import pycudakit as pk
 from pycudakit import _lazy, errors
@@ -122,7 +123,7 @@ def test_import_needs_no_library(tmp_path):
         assert python(code, env=env) == "2.0 numpy", "auto has NumPy left"
 
 
-@pytest.mark.skipif(bool(pk.build_info()["cpu"]["sanitizers"]), reason="sanitizers slow everything down")
+@pytest.mark.skipif(SANITIZED, reason="sanitizers slow everything down")
 def test_import_is_quick(tmp_path):
     code = "t = time.perf_counter(); import pycudakit; print(time.perf_counter() - t)"
     env = {"PYTHONDONTWRITEBYTECODE": None, "PYTHONPYCACHEPREFIX": str(tmp_path)}

@@ -6,13 +6,12 @@ import time
 
 import pytest
 from helpers.processes import python
-
-import pycudakit as pk
+from helpers.sanitized import SANITIZED
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing takes a thread out of a kernel"),
     pytest.mark.skipif(
-        any(pk.build_info().get(name, {}).get("sanitizers") for name in ("cpu", "cuda")),
+        SANITIZED,
         reason="sanitizers hold signals back",
     ),
 ]

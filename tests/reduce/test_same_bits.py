@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from engines.test_same_bits import canonical, isas
+from helpers.sanitized import SANITIZED
 from helpers.strategies import FLOATS, assert_values, lay_out, layouts, outcome, seeds, values
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,6 +54,8 @@ def results():
     """Yield a name and the result of many calls, on the engine that is set."""
     for dtype in TYPES:
         for number, shape in enumerate(SHAPES):
+            if SANITIZED and number % 3:
+                continue
             array = lay_out(array_of(dtype, shape), LAYOUTS[number])
             for name, call in FUNCTIONS.items():
                 for axis in axes_of(shape):
@@ -89,12 +92,11 @@ def in_process(**settings):
 def baseline():
     reason, lines = in_process(PYCUDAKIT_ISA="baseline", PYCUDAKIT_THREADS="1")
     assert reason == "1 thread, baseline"
-    assert len(lines) > 900
+    assert len(lines) > (200 if SANITIZED else 900)
     return lines
 
 
-@pytest.mark.parametrize("threads", [2, 7])
-@pytest.mark.parametrize("isa", isas())
+@pytest.mark.parametrize(("isa", "threads"), list(zip(isas(), [7, 2, 7], strict=False)))
 def test_threads_and_instruction_sets(baseline, isa, threads):
     reason, lines = in_process(PYCUDAKIT_ISA=isa, PYCUDAKIT_THREADS=str(threads))
     assert reason == f"{threads} threads, {isa}"
@@ -138,7 +140,7 @@ def test_layouts(engine, data):
 @pytest.mark.parametrize("layout", ["F", "step", "reversed", "transposed", "swapped", "misaligned"])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_layouts_of_long_arrays(engine, dtype, layout):
-    for shape in SHAPES[1:6:2]:
+    for shape in SHAPES[1:2] if SANITIZED else SHAPES[1:6:2]:
         array = array_of(dtype, shape)
         for axis in axes_of(shape):
             same(answers(array, axis), answers(lay_out(array, layout), axis), f"{shape} {axis}")

@@ -12,6 +12,7 @@ import pycudakit as pk
 TESTS = Path(__file__).parents[1]
 INTERRUPTS = os.environ.setdefault("PYCUDAKIT_TEST_INTERRUPTS", "3000")
 CRASHES = os.environ.setdefault("PYCUDAKIT_TEST_CRASHES", "20")
+os.environ.setdefault("PYCUDAKIT_TEST_FAILURES", "100000")
 
 # What is tried, what is wanted, and the tests that do it: arguments of pytest.
 TRIED = [
@@ -54,6 +55,16 @@ TRIED = [
         "inputs that another thread changes during the call",
         "any answer, and no other memory",
         ["fuzz/test_scribble.py"],
+    ),
+    (
+        "each call for memory, a thread or a file of 55 operations on `cpu` fails, or it and all later ones",
+        "`MemoryError` or the right answer, then right answers; no memory and no descriptor is lost",
+        ["engines/test_failing.py"],
+    ),
+    (
+        "64 threads in blocks of 1,024 threads that wait for each other; a stack that is not deep enough",
+        "right answers, with a third of the mappings that a process may have; no other stack is met",
+        ["kernels/test_stacks.py"],
     ),
     (
         "the end of a process while daemon threads and handlers of `atexit` compute",

@@ -42,6 +42,11 @@ TRIED = [
         ["kernels/test_helpers.py"],
     ),
     (
+        "static objects of a source that crash, or do not end, when a helper loads its kernels",
+        "an error that names the kernel, within the timeout; this process loads nothing",
+        ["kernels/test_helper_images.py"],
+    ),
+    (
         "a compiler that does not end",
         "it is stopped with its children",
         ["kernels/test_compile_limit.py"],

@@ -100,6 +100,8 @@ class Request:
         Of a binary, the values of its variables, dense arrays, by their names in it.
     block_limit
         Milliseconds that a block may take on the CPU where it was compiled to be checked; 0: no limit.
+    inquiry
+        The kernel whose limits are asked for; then nothing runs.
     """
 
     function: str
@@ -107,6 +109,7 @@ class Request:
     steps: Sequence[Launch | Repeat]
     symbols: Mapping[Binary, Mapping[str, Any]] = field(default_factory=dict)
     block_limit: int = 0
+    inquiry: Kernel | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,10 @@ class Outcome:
         The time of the steps.
     text
         What kernels printed.
+    limits
+        What was asked for, if that was limits.
     """
 
     seconds: float
     text: str
+    limits: Any = None

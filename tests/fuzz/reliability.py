@@ -72,6 +72,11 @@ TRIED = [
         ["kernels/test_stacks.py"],
     ),
     (
+        "no more memory, processes, descriptors, locked memory or bytes of files; a full disk; small stacks",
+        "right answers, or an error in one line of what needs more; right answers when there is more",
+        ["engines/test_limits.py"],
+    ),
+    (
         "the end of a process while daemon threads and handlers of `atexit` compute",
         "it ends within 5 s with its own exit code",
         ["engines/test_ending.py"],

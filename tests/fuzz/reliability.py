@@ -37,9 +37,9 @@ TRIED = [
         ["kernels/test_debug_wild.py"],
     ),
     (
-        f"helpers: {CRASHES} crashes in a row, a timeout, SIGSTOP, SIGKILL of either side, forks meanwhile",
-        "an error in time, nothing written; no zombie, no descriptor and no orphan is left",
-        ["kernels/test_helpers.py"],
+        f"helpers: {CRASHES} crashes, timeouts, SIGSTOP, SIGKILL of either side, children of all kinds",
+        "an error in time, nothing written; no zombie and no descriptor is left, and no orphan for 2 s",
+        ["kernels/test_helpers.py", "kernels/test_helper_ends.py"],
     ),
     (
         "static objects of a source that crash, or do not end, when a helper loads its kernels",

@@ -2,6 +2,7 @@
 #include "common/device.h"
 
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <unordered_set>
 
@@ -78,9 +79,10 @@ extern "C" int32_t pk_pinned_take(int64_t bytes, uint64_t *address) {
         pk::require_pinned(bytes, address);
         void *memory = nullptr;
         if (posix_memalign(&memory, pk::PAGE, size_t(bytes)) != 0) throw std::bad_alloc();
+        std::unique_ptr<void, decltype(&std::free)> owned(memory, std::free);
         const std::lock_guard<std::mutex> lock(pk::taken_mutex);
-        *address = reinterpret_cast<uint64_t>(memory);
-        pk::taken().insert(*address);
+        pk::taken().insert(reinterpret_cast<uint64_t>(memory));
+        *address = reinterpret_cast<uint64_t>(owned.release());
     });
 }
 

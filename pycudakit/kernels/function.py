@@ -7,20 +7,25 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from pycudakit import errors
 from pycudakit._calls import asked
 from pycudakit._calls.invocation import Pool
 from pycudakit._calls.plan import Plan
-from pycudakit._library import abi, loader, present
+from pycudakit._library import present
 from pycudakit._library.types import Array
 from pycudakit.kernels.compiling import cache
 from pycudakit.kernels.compiling.source import Parameter, Signature
 from pycudakit.kernels.running import arguments
 from pycudakit.kernels.running.arguments import Bound, dimensions
 from pycudakit.kernels.running.request import Kernel, Launch, Request
-from pycudakit.kernels.running.run import block_limit, choose, isolates, run_request, taken_over
+from pycudakit.kernels.running.run import (
+    block_limit,
+    choose,
+    isolates,
+    limits_of,
+    run_request,
+    taken_over,
+)
 from pycudakit.kernels.running.tables import Tables
 from pycudakit.kernels.running.there import check_reach
 
@@ -86,14 +91,16 @@ def grid_for(shape: int | Sequence[int], block: int | Sequence[int]) -> tuple[in
 class _Ready:
     """A kernel of a binary, with what calls of it need again and again."""
 
-    def __init__(self, function: Function, engine: str, device: int) -> None:
+    def __init__(
+        self, function: Function, engine: str, device: int, isolate: bool, timeout: float | None
+    ) -> None:
         signature, module = function.signature, function.module
         loaded = module.binary(signature, engine, device)
         symbol = loaded.symbols[signature.name]
         self.engine = engine
         self.names = loaded.symbols
         self.kernel = Kernel(loaded.binary, symbol, signature.name)
-        self.limits = _limits(self.kernel, engine, device)
+        self.limits = limits_of(self.kernel, engine, device, isolate=isolate, timeout=timeout)
         count = int(self.limits["parameters"])
         if count >= 0 and count != len(signature.parameters):
             raise errors.CompileError(
@@ -135,16 +142,6 @@ class _Ready:
         launch = Launch(self.kernel, bound.request_arguments(), grid, block, shared, elements)
         limit = block_limit() if self._is_checked else 0
         return Request(plan.function, bound.request_buffers(), (launch,), block_limit=limit)
-
-
-def _limits(kernel: Kernel, engine: str, device: int) -> Any:
-    binary = np.zeros(1, abi.IMAGE)
-    data, key = np.frombuffer(kernel.binary.data, np.uint8), np.frombuffer(kernel.binary.key, np.uint64)
-    binary["address"], binary["bytes"], binary["key"] = data.ctypes.data, len(data), key
-    symbol = np.frombuffer(kernel.symbol.encode(), np.uint8)
-    limits = np.zeros(1, abi.LIMITS)
-    loader.library(engine).pk_kernel_info(binary, symbol, len(symbol), device, limits)
-    return limits[0]
 
 
 class Function:
@@ -270,7 +267,7 @@ class Function:
         is_isolated = isolates(isolate, timeout)
         while True:
             device = asked.devices_asked()[0] if plan.engine == "cuda" else 0
-            ready = self.ready(plan.engine, device)
+            ready = self.ready(plan.engine, device, isolate=is_isolated, timeout=timeout)
             bound = arguments.bind(self.signature, ready.slots, args)
             waits = False
             if bound.lies_there:
@@ -321,12 +318,14 @@ class Function:
         self._plans[engine] = plan, status
         return plan
 
-    def ready(self, engine: str, device: int = 0) -> _Ready:
-        """Return it as an engine's library takes it; it is compiled if it was not."""
+    def ready(
+        self, engine: str, device: int = 0, *, isolate: bool = False, timeout: float | None = None
+    ) -> _Ready:
+        """Return it as an engine's library takes it; compiled if it was not, and its limits known."""
         key = engine, device
         found = self._ready.get(key)
         if found is None:
-            found = self._ready.setdefault(key, _Ready(self, engine, device))
+            found = self._ready.setdefault(key, _Ready(self, engine, device, isolate, timeout))
         return found
 
     # ---- PyCUDA's prepared calls -------------------------------------------------------------------

@@ -284,7 +284,7 @@ class Program:
         results: dict[str, Array] = {}
         buffers: list[Buffer] = []
         while True:
-            lowered = self._lowered(plan.engine)
+            lowered = self._lowered(plan.engine, isolates, timeout)
             request = lowered.request(self.name, buffers, symbols)
             request.waits = time_kernel or asked.here.get().wait
             if not buffers:
@@ -316,11 +316,12 @@ class Program:
                 results[name] = array
         return (results, outcome.seconds * 1e3) if time_kernel else results
 
-    def _lowered(self, engine: str) -> Lowered:
+    def _lowered(self, engine: str, isolate: bool, timeout: float | None) -> Lowered:
         device = asked.devices_asked()[0] if engine == "cuda" else 0
         found = self._prepared.get((engine, device))
         if found is None:
-            found = self._prepared[engine, device] = Lowered(self._steps, engine, device)
+            found = Lowered(self._steps, engine, device, isolate=isolate, timeout=timeout)
+            self._prepared[engine, device] = found
         return found
 
     def _checked_inputs(self, given: Mapping[str, Any]) -> dict[str, Any]:

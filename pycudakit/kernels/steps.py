@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import os
@@ -116,9 +117,20 @@ class Loop:
 class Lowered:
     """A program's steps, for an engine."""
 
-    def __init__(self, steps: Sequence[Step | Loop], engine: str, device: int) -> None:
+    def __init__(
+        self,
+        steps: Sequence[Step | Loop],
+        engine: str,
+        device: int,
+        *,
+        isolate: bool = False,
+        timeout: float | None = None,
+    ) -> None:
         self._engine = engine
         self._device = device
+        self._ready = functools.partial(
+            Function.ready, engine=engine, device=device, isolate=isolate, timeout=timeout
+        )
         self._binaries: dict[Module, dict[Binary, dict[str, str]]] = {}
         self._kernels: dict[Function, Kernel] = {}
         self._is_checked = False
@@ -143,7 +155,7 @@ class Lowered:
         known = self._kernels.get(function)
         if known is None:
             module = function.module
-            ready = function.ready(self._engine, self._device)
+            ready = self._ready(function)
             known, names = ready.kernel, ready.names
             if ready.is_gone():
                 loaded = module.binary(function.signature, self._engine, self._device)
@@ -157,7 +169,7 @@ class Lowered:
         return known
 
     def _fits(self, step: Step) -> bool:
-        limits = step.function.ready(self._engine, self._device).limits
+        limits = self._ready(step.function).limits
         if step.shared > limits["shared"]:
             return False
         return bool(step.threads) or (

@@ -12,6 +12,7 @@ import pycudakit as pk
 TESTS = Path(__file__).parents[1]
 INTERRUPTS = os.environ.setdefault("PYCUDAKIT_TEST_INTERRUPTS", "3000")
 CRASHES = os.environ.setdefault("PYCUDAKIT_TEST_CRASHES", "20")
+os.environ.setdefault("PYCUDAKIT_TEST_FAILURES", "100000")
 
 # What is tried, what is wanted, and the tests that do it: arguments of pytest.
 TRIED = [
@@ -36,9 +37,14 @@ TRIED = [
         ["kernels/test_debug_wild.py"],
     ),
     (
-        f"helpers: {CRASHES} crashes in a row, a timeout, SIGSTOP, SIGKILL of either side, forks meanwhile",
-        "an error in time, nothing written; no zombie, no descriptor and no orphan is left",
-        ["kernels/test_helpers.py"],
+        f"helpers: {CRASHES} crashes, timeouts, SIGSTOP, SIGKILL of either side, children of all kinds",
+        "an error in time, nothing written; no zombie and no descriptor is left, and no orphan for 2 s",
+        ["kernels/test_helpers.py", "kernels/test_helper_ends.py"],
+    ),
+    (
+        "static objects of a source that crash, or do not end, when a helper loads its kernels",
+        "an error that names the kernel, within the timeout; this process loads nothing",
+        ["kernels/test_helper_images.py"],
     ),
     (
         "a compiler that does not end",
@@ -54,6 +60,21 @@ TRIED = [
         "inputs that another thread changes during the call",
         "any answer, and no other memory",
         ["fuzz/test_scribble.py"],
+    ),
+    (
+        "each call for memory, a thread or a file of 55 operations on `cpu` fails, or it and all later ones",
+        "`MemoryError` or the right answer, then right answers; no memory and no descriptor is lost",
+        ["engines/test_failing.py"],
+    ),
+    (
+        "64 threads in blocks of 1,024 threads that wait for each other; a stack that is not deep enough",
+        "right answers, with a third of the mappings that a process may have; no other stack is met",
+        ["kernels/test_stacks.py"],
+    ),
+    (
+        "no more memory, processes, descriptors, locked memory or bytes of files; a full disk; small stacks",
+        "right answers, or an error in one line of what needs more; right answers when there is more",
+        ["engines/test_limits.py"],
     ),
     (
         "the end of a process while daemon threads and handlers of `atexit` compute",

@@ -1,10 +1,19 @@
 """Code in fresh processes."""
 
+import atexit
+import functools
 import json
 import os
+import platform
+import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
+import pytest
+
+import pycudakit as pk
 from pycudakit import errors
 from pycudakit._library import loader
 
@@ -28,6 +37,24 @@ def python(code, *, check=True, env=None, timeout=60, cwd=None):
     )  # fmt: skip
     assert not check or done.returncode == 0, done.stderr
     return done.stdout.strip() if check else done
+
+
+@functools.cache
+def failing_calls():
+    """Return a library to preload, failing.cpp; a test is skipped where there is none."""
+    if platform.libc_ver()[0] != "glibc":
+        pytest.skip("takes the place of glibc's functions")
+    if pk.build_info()["cpu"]["sanitizers"]:
+        pytest.skip("sanitizers take that place")
+    compiler = next(filter(None, map(shutil.which, [os.environ.get("CXX", "c++"), "g++", "clang++"])), None)
+    if compiler is None:
+        pytest.skip("needs a C++ compiler")
+    made = Path(tempfile.mkdtemp()) / "failing.so"
+    atexit.register(shutil.rmtree, made.parent)
+    source = Path(__file__).with_name("failing.cpp")
+    options = ["-std=c++17", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared"]
+    subprocess.run([compiler, *options, str(source), "-o", str(made), "-ldl"], check=True)
+    return str(made)
 
 
 FAILURE = """

@@ -1,17 +1,15 @@
 """Kernels in a helper process."""
 
-import functools
-import gc
 import json
 import os
 import signal
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.isolated import SOURCE, doubled, function, processes
 from helpers.processes import python
 from helpers.sanitized import SANITIZED
 
@@ -22,42 +20,6 @@ from pycudakit.kernels.running import helpers
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX")
 
 RNG = np.random.default_rng(63)
-
-SOURCE = r"""
-#include <stdio.h>
-
-__constant__ int scale = 1;
-
-__global__ void twice(int *a, long long n) {
-    long long i = threadIdx.x + (long long)blockIdx.x * blockDim.x;
-    if (i < n) a[i] *= 2 * scale;
-}
-__global__ void copy(const double *from, double *to) { to[threadIdx.x] = from[threadIdx.x]; }
-__global__ void crash(int *a) { a[0] = 1; *(volatile int *)8 = 1; }
-__global__ void endless(volatile int *a) { while (a[1] == 0) a[0] += 1; }
-__global__ void speak(int n) { printf("thread %d of %d\n", threadIdx.x, n); }
-"""
-
-
-@functools.cache
-def module():
-    return SourceModule(SOURCE)
-
-
-def function(name):
-    return module().get_function(name)
-
-
-def doubled(x, **keywords):
-    out = x.copy()
-    shape = {"block": (128, 1, 1), "grid": ((x.size + 127) // 128 or 1, 1)}
-    function("twice")(InOut(out), x.size, **shape, **keywords)
-    return out
-
-
-def processes():
-    """Return the processes of this one's helpers."""
-    return [helper._process.pid for helper in helpers._helpers._all]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -299,190 +261,3 @@ print(json.dumps([seconds, a.tolist(), b.tolist()]))
     assert seconds < 5
     assert a == [0, 4, 8, 12, 16]
     assert b == [0, 0]
-
-
-# ---- What is left -----------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts files in /proc")
-def test_nothing_is_left(engine):
-    def count():
-        helpers.release()
-        gc.collect()
-        return len(os.listdir("/proc/self/fd"))
-
-    def run():
-        doubled(x, isolate=True)
-        with pytest.raises(errors.DeviceError):
-            function("crash")(InOut(np.zeros(4, np.int32)), block=(1, 1, 1), isolate=True)
-
-    x = RNG.integers(0, 100, 1_000_000, np.int32)
-    run()
-    before = count()
-    for _ in range(3):
-        run()
-    assert count() <= before
-    assert not processes()
-
-
-@pytest.mark.skipif(not pk.engines()["cuda"], reason="needs a GPU")
-def test_pytorch_is_unharmed_by_a_crash():
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("PyTorch finds no GPU")
-    x = torch.arange(5.0, device="cuda")
-    with pk.engine("cuda"):
-        for _ in range(2):
-            with pytest.raises(errors.DeviceError, match="crash"):
-                function("crash")(InOut(np.zeros(4, np.int32)), block=(1, 1, 1), isolate=True)
-            assert (2 * x).cpu().tolist() == [0, 2, 4, 6, 8]
-        np.testing.assert_array_equal(pk.add([1.0], [2.0]), [3.0])
-
-
-END = f"""
-import pycudakit as pk
-from pycudakit.kernels.running import helpers
-source = {SOURCE!r}
-module = pk.SourceModule(source)
-a = np.arange(5, dtype=np.int32)
-def twice():
-    module.get_function("twice")(pk.InOut(a), 5, block=(5, 1, 1), isolate=True)
-    return [helper._process.pid for helper in helpers._helpers._all]
-"""
-
-
-def runs(process):
-    try:
-        os.kill(process, 0)
-        return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
-    except (OSError, IndexError):
-        return False
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
-@pytest.mark.parametrize("how", ["exit", "kill", "while it runs a kernel"])
-def test_helpers_end_with_their_parent(how):
-    code = END + "print(json.dumps(twice()), flush=True)\n"
-    if how == "kill":
-        code += "os.kill(os.getpid(), 9)"
-    elif how == "while it runs a kernel":
-        code += """
-def endless():
-    module.get_function("endless")(pk.InOut(np.zeros(2, np.int32)), block=(1, 1, 1), isolate=True)
-threading.Thread(target=endless, daemon=True).start()
-time.sleep(0.5)
-os.kill(os.getpid(), 9)
-"""
-    done = python(code, check=False)
-    (helper,) = json.loads(done.stdout)
-    deadline = time.monotonic() + 10
-    while runs(helper) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not runs(helper)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_after_a_fork():
-    """Parent and child have helpers of their own."""
-    code = (
-        END
-        + """
-pk.set_engine("cpu")
-ours = twice()
-read, write = os.pipe()
-child = os.fork()
-if child == 0:
-    try:
-        os.write(write, json.dumps([twice(), a.tolist()]).encode())
-        helpers.release()
-    finally:
-        os._exit(0)
-os.waitpid(child, 0)
-theirs, told = json.loads(os.read(read, 10_000))
-print(json.dumps([ours == twice(), set(ours).isdisjoint(theirs), len(theirs), told, a.tolist()]))
-"""
-    )
-    expected = [True, True, 1, [0, 4, 8, 12, 16], [0, 4, 8, 12, 16]]
-    assert json.loads(python(code)) == expected
-
-
-@pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan"), 10**400, np.float64(1e9)])
-def test_timeouts_that_cannot_be(engine, timeout):
-    kernel = pk.SourceModule("__global__ void timed(int *x) { x[0] = 1; }").get_function("timed")
-    with pytest.raises(pk.errors.InvalidArgument, match=r"timeout is .*; give seconds, more than 0"):
-        kernel(pk.Out(np.zeros(1, np.int32)), block=1, timeout=timeout)
-
-
-# ---- Helpers that do not go on -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("when", ["before", "meanwhile"])
-def test_a_stopped_helper(engine, when):
-    """SIGSTOP is told soon after the timeout, and the next call has another helper."""
-    x = np.arange(10, dtype=np.int32)
-    doubled(x, isolate=True)
-    before = processes()
-    timers = []
-    for process in before:
-        timers.append(threading.Timer(0 if when == "before" else 0.5, os.kill, (process, signal.SIGSTOP)))
-        timers[-1].start()
-    if when == "before":
-        [timer.join() for timer in timers]
-    a = np.zeros(4, np.int32)
-    began = time.monotonic()
-    with pytest.raises(errors.DeviceError, match=r"\bendless\b"):
-        function("endless")(InOut(a), block=(1, 1, 1), timeout=2)
-    assert 1.5 < time.monotonic() - began < 4
-    assert not a.any()
-    np.testing.assert_array_equal(doubled(x, timeout=30), 2 * x)
-    assert set(before).isdisjoint(processes())
-
-
-@pytest.mark.skipif(not hasattr(os, "fork") or not Path("/proc").exists(), reason="forks, and reads /proc")
-def test_a_fork_keeps_no_helper_alive():
-    """The parent forks while a helper starts, so that its child has the helper's pipe, and is killed."""
-    code = (
-        END
-        + """
-made, popen = [], helpers.subprocess.Popen
-def forking(*arguments, **keywords):
-    process = popen(*arguments, **keywords)
-    made.append(process.pid)
-    child = os.fork()
-    if child == 0:
-        os.close(1)
-        os.close(2)
-        time.sleep(30)
-        os._exit(0)
-    made.append(child)
-    return process
-helpers.subprocess.Popen = forking
-twice()
-print(json.dumps(made), flush=True)
-os.kill(os.getpid(), 9)
-"""
-    )
-    helper, child = json.loads(python(code, check=False).stdout)
-    deadline = time.monotonic() + 2
-    while runs(helper) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    os.kill(child, signal.SIGKILL)
-    assert not runs(helper)
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads /proc")
-def test_many_crashes(engine):
-    """No zombie is left, and no descriptor. PYCUDAKIT_TEST_CRASHES=100 for more of them."""
-
-    def left():
-        gc.collect()
-        mine = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
-        states = [Path(f"/proc/{child}/stat").read_text().split()[2] for child in mine]
-        return len(os.listdir("/proc/self/fd")), states.count("Z")
-
-    helpers.release()
-    files, zombies = left()
-    for _ in range(int(os.environ.get("PYCUDAKIT_TEST_CRASHES", "5"))):
-        with pytest.raises(errors.DeviceError, match="crash"):
-            function("crash")(InOut(np.zeros(4, np.int32)), block=(1, 1, 1), isolate=True)
-    assert left() <= (files, zombies)

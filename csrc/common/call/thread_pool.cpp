@@ -15,7 +15,6 @@
 #include <mutex>
 #include <new>
 #include <string>
-#include <system_error>
 #include <thread>
 
 #if defined(__linux__)
@@ -90,16 +89,8 @@ void wait_awake(Condition holds) {
 class Pool {
    public:
     explicit Pool(int64_t helpers) {
-        // Helpers inherit a mask without any signal: those are for the program's own threads.
-        sigset_t all, own;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &own);
-        try {
-            for (int64_t i = 0; i < helpers; ++i) std::thread([this] { help(); }).detach();
-        } catch (const std::system_error &) {
-            // With fewer helpers the work takes longer, and is done.
-        }
-        pthread_sigmask(SIG_SETMASK, &own, nullptr);
+        // With fewer helpers the work takes longer, and is done.
+        while (helpers > 0 && start_thread([this] { help(); })) --helpers;
     }
 
     // False if another call has the pool.
@@ -186,6 +177,20 @@ Pool &pool() {
 }
 
 }  // namespace
+
+bool start_thread(const std::function<void()> &body) {
+    sigset_t all, own;  // the thread inherits its mask
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &own);
+    bool started = true;
+    try {
+        std::thread(body).detach();
+    } catch (const std::exception &) {
+        started = false;
+    }
+    pthread_sigmask(SIG_SETMASK, &own, nullptr);
+    return started;
+}
 
 void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work) {
     const int64_t helpers = std::min(threads, thread_count()) - 1;

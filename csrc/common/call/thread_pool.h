@@ -17,6 +17,10 @@ class Call;
 // the first exception of any.
 void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work);
 
+// Has body() run by a thread of its own, which nobody joins and no signal reaches: those are for the
+// program's threads. Returns whether the system had one.
+bool start_thread(const std::function<void()> &body);
+
 // Default rounding and no flushing to zero while it lives, whatever the calling thread had set.
 class DefaultFloatingPoint {
    public:

@@ -1,35 +1,25 @@
 #include "arena.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <new>
-
-#if !defined(MAP_NORESERVE)
-#define MAP_NORESERVE 0
-#endif
+#include <utility>
 
 namespace pk::kernels {
 
 // On either side of a buffer: what a 32-bit index reaches of elements of 8 bytes; less where that is refused.
 static constexpr uint64_t MOST_ROOM = uint64_t(16) << 30, LEAST_ROOM = uint64_t(1) << 20;
 
-Arena::~Arena() {
-    for (const Reserved &room : rooms_) munmap(reinterpret_cast<void *>(room.begin), room.bytes);
-}
-
 void *Arena::take(int64_t bytes, int64_t item, const std::string &label) {
     constexpr uint64_t ALIGNED = uint64_t(64) << 10;  // a whole number of pages, whatever their size
     const uint64_t inside = (uint64_t(bytes) + ALIGNED - 1) / ALIGNED * ALIGNED;
     for (uint64_t room = MOST_ROOM; room >= LEAST_ROOM; room /= 4) {
-        void *memory =
-            mmap(nullptr, inside + 2 * room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (memory == MAP_FAILED) continue;
-        const uint64_t begin = reinterpret_cast<uint64_t>(memory);
-        rooms_.push_back({begin, inside + 2 * room, windows_.size()});
-        windows_.push_back({begin + room, uint64_t(bytes), item < 1 ? 1 : item, label});
-        void *const data = reinterpret_cast<void *>(begin + room);
+        Mapping mapping(inside + 2 * room, PROT_NONE, MAP_NORESERVE);
+        if (!mapping) continue;
+        char *const data = mapping.memory() + room;
         if (inside != 0 && mprotect(data, inside, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+        const auto begin = reinterpret_cast<uint64_t>(mapping.memory());
+        windows_.push_back({begin + room, uint64_t(bytes), item < 1 ? 1 : item, label});
+        rooms_.push_back({std::move(mapping), begin, windows_.size() - 1});
         return data;
     }
     throw std::bad_alloc();

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "mapping.h"
+
 namespace pk::kernels {
 
 class Arena {
@@ -16,18 +18,13 @@ class Arena {
         std::string label;
     };
 
-    Arena() = default;
-    ~Arena();
-    Arena(const Arena &) = delete;
-    Arena &operator=(const Arena &) = delete;
-
     // Zeros.
     void *take(int64_t bytes, int64_t item, const std::string &label);
 
     // The window that the address is in, or null.
     const Window *find(uint64_t address) const {
         for (const Reserved &room : rooms_) {
-            if (address - room.begin < room.bytes) return &windows_[room.window];
+            if (address - room.begin < room.mapping.bytes()) return &windows_[room.window];
         }
         return nullptr;
     }
@@ -37,7 +34,8 @@ class Arena {
 
    private:
     struct Reserved {
-        uint64_t begin, bytes;
+        Mapping mapping;
+        uint64_t begin;
         size_t window;
     };
     std::vector<Reserved> rooms_;

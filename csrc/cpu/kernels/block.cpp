@@ -1,8 +1,9 @@
 #include "block.h"
 
 #include <algorithm>
+#include <thread>
 
-#include "common/call/forks.h"
+#include "lending.h"
 
 namespace pk::kernels {
 
@@ -123,12 +124,30 @@ void Worker::interrupted(uint64_t at) {
 int Worker::take_fiber() {
     if (idle_.empty()) {
         const int had = fibers_.count(), most = std::max(had + 1, size_);
-        fibers_.make(std::min(most, std::max(1, 4 * had)));
+        if (had != 0) wait_for_stacks();
+        const int count = std::min(most, std::max(1, 4 * had));
+        idle_.reserve(size_t(count));  // of all, so that none is lost
+        fibers_.make(count);
         for (int fiber = fibers_.count() - 1; fiber >= had; --fiber) idle_.push_back(fiber);
     }
     const int fiber = idle_.back();
     idle_.pop_back();
     return fiber;
+}
+
+// On a fiber, as long as kernels that other threads run have too many. Those may wait as well, if all have
+// too few.
+void Worker::wait_for_stacks() {
+    constexpr std::chrono::seconds PATIENCE(10);
+    const Clock::time_point latest = Clock::now() + PATIENCE;
+    while (!take_stacks(*this, size_)) {
+        if (Clock::now() > latest)
+            fail(PK_OUT_OF_MEMORY, launch_->name + ": no stacks for the " + std::to_string(size_) +
+                                       " threads of a block, which wait for each other, beside those of "
+                                       "kernels that other threads run; run fewer of them at a time");
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        look();
+    }
 }
 
 void Worker::base() {
@@ -218,54 +237,6 @@ void Worker::finish() {
         idle_.push_back(fiber_);
         change_to(thread);
     }
-}
-
-// ---- Workers that wait for launches ----
-
-namespace {
-
-// A forked child begins without any: its parent's may have been in use.
-struct Idle {
-    std::mutex mutex;
-    std::vector<std::unique_ptr<Worker>> workers;
-};
-Idle *idle = nullptr;
-std::mutex idle_creation;
-
-Idle &idle_workers() {
-    const std::lock_guard<std::mutex> lock(idle_creation);
-    hold_over_forks<idle_creation, idle>();
-    if (idle == nullptr) idle = new Idle;
-    return *idle;
-}
-
-}  // namespace
-
-Lent::Lent() {
-    Idle &from = idle_workers();
-    const std::lock_guard<std::mutex> lock(from.mutex);
-    if (from.workers.empty()) {
-        worker_ = std::make_unique<Worker>();
-    } else {
-        worker_ = std::move(from.workers.back());
-        from.workers.pop_back();
-    }
-}
-
-Lent::~Lent() {
-    try {
-        Idle &to = idle_workers();
-        const std::lock_guard<std::mutex> lock(to.mutex);
-        to.workers.push_back(std::move(worker_));
-    } catch (const std::bad_alloc &) {
-        worker_.reset();
-    }
-}
-
-void release_workers() {
-    Idle &all = idle_workers();
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    all.workers.clear();
 }
 
 }  // namespace pk::kernels

@@ -64,6 +64,8 @@ class Worker {
     bool is_inside() const { return inside_.load(std::memory_order_relaxed); }
     bool is_due() const { return due_.load(std::memory_order_relaxed); }
 
+    int64_t stacks = 0;  // that it may have: lending.h's
+
    private:
     enum class State : uint8_t { READY, BARRIER, WARP, ACTIVE, DONE };
 
@@ -105,6 +107,7 @@ class Worker {
     void finish();
     int next() const;
     int take_fiber();
+    void wait_for_stacks();
     [[noreturn]] void abandon();
     [[noreturn]] void stop(const std::string &why);
 
@@ -156,21 +159,5 @@ class Worker {
     Clock::time_point began_{};
     std::exception_ptr failure_;
 };
-
-// Lends workers, which are kept from launch to launch with their stacks.
-class Lent {
-   public:
-    Lent();
-    ~Lent();
-    Lent(const Lent &) = delete;
-    Lent &operator=(const Lent &) = delete;
-    Worker &operator*() { return *worker_; }
-    Worker *operator->() { return worker_.get(); }
-
-   private:
-    std::unique_ptr<Worker> worker_;
-};
-
-void release_workers();
 
 }  // namespace pk::kernels

@@ -1,10 +1,8 @@
 #include "fibers.h"
 
 #include <pthread.h>
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cstdint>
+#include <fstream>
 #include <new>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -20,13 +18,6 @@
 #include <sanitizer/common_interface_defs.h>
 #else
 #define ASAN_UNPOISON_MEMORY_REGION(memory, bytes) ((void)(memory), (void)(bytes))
-#endif
-
-#if !defined(MAP_NORESERVE)
-#define MAP_NORESERVE 0
-#endif
-#if !defined(MAP_STACK)
-#define MAP_STACK 0
 #endif
 
 // Saves what a called function must keep, and goes on from where another stack was left the same way.
@@ -96,41 +87,60 @@ namespace pk::kernels {
 
 static constexpr size_t GUARD = size_t(64) << 10;  // a whole number of pages, whatever their size
 
+// Linux 6.13 and later have guards that are no mappings of their own: MADV_GUARD_INSTALL, which older headers
+// do not name.
+static bool guard_within_mapping(char *memory) {
+#if defined(__linux__)
+    constexpr int INSTALL_GUARD = 102;
+    return madvise(memory, GUARD, INSTALL_GUARD) == 0;
+#else
+    (void)memory;
+    return false;
+#endif
+}
+
+static void guard(char *memory) {
+    if (!guard_within_mapping(memory) && mprotect(memory, GUARD, PROT_NONE) != 0) throw std::bad_alloc();
+}
+
+int64_t Fibers::most() {
+    static const int64_t most = [] {
+        constexpr int64_t MOST = 100'000;
+        const Mapping tried(GUARD, PROT_READ | PROT_WRITE);
+        int64_t mappings = 0;
+        if (!tried || guard_within_mapping(tried.memory()) ||
+            !(std::ifstream("/proc/sys/vm/max_map_count") >> mappings))
+            return MOST;
+        return std::min(MOST, mappings / 4);  // which leaves others as many
+    }();
+    return most;
+}
+
 Fibers::~Fibers() {
-    for (const Chunk &chunk : chunks_) {
-        ASAN_UNPOISON_MEMORY_REGION(chunk.memory, chunk.bytes);
-        munmap(chunk.memory, chunk.bytes);
-    }
+    for (const Mapping &stacks : stacks_) ASAN_UNPOISON_MEMORY_REGION(stacks.memory(), stacks.bytes());
 }
 
 void Fibers::make(int count) {
-    if (count <= this->count()) return;
-    const int old = this->count();
-    take_stacks(count - old);
+    constexpr size_t EACH = GUARD + STACK;
+    const int old = this->count(), more = count - old;
+    if (more <= 0) return;
+    Mapping stacks(EACH * size_t(more), PROT_READ | PROT_WRITE, MAP_NORESERVE | MAP_STACK);
+    if (!stacks) throw std::bad_alloc();
+    for (int i = 0; i < more; ++i) guard(stacks.memory() + EACH * size_t(i));
+    stacks_.reserve(stacks_.size() + 1);
     places_.resize(size_t(count));
-    for (int i = old; i < count; ++i) {
-        places_[size_t(i)].bottom = tops_[size_t(i)] - STACK;
-        places_[size_t(i)].bytes = STACK;
-        reset(i);
+    for (int i = 0; i < more; ++i) {
+        Place &place = places_[size_t(old + i)];
+        place.bottom = stacks.memory() + EACH * size_t(i) + GUARD;
+        place.bytes = STACK;
+        reset(old + i);
     }
-}
-
-void Fibers::take_stacks(int count) {
-    const size_t each = GUARD + STACK, bytes = each * size_t(count);
-    void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    chunks_.push_back({static_cast<char *>(memory), bytes, count});
-    for (int i = 0; i < count; ++i) {
-        char *const guard = static_cast<char *>(memory) + each * size_t(i);
-        if (mprotect(guard, GUARD, PROT_NONE) != 0) throw std::bad_alloc();
-        tops_.push_back(guard + each);
-    }
+    stacks_.push_back(std::move(stacks));
 }
 
 void Fibers::reset(int fiber) {
     Place &place = places_[size_t(fiber)];
-    char *const top = tops_[size_t(fiber)];
+    char *const top = static_cast<char *>(const_cast<void *>(place.bottom)) + STACK;
     ASAN_UNPOISON_MEMORY_REGION(top - STACK, STACK);  // of calls that were abandoned there
 #if defined(PK_UCONTEXT)
     getcontext(&place.context);

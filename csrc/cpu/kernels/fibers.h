@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <vector>
+
+#include "mapping.h"
 
 #if !defined(__x86_64__) && !defined(__aarch64__)
 #define PK_UCONTEXT 1
@@ -20,7 +23,7 @@ struct Place {
 #else
     void *stack_pointer = nullptr;
 #endif
-    const void *bottom = nullptr;  // for AddressSanitizer
+    const void *bottom = nullptr;
     size_t bytes = 0;
 };
 
@@ -31,12 +34,15 @@ class Fibers {
     // Beside its guard. A thread of a GPU may have 512 KiB of memory of its own.
     static constexpr size_t STACK = size_t(704) << 10;
 
+    // How many the process may have: the system bounds the mappings of a process, and a guard may be two.
+    static int64_t most();
+
     explicit Fibers(Base base) : base_(base) {}
     ~Fibers();
     Fibers(const Fibers &) = delete;
     Fibers &operator=(const Fibers &) = delete;
 
-    // So many of them; those that there were stay as they are.
+    // So many of them, or std::bad_alloc; those that there were stay as they are.
     void make(int count);
     int count() const { return int(places_.size()); }
 
@@ -53,18 +59,11 @@ class Fibers {
 
    private:
     void change(Place &from, Place &to);
-    void take_stacks(int count);
 
     Base base_;
     Place home_;
     std::deque<Place> places_;  // which stay where they are
-    struct Chunk {
-        char *memory;
-        size_t bytes;
-        int count;
-    };
-    std::vector<Chunk> chunks_;
-    std::vector<char *> tops_;
+    std::vector<Mapping> stacks_;
 };
 
 }  // namespace pk::kernels

@@ -13,12 +13,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "common/call/forks.h"
+#include "common/call/thread_pool.h"
 #endif
 
 namespace pk::kernels {
@@ -76,16 +76,8 @@ std::mutex mutex;
 class Watchman {
    public:
     Watchman() : signal_(take_signal()) {
-        if (signal_ == 0) return;
-        sigset_t all, own;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &own);
-        try {
-            std::thread([this] { watch(); }).detach();
-        } catch (const std::system_error &) {
-            signal_ = 0;  // kernels run as well without
-        }
-        pthread_sigmask(SIG_SETMASK, &own, nullptr);
+        // Kernels run as well without.
+        if (signal_ != 0 && !start_thread([this] { watch(); })) signal_ = 0;
     }
 
     int signal() const { return signal_; }

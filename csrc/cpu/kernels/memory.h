@@ -1,8 +1,6 @@
 // The memory of a call's buffers while kernels see it.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -13,6 +11,7 @@
 #include "common/call/call.h"
 #include "common/call/thread_pool.h"
 #include "common/kernels.h"
+#include "mapping.h"
 
 namespace pk::kernels {
 
@@ -35,9 +34,6 @@ class Memory {
     Memory(const Run &run, bool checked, Call &call) : run_(run) {
         for (int64_t i = 0; i < run.buffers.size; ++i) places_.push_back(place(i, checked));
         for (int64_t i = 0; i < run.buffers.size; ++i) fill(i, call);
-    }
-    ~Memory() {
-        for (const Mapped &one : mapped_) munmap(one.memory, one.bytes);
     }
     Memory(const Memory &) = delete;
     Memory &operator=(const Memory &) = delete;
@@ -78,13 +74,12 @@ class Memory {
             (buffer.flags & (PK_BUFFER_UP | PK_BUFFER_CONSTANT)) == (PK_BUFFER_UP | PK_BUFFER_CONSTANT);
         if (in_place && buffer.address % ALIGNED == 0 && !overlaps(buffer)) return host(buffer);
         const auto bytes = size_t(std::max<int64_t>(buffer.bytes, 1));
-        void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (memory == MAP_FAILED) {
+        mapped_.emplace_back(bytes, PROT_READ | PROT_WRITE);
+        if (!mapped_.back()) {
             fail(PK_OUT_OF_MEMORY,
                  "no memory for the " + std::to_string(bytes) + " bytes of the buffer '" + label + "'");
         }
-        mapped_.push_back({memory, bytes});
-        return static_cast<char *>(memory);
+        return mapped_.back().memory();
     }
 
     void fill(int64_t index, Call &call) {
@@ -103,13 +98,9 @@ class Memory {
         }
     }
 
-    struct Mapped {
-        void *memory;
-        size_t bytes;
-    };
     const Run &run_;
     Arena arena_;
-    std::vector<Mapped> mapped_;
+    std::vector<Mapping> mapped_;
     std::vector<char *> places_;
 };
 

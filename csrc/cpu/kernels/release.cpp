@@ -1,6 +1,6 @@
 #include "release.h"
 
-#include "block.h"
+#include "lending.h"
 #include "modules.h"
 
 namespace pk::kernels {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "common/call/thread_pool.h"
+#include "lending.h"
 #include "memory.h"
 #include "modules.h"
 
@@ -17,7 +18,6 @@ namespace {
 // took.
 int64_t spread(const Launch &launch, Call &call) {
     constexpr double SHORT = 0.5e-3, LONG = 2e-3, WORTH_WAKING = 50e-6;
-    constexpr int64_t MOST_STACKS = 20000;  // each is two of the mappings that a process may have
     const auto blocks = uint64_t(launch.shape.blocks());
     std::atomic<uint64_t> next{0}, share{1};
     std::atomic<int64_t> threads{0};
@@ -42,18 +42,20 @@ int64_t spread(const Launch &launch, Call &call) {
     const Interrupting interrupting(*own);
     const double first = work(*own, 1);
     const bool few = double(blocks - 1) * first < WORTH_WAKING;
-    const int64_t waiting = launch.kernel.waits != 0 ? MOST_STACKS / launch.shape.threads() : MOST_STACKS;
-    const auto most = int64_t(std::min<uint64_t>(uint64_t(std::min(thread_count(), waiting)), blocks - 1));
+    const auto most = int64_t(std::min<uint64_t>(uint64_t(thread_count()), blocks - 1));
     const std::thread::id caller = std::this_thread::get_id();
     run_on_threads(few ? 1 : most, call, [&] {
         if (next >= blocks) return;
-        ++threads;
         const DefaultFloatingPoint environment_there;
         if (std::this_thread::get_id() == caller) {
+            ++threads;
             work(*own, blocks);
             return;
         }
         Lent worker;
+        // A thread that helps need not: others' kernels may have all stacks for long.
+        if (launch.kernel.waits != 0 && !take_stacks(*worker, launch.shape.threads())) return;
+        ++threads;
         worker->begin(launch);
         const Interrupting interrupting_there(*worker);
         work(*worker, blocks);

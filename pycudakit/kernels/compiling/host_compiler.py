@@ -76,28 +76,37 @@ def compile(source: Source) -> Compiled:
     CompileError
         There is no compiler, or it refuses the source: the message has what it said, with the user's lines.
     """
+    try:
+        with tempfile.TemporaryDirectory(prefix="pycudakit-") as directory:
+            return _compiled(source, directory)
+    except OSError as error:
+        raise errors.CompileError(
+            f"{source.name}: no folder for the compiler's files: {error}; set TMPDIR to one that has room"
+        ) from None
+
+
+def _compiled(source: Source, directory: str) -> Compiled:
     compiler = _compiler()
-    with tempfile.TemporaryDirectory(prefix="pycudakit-") as directory:
-        text, compiled, made = (str(Path(directory) / f"kernels.{end}") for end in ("cpp", "o", "so"))
-        Path(text).write_text(translated(source), encoding="utf-8")
-        command = [*compiler, *_FLAGS, *_QUIET[_kind(tuple(compiler))], *_tuning()]
-        places = [place for option, place in preprocessing(source.options)[0] if option == "-I"]
-        command += [f"-I{os.path.abspath(place)}" for place in (*places, *source.include_dirs)]
-        if source.debug:
-            command += ["-O1", "-fno-delete-null-pointer-checks", "-DPK_CHECKED", *_checks(tuple(compiler))]
-        told = str(Path(directory) / "kernels.d")
-        command += [f"-I{_HEADERS}", "-MD", "-MF", told, "-c", text, "-o", compiled]
-        log = _run(command, source.name, directory)
-        # In a step of its own, since what the checks call is in our headers and not in libraries of theirs.
-        _run([*compiler, "-shared", *_linking(), compiled, "-o", made], source.name, directory)
-        symbols = {kernel.name: kernel.name for kernel in source.kernels}
-        try:
-            return Compiled(Path(made).read_bytes(), symbols, log, _read_of(Path(told), directory))
-        except FileNotFoundError as error:
-            raise errors.CompileError(
-                f"{shlex.join(compiler)} ended well, and did not write {Path(error.filename).name}; "
-                "set CXX to GCC or Clang"
-            ) from None
+    text, compiled, made = (str(Path(directory) / f"kernels.{end}") for end in ("cpp", "o", "so"))
+    Path(text).write_text(translated(source), encoding="utf-8")
+    command = [*compiler, *_FLAGS, *_QUIET[_kind(tuple(compiler))], *_tuning()]
+    places = [place for option, place in preprocessing(source.options)[0] if option == "-I"]
+    command += [f"-I{os.path.abspath(place)}" for place in (*places, *source.include_dirs)]
+    if source.debug:
+        command += ["-O1", "-fno-delete-null-pointer-checks", "-DPK_CHECKED", *_checks(tuple(compiler))]
+    told = str(Path(directory) / "kernels.d")
+    command += [f"-I{_HEADERS}", "-MD", "-MF", told, "-c", text, "-o", compiled]
+    log = _run(command, source.name, directory)
+    # In a step of its own, since what the checks call is in our headers and not in libraries of theirs.
+    _run([*compiler, "-shared", *_linking(), compiled, "-o", made], source.name, directory)
+    symbols = {kernel.name: kernel.name for kernel in source.kernels}
+    try:
+        return Compiled(Path(made).read_bytes(), symbols, log, _read_of(Path(told), directory))
+    except FileNotFoundError as error:
+        raise errors.CompileError(
+            f"{shlex.join(compiler)} ended well, and did not write {Path(error.filename).name}; "
+            "set CXX to GCC or Clang"
+        ) from None
 
 
 def _read_of(told: Path, directory: str) -> tuple[str, ...]:
@@ -197,8 +206,8 @@ def path() -> str:
 def _kind(compiler: tuple[str, ...]) -> str:
     try:
         told = _output([*compiler, "--version"], None).stdout
-    except OSError:
-        told = ""
+    except OSError as error:
+        raise errors.CompileError(f"{compiler[0]} does not run: {error}") from None
     return "clang" if "clang" in told else "gcc"
 
 

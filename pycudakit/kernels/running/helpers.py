@@ -17,7 +17,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -149,35 +148,12 @@ class Helper:
     def __init__(self) -> None:
         self.is_lost = False
         self._binaries: dict[bytes, Binary] = {}
-        self._memory = memory_file()
-        self._shared = Shared(self._memory)
-        ours, theirs = socket.socketpair()
-        lifeline, self._life = os.pipe()
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the helper)
-        self._end = ours.dup()  # whose options are the connection's
-        self._connection: Connection[bytes, bytes] = Connection(ours.detach())
-        handed = (theirs.fileno(), lifeline, self._memory)
-        variables = {name: value for name, value in os.environ.items() if name != "PYCUDAKIT_ISOLATE"}
-        program = spawn.get_executable() or sys.executable
-        paths = [os.fspath(path) for path in sys.path]
-        try:
-            self._process = subprocess.Popen(  # noqa: S603
-                [os.fsdecode(program), "-c", _MAIN, *map(str, handed), str(os.getpid()), *paths],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._complaints,
-                env=variables,
-                pass_fds=handed,
-                start_new_session=True,  # Ctrl-C is ours
-            )
-        except BaseException as error:
-            self._close_files()
-            if isinstance(error, OSError):
+        with contextlib.ExitStack() as files:  # closed, unless all is there
+            try:
+                self._process = self._start(files)
+            except OSError as error:
                 raise errors.DeviceError(f"isolate=True: no helper process starts: {error}") from None
-            raise
-        finally:
-            theirs.close()
-            os.close(lifeline)
+            self._files = files.pop_all()
         try:
             self._await(STARTED)
         except (EOFError, OSError):
@@ -187,6 +163,37 @@ class Helper:
         except BaseException:
             self.close()
             raise
+
+    def _start(self, files: contextlib.ExitStack) -> subprocess.Popen[bytes]:
+        """Start the process, and open what leads to it."""
+        self._memory = memory_file()
+        files.callback(os.close, self._memory)
+        self._shared = Shared(self._memory)
+        self._complaints = files.enter_context(os.fdopen(memory_file(), "r+b"))
+        self._end, theirs = socket.socketpair()
+        files.enter_context(self._end)  # whose options are the connection's
+        with theirs:
+            self._connection: Connection[bytes, bytes] = files.enter_context(
+                Connection(os.dup(self._end.fileno()))
+            )
+            lifeline, life = os.pipe()
+            files.callback(os.close, life)
+            handed = (theirs.fileno(), lifeline, self._memory)
+            variables = {name: value for name, value in os.environ.items() if name != "PYCUDAKIT_ISOLATE"}
+            program = spawn.get_executable() or sys.executable
+            paths = [os.fspath(path) for path in sys.path]
+            try:
+                return subprocess.Popen(  # noqa: S603
+                    [os.fsdecode(program), "-c", _MAIN, *map(str, handed), str(os.getpid()), *paths],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=self._complaints,
+                    env=variables,
+                    pass_fds=handed,
+                    start_new_session=True,  # Ctrl-C is ours
+                )
+            finally:
+                os.close(lifeline)
 
     def _await(self, word: bytes, stopped_for: float = _PATIENCE) -> None:
         if not self._says_something(_PATIENCE, stopped_for) or self._connection.recv_bytes() != word:
@@ -288,19 +295,12 @@ class Helper:
         except subprocess.TimeoutExpired:  # its GPU is busy
             _ending.append(self._process)
         _ending[:] = [process for process in _ending if process.poll() is None]
-        self._close_files()
-
-    def _close_files(self) -> None:
-        self._connection.close()
-        self._end.close()
-        os.close(self._life)
-        os.close(self._memory)
-        self._complaints.close()
+        self._files.close()
 
     def disown(self) -> None:
         """In the child of a fork: it is the parent's."""
         with contextlib.suppress(OSError):
-            self._close_files()
+            self._files.close()
         self._process.returncode = 0  # nobody waits for it here
 
 

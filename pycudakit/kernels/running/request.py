@@ -103,6 +103,8 @@ class Request:
         Milliseconds that a block may take on the CPU where it was compiled to be checked; 0: no limit.
     waits
         Whether a run of arrays on a GPU has ended when the call returns.
+    inquiry
+        The kernel whose limits are asked for; then nothing runs.
     """
 
     function: str
@@ -111,6 +113,7 @@ class Request:
     symbols: Mapping[Binary, Mapping[str, Any]] = field(default_factory=dict)
     block_limit: int = 0
     waits: bool = False
+    inquiry: Kernel | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,10 @@ class Outcome:
         The time of the steps.
     text
         What kernels printed.
+    limits
+        What was asked for, if that was limits.
     """
 
     seconds: float
     text: str
+    limits: Any = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -11,8 +12,8 @@ from pycudakit import errors
 from pycudakit._calls import asked
 from pycudakit._calls.invocation import failed_over, warn_of_takeover
 from pycudakit._calls.plan import Plan
-from pycudakit._library import loader, present
-from pycudakit.kernels.running.request import Outcome, Request
+from pycudakit._library import abi, loader, present
+from pycudakit.kernels.running.request import Kernel, Outcome, Request
 from pycudakit.kernels.running.tables import Tables, say
 
 _BLOCK_LIMIT = 10.0  # seconds that a block of a checked kernel may take on the CPU
@@ -88,6 +89,29 @@ def isolates(isolate: bool | None, timeout: float | None) -> bool:
     return bool(isolate)
 
 
+def limits_of(
+    kernel: Kernel, engine: str, device: int, *, isolate: bool = False, timeout: float | None = None
+) -> Any:
+    """Return a kernel's limits, for which it is loaded: that runs what its source has of static objects.
+
+    Parameters
+    ----------
+    isolate, timeout
+        As for a run: whether that is done in a helper process alone, and for how many seconds at most.
+    """
+    if isolate:
+        request = Request(kernel.label, [], (), inquiry=kernel)
+        plan = Plan(kernel.label, engine, asked.ASKED_FOR)
+        return run_request(request, plan, isolate=True, timeout=timeout).limits
+    binary = np.zeros(1, abi.IMAGE)
+    data, key = np.frombuffer(kernel.binary.data, np.uint8), np.frombuffer(kernel.binary.key, np.uint64)
+    binary["address"], binary["bytes"], binary["key"] = data.ctypes.data, len(data), key
+    symbol = np.frombuffer(kernel.symbol.encode(), np.uint8)
+    limits = np.zeros(1, abi.LIMITS)
+    loader.library(engine).pk_kernel_info(binary, symbol, len(symbol), device, limits)
+    return limits[0]
+
+
 def run_request(
     request: Request, plan: Plan, *, isolate: bool | None = False, timeout: float | None = None
 ) -> Outcome:
@@ -106,6 +130,9 @@ def run_request(
         outcome = helpers.run_in_helper(request, plan, timeout)
         say(outcome.text)
         return outcome
+    if request.inquiry is not None:
+        device = asked.devices_asked()[0] if plan.engine == "cuda" else 0
+        return Outcome(0.0, "", limits_of(request.inquiry, plan.engine, device))
     tables = Tables(request, plan.engine)
     text = tables.run_and_say(plan)
     return Outcome(tables.seconds, text)

@@ -1,0 +1,195 @@
+"""A process that may have little: memory, threads, files, space on the disk, stacks."""
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import failing
+from helpers.processes import python
+
+import pycudakit as pk
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="Linux keeps these limits"),
+    pytest.mark.skipif(bool(pk.build_info()["cpu"]["sanitizers"]), reason="sanitizers need more"),
+]
+
+START = f"""
+import contextlib, ctypes, io, resource
+sys.path.insert(0, {str(Path(failing.__file__).parents[1])!r})
+from helpers import failing
+import numpy.testing
+import pycudakit as pk
+pk.set_engine("cpu")
+known = {{}}
+
+def all_are_right():
+    with contextlib.redirect_stdout(io.StringIO()):
+        for name, call in failing.OPERATIONS.items():
+            got = call()
+            np.testing.assert_array_equal(got, known.setdefault(name, got), name, strict=True)
+
+def new_kernel():
+    name, x = f"more_{{time.time_ns()}}", np.ones(4, np.int32)
+    source = f"__global__ void {{name}}(int *x) {{{{ x[threadIdx.x] += 1; }}}}"
+    pk.SourceModule(source).get_function(name)(pk.InOut(x), block=4)
+    return x.tolist() == [2] * 4
+
+def in_helper():
+    return bool((failing.scaled(isolate=True) == failing.scaled()).all())
+
+def told(call):
+    try:
+        return call()
+    except pk.errors.Error as error:
+        return f"{{type(error).__name__}}: {{error}}"
+
+def limit(name, value):
+    kind = getattr(resource, name)
+    before = resource.getrlimit(kind)
+    resource.setrlimit(kind, (value, before[1]))
+    return lambda: resource.setrlimit(kind, before)
+"""
+
+# Each process of a user counts, and root's do not.
+AS_NOBODY = """
+if os.getuid() == 0:
+    os.setresuid(65534, 0, 0)
+    libc, head, capabilities = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(0x20080522), (ctypes.c_uint32 * 6)()
+    assert libc.capget(head, capabilities) == 0
+    for set_of_them in (0, 1):
+        capabilities[set_of_them] &= ~(1 << 21 | 1 << 24)  # SYS_ADMIN and SYS_RESOURCE
+    assert libc.capset(head, capabilities) == 0
+"""
+
+LIMITS = {
+    "threads": (AS_NOBODY, '"RLIMIT_NPROC", 1', "c++ does not run", "no helper process starts"),
+    "20 files": ("", '"RLIMIT_NOFILE", 20', None, None),
+    "no more files": (
+        "from pycudakit.kernels.running import helpers\nall_are_right()",  # imports are files
+        '"RLIMIT_NOFILE", os.dup(2)',
+        "no folder for the compiler's files",
+        "no helper process starts",
+    ),
+    "size of files": ("", '"RLIMIT_FSIZE", 0', "no folder for the compiler's files", "bytes to share"),
+    "locked memory": ("", '"RLIMIT_MEMLOCK", 0', None, None),
+}
+
+
+@pytest.mark.parametrize("what", LIMITS)
+@pytest.mark.parametrize("when", ["before the first call", "later"])
+def test_all_but_new_processes(what, when):
+    """What needs files or processes says so in a line, all else is right; and all is, without the limit."""
+    before, asked, no_kernel, no_helper = LIMITS[what]
+    code = f"""
+{START}
+if {when == "later"}:
+    all_are_right()
+{before}
+unlimited = limit({asked})
+all_are_right()
+meanwhile = told(new_kernel), told(in_helper)
+unlimited()
+all_are_right()
+print("\\n" + json.dumps([meanwhile, told(new_kernel), told(in_helper)]))
+"""
+    (kernel, helper), *after = json.loads(python(code).splitlines()[-1])
+    for got, words in ((kernel, no_kernel), (helper, no_helper)):
+        assert got is True if words is None else (words in str(got) and "\n" not in got), got
+    assert after == [True, True]
+
+
+def test_address_space():
+    """As much as there is, and little more: MemoryError, or right; and right, when the limit is gone."""
+    code = f"""
+{START}
+all_are_right()
+pk.release()
+raised = 0
+for more in (2, 8, 32, 128):
+    pages = int(open("/proc/self/statm").read().split()[0])
+    unlimited = limit("RLIMIT_AS", pages * resource.getpagesize() + (more << 20))
+    for name, call in failing.OPERATIONS.items():
+        try:
+            np.testing.assert_array_equal(call(), known[name], name)
+        except MemoryError:
+            raised += 1
+    for call in (new_kernel, in_helper):
+        try:
+            assert call()
+        except (pk.errors.Error, MemoryError):
+            pass
+    try:
+        pk.add(np.broadcast_to(1.0, 200 << 20), 1.0)
+    except MemoryError:
+        raised += 1
+    unlimited()
+    all_are_right()
+    pk.release()
+print("\\n" + json.dumps([raised, new_kernel(), in_helper()]))
+"""
+    raised, *after = json.loads(python(code, timeout=120).splitlines()[-1])
+    assert raised > 4
+    assert after == [True, True]
+
+
+@pytest.fixture
+def full(tmp_path):
+    """A folder in which there is no space."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
+    if shutil.which("mount") is None or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("needs to be allowed to mount")
+    with contextlib.suppress(OSError), open(tmp_path / "rest", "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+KERNELS = f"{START}\nprint(new_kernel(), new_kernel(), in_helper())"
+
+
+@pytest.mark.parametrize("names", [["TMPDIR"], ["XDG_CACHE_HOME"], ["TMPDIR", "XDG_CACHE_HOME"]])
+def test_a_full_disk(full, names):
+    assert python(KERNELS, env=dict.fromkeys(names, str(full))) == "True True True"
+
+
+def test_a_home_that_cannot_be_written(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir(0o500)
+    for folder in (home, Path("/proc")):  # root can write to the first
+        env = {"HOME": str(folder), "XDG_CACHE_HOME": None, "PYCUDAKIT_CACHE_DIR": None}
+        assert python(KERNELS, env=env) == "True True True"
+
+
+def test_small_stacks(tmp_path):
+    """Those of callers' threads as small as NumPy takes them for the same, and those of the library's own."""
+    file = tmp_path / "works.py"
+    file.write_text(
+        f"""
+import json, os, sys, threading, time
+import numpy as np
+{START}
+threading.stack_size(48 << 10)
+def work():
+    all_are_right()
+    done.append(new_kernel())
+done = []
+for _ in range(2):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+all_are_right()
+print("\\n" + json.dumps(done))
+"""
+    )
+    code = f"""
+import resource
+resource.setrlimit(resource.RLIMIT_STACK, (256 << 10, resource.RLIM_INFINITY))
+os.execv(sys.executable, [sys.executable, {str(file)!r}])
+"""
+    assert json.loads(python(code, env={"PYCUDAKIT_THREADS": "4"}).splitlines()[-1]) == [True, True]

@@ -1,0 +1,136 @@
+"""Stacks of a block's threads on the CPU engine: the system bounds how many mappings a process has."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.processes import failing_calls, python
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+MAPPINGS = Path("/proc/sys/vm/max_map_count")
+START = f"""
+import pycudakit as pk
+pk.set_engine("cpu")
+module = pk.SourceModule('''
+__global__ void turned(int *x) {{
+    __shared__ int kept[1024];
+    int *const mine = x + blockIdx.x * 1024;
+    kept[threadIdx.x] = mine[threadIdx.x];
+    __syncthreads();
+    mine[threadIdx.x] = kept[1023 - threadIdx.x];
+}}
+__global__ void waits(volatile int *x) {{
+    while (__syncthreads_or(x[0]) == 0) {{}}
+}}
+__global__ void deep(int *x) {{
+    volatile char room[1 << 20];
+    for (int i = 0; i < 1 << 20; i += 4096) room[(1 << 20) - 1 - i] = x[0];
+    __syncthreads();
+    x[threadIdx.x] = room[0];
+}}
+''')
+turned, waits, deep = map(module.get_function, ["turned", "waits", "deep"])
+RIGHT = np.arange(4096).reshape(4, -1)[:, ::-1].ravel()
+MOST = int(open("{MAPPINGS}").read())
+def is_right():
+    x = np.arange(4096, dtype=np.int32)
+    turned(pk.InOut(x), block=1024, grid=4)
+    return bool((x == RIGHT).all())
+def mappings():
+    return len(open("/proc/self/maps").readlines())
+assert is_right()
+"""
+
+
+@pytest.fixture(params=["guards within mappings", "guards as mappings"])
+def env(request):
+    if request.param == "guards within mappings":
+        return {}
+    return {"LD_PRELOAD": failing_calls(), "FAILING_GUARDS": "1"}
+
+
+def test_many_threads(env):
+    """Each in a block of the most threads; what they leave is little, and other threads start."""
+    code = (
+        START
+        + """
+right, barrier = [], threading.Barrier(64)
+def work():
+    barrier.wait()
+    right.extend(is_right() for _ in range(3))
+threads = [threading.Thread(target=work) for _ in range(64)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+left = mappings()
+pk.release()
+print(json.dumps([right.count(True), left / MOST, mappings() / MOST]))
+"""
+    )
+    right, left, released = json.loads(python(code, env=env))
+    assert right == 3 * 64
+    assert left < 0.3
+    assert released < 0.05
+
+
+@pytest.mark.parametrize("end", ["they end", "Ctrl-C"])
+def test_others_have_the_stacks(end):
+    """A call waits, meanwhile, and can be interrupted."""
+    if not 16 * 4096 - 16 <= int(MAPPINGS.read_text()) <= 32 * 4096:
+        pytest.skip("another limit of mappings needs another number of threads")
+    code = (
+        START
+        + f"""
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+flags = [np.zeros(16, np.int32) for _ in range(MOST // 4 // 1024)]
+raised = []
+def work(flag):
+    try:
+        waits(pk.InOut(flag), block=1024)
+    except BaseException as error:
+        raised.append(repr(error))
+threads = [threading.Thread(target=work, args=(flag,)) for flag in flags]
+[thread.start() for thread in threads]
+time.sleep(1)
+def later():
+    time.sleep(1)
+    if {end == "Ctrl-C"}:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+    for flag in flags:
+        flag[0] = 1
+threads.append(threading.Thread(target=later))
+threads[-1].start()
+began = time.perf_counter()
+try:
+    told = is_right()
+except KeyboardInterrupt:
+    told = "interrupted"
+took = time.perf_counter() - began
+[thread.join() for thread in threads]
+print(json.dumps([told, took, raised, is_right()]))
+"""
+    )
+    env = {"LD_PRELOAD": failing_calls(), "FAILING_GUARDS": "1"}
+    told, took, raised, right = json.loads(python(code, env=env))
+    assert told == ("interrupted" if end == "Ctrl-C" else True)
+    assert took > 0.5
+    assert not raised
+    assert right
+
+
+def test_a_stack_that_is_not_deep_enough(env):
+    """Its guard is met: that ends a helper, and no other stack is written."""
+    code = (
+        START
+        + """
+x = np.ones(32, np.int32)
+try:
+    deep(pk.InOut(x), block=32, isolate=True)
+except pk.errors.DeviceError as error:
+    print("SIGSEGV" in str(error), x.all(), is_right())
+"""
+    )
+    assert python(code, env=env) == "True True True"

@@ -68,7 +68,7 @@ def test_a_gpu_that_ran_out_of_memory_under_auto(monkeypatch):
     monkeypatch.setattr(function, "_plan", lambda: pretended)
     ready = function.ready
     monkeypatch.setattr(
-        function, "ready", lambda engine, _device=0: _Full() if engine == "cuda" else ready("cpu")
+        function, "ready", lambda engine, *_, **__: _Full() if engine == "cuda" else ready("cpu")
     )
     monkeypatch.setattr("pycudakit._calls.asked.devices_asked", lambda: (0,))
     a, b, c = operands(4)

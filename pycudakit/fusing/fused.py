@@ -28,6 +28,7 @@ from pycudakit._calls.invocation import (
 from pycudakit._calls.others import check_devices, is_ordinary, read, read_all, takes_devices
 from pycudakit._calls.record import Call
 from pycudakit.fusing.captured import CAPTURED
+from pycudakit.fusing.costs import Trial, numbers_in
 from pycudakit.fusing.explained import Explained
 from pycudakit.fusing.homeward import Homeward
 from pycudakit.fusing.lending import Lending
@@ -66,7 +67,7 @@ class Fused(Generic[P, R]):
     -----
     Under the engine ``"numpy"`` the function runs as it was, and so do generators and coroutines always.
     Under ``"auto"``, the first call with arrays of some shapes and types runs pass by pass, and later ones
-    where such a call was found to be cheapest.
+    where such a call was found to be cheapest, by measuring some of them where that is not clear.
 
     Examples
     --------
@@ -93,7 +94,7 @@ class Fused(Generic[P, R]):
         )
         self._recorded = one_call(getattr(function, "__name__", "fused"))(self._record)
         self._record_small = recorder(Call(self._name, "numpy", SMALL))
-        self._best: dict[tuple[Any, ...], str] = {}  # engine, by the arrays' shapes and types
+        self._best: dict[tuple[Any, ...], str | Trial] = {}  # engine, by the arrays' shapes and types
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function."""
@@ -128,6 +129,10 @@ class Fused(Generic[P, R]):
             return self._run_by_numpy(args, kwargs)
         if best == "cuda":
             return self._run_on_cuda(arrays, args, kwargs)
+        if isinstance(best, Trial):
+            who = best.next_one(numbers_in([*args, *kwargs.values()]))
+            if who is not None:
+                return self._run_measured(best, who, key, arrays, args, kwargs)
         recording = Recording(self._name, CAPTURED, self._strict)
         result = self._recorded(recording, arrays, args, kwargs)
         if best in (None, "unknown"):
@@ -135,7 +140,23 @@ class Fused(Generic[P, R]):
             recording.costs.down += sum(array.nbytes for array in arrays_in([result]))
             if len(self._best) >= _MOST_KEYS:
                 self._best.clear()
-            self._best[key] = recording.costs.best()
+            self._best[key] = best = recording.costs.best()
+            if best == "cpu" and not (recording.costs.are_clear or self._strict):
+                self._best[key] = Trial(numbers_in([*args, *kwargs.values()]))
+        return result
+
+    def _run_measured(
+        self, trial: Trial, who: str, key: tuple[Any, ...], arrays: list[Any], args: Any, kwargs: Any
+    ) -> Any:
+        """Run it, and remember who answers first once enough calls were measured."""
+        began = time.perf_counter()
+        if who == "numpy":
+            result = self._run_by_numpy(args, kwargs)
+        else:
+            result = self._recorded(Recording(self._name, CAPTURED, self._strict), arrays, args, kwargs)
+        first = trial.took(who, time.perf_counter() - began)
+        if first is not None:
+            self._best[key] = first
         return result
 
     def _run_small(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:

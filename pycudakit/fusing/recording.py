@@ -80,13 +80,18 @@ class Recording(Elements):
         array = self.store(stand_in)
         if type(value) is StandIn and _is_view_at(array, index, value.node.array):
             return None  # what Python does after it changed a view in place
-        basic = _is_basic(index)
+        basic = _is_basic(index) if not self.rest_is_numpys() else False
         if basic:
             part = self._part(array, index, basic is True)
             node = self._value_for(part, value)
             if node is not None:
                 return self.write(StandIn(self, leaf(part, stand_in.node.storage)), node)
-        elif _is_mask(index) and index.shape == array.shape and np.ndim(value) == 0:
+        elif (
+            not self.is_left_to_numpy
+            and _is_mask(index)
+            and index.shape == array.shape
+            and np.ndim(value) == 0
+        ):
             node = self._value_for(array, value)
             if node is not None:
                 chosen = StandIn(self, node if node.dtype == array.dtype else cast(node, array.dtype))
@@ -161,6 +166,8 @@ class Recording(Elements):
         """Write an operator down."""
         if ufunc is np.power:
             ufunc, inputs = _as_numpy_raises(inputs)
+        if self.rest_is_numpys():
+            return self._rest(ufunc, inputs, {})
         function = element_function(ufunc)
         if function is None:
             return self.ufunc(ufunc, "__call__", inputs, {})
@@ -172,6 +179,8 @@ class Recording(Elements):
             ufunc, inputs = _as_numpy_raises((target, other))
         else:
             inputs = (target, other)
+        if self.rest_is_numpys():
+            return self._rest(ufunc, inputs, {"out": (target,)})  # type: ignore[no-any-return]
         function = element_function(ufunc)
         if function is None:
             result: StandIn = self.ufunc(ufunc, "__call__", inputs, {"out": (target,)})
@@ -181,6 +190,8 @@ class Recording(Elements):
 
     def ufunc(self, ufunc: Any, method: str, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Write a ufunc down, or have NumPy compute it."""
+        if self.rest_is_numpys():
+            return self._rest(getattr(ufunc, method), inputs, keywords)
         function = element_function(ufunc)
         if function is not None and method == "__call__" and not keywords:
             return self.apply(function, inputs)
@@ -232,10 +243,20 @@ class Recording(Elements):
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Write a function of NumPy's down, or have NumPy compute it."""
+        if self.rest_is_numpys():
+            return self._rest(function, arguments, keywords)
         captured = self._captured.get(function)
         if captured is not None:
             return captured(self, *arguments, **keywords)
         return self.by_numpy(function, arguments, keywords)
+
+    def _rest(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Have NumPy compute what comes after passes were given up: nothing is put off."""
+        result = self.wrap(function(*self.resolved(arguments), **self.resolved(keywords)))
+        out = keywords.get("out")
+        if type(out) is tuple and len(out) == 1:
+            (out,) = out
+        return result if out is None else out
 
     def elsewhere(
         self,

@@ -70,6 +70,8 @@ class Computing:
         """Return what stands for the result of a function that was called at once."""
         if type(result) is np.ndarray:
             return self.stand_in(result) if result.dtype in CODES else result
+        if type(result) is StandIn:
+            return result
         if isinstance(result, np.generic):
             return StandIn(self, leaf(np.asarray(result)), True) if result.dtype in CODES else result
         if isinstance(result, (tuple, list)):

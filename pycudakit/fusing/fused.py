@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import inspect
 import sys
 import time
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
-
-import numpy as np
 
 from pycudakit import errors
 from pycudakit._calls import asked
@@ -38,9 +35,10 @@ from pycudakit.fusing.nested import (
     arrays_in,
     copied,
     devices_in,
-    draws,
     lies_there,
     mapped,
+    names_of,
+    places_of,
     plain,
 )
 from pycudakit.fusing.recording import Recording
@@ -177,7 +175,7 @@ class Fused(Generic[P, R]):
     def _run_on_cuda(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
         """Run it on the GPU; where that fails before an argument was written to, on the CPU engine."""
         recording = None
-        put_back = _places_of([*args, *kwargs.values()])
+        put_back = places_of([*args, *kwargs.values()])
         try:
             with asked.asking(engine="cuda"):
                 recording = Recording(self._name, CAPTURED, self._strict)
@@ -271,7 +269,7 @@ class Fused(Generic[P, R]):
         recording = Recording(self._name, CAPTURED, self._strict)
         recording.passes = []
         arrays = arrays_in([args, kwargs])
-        recording.memory.label(_names_of(self.__wrapped__, args, kwargs))
+        recording.memory.label(names_of(self.__wrapped__, args, kwargs))
         with apart():
             self._recorded(recording, arrays, args, kwargs)
             whole = last_call()
@@ -332,35 +330,6 @@ _LONG = 2e-3  # seconds
 def _given(title: str) -> Callable[[Any], Any]:
     """Return what reads an argument, but for what lies on a GPU."""
     return lambda value: value if lies_there(value) else read(value, title)
-
-
-def _names_of(function: Any, args: Any, kwargs: Any) -> dict[int, str]:
-    """Return the names of the arrays among the arguments, by their identity."""
-    try:
-        bound = inspect.signature(function).bind(*args, **kwargs).arguments
-    except (TypeError, ValueError):
-        return {}
-    names: dict[int, str] = {}
-    for name, value in bound.items():
-        for place, array in enumerate(arrays_in([value])):
-            names.setdefault(id(array), name if array is value else f"{name}[{place}]")
-    return names
-
-
-def _places_of(arguments: list[Any]) -> Callable[[], None]:
-    """Return what has the generators among arguments draw again what they draw from now on."""
-    found: list[Any] = []
-    mapped(arguments, lambda part: found.append(part) if draws(part) else part)
-    copies = [copy.deepcopy(each) for each in found]
-
-    def put_back() -> None:
-        for each, as_it_was in zip(found, copies, strict=True):
-            if isinstance(each, np.random.Generator):
-                each.bit_generator.state = as_it_was.bit_generator.state
-            else:
-                each.__setstate__(as_it_was.__getstate__())
-
-    return put_back
 
 
 @overload

@@ -34,8 +34,8 @@ class StandIn(Deferred):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """NumPy's array, for those who ask with `isinstance`."""
-        return np.ndarray
+        """NumPy's array, or the type of a number, for those who ask with `isinstance`."""
+        return self.dtype.type if self.is_scalar else np.ndarray
 
     @property
     def shape(self) -> tuple[int, ...]:

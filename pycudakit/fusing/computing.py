@@ -53,6 +53,7 @@ class Computing:
         self.breaks: list[Break] = []
         self.passes: list[PlanPass] | None = None  # where somebody asks
         self.costs = Costs()
+        self.is_left_to_numpy = False
         self.reductions: list[weakref.ref[Node]] = []  # that wait
         self._live: list[weakref.ref[StandIn]] = []  # those that may be put off
         self._most_live = _MOST_LIVE  # until they are looked through
@@ -62,12 +63,15 @@ class Computing:
 
     def stand_in(self, array: Array) -> StandIn:
         """Return what stands for an array."""
-        return StandIn(self, leaf(array, self.memory.storage_for(array)))
+        storage = None if self.is_left_to_numpy else self.memory.storage_for(array)
+        return StandIn(self, leaf(array, storage))
 
     def wrap(self, result: Any) -> Any:
         """Return what stands for the result of a function that was called at once."""
         if type(result) is np.ndarray:
             return self.stand_in(result) if result.dtype in CODES else result
+        if type(result) is StandIn:
+            return result
         if isinstance(result, np.generic):
             return StandIn(self, leaf(np.asarray(result)), True) if result.dtype in CODES else result
         if isinstance(result, (tuple, list)):
@@ -109,7 +113,9 @@ class Computing:
         """Return a value with arrays for all that stands for some, on the host."""
         kind = type(value)
         if kind is StandIn:
-            array = self.read(value)
+            array = value.node.array if self.is_left_to_numpy else None
+            if array is None:
+                array = self.read(value)
             return array[()] if value.is_scalar else array
         if kind is tuple or kind is list:
             return kind(self.resolved(part) for part in value)
@@ -138,6 +144,15 @@ class Computing:
                 live.append(known)
         self._live = live
         return found
+
+    def rest_is_numpys(self) -> bool:
+        """Tell whether NumPy does the rest, since passes over such small parts take far longer."""
+        if self.is_left_to_numpy or self.engine != "auto" or self.strict or self.passes is not None:
+            return self.is_left_to_numpy
+        if self.costs.are_far_from_numpys:
+            self.is_left_to_numpy = True
+            self.compute(self.waiting())
+        return self.is_left_to_numpy
 
     def heed_errors(self) -> None:
         """Compute what was put off before errors, or warnings, were treated otherwise, as they were then."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from pycudakit._calls.cost import CUDA_CALL, cuda_seconds
 from pycudakit._library import present
@@ -13,6 +15,11 @@ _NUMPY_CALL = 0.8e-6  # of NumPy's call for an operation
 _RECORDED = 3e-6  # of ours, to write it down
 _PASS = 40e-6  # of a pass, beside its work
 _NUMPY_ELEMENT, _OUR_ELEMENT = 4e-9, 2e-9  # of functions that are no programs
+_LONG = 10e-3  # of what is worth leaving to NumPy halfway
+
+_FAR = 4  # times NumPy's seconds: what takes longer is left to NumPy halfway
+_MEASURED = 2  # calls of each, where somebody measures
+_CLEAR = 3  # times ours: where NumPy takes longer, by what is guessed, nobody measures
 
 
 @dataclass
@@ -46,6 +53,16 @@ class Costs:
         self.cpu += _PASS + size * _OUR_ELEMENT
         self.passes += 1
 
+    @property
+    def are_far_from_numpys(self) -> bool:
+        """Whether passes have taken far longer than NumPy would have, which is to do the rest."""
+        return self.cpu > _LONG and self.cpu > _FAR * self.numpy
+
+    @property
+    def are_clear(self) -> bool:
+        """Whether who answers first is beyond doubt."""
+        return not self.cpu < self.numpy < _CLEAR * self.cpu
+
     def best(self) -> str:
         """Return who would answer first: "numpy", "cuda", or "cpu"."""
         if self.numpy <= self.cpu:
@@ -55,3 +72,39 @@ class Costs:
             if on_cuda < CLEARLY * self.cpu:
                 return "cuda"
         return "cpu"
+
+
+class Trial:
+    """Measured calls, where guesses leave it open whether NumPy answers before the CPU engine.
+
+    First some run pass by pass, then as many in NumPy. Only those count that have the first one's numbers
+    among their arguments, for one may say how many steps there are.
+
+    Parameters
+    ----------
+    numbers
+        Those of the first call.
+    """
+
+    def __init__(self, numbers: tuple[Any, ...]) -> None:
+        self._numbers = numbers
+        self._seconds: dict[str, list[float]] = {"cpu": [], "numpy": []}
+
+    def next_one(self, numbers: tuple[Any, ...]) -> str | None:
+        """Return who runs a call that is measured; None for one that is not."""
+        if numbers != self._numbers:
+            return None
+        return "cpu" if len(self._seconds["cpu"]) < _MEASURED else "numpy"
+
+    def took(self, who: str, seconds: float) -> str | None:
+        """Note what a call took, and return who answers first, once that is known."""
+        self._seconds[who].append(seconds)
+        ours, numpys = self._seconds["cpu"], self._seconds["numpy"]
+        if len(numpys) < _MEASURED:
+            return None
+        return "cpu" if min(ours) <= min(numpys) else "numpy"
+
+
+def numbers_in(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the numbers among arguments."""
+    return tuple([value for value in values if type(value) in (int, float, bool)])

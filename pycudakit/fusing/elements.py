@@ -70,6 +70,8 @@ class Elements(Reductions):
         casting: str = "same_kind",
     ) -> Any:
         """Write an elementwise function down."""
+        if self.is_left_to_numpy:
+            return self.elsewhere(function, inputs, out, dtype, casting)
         self.heed_errors()
         if function.name in OF_ANY_INTEGER:
             inputs = as_numpy_takes_numbers(function.name, inputs)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import inspect
 import sys
 import time
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
-
-import numpy as np
 
 from pycudakit import errors
 from pycudakit._calls import asked
@@ -28,6 +25,7 @@ from pycudakit._calls.invocation import (
 from pycudakit._calls.others import check_devices, is_ordinary, read, read_all, takes_devices
 from pycudakit._calls.record import Call
 from pycudakit.fusing.captured import CAPTURED
+from pycudakit.fusing.costs import Trial, numbers_in
 from pycudakit.fusing.explained import Explained
 from pycudakit.fusing.homeward import Homeward
 from pycudakit.fusing.lending import Lending
@@ -37,9 +35,10 @@ from pycudakit.fusing.nested import (
     arrays_in,
     copied,
     devices_in,
-    draws,
     lies_there,
     mapped,
+    names_of,
+    places_of,
     plain,
 )
 from pycudakit.fusing.recording import Recording
@@ -66,7 +65,7 @@ class Fused(Generic[P, R]):
     -----
     Under the engine ``"numpy"`` the function runs as it was, and so do generators and coroutines always.
     Under ``"auto"``, the first call with arrays of some shapes and types runs pass by pass, and later ones
-    where such a call was found to be cheapest.
+    where such a call was found to be cheapest, by measuring some of them where that is not clear.
 
     Examples
     --------
@@ -93,7 +92,7 @@ class Fused(Generic[P, R]):
         )
         self._recorded = one_call(getattr(function, "__name__", "fused"))(self._record)
         self._record_small = recorder(Call(self._name, "numpy", SMALL))
-        self._best: dict[tuple[Any, ...], str] = {}  # engine, by the arrays' shapes and types
+        self._best: dict[tuple[Any, ...], str | Trial] = {}  # engine, by the arrays' shapes and types
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function."""
@@ -128,6 +127,10 @@ class Fused(Generic[P, R]):
             return self._run_by_numpy(args, kwargs)
         if best == "cuda":
             return self._run_on_cuda(arrays, args, kwargs)
+        if isinstance(best, Trial):
+            who = best.next_one(numbers_in([*args, *kwargs.values()]))
+            if who is not None:
+                return self._run_measured(best, who, key, arrays, args, kwargs)
         recording = Recording(self._name, CAPTURED, self._strict)
         result = self._recorded(recording, arrays, args, kwargs)
         if best in (None, "unknown"):
@@ -135,7 +138,23 @@ class Fused(Generic[P, R]):
             recording.costs.down += sum(array.nbytes for array in arrays_in([result]))
             if len(self._best) >= _MOST_KEYS:
                 self._best.clear()
-            self._best[key] = recording.costs.best()
+            self._best[key] = best = recording.costs.best()
+            if best == "cpu" and not (recording.costs.are_clear or self._strict):
+                self._best[key] = Trial(numbers_in([*args, *kwargs.values()]))
+        return result
+
+    def _run_measured(
+        self, trial: Trial, who: str, key: tuple[Any, ...], arrays: list[Any], args: Any, kwargs: Any
+    ) -> Any:
+        """Run it, and remember who answers first once enough calls were measured."""
+        began = time.perf_counter()
+        if who == "numpy":
+            result = self._run_by_numpy(args, kwargs)
+        else:
+            result = self._recorded(Recording(self._name, CAPTURED, self._strict), arrays, args, kwargs)
+        first = trial.took(who, time.perf_counter() - began)
+        if first is not None:
+            self._best[key] = first
         return result
 
     def _run_small(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
@@ -156,7 +175,7 @@ class Fused(Generic[P, R]):
     def _run_on_cuda(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
         """Run it on the GPU; where that fails before an argument was written to, on the CPU engine."""
         recording = None
-        put_back = _places_of([*args, *kwargs.values()])
+        put_back = places_of([*args, *kwargs.values()])
         try:
             with asked.asking(engine="cuda"):
                 recording = Recording(self._name, CAPTURED, self._strict)
@@ -250,7 +269,7 @@ class Fused(Generic[P, R]):
         recording = Recording(self._name, CAPTURED, self._strict)
         recording.passes = []
         arrays = arrays_in([args, kwargs])
-        recording.memory.label(_names_of(self.__wrapped__, args, kwargs))
+        recording.memory.label(names_of(self.__wrapped__, args, kwargs))
         with apart():
             self._recorded(recording, arrays, args, kwargs)
             whole = last_call()
@@ -311,35 +330,6 @@ _LONG = 2e-3  # seconds
 def _given(title: str) -> Callable[[Any], Any]:
     """Return what reads an argument, but for what lies on a GPU."""
     return lambda value: value if lies_there(value) else read(value, title)
-
-
-def _names_of(function: Any, args: Any, kwargs: Any) -> dict[int, str]:
-    """Return the names of the arrays among the arguments, by their identity."""
-    try:
-        bound = inspect.signature(function).bind(*args, **kwargs).arguments
-    except (TypeError, ValueError):
-        return {}
-    names: dict[int, str] = {}
-    for name, value in bound.items():
-        for place, array in enumerate(arrays_in([value])):
-            names.setdefault(id(array), name if array is value else f"{name}[{place}]")
-    return names
-
-
-def _places_of(arguments: list[Any]) -> Callable[[], None]:
-    """Return what has the generators among arguments draw again what they draw from now on."""
-    found: list[Any] = []
-    mapped(arguments, lambda part: found.append(part) if draws(part) else part)
-    copies = [copy.deepcopy(each) for each in found]
-
-    def put_back() -> None:
-        for each, as_it_was in zip(found, copies, strict=True):
-            if isinstance(each, np.random.Generator):
-                each.bit_generator.state = as_it_was.bit_generator.state
-            else:
-                each.__setstate__(as_it_was.__getstate__())
-
-    return put_back
 
 
 @overload

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -95,3 +96,32 @@ def draws(value: Any) -> bool:
         return True
     kind = type(value)
     return kind.__name__ == "Generator" and kind.__module__.startswith(__name__.partition(".")[0])
+
+
+def names_of(function: Any, args: Any, kwargs: Any) -> dict[int, str]:
+    """Return the names of the arrays among the arguments, by their identity."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        return {}
+    names: dict[int, str] = {}
+    for name, value in bound.items():
+        for place, array in enumerate(arrays_in([value])):
+            names.setdefault(id(array), name if array is value else f"{name}[{place}]")
+    return names
+
+
+def places_of(arguments: list[Any]) -> Callable[[], None]:
+    """Return what has the generators among arguments draw again what they draw from now on."""
+    found: list[Any] = []
+    mapped(arguments, lambda part: found.append(part) if draws(part) else part)
+    copies = [copy.deepcopy(each) for each in found]
+
+    def put_back() -> None:
+        for each, as_it_was in zip(found, copies, strict=True):
+            if isinstance(each, np.random.Generator):
+                each.bit_generator.state = as_it_was.bit_generator.state
+            else:
+                each.__setstate__(as_it_was.__getstate__())
+
+    return put_back

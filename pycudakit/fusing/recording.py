@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit import errors
 from pycudakit._calls.invocation import last_call
 from pycudakit._families.elementwise import compound
 from pycudakit._library import result_memory
-from pycudakit._library.abi import address_of
 from pycudakit._library.types import CODES, Array, DType
 from pycudakit._programs.function import ElementFunction
 from pycudakit.fusing import device
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.elements import Elements, cast, element_function
+from pycudakit.fusing.indices import WITH_STAND_IN, is_basic, is_mask, is_view_at, parts
 from pycudakit.fusing.nodes import Node, leaf
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.fusing.storage import Storage
@@ -60,9 +61,9 @@ class Recording(Elements):
         """Return a view, or the elements at some places."""
         if stand_in.is_scalar:
             return self.wrap(self.read(stand_in)[()][self.resolved(index)])
-        basic = _is_basic(index)
+        basic = is_basic(index)
         if basic:
-            if basic is not _WITH_STAND_IN:
+            if basic is not WITH_STAND_IN:
                 found = self.store(stand_in)[index]
                 self.costs.view()
                 if type(found) is np.ndarray:
@@ -70,7 +71,7 @@ class Recording(Elements):
                 if stand_in.node.storage is not None and stand_in.node.storage.is_kept:
                     found = self.read(stand_in)[index]
                 return StandIn(self, leaf(np.asarray(found)), True)
-        elif any(_is_mask(part) for part in _parts(index)):
+        elif any(is_mask(part) for part in parts(index)):
             self.note_break("the number of elements that a mask keeps", "use numpy.where() to keep the shape")
         return self.wrap(self.read(stand_in)[self.resolved(index)])
 
@@ -78,15 +79,20 @@ class Recording(Elements):
         """Write to a view, or to the elements at some places."""
         self.heed_errors()
         array = self.store(stand_in)
-        if type(value) is StandIn and _is_view_at(array, index, value.node.array):
+        if type(value) is StandIn and is_view_at(array, index, value.node.array):
             return None  # what Python does after it changed a view in place
-        basic = _is_basic(index)
+        basic = is_basic(index) if not self.rest_is_numpys() else False
         if basic:
             part = self._part(array, index, basic is True)
             node = self._value_for(part, value)
             if node is not None:
                 return self.write(StandIn(self, leaf(part, stand_in.node.storage)), node)
-        elif _is_mask(index) and index.shape == array.shape and np.ndim(value) == 0:
+        elif (
+            not self.is_left_to_numpy
+            and is_mask(index)
+            and index.shape == array.shape
+            and np.ndim(value) == 0
+        ):
             node = self._value_for(array, value)
             if node is not None:
                 chosen = StandIn(self, node if node.dtype == array.dtype else cast(node, array.dtype))
@@ -99,7 +105,7 @@ class Recording(Elements):
         part = array[index] if is_plain else None
         if type(part) is np.ndarray:
             return part
-        given = tuple([self._plain_index(each) for each in _parts(index)])
+        given = tuple([self._plain_index(each) for each in parts(index)])
         view: Array = array[given if ... in given else (*given, ...)]
         return view
 
@@ -161,6 +167,8 @@ class Recording(Elements):
         """Write an operator down."""
         if ufunc is np.power:
             ufunc, inputs = _as_numpy_raises(inputs)
+        if self.rest_is_numpys():
+            return self._rest(ufunc, inputs, {})
         function = element_function(ufunc)
         if function is None:
             return self.ufunc(ufunc, "__call__", inputs, {})
@@ -172,6 +180,8 @@ class Recording(Elements):
             ufunc, inputs = _as_numpy_raises((target, other))
         else:
             inputs = (target, other)
+        if self.rest_is_numpys():
+            return self._rest(ufunc, inputs, {"out": (target,)})  # type: ignore[no-any-return]
         function = element_function(ufunc)
         if function is None:
             result: StandIn = self.ufunc(ufunc, "__call__", inputs, {"out": (target,)})
@@ -181,6 +191,8 @@ class Recording(Elements):
 
     def ufunc(self, ufunc: Any, method: str, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Write a ufunc down, or have NumPy compute it."""
+        if self.rest_is_numpys():
+            return self._rest(getattr(ufunc, method), inputs, keywords)
         function = element_function(ufunc)
         if function is not None and method == "__call__" and not keywords:
             return self.apply(function, inputs)
@@ -188,12 +200,11 @@ class Recording(Elements):
             taken = self._plain_ufunc(function, inputs, keywords)
             if taken is not NotImplemented:
                 return taken
-            captured = self._captured.get(ufunc)
-            if captured is not None:
-                return captured(self, *inputs, **keywords)
-        captured = self._captured.get((ufunc, method))
+        captured = self._captured.get(ufunc if method == "__call__" else (ufunc, method))
         if captured is not None:
-            return captured(self, *inputs, **keywords)
+            taken = self._taken(captured, inputs, keywords)
+            if taken is not NotImplemented:
+                return taken
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         return self.by_numpy(getattr(ufunc, method), inputs, keywords, name)
 
@@ -232,10 +243,33 @@ class Recording(Elements):
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Write a function of NumPy's down, or have NumPy compute it."""
+        if self.rest_is_numpys():
+            return self._rest(function, arguments, keywords)
         captured = self._captured.get(function)
         if captured is not None:
-            return captured(self, *arguments, **keywords)
+            taken = self._taken(captured, arguments, keywords)
+            if taken is not NotImplemented:
+                return taken
         return self.by_numpy(function, arguments, keywords)
+
+    def _taken(
+        self, captured: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
+        """Call who takes a function; return NotImplemented for arguments that only NumPy has it take."""
+        try:
+            return captured(self, *arguments, **keywords)
+        except errors.Unsupported:
+            if self.strict and self.breaks:  # which told of itself
+                raise
+            return NotImplemented
+
+    def _rest(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Have NumPy compute what comes after passes were given up: nothing is put off."""
+        result = self.wrap(function(*self.resolved(arguments), **self.resolved(keywords)))
+        out = keywords.get("out")
+        if type(out) is tuple and len(out) == 1:
+            (out,) = out
+        return result if out is None else out
 
     def elsewhere(
         self,
@@ -340,7 +374,7 @@ class Recording(Elements):
 def _as_numpy_raises(inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """Return the ufunc that NumPy's operator takes for a power, and its inputs."""
     base, exponent = inputs
-    if type(exponent) in (int, float) and isinstance(base, np.ndarray):
+    if type(exponent) in (int, float) and (type(base) is StandIn or isinstance(base, np.ndarray)):
         if exponent == 2:
             return np.square, (base,)
         if base.dtype.kind == "f":
@@ -358,50 +392,3 @@ def _int_as(value: int, target: Array) -> Array:
 
 def _shown(shape: tuple[int, ...]) -> str:
     return str(shape).replace(" ", "")
-
-
-def _parts(index: Any) -> tuple[Any, ...]:
-    return index if type(index) is tuple else (index,)
-
-
-_WITH_STAND_IN = "with a stand-in"  # true, as every string
-
-
-def _is_basic(index: Any) -> bool | str:
-    """Tell whether an index makes a view, and whether it has a stand-in's value."""
-    found: bool | str = True
-    for part in index if type(index) is tuple else (index,):
-        kind = type(part)
-        if kind is slice:
-            if type(part.start) is StandIn or type(part.stop) is StandIn or type(part.step) is StandIn:
-                found = _WITH_STAND_IN
-            continue
-        if kind is int or part is None or part is Ellipsis:
-            continue
-        if kind is bool or isinstance(part, (list, np.bool_)):
-            return False
-        if isinstance(part, np.ndarray):  # NumPy copies for one without dimensions, too
-            if part.ndim or part.dtype.kind not in "iu":
-                return False
-            found = _WITH_STAND_IN
-        elif not hasattr(part, "__index__"):
-            return False
-    return found
-
-
-def _is_view_at(array: Array, index: Any, value: Array | None) -> bool:
-    """Tell whether a value is the very elements that it is to be written to."""
-    if value is None or not all(type(p) is slice or p is Ellipsis or type(p) is int for p in _parts(index)):
-        return False
-    part = array[index]
-    return (
-        type(part) is np.ndarray
-        and part.shape == value.shape
-        and part.strides == value.strides
-        and part.dtype == value.dtype
-        and address_of(part) == address_of(value)
-    )
-
-
-def _is_mask(part: Any) -> bool:
-    return isinstance(part, np.ndarray) and part.dtype == np.bool_

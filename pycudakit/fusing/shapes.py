@@ -143,7 +143,9 @@ def _copy(recording: Recording, a: Any, order: Any = "K", subok: bool = False) -
         made = empty(recording, a.shape, a.dtype, order)
         recording.set(made, ..., a)
         return made
-    return _converted(recording, a, a.dtype.newbyteorder("="))
+    result = _converted(recording, a, a.dtype.newbyteorder("="))
+    result.is_scalar = False
+    return result
 
 
 def _converted(recording: Recording, x: StandIn, dtype: Any) -> StandIn:

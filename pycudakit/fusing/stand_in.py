@@ -34,8 +34,8 @@ class StandIn(Deferred):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """NumPy's array, for those who ask with `isinstance`."""
-        return np.ndarray
+        """NumPy's array, or the type of a number, for those who ask with `isinstance`."""
+        return self.dtype.type if self.is_scalar else np.ndarray
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -185,11 +185,11 @@ class StandIn(Deferred):
 
     def __copy__(self) -> Any:
         """Return a copy."""
-        return self.recording.call(np.copy, (self,), {})
+        return self.copy()
 
     def __deepcopy__(self, _: Any) -> Any:
         """Return a copy."""
-        return self.recording.call(np.copy, (self,), {})
+        return self.copy()
 
     def __getattr__(self, name: str) -> Any:
         """Look, for what an array has beside what is here."""
@@ -301,7 +301,7 @@ def _flatten(self: StandIn, order: Any = "C") -> Any:
 
 
 def _copy(self: StandIn, order: Any = "C") -> Any:
-    return self.recording.call(np.copy, (self,), {"order": order})
+    return self if self.is_scalar else self.recording.call(np.copy, (self,), {"order": order})
 
 
 def _reshape(self: StandIn, *shape: Any, **keywords: Any) -> Any:

@@ -283,3 +283,20 @@ def test_written_before_a_strict_error(engine):
     with pytest.raises(pk.errors.Unsupported):
         body(x)
     assert_values(x, want)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: np.einsum("i,i,i->", x, x, x),
+        lambda x: x[:20] @ (1j * np.arange(20)),
+        lambda x: np.dot(x[:20], np.array([1j] * 20)),
+    ],
+)
+def test_forms_that_only_numpy_takes(engine, body):
+    x = np.linspace(0, 1, 20_000)
+    np.testing.assert_allclose(pk.fuse(body)(x), body(x))
+    if engine != "auto":  # where the kit's own function has NumPy compute it
+        assert pk.fuse(body).explain(x).breaks
+        with pytest.raises(pk.errors.Unsupported, match=r"line \d+ of test_breaks.py"):
+            pk.fuse(body, strict=True)(x)

@@ -6,6 +6,7 @@ import functools
 import inspect
 import pickle
 import threading
+from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -254,6 +255,15 @@ def test_types_that_are_passed_through(engine):
 
 def test_is_an_array(engine, x):
     assert pk.fuse(lambda x: (isinstance(x, np.ndarray), isinstance(x + 1, np.ndarray)))(x) == (True, True)
+
+
+def test_is_a_number(engine, x):
+    def body(x):
+        numbers = x[1], x.max(), np.argmin(x), x[0] > 0
+        kinds = np.ndarray, np.generic, float, np.floating, np.integer, np.bool_, Number
+        return [[isinstance(number, kind) for kind in kinds] for number in numbers], np.isscalar(x.sum())
+
+    assert pk.fuse(body)(x) == body(x)
 
 
 # ---- Kinds of functions -------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ def test_again_and_in_other_company(engine):
         return e, e * 2, np.sum(e), np.sum(e * 2 - e), np.sin(e)[::7], np.mean(e[5:]), e[5:]
 
     first = together(x)
-    if engine == "auto":  # it has learnt whose answer comes first, which may be NumPy's, with its own bits
+    for _ in range(5 * (engine == "auto")):  # until it knows whose answer comes first
         first = together(x)
     for _ in range(3):
         again = together(x)

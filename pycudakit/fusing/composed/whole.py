@@ -11,6 +11,7 @@ import numpy as np
 
 from pycudakit._calls import asked, invocation, operands
 from pycudakit._calls.cost import SMALL
+from pycudakit._calls.deferred import Deferred
 from pycudakit._calls.others import is_ordinary
 from pycudakit._calls.small import short_way
 from pycudakit.fusing.fused import SMALL_ARRAYS, fuse
@@ -77,7 +78,7 @@ class NumPysAlone(Exception):
 
 
 def _as_array(value: Any) -> Any:
-    return value if isinstance(value, np.ndarray) else np.asarray(value)
+    return value if issubclass(type(value), Deferred) or isinstance(value, np.ndarray) else np.asarray(value)
 
 
 def _replaced(

@@ -119,7 +119,7 @@ def _add_part(*calls: Record) -> None:
         parts.extend(calls)
 
 
-def recorder(call: Call) -> Callable[[], object]:
+def recorder(call: Record | None) -> Callable[[], object]:
     """Return what records a call that is always the same, where nobody watches: it takes no time."""
     return functools.partial(setattr, _local, "call", call)
 

@@ -96,17 +96,20 @@ Prepare = Callable[[str, tuple[Any, ...]], "Way | None"]
 
 class _Local(threading.local):
     is_learning = False
-    offered: tuple[Any, bool, Prepare] | None = None
-
-    def begin(self) -> None:
-        self.is_learning, self.offered = True, None
-
-    def end(self) -> tuple[Any, bool, Prepare] | None:
-        offered, self.is_learning, self.offered = self.offered, False, None
-        return offered
+    offered: tuple[Any, bool, Any] | None = None
 
 
 _local = _Local()
+
+
+def learned(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    """Return a call's result, and what was offered meanwhile, if anything."""
+    _local.is_learning, _local.offered = True, None
+    try:
+        result = function(*args, **kwargs)
+    finally:
+        offered, _local.is_learning, _local.offered = _local.offered, False, None
+    return result, offered
 
 
 def is_learning() -> bool:
@@ -114,7 +117,7 @@ def is_learning() -> bool:
     return _local.is_learning
 
 
-def offer(result: Any, prepare: Prepare, of_any_shape: bool = False) -> None:
+def offer(result: Any, prepare: Any, of_any_shape: bool = False) -> None:
     """Offer a short way to what is computed, if the result is that of the whole call.
 
     It is for arrays of the same shapes and strides, unless it is for those `of_any_shape`.
@@ -151,11 +154,7 @@ class Short:
             if result is not None:
                 return result
         before = invocation.last_record()
-        _local.begin()
-        try:
-            result = self._function(*args, **kwargs)
-        finally:
-            offered = _local.end()
+        result, offered = learned(self._function, *args, **kwargs)
         known = invocation.last_record()
         if known is None or known is before:
             return result

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pycudakit._calls import asked, invocation
+from pycudakit._calls import asked, invocation, small
 from pycudakit._families.sort import functions
 from pycudakit._library.types import FLOAT64, Array, DType
-from pycudakit.random.draws import BITS, Kind, draw, plan_draws
+from pycudakit.random.ahead import drawn_ahead
+from pycudakit.random.draws import BITS, Kind, Request, draw, plan_draws
 from pycudakit.random.philox import Stream, word_at
 
 if TYPE_CHECKING:
@@ -121,12 +122,13 @@ def _stream_of(seed: Any) -> Stream:
 class Base:
     """A generator, but for what it draws."""
 
-    __slots__ = ("_stream",)
+    __slots__ = ("_ahead", "_stream")
     __hash__ = None  # type: ignore[assignment]
     _stream: Stream
+    _ahead: dict[Any, Any]  # of calls, the numbers that were drawn ahead
 
     def __init__(self, seed: Any = None) -> None:
-        self._stream = _stream_of(seed)
+        self._stream, self._ahead = _stream_of(seed), {}
 
     def __repr__(self) -> str:
         """Tell the key, and where the generator stands."""
@@ -144,7 +146,7 @@ class Base:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         """Take what `__getstate__` returned."""
-        self._stream = Stream(*state)
+        self._stream, self._ahead = Stream(*state), {}
 
     def _at(self, stream: Stream) -> Self:
         made = type(self).__new__(type(self))
@@ -208,7 +210,12 @@ class Base:
         planned = plan_draws(name, kind, math.prod(shape), dtype, parameters)
         if planned.engine == "numpy":
             return invocation.by_numpy(name, planned.reason, lambda: self._stream.by_numpy(numpy))
-        return draw(planned, kind, self._stream, out, shape, dtype, *parameters)
+        result = draw(planned, kind, self._stream, out, shape, dtype, *parameters)
+        if out is None and small.is_learning():
+            request = Request(planned, kind, dtype, parameters)
+            if request.may_be_ahead(result.size):
+                small.offer(result, request)
+        return result
 
     def _is_numpys(self) -> bool:
         return asked.checked_current() == "numpy"
@@ -218,10 +225,13 @@ class Base:
 
     def _order(self, *shape: int, axis: int = -1) -> Array:
         """Return the order along an axis of as many words, each of an element."""
+        order: Array = functions.argsort(self._words(*shape), axis, kind="stable")
+        return order
 
+    @drawn_ahead
+    def _words(self, *shape: int) -> Array:
         def by_numpy(generator: Any) -> Any:
             return generator.bit_generator.random_raw(math.prod(shape)).reshape(shape)
 
-        words = self._run("bytes", BITS, shape, _UINT64, by_numpy, None)
-        order: Array = functions.argsort(words, axis, kind="stable")
-        return order
+        words: Array = self._run("bytes", BITS, shape, _UINT64, by_numpy, None)
+        return words

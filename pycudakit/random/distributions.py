@@ -10,6 +10,7 @@ from pycudakit._calls.invocation import one_call
 from pycudakit._calls.others import open_to_others
 from pycudakit._library.types import FLOAT64, INT64
 from pycudakit.random import multivariate
+from pycudakit.random.ahead import drawn_ahead
 from pycudakit.random.base import Base, Given, checked_out, float_type
 from pycudakit.random.draws import (
     BETA,
@@ -33,6 +34,7 @@ class Distributions(Base):
 
     # ---- Floats -------------------------------------------------------------------------------------
 
+    @drawn_ahead
     @open_to_others
     def standard_normal(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
         """Return normally distributed floats of mean 0 and standard deviation 1.
@@ -57,6 +59,7 @@ class Distributions(Base):
         """
         return self._floats("standard_normal", NORMAL, size, dtype, out, (size, dtype, out))
 
+    @drawn_ahead
     @open_to_others
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
         """Return floats from `low` on, below `high`: ``low + (high - low) * random()``.
@@ -78,6 +81,7 @@ class Distributions(Base):
         low, high = given.floats()
         return self._draw(given, UNIFORM, FLOAT64, low, high - low)
 
+    @drawn_ahead
     @open_to_others
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         """Return normally distributed floats: ``loc + scale * standard_normal()``.
@@ -99,6 +103,7 @@ class Distributions(Base):
         given = Given("normal", size, loc, scale)
         return self._draw(given, NORMAL, FLOAT64, *given.floats())
 
+    @drawn_ahead
     @open_to_others
     def exponential(self, scale: Any = 1.0, size: Any = None) -> Any:
         """Return exponentially distributed floats: the logarithm of a uniform number, times ``-scale``.
@@ -120,6 +125,7 @@ class Distributions(Base):
         given = Given("exponential", size, scale)
         return self._draw(given, EXPONENTIAL, FLOAT64, *given.floats())
 
+    @drawn_ahead
     @open_to_others
     def standard_exponential(
         self, size: Any = None, dtype: Any = np.float64, method: Any = "zig", out: Any = None
@@ -149,6 +155,7 @@ class Distributions(Base):
         arguments = size, dtype, method, out
         return self._floats("standard_exponential", EXPONENTIAL, size, dtype, out, arguments)
 
+    @drawn_ahead
     @open_to_others
     def lognormal(self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None) -> Any:
         """Return floats whose logarithms are normally distributed: the exponentials of `normal`.
@@ -171,6 +178,7 @@ class Distributions(Base):
         given = Given("lognormal", size, mean, sigma)
         return self._draw(given, LOGNORMAL, FLOAT64, *given.floats())
 
+    @drawn_ahead
     @open_to_others
     def standard_gamma(self, shape: Any, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
         """Return floats of a gamma distribution of scale 1, by Marsaglia and Tsang's rejection.
@@ -199,6 +207,7 @@ class Distributions(Base):
         given = Given("standard_gamma", size, shape, out=out, others=(dtype, out))
         return self._draw(given, GAMMA, wanted, *given.floats(), ONE)
 
+    @drawn_ahead
     @open_to_others
     def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> Any:
         """Return floats of a gamma distribution: ``scale * standard_gamma(shape)``.
@@ -220,6 +229,7 @@ class Distributions(Base):
         given = Given("gamma", size, shape, scale)
         return self._draw(given, GAMMA, FLOAT64, *given.floats())
 
+    @drawn_ahead
     @open_to_others
     def chisquare(self, df: Any, size: Any = None) -> Any:
         """Return floats of a chi-square distribution: ``gamma(df / 2, 2)``.
@@ -242,6 +252,7 @@ class Distributions(Base):
         (freedom,) = given.floats()
         return self._draw(given, GAMMA, FLOAT64, freedom / 2, TWO)
 
+    @drawn_ahead
     @open_to_others
     def beta(self, a: Any, b: Any, size: Any = None) -> Any:
         """Return floats of a beta distribution: the share of one gamma number in the sum of two.
@@ -316,6 +327,7 @@ class Distributions(Base):
 
     # ---- Integers -----------------------------------------------------------------------------------
 
+    @drawn_ahead
     @open_to_others
     def poisson(self, lam: Any = 1.0, size: Any = None) -> Any:
         """Return integers of a Poisson distribution.
@@ -339,6 +351,7 @@ class Distributions(Base):
         given = Given("poisson", size, lam)
         return self._draw(given, POISSON, INT64, *given.floats())
 
+    @drawn_ahead
     @open_to_others
     def binomial(self, n: Any, p: Any, size: Any = None) -> Any:
         """Return how many of `n` trials succeed, each with probability `p`.
@@ -366,6 +379,7 @@ class Distributions(Base):
         trials = np.asarray(n).astype(INT64)
         return self._draw(given, BINOMIAL, INT64, trials, np.asarray(p, FLOAT64))
 
+    @drawn_ahead
     @open_to_others
     def geometric(self, p: Any, size: Any = None) -> Any:
         """Return how many trials it takes to succeed once: an exponential number, in whole steps.

@@ -46,6 +46,29 @@ _NUMPY_CALL, _NUMPY_EACH = 30e-6, 5.0
 _CALL = 15e-6  # of the CPU engine's calls of a few elements, whose requests are kept
 
 
+AHEAD = 4096  # numbers of one call, at most, that are drawn before they are asked for
+
+
+class Request(NamedTuple):
+    """What is drawn, but for where from and how many."""
+
+    plan: Plan
+    kind: Kind
+    dtype: DType
+    parameters: tuple[Any, ...]
+
+    def may_be_ahead(self, size: int) -> bool:
+        """Tell whether so many are few, have a word each, and depend on their places alone."""
+        plan = self.plan
+        return (
+            plan.engine == "cpu"
+            and plan.automatic
+            and 0 < size <= AHEAD
+            and not _takes_halves(self.kind, self.dtype)
+            and not any(p.ndim for p in self.parameters)
+        )
+
+
 def _takes_halves(kind: Kind, dtype: DType) -> bool:
     """Tell whether an element is made of 32 bits, and not of a word."""
     return dtype.itemsize == 4 and kind.what <= abi.RANDOM_EXPONENTIAL

@@ -14,6 +14,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from pycudakit._calls import others
 from pycudakit._calls.invocation import nothing, one_call
 from pycudakit._calls.others import open_to_others
+from pycudakit.random.ahead import drawn_ahead
 from pycudakit.random.base import NUMPYS, fitting, shape_of
 from pycudakit.random.choice import choose, ends, permuted, shuffle
 from pycudakit.random.draws import BITS, INTEGERS, UNIFORM
@@ -46,6 +47,7 @@ class Generator(Further):
 
     # ---- Drawing ------------------------------------------------------------------------------------
 
+    @drawn_ahead
     @open_to_others
     def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
         """Return floats of [0, 1): NumPy's.
@@ -67,6 +69,7 @@ class Generator(Further):
         """
         return self._floats("random", UNIFORM, size, dtype, out, (size, dtype, out))
 
+    @drawn_ahead
     @open_to_others
     def integers(
         self, low: Any, high: Any = None, size: Any = None, dtype: Any = np.int64, endpoint: bool = False

@@ -100,10 +100,14 @@ class Stream:
 
     def take_words(self, count: int) -> Place:
         """Take so many words."""
+        return Place(self.key, self.take_word(count))
+
+    def take_word(self, count: int) -> int:
+        """Take so many words, and return the index of the first."""
         with _changing:
-            place = Place(self.key, self.word)
-            self.word = (self.word + count) % _PERIOD
-        return place
+            first = self.word
+            self.word = (first + count) % _PERIOD
+        return first
 
     def take_halves(self, count: int) -> Place:
         """Take 32 bits, so many times: what was left, and then each word's lower half before its upper."""

@@ -128,6 +128,8 @@ def _of_interface(value: Any, interface: Any) -> DeviceArray:
     stream = interface.get("stream")
     if stream is None and type(value).__module__.partition(".")[0] == "torch":
         stream = torch_stream(value)
+    elif stream is None and hasattr(value, "block_until_ready"):
+        value.block_until_ready()  # JAX names no stream, and its values may be on their way
     if stream is not None and (not isinstance(stream, int) or stream == 0):
         raise refused(f"has the stream {stream!r}; it is None, 1, 2 or a stream's address")
     address = data[0] or 0

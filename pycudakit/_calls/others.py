@@ -16,7 +16,7 @@ from pycudakit._calls import asked, invocation
 from pycudakit._calls.deferred import Deferred
 from pycudakit._calls.small import short_way
 from pycudakit._library import present
-from pycudakit._library.types import Array
+from pycudakit._library.types import Array, masked_arrays
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,7 +61,7 @@ def is_ordinary(value: Any) -> bool:
         return True
     if kind in _CONTAINERS:
         return all(map(is_ordinary, _parts(value)))
-    if decides(kind) or isinstance(value, np.ma.MaskedArray):
+    if decides(kind) or isinstance(value, masked_arrays()):
         return False
     if isinstance(value, (np.ndarray, np.generic)) or not (
         library_of(value) == "pandas" or is_dask(value) or any(hasattr(value, name) for name in _PROTOCOLS)
@@ -77,7 +77,7 @@ def decides(kind: type) -> bool:
 
     These are arrays of types derived from NumPy's, and what has one of its protocols (NEP 13 and NEP 18).
     """
-    if issubclass(kind, (Deferred, np.generic, np.ma.MaskedArray)) or kind in (np.ndarray, np.memmap):
+    if issubclass(kind, (Deferred, np.generic, *masked_arrays())) or kind in (np.ndarray, np.memmap):
         return False
     protocols = ("__array_ufunc__", "__array_function__")
     return issubclass(kind, np.ndarray) or any(hasattr(kind, name) for name in protocols)
@@ -116,7 +116,7 @@ def is_device_array(value: Any) -> bool:
     """Tell whether a value that is not ordinary says that it lies on a GPU."""
     from pycudakit._calls import device_array  # noqa: PLC0415  (few calls need it)
 
-    return not isinstance(value, np.ma.MaskedArray) and device_array.is_device_array(value)
+    return not isinstance(value, masked_arrays()) and device_array.is_device_array(value)
 
 
 def read(value: Any, title: str, by_numpy: bool | None = None, heeds_masks: bool = True) -> Any:
@@ -150,7 +150,7 @@ def read(value: Any, title: str, by_numpy: bool | None = None, heeds_masks: bool
 
 def _read(value: Any, by_numpy: bool, heeds_masks: bool) -> Any:
     name = type(value).__name__
-    if isinstance(value, np.ma.MaskedArray):
+    if isinstance(value, masked_arrays()):
         if by_numpy and (heeds_masks or not np.ma.is_masked(value)):
             return value
         engine = asked.current()

@@ -128,7 +128,8 @@ def offer(result: Any, prepare: Any, of_any_shape: bool = False) -> None:
 
 def _shapes_of(arguments: tuple[Any, ...]) -> Form:
     """Return what, with their form, makes arguments the same but for the elements of arrays."""
-    shapes = [(v.shape, v.strides) if type(v) is _array else v for v in arguments]
+    # Zeros by how they are written: -0.0 is equal to 0.0.
+    shapes = [(v.shape, v.strides) if type(v) is _array else v or repr(v) for v in arguments]
     return tuple(shapes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,12 @@ Array = np.ndarray[Any, Any]
 CODES = {dtype: code for code, dtype in enumerate(abi.TYPES)}
 BOOL, INT32, INT64, UINT8, UINT64 = (np.dtype(name) for name in ("bool", "int32", "int64", "uint8", "uint64"))
 FLOAT16, FLOAT32, FLOAT64 = (np.dtype(name) for name in ("float16", "float32", "float64"))
+
+
+def masked_arrays() -> tuple[type, ...]:
+    """Return the type of masked arrays, if there can be any: whoever has one imported `numpy.ma`."""
+    found = getattr(sys.modules.get("numpy.ma.core"), "MaskedArray", None)
+    return () if found is None else (found,)
 
 
 def code_of(dtype: DType) -> int | None:

@@ -12,7 +12,7 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._calls import asked
 from pycudakit._library import result_memory
-from pycudakit._library.types import Array, DType
+from pycudakit._library.types import Array, DType, masked_arrays
 from pycudakit.kernels.compiling import cache
 from pycudakit.kernels.function import Function
 from pycudakit.kernels.running import arguments, run
@@ -353,7 +353,7 @@ class Program:
                 if found.is_readonly:
                     raise ValueError(f"{self.name}: out[{name!r}] is read-only")
                 continue
-            if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+            if not isinstance(array, np.ndarray) or isinstance(array, masked_arrays()):
                 raise TypeError(
                     f"{self.name}: out[{name!r}] must be an array, and is a {type(array).__name__}"
                 )

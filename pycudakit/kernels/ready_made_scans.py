@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._library.types import DType
+from pycudakit._library.types import DType, masked_arrays
 from pycudakit.kernels.function import Function
 from pycudakit.kernels.module import SourceModule
 from pycudakit.kernels.program import Program
@@ -90,9 +90,7 @@ class _ScanKernel:
             As for a `Program`: `symbols`, `isolate`, `timeout`.
         """
         is_there = may_stay(input_ary)
-        if not is_there and (
-            not isinstance(input_ary, np.ndarray) or isinstance(input_ary, np.ma.MaskedArray)
-        ):
+        if not is_there and (not isinstance(input_ary, np.ndarray) or isinstance(input_ary, masked_arrays())):
             raise TypeError(f"{self.name}: input_ary must be an array, and is a {type(input_ary).__name__}")
         shape = there(input_ary, f"{self.name}: input_ary").shape if is_there else input_ary.shape
         if isinstance(output_ary, str) and output_ary == "new":

@@ -232,8 +232,8 @@ pk.{work}
 took = time.perf_counter() - began
 seconds = []
 for part in (0.02, 0.2, 0.4, 0.6, 0.8):
-    thread = send(signal.SIGINT, part * took)
     try:
+        thread = send(signal.SIGINT, part * took)
         pk.{work}
         time.sleep(took + 5)
     except KeyboardInterrupt:

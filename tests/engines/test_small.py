@@ -1,6 +1,7 @@
 """Small calls under `auto`: the short way has the long way's results to the bit, its types and record."""
 
 import copy
+import inspect
 import itertools
 import warnings
 import weakref
@@ -142,6 +143,32 @@ def test_other_values_of_a_form_are_not_the_ones_that_were_learned_from():
                     np.testing.assert_array_equal(one, other, strict=True)
                 assert pk.std(a, ddof=1.5) != pk.std(a, ddof=0.5)
                 assert pk.sum(a, initial=1.5) != pk.sum(a, initial=2.5)
+
+
+def test_zeros_of_either_sign_are_forms_of_their_own():
+    x = np.full((2, 3), -0.0)
+    with pk.engine("auto"):
+        for initial in (0.0, -0.0, np.float64(-0.0), np.float64(0.0)) * 3:
+            got = pk.sum(x, axis=1, initial=initial)
+            np.testing.assert_array_equal(np.signbit(got), np.signbit([initial, initial]))
+
+
+def test_numpy_takes_the_keywords_of_small_calls():
+    """What answers them in a function's place has all its parameters."""
+    lacking, looked_at = {}, 0
+    for name in NAMES:
+        ours = getattr(found(name), "__wrapped__", None)
+        numpys = getattr(ours, "numpy_small", None)
+        if numpys is None or isinstance(numpys, np.ufunc):  # a ufunc's parameters are NumPy's own
+            continue
+        known = inspect.signature(numpys).parameters.values()
+        if any(p.kind is p.VAR_KEYWORD for p in known):
+            continue
+        named = [p.name for p in inspect.signature(ours).parameters.values() if p.kind != p.POSITIONAL_ONLY]
+        lacking |= {f"{name}({word}=)": numpys for word in named if word not in {p.name for p in known}}
+        looked_at += 1
+    assert looked_at > 50
+    assert not lacking
 
 
 def test_a_learned_way_warns_where_there_is_something_to_warn_of():

@@ -156,9 +156,10 @@ def test_as_numpy(engine, asked, name):
     call = KEYWORDS.get(name) or DETAILS[name]
     want, met = outcome(call, np)
     with pk.engine(asked or engine):
-        got, ours = outcome(call, pk)
-    check(got, want)
-    assert sorted(map(str, ours)) == sorted(map(str, met))
+        for _ in range(3 if asked == "auto" else 1):  # a way that was learned is the third call's
+            got, ours = outcome(call, pk)
+            check(got, want)
+            assert sorted(map(str, ours)) == sorted(map(str, met))
 
 
 @pytest.mark.parametrize(

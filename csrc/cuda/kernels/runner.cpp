@@ -44,6 +44,7 @@ class Runner {
         use_modules();
         prepare();
         if (can_be_queued()) return queue();
+        refuse_capture();
         const Symbols symbols(run_, modules_);
         held_.track = take_track(device_);
         queue_ = held_.queue();
@@ -80,6 +81,20 @@ class Runner {
         return there_.is_enough() && there_.streams().size() == 1 && run_.launches <= UNPACED &&
                run_.symbols.size == 0 && call_.options().waits == 0 &&
                std::none_of(modules_.begin(), modules_.end(), prints);
+    }
+
+    // A graph cannot have what the host waits for.
+    void refuse_capture() const {
+        for (const cudaStream_t stream : there_.streams()) {
+            if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) continue;
+            cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+            PK_CUDA(cudaStreamIsCapturing(stream, &status));
+            if (status == cudaStreamCaptureStatusNone) continue;
+            fail(PK_UNSUPPORTED, "this run cannot be captured in a CUDA graph: that takes at most " +
+                                     std::to_string(UNPACED) +
+                                     " launches, of kernels that do not print, in arrays on the GPU of one "
+                                     "stream alone, without time_kernel, wait and symbols");
+        }
     }
 
     void queue() {

@@ -107,6 +107,11 @@ void require_cuda() {
     if (error == cudaErrorNoDevice || error == cudaSuccess) {
         fail(PK_NO_DEVICE, "no device: the driver is there and sees no GPU");
     }
+    if (error == cudaErrorInitializationError) {
+        fail(PK_NO_DEVICE,
+             "CUDA does not start here, as in a process that was forked while its parent used CUDA: start "
+             "processes with the 'spawn' or 'forkserver' method, or use the engine 'cpu'");
+    }
     int driver = 0, runtime = 0;
     PK_CUDA(cudaDriverGetVersion(&driver));
     PK_CUDA(cudaRuntimeGetVersion(&runtime));

@@ -357,7 +357,7 @@ def astype_function(wanted: np.dtype[Any]) -> ElementFunction:
     return ElementFunction("astype", np.astype, write)
 
 
-def _numpys_astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+def _numpys_astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:  # noqa: ARG001
     return (x if isinstance(x, (np.ndarray, np.generic)) else np.asarray(x)).astype(dtype, copy=copy)
 
 

@@ -34,6 +34,7 @@ from pycudakit._families.expression.language import (
     suggestion,
 )
 from pycudakit._families.expression.reduced import reduce_program
+from pycudakit._library.types import masked_arrays
 from pycudakit._programs import queued
 from pycudakit._programs.builder import Builder
 from pycudakit._programs.function import ElementFunction, checked_output
@@ -224,7 +225,7 @@ def _find(parsed: Parsed, name: str, written: str, scopes: Sequence[Mapping[str,
 
 def _as_value(name: str, value: Any) -> Any:
     if not others.is_ordinary(value):
-        by_numpy = None if isinstance(value, np.ma.MaskedArray) else True
+        by_numpy = None if isinstance(value, masked_arrays()) else True
         value = others.read(value, f"evaluate, {name!r}", by_numpy)
     kind = type(value)
     if kind is np.ndarray or kind in NUMBERS or hasattr(kind, "__array_ufunc__"):

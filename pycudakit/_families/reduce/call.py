@@ -160,6 +160,10 @@ class Reduction:
         with as_part_of_last():
             return self.reduce(write)
 
+    def is_changed(self) -> None:
+        """Say that the result is more than the request gave, so that it makes no such call by itself."""
+        self._reduced = None
+
     def finish(self, result: Array, casting: Any = "unsafe", saturates: bool = False) -> Any:
         """Return a result as NumPy would, or put it into `out`."""
         shape = shape_without(self.shape, self.axes, self.keepdims)

@@ -76,6 +76,7 @@ def sum_like(
 
 def _keep_negative_zeros(call: Reduction, result: Array, where: Any) -> None:
     """Make -0.0 of sums that began with it, and met nothing else."""
+    call.is_changed()
     array = call.arrays[0]
     if (result == 0).any():
         with as_part_of_last():

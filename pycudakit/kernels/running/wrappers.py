@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._calls import others
-from pycudakit._library.types import Array
+from pycudakit._library.types import Array, masked_arrays
 from pycudakit.kernels.running.there import may_stay
 
 
@@ -74,7 +74,7 @@ class InOut(Wrapper):
 
 def as_array(value: Any) -> Array:
     """Return an array, or refuse what a kernel cannot take."""
-    if isinstance(value, np.ma.MaskedArray):
+    if isinstance(value, masked_arrays()):
         raise TypeError("a masked array has no form that a kernel takes: give its .data or .filled()")
     return np.asarray(others.read(value, "a kernel's array", by_numpy=False))
 

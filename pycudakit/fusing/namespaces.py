@@ -91,6 +91,13 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **ke
     return full(recording, recording.resolved(shape), fill_value, wanted, order)
 
 
+def _take(a: Any, indices: Any, *arguments: Any, **keywords: Any) -> Any:
+    recording = recording_now()
+    if recording is None or type(a) is StandIn or type(indices) is not StandIn:
+        return np.take(a, indices, *arguments, **keywords)
+    return recording.call(np.take, (np.asarray(a), indices, *arguments), keywords)  # which NumPy does not ask
+
+
 def _by_numpy(function: Any) -> Callable[..., Any]:
     """Return what has NumPy make an array of numbers, which is a stand-in's from then on."""
 
@@ -109,6 +116,7 @@ _MADE: dict[Any, Callable[..., Any]] = {
     np.ones: _ones,
     np.empty: _empty,
     np.full: _full,
+    np.take: _take,
     **{
         function: _by_numpy(function)
         for function in (np.arange, np.linspace, np.logspace, np.geomspace, np.eye, np.identity, np.tri)

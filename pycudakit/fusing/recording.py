@@ -403,6 +403,12 @@ class Recording(Elements):
         """Call a function that finds its first `places` arguments on the device, and leaves results there."""
         if not self.memory.scope.is_open or "out" in keywords:
             return self.on_host(function, arguments, keywords, may_write="out" in keywords)
+        placed = [self._side_by_side(each) for each in arguments[:places]]
+        given = [*map(self.where_it_is, placed), *self.resolved(arguments[places:])]
+        return self.leave_results(function, given, self.resolved(keywords), (arguments, keywords))
+
+    def leave_results(self, function: Any, given: Sequence[Any], named: Mapping[str, Any], reads: Any) -> Any:
+        """Call a function with arrays, some of which the host does not have, and leave its results as well."""
         kept: list[Storage] = []
 
         def keep(array: Array) -> None:
@@ -410,14 +416,11 @@ class Recording(Elements):
             storage.keep(device.TEMPORARY)
             kept.append(storage)
 
-        placed = [self._side_by_side(each) for each in arguments[:places]]
-        given = [*map(self._where_it_is, placed), *self.resolved(arguments[places:])]
-        resolved = self.resolved(keywords)
         with result_memory.telling(keep):
-            result = function(*given, **resolved)
+            result = function(*given, **named)
         wrapped = self.wrap(result)
         if self.passes is not None:
-            self._tell_of_host(function, (arguments, keywords), wrapped, None)
+            self._tell_of_host(function, reads, wrapped, None)
         return wrapped
 
     def _side_by_side(self, argument: Any) -> Any:
@@ -428,7 +431,7 @@ class Recording(Elements):
         is_there = storage is not None and storage.is_kept and array.dtype.isnative
         return argument.copy() if is_there and not array.flags.c_contiguous else argument
 
-    def _where_it_is(self, argument: Any) -> Any:
+    def where_it_is(self, argument: Any) -> Any:
         """Return what an entry finds on the device, if that can be, and else on the host."""
         if type(argument) is not StandIn:
             return self.resolved(argument)

@@ -115,7 +115,7 @@ def _taken(part: Any, shape: tuple[int, ...], before: list[Any]) -> list[Any] | 
     if part is None or part is Ellipsis or type(part) is slice:
         has_stand_in = type(part) is slice and StandIn in map(type, (part.start, part.stop, part.step))
         return None if has_stand_in else [part]
-    array = _array_of(part) if type(part) is list else part
+    array: Any = _array_of(part) if type(part) is list else part
     if not _is_picking(array) or not array.ndim or not array.size:
         return None
     if array.dtype.kind in "iu":
@@ -126,7 +126,7 @@ def _taken(part: Any, shape: tuple[int, ...], before: list[Any]) -> list[Any] | 
     return list(array.nonzero()) if array.shape == shape[axis : axis + array.ndim] else None
 
 
-def place_among(recording: Any, arrays: list[StandIn], lengths: tuple[int, ...], axis: int) -> StandIn:
+def place_among(recording: Any, arrays: list[Any], lengths: tuple[int, ...], axis: int) -> Any:
     """Return the places of elements among those of several axes in a row, by their indices along each."""
     if len(arrays) == 1:
         return arrays[0]

@@ -98,7 +98,7 @@ def _written(kernel: Any, arguments: Sequence[Any], rest: Any) -> Iterable[Stand
     """Return the stand-ins that may be written to."""
     if isinstance(kernel, ReductionKernel):
         return []
-    parameters = getattr(kernel, "parameters", None) or getattr(kernel, "_parameters", ())
+    parameters: Any = getattr(kernel, "parameters", None) or getattr(kernel, "_parameters", ())
     if len(parameters) != len(arguments):
         return all_stand_ins(mapped((arguments, rest), _stand_in_of))
     return [

@@ -395,14 +395,15 @@ def topk(a: Any, k: Any, axis: Any = -1, largest: Any = True) -> TopK:
     >>> values, indices
     (array([9., 9., 5.]), array([1, 3, 0]))
     """
-    array = operands.as_array(a)
-    indices = topk_indices(array, k, axis, largest)
+    indices = topk_indices(a, k, axis, largest)
+    array: Any = operands.as_array(a)
     flat, axis = (array.ravel(), 0) if axis is None else (array, axis)
     return TopK(np.take_along_axis(flat, indices, axis), indices)
 
 
-def topk_indices(array: Any, k: Any, axis: Any, largest: Any) -> Array:
+def topk_indices(a: Any, k: Any, axis: Any, largest: Any) -> Array:
     """Return the indices that `topk` returns."""
+    array = operands.as_array(a)
     k = operator.index(k)
     plan = plan_topk(array, axis, k)
     if plan.engine == "numpy" or array is None:

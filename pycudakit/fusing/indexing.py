@@ -1,0 +1,246 @@
+"""Views of stand-ins, elements at some places, and what is written to either."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit._families.elementwise import compound
+from pycudakit._library.types import Array
+from pycudakit.fusing.elements import SMALL, Elements, cast, conversion
+from pycudakit.fusing.indices import (
+    WITH_STAND_IN,
+    is_basic,
+    is_mask,
+    is_view_at,
+    parts,
+    picked_by,
+    place_among,
+)
+from pycudakit.fusing.nodes import Node, leaf
+from pycudakit.fusing.stand_in import StandIn
+
+_MOST_PICKED = 16  # elements that come from the device by themselves: then all of their array does
+
+
+class Indexing(Elements):
+    """A call of a fused function, with what it asks of parts of its arrays."""
+
+    # Writes a function of NumPy's down, with its arguments and keywords.
+    call: Callable[..., Any]
+
+    def view(self, stand_in: StandIn, make: Callable[[Array], Any]) -> Any:
+        """Return what stands for a view of it; of a number, for a copy."""
+        if stand_in.is_scalar:
+            return self.wrap(make(self.read(stand_in)[()]))
+        array = self.store(stand_in)
+        made = make(array)
+        if type(made) is not np.ndarray:
+            return self.wrap(make(self.read(stand_in)))
+        storage = stand_in.node.storage
+        assert storage is not None  # noqa: S101
+        if made.size and not storage.overlaps(made):  # a copy: of the host's values
+            storage.fetch()
+            return self.stand_in(make(array))
+        return StandIn(self, leaf(made, storage))
+
+    def get(self, stand_in: StandIn, index: Any) -> Any:
+        """Return a view, or the elements at some places."""
+        if stand_in.is_scalar:
+            return self.wrap(self.read(stand_in)[()][self.resolved(index)])
+        basic = is_basic(index)
+        if not basic:
+            picked = self._picked(stand_in, index)
+            if picked is not None:
+                return picked
+        if basic:
+            if basic is not WITH_STAND_IN:
+                found = self.store(stand_in)[index]
+                self.costs.view()
+                if type(found) is np.ndarray:
+                    return StandIn(self, leaf(found, stand_in.node.storage))
+                storage = stand_in.node.storage
+                if storage is not None and storage.is_kept:
+                    if storage.picked < _MOST_PICKED:
+                        storage.picked += 1
+                        part = self._part(self.store(stand_in), index, False)
+                        return self.apply(
+                            conversion(stand_in.node.dtype), (StandIn(self, leaf(part, storage)),)
+                        )
+                    found = self.read(stand_in)[index]
+                return StandIn(self, leaf(np.asarray(found)), True)
+        elif any(is_mask(part) for part in parts(index)):
+            self.note_break("the number of elements that a mask keeps", "use numpy.where() to keep the shape")
+            kept = self._kept_by_mask(stand_in, index) if is_mask(index) else None
+            if kept is not None:
+                return kept
+        return self.wrap(self.read(stand_in)[self.resolved(index)])
+
+    def _picked(self, stand_in: StandIn, index: Any) -> Any:
+        """Return the elements that arrays of integers pick, by `take`; None where that is NumPy's."""
+        if self.rest_is_numpys():
+            return None
+        picked = picked_by(index, stand_in.shape)
+        if picked is None or not self._is_worth_taking(stand_in, picked.arrays):
+            return None
+        array: Array = self.store(stand_in)[picked.view]
+        if not (array.size and array.dtype.isnative and _is_in_order(array)):
+            return None
+        if not array.flags.c_contiguous:
+            if stand_in.node.storage is None or not stand_in.node.storage.is_kept:
+                return None
+            stand_in = StandIn(self, leaf(array, stand_in.node.storage)).copy()
+            array = self.store(stand_in)
+        axis, arrays = picked.axis, [self._as_index(each) for each in picked.arrays]
+        lengths = array.shape[axis : axis + len(arrays)]
+        rest = array.shape[axis + len(arrays) :]
+        if len(arrays) > 1:
+            array = array.reshape((*array.shape[:axis], math.prod(lengths), *rest))
+        place = place_among(self, arrays, lengths, axis)
+        found = self.call(np.take, (StandIn(self, leaf(array, stand_in.node.storage)), place, axis), {})
+        if not axis:
+            return found
+        # NumPy has what is picked first in memory, and the rest within.
+        behind = tuple(range(axis, axis + place.ndim))
+        ahead = tuple(range(place.ndim))
+        moved = self.call(np.copy, (self.view(found, lambda a: np.moveaxis(a, behind, ahead)), "C"), {})
+        return self.view(moved, lambda a: np.moveaxis(a, ahead, behind))
+
+    def _kept_by_mask(self, stand_in: StandIn, mask: Any) -> Any:
+        """Return the elements that a mask keeps, where that can be on the device; else None."""
+        if not self.memory.scope.is_open or type(mask) is not StandIn or not (mask.ndim and mask.size):
+            return None
+        array, shape = self.store(stand_in), mask.shape
+        if shape != array.shape[: len(shape)] or not (array.flags.c_contiguous and array.dtype.isnative):
+            return None
+        merged = array.reshape(mask.size, *array.shape[len(shape) :])
+        place = self.call(np.flatnonzero, (mask,), {})
+        return self.call(np.take, (StandIn(self, leaf(merged, stand_in.node.storage)), place, 0), {})
+
+    def _as_index(self, integers: Any) -> StandIn:
+        """Return integers as the kit takes them for indices."""
+        if type(integers) is not StandIn:
+            node, _ = self.leaf_of(integers)
+            assert node is not None  # noqa: S101
+            integers = StandIn(self, node)
+        result: StandIn = integers if integers.dtype == np.int64 else integers.astype(np.int64)
+        return result
+
+    def _is_worth_taking(self, stand_in: StandIn, indices: Sequence[Any]) -> bool:
+        """Tell whether elements by indices are not better left to NumPy, whose bits are the same."""
+        if max(each.size for each in indices) > SMALL or stand_in.size > SMALL:
+            return True
+        nodes = [each.node for each in (stand_in, *indices) if type(each) is StandIn]
+        return any(node.storage is not None and node.storage.is_kept for node in nodes)
+
+    def set(self, stand_in: StandIn, index: Any, value: Any) -> None:
+        """Write to a view, or to the elements at some places."""
+        self.heed_errors()
+        array = self.store(stand_in)
+        if type(value) is StandIn and is_view_at(array, index, value.node.array):
+            return None  # what Python does after it changed a view in place
+        basic = is_basic(index) if not self.rest_is_numpys() else False
+        if basic:
+            part = self._part(array, index, basic is True)
+            node = self._value_for(part, value)
+            if node is not None:
+                return self.write(StandIn(self, leaf(part, stand_in.node.storage)), node)
+        elif (
+            not self.is_left_to_numpy
+            and is_mask(index)
+            and index.ndim
+            and index.shape == array.shape[: index.ndim]
+            and np.ndim(value) <= array.ndim - index.ndim
+        ):
+            row = array if np.ndim(value) == 0 else array[(0,) * index.ndim] if array.size else None
+            node = None if row is None else self._value_for(row, value)
+            if node is not None:
+                chosen = StandIn(self, node if node.dtype == array.dtype else cast(node, array.dtype))
+                missing = array.ndim - index.ndim
+                ahead = (..., *[None] * missing)
+                mask = index[ahead] if missing else index
+                return self.write(stand_in, self._chosen(mask, chosen, stand_in).node)
+        self._set_by_numpy(stand_in, array, index, value)
+        return None
+
+    def _part(self, array: Array, index: Any, is_plain: bool) -> Array:
+        """Return the view at an index, which may be of one element."""
+        part = array[index] if is_plain else None
+        if type(part) is np.ndarray:
+            return part
+        given = tuple([self._plain_index(each) for each in parts(index)])
+        view: Array = array[given if ... in given else (*given, ...)]
+        return view
+
+    def _plain_index(self, part: Any) -> Any:
+        """Return a part of an index that makes views, of Python's numbers alone."""
+        part = self.resolved(part)
+        return int(part) if isinstance(part, (np.ndarray, np.generic)) else part  # of integers, by then
+
+    def _chosen(self, mask: Any, yes: StandIn, no: StandIn) -> StandIn:
+        chosen: StandIn = self.apply(compound.WHERE, (mask, yes, no))
+        return chosen
+
+    def _value_for(self, target: Array, value: Any) -> Node | None:
+        """Return the node of what is to be written to an array; None for what NumPy alone takes."""
+        if type(value) is StandIn:
+            node = value.node
+        elif type(value) in (int, float, bool):
+            node = leaf(
+                np.asarray(value).astype(target.dtype) if type(value) is not int else _int_as(value, target)
+            )
+        else:
+            found, _ = self.leaf_of(value)
+            if found is None:
+                return None
+            node = found
+        shape = node.shape
+        if shape == target.shape:
+            return node
+        while len(shape) > target.ndim and shape[0] == 1:
+            shape = shape[1:]
+        try:
+            fits = np.broadcast_shapes(shape, target.shape) == target.shape
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ValueError(
+                f"could not broadcast input array from shape {_shown(node.shape)} "
+                f"into shape {_shown(target.shape)}"
+            )
+        if shape != node.shape:
+            self.compute_node(node)
+            assert node.array is not None  # noqa: S101
+            node = leaf(node.array.reshape(shape), node.storage)
+        return node
+
+    def _set_by_numpy(self, stand_in: StandIn, array: Array, index: Any, value: Any) -> None:
+        """Write to the host's memory."""
+        storage = stand_in.node.storage
+        assert storage is not None  # noqa: S101
+        index, value = self.resolved(index), self.resolved(value)
+        self.before_write(storage)
+        storage.fetch()
+        array[index] = value
+        storage.changed()
+
+
+def _is_in_order(array: Array) -> bool:
+    """Tell whether its elements lie in C order, though perhaps not side by side."""
+    strides = array.strides
+    return array.flags.c_contiguous or all(
+        outer >= inner > 0 for outer, inner in zip(strides, (*strides[1:], 1), strict=True)
+    )
+
+
+def _int_as(value: int, target: Array) -> Array:
+    result = np.empty((), target.dtype)
+    result[...] = value  # raises OverflowError, as NumPy does
+    return result
+
+
+def _shown(shape: tuple[int, ...]) -> str:
+    return str(shape).replace(" ", "")

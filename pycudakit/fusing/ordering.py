@@ -1,0 +1,137 @@
+"""What is made of sorting and of elements by their indices, where arrays stay on the device.
+
+Each returns NotImplemented for what the host does.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any
+
+import numpy as np
+
+from pycudakit.fusing.recording import Recording
+from pycudakit.fusing.shapes import Handler, captures, empty
+from pycudakit.fusing.stand_in import StandIn
+
+ORDERING: dict[Any, Handler] = {}
+_captures = functools.partial(captures, ORDERING)
+
+
+def topk(recording: Recording, a: Any, k: Any, axis: Any = -1, largest: Any = True) -> Any:
+    """Return the best elements, and where they are."""
+    if type(a) is not StandIn or a.ndim == 0 or axis not in (None, -1, a.ndim - 1):
+        return NotImplemented
+    functions = importlib.import_module("pycudakit._families.sort.functions")
+    indices = recording.at_home(functions.topk_indices, (a, k, axis, largest), {})
+    values = recording.call(np.take_along_axis, (a.ravel() if axis is None else a, indices, -1), {})
+    return functions.TopK(values, indices)
+
+
+def _along_another(name: str) -> Handler:
+    """Return what has a function work along the last axis of a copy, in which that is another one."""
+    function = getattr(np, name)
+    before = 1 + ("partition" in name)  # of the axis
+
+    def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
+        named = dict(keywords)
+        axis = arguments[before - 1] if len(arguments) >= before else named.pop("axis", -1)
+        is_plain = type(a) is StandIn and type(axis) is int and -a.ndim <= axis < a.ndim
+        if not is_plain or axis in (-1, a.ndim - 1) or not (a.size and recording.store(a).flags.c_contiguous):
+            return NotImplemented
+        moved = recording.call(np.copy, (a.swapaxes(axis, -1), "C"), {})
+        given = (moved, *arguments[: before - 1], -1, *arguments[before:])
+        return recording.call(np.copy, (recording.call(function, given, named).swapaxes(axis, -1), "C"), {})
+
+    return handle
+
+
+for _name in ("sort", "argsort", "partition", "argpartition"):
+    ORDERING[getattr(np, _name)] = _along_another(_name)
+
+
+@_captures(np.lexsort)
+def _lexsort(recording: Recording, keys: Any, axis: Any = -1) -> Any:
+    parts = list(keys) if type(keys) in (tuple, list, StandIn) else []
+    are_alike = bool(parts) and all(type(key) is StandIn and key.shape == parts[0].shape for key in parts)
+    if not are_alike or not parts[0].size or axis not in (-1, parts[0].ndim - 1):
+        return NotImplemented
+    order = recording.call(np.argsort, (parts[0],), {})
+    for key in parts[1:]:
+        # Each order is stable, so that what came before decides among equals.
+        following = recording.call(
+            np.argsort, (recording.call(np.take_along_axis, (key, order, -1), {}),), {}
+        )
+        order = recording.call(np.take_along_axis, (order, following, -1), {})
+    return order
+
+
+@_captures(np.flatnonzero)
+def _flatnonzero(recording: Recording, a: Any) -> Any:
+    if type(a) is not StandIn or not a.size:
+        return NotImplemented
+    return _true_places(recording, a.ravel() if a.dtype == np.bool_ else a.ravel() != 0)
+
+
+@_captures(np.nonzero)
+def _nonzero(recording: Recording, a: Any) -> Any:
+    found = _flatnonzero(recording, a) if np.ndim(a) == 1 else NotImplemented
+    return NotImplemented if found is NotImplemented else (found,)
+
+
+def _true_places(recording: Recording, mask: Any) -> Any:
+    """Return where a mask of one dimension is true."""
+    count = int(recording.resolved(recording.call(np.count_nonzero, (mask,), {})))
+    # In a stable order of bools, those that are False come first, as they lie.
+    order = recording.call(np.argsort, (~mask,), {})
+    return order[:count].copy()
+
+
+@_captures(np.compress)
+def _compress(recording: Recording, condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
+    if out is not None or type(condition) is not StandIn or condition.ndim != 1 or not condition.size:
+        return NotImplemented
+    return recording.call(np.take, (a, recording.call(np.flatnonzero, (condition,), {}), axis), {})
+
+
+@_captures(np.unique)
+def _unique(
+    recording: Recording,
+    ar: Any,
+    return_index: Any = False,
+    return_inverse: Any = False,
+    return_counts: Any = False,
+    axis: Any = None,
+    *,
+    equal_nan: Any = True,
+    sorted: Any = True,
+) -> Any:
+    del sorted  # they are, whatever it is
+    if type(ar) is not StandIn or not ar.size or axis is not None:
+        return NotImplemented
+    flat, order = ar.ravel(), None
+    if return_index or return_inverse:
+        order = recording.call(np.argsort, (flat,), {})
+        ordered = recording.call(np.take, (flat, order), {})
+    else:
+        ordered = recording.call(np.sort, (flat,), {})
+    now, before = ordered[1:], ordered[:-1]
+    differs = now != before
+    if equal_nan and flat.dtype.kind == "f":
+        differs = differs & ~(np.isnan(now) & np.isnan(before))
+    is_first = empty(recording, flat.shape, bool)
+    is_first[:1] = True
+    is_first[1:] = differs
+    starts = _true_places(recording, is_first)
+    results = [recording.call(np.take, (ordered, starts), {})]
+    if return_index:
+        results.append(recording.call(np.take, (order, starts), {}))
+    if return_inverse:
+        run = recording.call(np.cumsum, (is_first,), {}) - 1
+        place = recording.call(np.argsort, (order,), {})  # of each element, among those in order
+        results.append(recording.call(np.take, (run, place), {}).reshape(ar.shape))
+    if return_counts:
+        ends = recording.call(np.concatenate, ([starts[1:], np.array([flat.size])],), {})
+        results.append(ends - starts)
+    return results[0] if len(results) == 1 else tuple(results)

@@ -81,6 +81,11 @@ others = st.one_of(
     st.builds("running({})".format, variables),
     st.builds("np.argmax({}, axis={})".format, elementwise, st.sampled_from(["None", "0"])),
     st.builds("{}[[0, -1, 0]]".format, variables),
+    st.builds("{}[..., [0, -1]]".format, variables),
+    st.builds("in_order({})".format, st.one_of(elementwise, variables, views)),
+    st.builds("rank({})".format, variables),
+    st.builds("picked({}, {})".format, variables, variables),
+    st.builds("np.take_along_axis({0}, rank({0}), -1)".format, variables),
     st.builds("{}[{}]".format, variables, comparisons),
     st.builds("np.{}_like({})".format, st.sampled_from(["zeros", "ones"]), operands),
     st.builds("np.zeros({}.shape, '{}')".format, variables, dtypes),
@@ -102,6 +107,8 @@ statements = st.one_of(
     st.builds("{}[{}] {}= {}".format, variables, places, st.sampled_from(["+", "-", "*"]), operands),
     st.builds("{}[{}] = {}".format, variables, comparisons, numbers),
     st.builds("v = {}; v[...] = fit(v, {})".format, views, operands),
+    st.builds("{0}[{0}[..., 0] {1} 1] = {2}".format, variables, st.sampled_from(["<", "!="]), numbers),
+    st.builds("put_in_order({})".format, variables),
     st.builds(
         "np.{}({}, {}, out={})".format, st.sampled_from(["add", "maximum"]), operands, operands, variables
     ),
@@ -135,7 +142,39 @@ def running(array):
     return np.cumsum(array if array.dtype.kind != "f" else array > 0, axis=0)
 
 
-SPACE = {"np": np, "cast": cast, "fit": fit, "total": total, "running": running}
+def _sortable(array):
+    """Return what NumPy sorts: not float16, which NumPy 2.4 gets wrong on some processors."""
+    return array.astype("float32") if array.dtype == np.float16 else array
+
+
+def in_order(array):
+    return np.sort(_sortable(array), axis=-1)
+
+
+def put_in_order(array):
+    if array.dtype != np.float16:
+        array.sort()
+
+
+def rank(array):
+    return np.argsort(_sortable(array), axis=-1, kind="stable")
+
+
+def picked(array, other):
+    return array.ravel()[np.argsort(_sortable(other), axis=None, kind="stable") % array.size]
+
+
+SPACE = {
+    "np": np,
+    "cast": cast,
+    "fit": fit,
+    "total": total,
+    "running": running,
+    "in_order": in_order,
+    "put_in_order": put_in_order,
+    "rank": rank,
+    "picked": picked,
+}
 
 
 def fits(line, arrays):
@@ -147,7 +186,7 @@ def fits(line, arrays):
         if all(trial[name].size <= LARGEST for name in NAMES):
             arrays.update({name: trial[name] for name in NAMES})
             return True
-    except (TypeError, ValueError, IndexError, OverflowError, AttributeError):
+    except (TypeError, ValueError, IndexError, OverflowError, AttributeError, ZeroDivisionError):
         pass
     for name, value in before.items():
         if isinstance(value, np.ndarray) and arrays[name].flags.writeable:

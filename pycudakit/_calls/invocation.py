@@ -41,6 +41,7 @@ class _Joined(NamedTuple):
 
     function: str
     parts: list[Any]
+    are_passes: bool = False
 
 
 Record = Call | Told | _Joined
@@ -76,7 +77,7 @@ def _described(call: Record) -> Call:
     if isinstance(call, Call):
         return call
     if isinstance(call, _Joined):
-        return joined(call.function, [_described(part) for part in call.parts])
+        return joined(call.function, [_described(part) for part in call.parts], call.are_passes)
     return described(*call)
 
 
@@ -160,8 +161,8 @@ class apart:  # noqa: N801  (a context manager)
         _local.call, _local.parts = self._outer
 
 
-def one_call(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Make one call, of this name, of those that a function makes."""
+def one_call(name: str, of_passes: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Make one call, of this name, of those that a function makes; it tells them, if they are its passes."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
@@ -169,7 +170,7 @@ def one_call(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
             with apart() as parts:
                 result = function(*args, **kwargs)
             if parts:
-                done(_Joined(name, parts))
+                done(_Joined(name, parts, of_passes))
             else:
                 nothing(name)
             return result

@@ -69,7 +69,10 @@ def last_call() -> Call | None:
     """
     call = _local.call
     if call is not None and not isinstance(call, Call):
-        call = _local.call = _described(call)
+        parts, told = _local.parts, call
+        call = _local.call = _described(told)
+        if parts and parts[-1] is told:  # or it would be counted twice
+            parts[-1] = call
     return call
 
 

@@ -16,8 +16,16 @@ from pycudakit._library.types import CODES, Array, DType
 from pycudakit._programs.function import ElementFunction
 from pycudakit.fusing import device
 from pycudakit.fusing.computing import stand_ins_in
-from pycudakit.fusing.elements import Elements, cast, element_function
-from pycudakit.fusing.indices import WITH_STAND_IN, is_basic, is_mask, is_view_at, parts
+from pycudakit.fusing.elements import SMALL, Elements, cast, element_function
+from pycudakit.fusing.indices import (
+    WITH_STAND_IN,
+    is_basic,
+    is_mask,
+    is_view_at,
+    parts,
+    picked_by,
+    place_among,
+)
 from pycudakit.fusing.nodes import Node, leaf
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.fusing.storage import Storage
@@ -62,6 +70,10 @@ class Recording(Elements):
         if stand_in.is_scalar:
             return self.wrap(self.read(stand_in)[()][self.resolved(index)])
         basic = is_basic(index)
+        if not basic:
+            picked = self._picked(stand_in, index)
+            if picked is not None:
+                return picked
         if basic:
             if basic is not WITH_STAND_IN:
                 found = self.store(stand_in)[index]
@@ -73,7 +85,62 @@ class Recording(Elements):
                 return StandIn(self, leaf(np.asarray(found)), True)
         elif any(is_mask(part) for part in parts(index)):
             self.note_break("the number of elements that a mask keeps", "use numpy.where() to keep the shape")
+            kept = self._kept_by_mask(stand_in, index) if is_mask(index) else None
+            if kept is not None:
+                return kept
         return self.wrap(self.read(stand_in)[self.resolved(index)])
+
+    def _picked(self, stand_in: StandIn, index: Any) -> Any:
+        """Return the elements that arrays of integers pick, by the kit's `take`; None where NumPy does that."""
+        if self.rest_is_numpys():
+            return None
+        picked = picked_by(index, stand_in.shape)
+        if picked is None or not self._is_worth_taking(stand_in, picked.arrays):
+            return None
+        array: Array = self.store(stand_in)[picked.view]
+        if not (array.size and array.flags.c_contiguous and array.dtype.isnative):
+            return None
+        axis, arrays = picked.axis, [self._as_index(each) for each in picked.arrays]
+        lengths = array.shape[axis : axis + len(arrays)]
+        rest = array.shape[axis + len(arrays) :]
+        if len(arrays) > 1:
+            array = array.reshape(*array.shape[:axis], math.prod(lengths), *rest)
+        place = place_among(self, arrays, lengths, axis)
+        found = self.call(np.take, (StandIn(self, leaf(array, stand_in.node.storage)), place, axis), {})
+        if not axis:
+            return found
+        # NumPy has what is picked first in memory, and the rest within.
+        behind = tuple(range(axis, axis + place.ndim))
+        ahead = tuple(range(place.ndim))
+        moved = self.call(np.copy, (self.view(found, lambda a: np.moveaxis(a, behind, ahead)), "C"), {})
+        return self.view(moved, lambda a: np.moveaxis(a, ahead, behind))
+
+    def _kept_by_mask(self, stand_in: StandIn, mask: Any) -> Any:
+        """Return the elements that a mask keeps, where that can be on the device; else None."""
+        if not self.memory.scope.is_open or type(mask) is not StandIn or not (mask.ndim and mask.size):
+            return None
+        array, shape = self.store(stand_in), mask.shape
+        if shape != array.shape[: len(shape)] or not (array.flags.c_contiguous and array.dtype.isnative):
+            return None
+        merged = array.reshape(mask.size, *array.shape[len(shape) :])
+        place = self.call(np.flatnonzero, (mask,), {})
+        return self.call(np.take, (StandIn(self, leaf(merged, stand_in.node.storage)), place, 0), {})
+
+    def _as_index(self, integers: Any) -> StandIn:
+        """Return integers as the kit takes them for indices."""
+        if type(integers) is not StandIn:
+            node, _ = self.leaf_of(integers)
+            assert node is not None  # noqa: S101
+            integers = StandIn(self, node)
+        result: StandIn = integers if integers.dtype == np.int64 else integers.astype(np.int64)
+        return result
+
+    def _is_worth_taking(self, stand_in: StandIn, indices: Sequence[Any]) -> bool:
+        """Tell whether elements by indices are not better left to NumPy, whose bits are the same."""
+        if max(each.size for each in indices) > SMALL or stand_in.size > SMALL:
+            return True
+        nodes = [each.node for each in (stand_in, *indices) if type(each) is StandIn]
+        return any(node.storage is not None and node.storage.is_kept for node in nodes)
 
     def set(self, stand_in: StandIn, index: Any, value: Any) -> None:
         """Write to a view, or to the elements at some places."""
@@ -90,13 +157,17 @@ class Recording(Elements):
         elif (
             not self.is_left_to_numpy
             and is_mask(index)
-            and index.shape == array.shape
-            and np.ndim(value) == 0
+            and index.ndim
+            and index.shape == array.shape[: index.ndim]
+            and np.ndim(value) <= array.ndim - index.ndim
         ):
-            node = self._value_for(array, value)
+            row = array if np.ndim(value) == 0 else array[(0,) * index.ndim] if array.size else None
+            node = None if row is None else self._value_for(row, value)
             if node is not None:
                 chosen = StandIn(self, node if node.dtype == array.dtype else cast(node, array.dtype))
-                return self.write(stand_in, self._chosen(index, chosen, stand_in).node)
+                missing = array.ndim - index.ndim
+                mask = index[(..., *(None,) * missing)] if missing else index
+                return self.write(stand_in, self._chosen(mask, chosen, stand_in).node)
         self._set_by_numpy(stand_in, array, index, value)
         return None
 

@@ -261,7 +261,7 @@ class Invocation(ABC):
         self.options = np.zeros(1, abi.OPTIONS)
         self.report = np.empty(1, abi.REPORT)
         self._exceptions: Array = self.report["exceptions"]
-        self._entries: dict[ctypes.CDLL, Callable[[], int]] = {}
+        self._entries: dict[str, Callable[[], int]] = {}  # by engine
         self._has_options = False
         self._watch()
 
@@ -281,6 +281,12 @@ class Invocation(ABC):
     def run_alone(self, plan: Plan) -> int:
         """Call a library where nobody watches, and record the call."""
         return self._run(plan, (0,))
+
+    def run_short(self, plan: Plan) -> int:
+        """Call the CPU's library where nobody watches, as `run` does, which looks whether somebody does."""
+        if self._has_options:
+            self._set_options(None, None, None)
+        return self._run(plan, ())
 
     def _run_watched(self, plan: Plan, size: int, wanted: asked.Asked) -> int:
         if wanted.progress is None:
@@ -321,13 +327,13 @@ class Invocation(ABC):
         self._has_options = not (devices is spans is rest is None)
 
     def _run(self, plan: Plan, devices: tuple[int, ...], spans: Array | None = None) -> int:
-        library = loader.library(plan.engine)
-        entry = self._entries.get(library)
+        entry = self._entries.get(plan.engine)
         if entry is None:
-            entry = self._entries[library] = self.bind(library)
+            entry = self._entries[plan.engine] = self.bind(loader.library(plan.engine))
         began = 0.0 if spans is None else time.perf_counter()
         try:
-            entry()
+            if status := entry():
+                abi.raise_error(loader.library(plan.engine), status)
         except errors.Error as error:
             if isinstance(error, (errors.DeviceError, errors.NoDevice)):
                 present.status.cache_clear()  # the device may be lost for good

@@ -34,6 +34,7 @@ class Storage:
         "last",
         "may_keep",
         "owner",
+        "picked",
         "scope",
     )
 
@@ -43,6 +44,7 @@ class Storage:
         self.is_given = is_given
         self.may_keep = True
         self.is_kept = False  # on the device
+        self.picked = 0  # elements that were asked for one by one
         self.is_shared = False  # with others, who may write to it unseen
         self.first, self.last = _bounds(array)
 

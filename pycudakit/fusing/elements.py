@@ -12,7 +12,7 @@ import numpy as np
 from pycudakit._calls.arguments import as_argument, broadcast, needs_copy
 from pycudakit._families.elementwise import compound, functions
 from pycudakit._families.elementwise.fast import call as call_elementwise
-from pycudakit._library.types import DType
+from pycudakit._library.types import Array, DType
 from pycudakit._programs import estimate
 from pycudakit._programs.function import ElementFunction, as_numpy_takes_numbers, compile_function
 from pycudakit._programs.values import OF_ANY_INTEGER
@@ -20,6 +20,8 @@ from pycudakit.fusing import device
 from pycudakit.fusing.nodes import MOST_STEPS, PLAIN, Node, Pass, leaf
 from pycudakit.fusing.reductions import Reductions
 from pycudakit.fusing.stand_in import StandIn
+from pycudakit.fusing.storage import Storage
+from pycudakit.fusing.twins import OFTEN
 
 SMALL = 8192  # elements: `auto` computes with fewer at once
 TINY = 1024  # elements: exact operations on so few are NumPy's, whose bits are the same
@@ -150,7 +152,7 @@ class Elements(Reductions):
             return leaf(array), False
         storage = self.memory.storage_of(array)
         if storage is not None and storage.holds(array):
-            return leaf(array, storage), False
+            return leaf(*self.memory.newest(array, storage)), False
         self.memory.share(array)  # what overlaps it in part, or in a way that NumPy does not know of
         if array.nbytes <= SNAPSHOT:
             return leaf(array.copy()), False
@@ -212,7 +214,15 @@ class Elements(Reductions):
             raise ValueError("assignment destination is read-only")
         if not array.size:
             return
-        self.before_write(storage, value)
+        if storage.seen is not None and value.array is None:
+            if storage.overlapped < OFTEN:
+                storage.overlapped += needs_copy(array, value.leaves())
+            elif self._write_beside(array, storage, value):
+                return
+        self.compute_readers(storage, value)
+        self.memory.will_change(storage)
+        if storage.twin is not None:
+            storage.twin.note(array)
         if value.reduction is not None or value.shape != array.shape:
             self.compute_node(value)
         self.settle([value])
@@ -227,6 +237,28 @@ class Elements(Reductions):
         self.memory.keep(together.arrays)
         storage.keep(device.INPUT)
         self.evaluate(together, [array])
+
+    def _write_beside(self, array: Array, storage: Storage, value: Node) -> bool:
+        """Write to the memory beside an array's, if there can be one, and the value is read from the array."""
+        if value.reduction is not None or value.shape != array.shape:
+            return False
+        if array.nbytes < (storage.last - storage.first) // 2:
+            return False
+        twin = self.memory.twin_of(storage, self.compute_readers, self.copy_into)
+        if twin is None:
+            return False
+        self.settle([value])
+        place = twin.same_in(twin.other, array)
+        self.compute_readers(twin.other)
+        together = Pass([value])
+        if not needs_copy(array, together.arrays) or needs_copy(place, together.arrays):
+            return False
+        twin.bring_up(array)
+        self.memory.will_change(twin.own)
+        self.memory.keep([*together.arrays, place])
+        self.evaluate(together, [place])
+        twin.move(place)
+        return True
 
 
 class _Flags(NamedTuple):

@@ -145,10 +145,11 @@ class Recording(Elements):
     def set(self, stand_in: StandIn, index: Any, value: Any) -> None:
         """Write to a view, or to the elements at some places."""
         self.heed_errors()
-        array = self.store(stand_in)
+        basic = is_basic(index) if not self.rest_is_numpys() else False
+        # Of an index that has values, others are read on the way.
+        array = self.store(stand_in) if basic is True else self.in_one_memory(stand_in)
         if type(value) is StandIn and is_view_at(array, index, value.node.array):
             return None  # what Python does after it changed a view in place
-        basic = is_basic(index) if not self.rest_is_numpys() else False
         if basic:
             part = self._part(array, index, basic is True)
             node = self._value_for(part, value)
@@ -304,10 +305,11 @@ class Recording(Elements):
 
     def outside(self, array: Array) -> StandIn:
         """Return what stands for an array that is no argument, to be written to."""
-        return StandIn(self, leaf(array, self.memory.storage_for(array)))
+        return StandIn(self, leaf(*self.memory.newest(array, self.memory.storage_for(array))))
 
     def share(self, stand_in: StandIn) -> None:
         """Bring what was written to an array that is no argument to the host, where others see it."""
+        self.in_one_memory(stand_in)
         storage = stand_in.node.storage
         if storage is not None:
             storage.share()

@@ -21,7 +21,7 @@ from pycudakit.fusing.breaks import Break, where_asked
 from pycudakit.fusing.costs import Costs
 from pycudakit.fusing.explained import PlanPass
 from pycudakit.fusing.memory import Memory
-from pycudakit.fusing.nodes import Node, Pass, Reduction, leaf
+from pycudakit.fusing.nodes import Node, Pass, Reduction, leaf, reads
 from pycudakit.fusing.reporting import Reporting
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.fusing.storage import Storage
@@ -187,8 +187,8 @@ class Computing:
     def compute_readers(self, storage: Storage, besides: Node | None = None) -> None:
         """Compute what was put off and reads memory."""
         waiting = [stand_in for stand_in in self.waiting() if stand_in.node is not besides]
-        if waiting:
-            self.compute(w for w in waiting if any(map(storage.overlaps, w.node.leaves())))
+        if reads(storage, [stand_in.node for stand_in in waiting]):
+            self.compute([w for w in waiting if reads(storage, [w.node])])
 
     def finish(self, values: Sequence[StandIn]) -> None:
         """Compute what a function returns, and what else outlives it; bring all of that to the host."""

@@ -17,7 +17,7 @@ from pycudakit._programs import estimate
 from pycudakit._programs.function import ElementFunction, as_numpy_takes_numbers, compile_function
 from pycudakit._programs.values import OF_ANY_INTEGER
 from pycudakit.fusing import device
-from pycudakit.fusing.nodes import MOST_STEPS, PLAIN, Node, Pass, leaf
+from pycudakit.fusing.nodes import MOST_STEPS, PLAIN, Node, Pass, leaf, reads
 from pycudakit.fusing.reductions import Reductions
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.fusing.storage import Storage
@@ -109,7 +109,7 @@ class Elements(Reductions):
         )
         if may_refuse:
             return self._at_once(function, inputs, out, dtype, casting)
-        if out is not None:
+        if out is not None and not _fits(out, nodes):
             target = _Target(out.shape, out.node.array is None or out.node.array.flags.writeable)
             broadcast([*nodes, *[_Target(())] * (len(arguments) - len(nodes))], [target])  # type: ignore[list-item]
         if not nodes:
@@ -205,8 +205,11 @@ class Elements(Reductions):
         self.write(target, node)
         return target
 
-    def write(self, target: StandIn, value: Node) -> None:
-        """Write a value to the array of a stand-in, broadcast and cast."""
+    def write(self, target: StandIn, value: Node, is_seen: bool = False) -> None:
+        """Write a value to the array of a stand-in, broadcast and cast.
+
+        One that `is_seen` may be asked for later on: as it was, if it is read from what is written to.
+        """
         array, storage = target.node.array, target.node.storage
         assert array is not None  # noqa: S101
         assert storage is not None  # noqa: S101
@@ -223,7 +226,12 @@ class Elements(Reductions):
         self.memory.will_change(storage)
         if storage.twin is not None:
             storage.twin.note(array)
-        if value.reduction is not None or value.shape != array.shape:
+        is_read_there = is_seen and value.array is None and reads(storage, [value])
+        if (
+            value.reduction is not None
+            or value.shape != array.shape
+            or (is_read_there and value.dtype != target.node.dtype)
+        ):
             self.compute_node(value)
         self.settle([value])
         together = Pass([value])
@@ -237,6 +245,8 @@ class Elements(Reductions):
         self.memory.keep(together.arrays)
         storage.keep(device.INPUT)
         self.evaluate(together, [array])
+        if is_read_there and value.array is None:
+            value.becomes(conversion(value.dtype), leaf(array, storage))
 
     def _write_beside(self, array: Array, storage: Storage, value: Node) -> bool:
         """Write to the memory beside an array's, if there can be one, and the value is read from the array."""
@@ -248,17 +258,28 @@ class Elements(Reductions):
         if twin is None:
             return False
         self.settle([value])
-        place = twin.same_in(twin.other, array)
-        self.compute_readers(twin.other)
+        other = twin.other
+        self.compute_readers(other)
         together = Pass([value])
-        if not needs_copy(array, together.arrays) or needs_copy(place, together.arrays):
+        if not needs_copy(array, together.arrays) or reads(other, [value]):
             return False
         twin.bring_up(array)
+        place = twin.same_in(other, array)
         self.memory.will_change(twin.own)
         self.memory.keep([*together.arrays, place])
         self.evaluate(together, [place])
         twin.move(place)
         return True
+
+
+def _fits(out: StandIn, nodes: Sequence[Node]) -> bool:
+    """Tell whether what has the nodes' one shape can be written to it."""
+    array = out.node.array
+    shape = out.node.shape
+    for node in nodes:
+        if node.shape != shape:
+            return False
+    return array is None or array.flags.writeable
 
 
 class _Flags(NamedTuple):

@@ -76,8 +76,11 @@ class Recording(Elements):
                 return picked
         if basic:
             if basic is not WITH_STAND_IN:
-                found = self.store(stand_in)[index]
-                self.costs.view()
+                node = stand_in.node
+                array = node.array
+                found = (self.store(stand_in) if array is None or node.storage is None else array)[index]
+                if self.engine == "auto":
+                    self.costs.view()
                 if type(found) is np.ndarray:
                     return StandIn(self, leaf(found, stand_in.node.storage))
                 if stand_in.node.storage is not None and stand_in.node.storage.is_kept:
@@ -154,7 +157,8 @@ class Recording(Elements):
             part = self._part(array, index, basic is True)
             node = self._value_for(part, value)
             if node is not None:
-                return self.write(StandIn(self, leaf(part, stand_in.node.storage)), node)
+                is_seen = type(value) is StandIn
+                return self.write(StandIn(self, leaf(part, stand_in.node.storage)), node, is_seen)
         elif (
             not self.is_left_to_numpy
             and is_mask(index)
@@ -308,10 +312,11 @@ class Recording(Elements):
         return StandIn(self, leaf(*self.memory.newest(array, self.memory.storage_for(array))))
 
     def share(self, stand_in: StandIn) -> None:
-        """Bring what was written to an array that is no argument to the host, where others see it."""
+        """Bring it to the host, where others see it, and may write to it."""
         self.in_one_memory(stand_in)
         storage = stand_in.node.storage
         if storage is not None:
+            self.compute_readers(storage)
             storage.share()
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

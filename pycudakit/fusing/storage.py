@@ -120,6 +120,15 @@ class Storage:
         self.may_keep = False
         self.is_shared = True
 
+    def has(self, node: Any) -> bool:
+        """Tell whether some of a node's array lies in this memory."""
+        storage = node.storage
+        if storage is self:
+            return True
+        if storage is not None and storage.twin is not None and storage.twin is self.twin:
+            return False
+        return self.overlaps(node.array)
+
     def overlaps(self, array: Array) -> bool:
         """Tell whether some of an array lies in this memory."""
         first, last = _bounds(array)

@@ -88,8 +88,8 @@ def _count(recording: Recording, function: Any, arguments: Any, keywords: dict[s
 def _kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
     def handle(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
         out, function = keywords.get("out"), kit_function(module, name)
-        if name.startswith("take") and recording.memory.scope.is_open:
-            arguments = (*arguments[:1], *map(_as_indices, arguments[1:2]), *arguments[2:])
+        if name in _OF_TWO and recording.memory.scope.is_open:
+            arguments = (*_converted(name, arguments[:2]), *arguments[2:])
         if is_at_home and _is_as_entries_take_it(name, arguments, keywords):
             _count(recording, function, arguments, keywords)
             result = recording.at_home(function, arguments, keywords, places=1 + (name in _OF_TWO))
@@ -100,9 +100,14 @@ def _kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
     return handle
 
 
-def _as_indices(given: Any) -> Any:
-    is_narrow = type(given) is StandIn and given.dtype.kind in "iu" and given.dtype.itemsize < 8
-    return given.astype(np.int64) if is_narrow else given
+def _converted(name: str, pair: Any) -> Any:
+    """Return stand-ins in the types that entries take."""
+    first, second = pair if len(pair) == 2 else (None, None)
+    if name == "searchsorted" and type(first) is type(second) is StandIn and first.dtype != second.dtype:
+        dtype = np.result_type(first.dtype, second.dtype)
+        return [each if each.dtype == dtype else each.astype(dtype) for each in pair]
+    is_narrow = type(second) is StandIn and second.dtype.kind in "iu" and second.dtype.itemsize < 8
+    return (first, second.astype(np.int64)) if is_narrow and name != "searchsorted" else pair
 
 
 def _is_as_entries_take_it(name: str, arguments: Any, keywords: dict[str, Any]) -> bool:
@@ -185,6 +190,28 @@ def _taken_at_home(
     return elsewhere(recording, given, *arguments, **keywords)
 
 
+def _along_another(name: str) -> Handler:
+    """Return what has a function work along the last axis of a copy, in which that is another one."""
+    function = getattr(np, name)
+    before = 1 + ("partition" in name)  # of the axis
+
+    def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
+        named = dict(keywords)
+        axis = arguments[before - 1] if len(arguments) >= before else named.pop("axis", -1)
+        is_plain = type(a) is StandIn and type(axis) is int and -a.ndim <= axis < a.ndim
+        if not is_plain or axis in (-1, a.ndim - 1) or not (a.size and recording.store(a).flags.c_contiguous):
+            return NotImplemented
+        moved = recording.call(np.copy, (a.swapaxes(axis, -1), "C"), {})
+        given = (moved, *arguments[: before - 1], -1, *arguments[before:])
+        return recording.call(np.copy, (recording.call(function, given, named).swapaxes(axis, -1), "C"), {})
+
+    return handle
+
+
+for _name in ("sort", "argsort", "partition", "argpartition"):
+    _made_of_others(getattr(np, _name))(_along_another(_name))
+
+
 @_made_of_others(np.lexsort)
 def _lexsort(recording: Recording, keys: Any, axis: Any = -1) -> Any:
     parts = list(keys) if type(keys) in (tuple, list, StandIn) else []
@@ -201,14 +228,22 @@ def _lexsort(recording: Recording, keys: Any, axis: Any = -1) -> Any:
 
 @_made_of_others(np.flatnonzero)
 def _flatnonzero(recording: Recording, a: Any) -> Any:
-    return true_places(recording, a.ravel() != 0) if type(a) is StandIn and a.size else NotImplemented
+    if type(a) is not StandIn or not a.size:
+        return NotImplemented
+    return _true_places(recording, a.ravel() if a.dtype == np.bool_ else a.ravel() != 0)
 
 
-def true_places(recording: Recording, mask: Any) -> Any:
+@_made_of_others(np.nonzero)
+def _nonzero(recording: Recording, a: Any) -> Any:
+    found = _flatnonzero(recording, a) if np.ndim(a) == 1 else NotImplemented
+    return NotImplemented if found is NotImplemented else (found,)
+
+
+def _true_places(recording: Recording, mask: Any) -> Any:
     """Return where a mask of one dimension is true."""
     count = int(recording.resolved(recording.call(np.count_nonzero, (mask,), {})))
     # In a stable order of bools, those that are False come first, as they lie.
-    order = recording.call(np.argsort, (recording.call(np.logical_not, (mask,), {}),), {})
+    order = recording.call(np.argsort, (~mask,), {})
     return order[:count].copy()
 
 
@@ -247,7 +282,7 @@ def _unique(
     is_first = empty(recording, flat.shape, bool)
     is_first[:1] = True
     is_first[1:] = differs
-    starts = true_places(recording, is_first)
+    starts = _true_places(recording, is_first)
     results = [recording.call(np.take, (ordered, starts), {})]
     if return_index:
         results.append(recording.call(np.take, (order, starts), {}))

@@ -80,6 +80,8 @@ class Computing:
         if isinstance(result, (tuple, list)):
             parts = [self.wrap(part) for part in result]
             return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+        if type(result) is dict:
+            return {name: self.wrap(part) for name, part in result.items()}
         return result
 
     def store(self, stand_in: StandIn) -> Array:

@@ -132,9 +132,8 @@ def place_among(recording: Any, arrays: list[StandIn], lengths: tuple[int, ...],
         return arrays[0]
     flat: Any = 0
     for along, (each, length) in enumerate(zip(arrays, lengths, strict=True), axis):
-        bounds = np.min(each), np.max(each)  # which are found together
-        least, greatest = map(int, recording.resolved(bounds))
-        if not -length <= least <= greatest < length:
+        if recording.resolved(np.max(np.maximum(each, ~each))) >= length:
+            least, greatest = map(int, recording.resolved((np.min(each), np.max(each))))
             wrong = least if least < -length else greatest
             raise IndexError(f"index {wrong} is out of bounds for axis {along} with size {length}")
         flat = flat * length + np.where(each < 0, each + length, each)

@@ -16,7 +16,7 @@ from pycudakit._library.types import CODES, Array, DType
 from pycudakit._programs.function import ElementFunction
 from pycudakit.fusing import device
 from pycudakit.fusing.computing import stand_ins_in
-from pycudakit.fusing.elements import SMALL, Elements, cast, element_function
+from pycudakit.fusing.elements import SMALL, Elements, cast, conversion, element_function
 from pycudakit.fusing.indices import (
     WITH_STAND_IN,
     is_basic,
@@ -29,6 +29,9 @@ from pycudakit.fusing.indices import (
 from pycudakit.fusing.nodes import Node, leaf
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.fusing.storage import Storage
+
+
+_MOST_PICKED = 16  # elements that come from the device by themselves: then all of their array does
 
 
 class Recording(Elements):
@@ -83,7 +86,12 @@ class Recording(Elements):
                     self.costs.view()
                 if type(found) is np.ndarray:
                     return StandIn(self, leaf(found, stand_in.node.storage))
-                if stand_in.node.storage is not None and stand_in.node.storage.is_kept:
+                storage = stand_in.node.storage
+                if storage is not None and storage.is_kept:
+                    if storage.picked < _MOST_PICKED:
+                        storage.picked += 1
+                        part = self._part(self.store(stand_in), index, False)
+                        return self.apply(conversion(stand_in.node.dtype), (StandIn(self, leaf(part, storage)),))
                     found = self.read(stand_in)[index]
                 return StandIn(self, leaf(np.asarray(found)), True)
         elif any(is_mask(part) for part in parts(index)):
@@ -101,8 +109,13 @@ class Recording(Elements):
         if picked is None or not self._is_worth_taking(stand_in, picked.arrays):
             return None
         array: Array = self.store(stand_in)[picked.view]
-        if not (array.size and array.flags.c_contiguous and array.dtype.isnative):
+        if not (array.size and array.dtype.isnative and _is_in_order(array)):
             return None
+        if not array.flags.c_contiguous:
+            if stand_in.node.storage is None or not stand_in.node.storage.is_kept:
+                return None
+            stand_in = StandIn(self, leaf(array, stand_in.node.storage)).copy()
+            array = self.store(stand_in)
         axis, arrays = picked.axis, [self._as_index(each) for each in picked.arrays]
         lengths = array.shape[axis : axis + len(arrays)]
         rest = array.shape[axis + len(arrays) :]
@@ -397,6 +410,12 @@ class Recording(Elements):
         """Call a function that finds its first `places` arguments on the device, and leaves results there."""
         if not self.memory.scope.is_open or "out" in keywords:
             return self.on_host(function, arguments, keywords, may_write="out" in keywords)
+        placed = [self._side_by_side(each) for each in arguments[:places]]
+        given = [*map(self.where_it_is, placed), *self.resolved(arguments[places:])]
+        return self.leave_results(function, given, self.resolved(keywords), (arguments, keywords))
+
+    def leave_results(self, function: Any, given: Sequence[Any], named: Mapping[str, Any], reads: Any) -> Any:
+        """Call a function with arrays, some of which the host does not have, and leave its results as well."""
         kept: list[Storage] = []
 
         def keep(array: Array) -> None:
@@ -404,16 +423,22 @@ class Recording(Elements):
             storage.keep(device.TEMPORARY)
             kept.append(storage)
 
-        given = [*map(self._where_it_is, arguments[:places]), *self.resolved(arguments[places:])]
-        resolved = self.resolved(keywords)
         with result_memory.telling(keep):
-            result = function(*given, **resolved)
+            result = function(*given, **named)
         wrapped = self.wrap(result)
         if self.passes is not None:
-            self._tell_of_host(function, (arguments, keywords), wrapped, None)
+            self._tell_of_host(function, reads, wrapped, None)
         return wrapped
 
-    def _where_it_is(self, argument: Any) -> Any:
+    def _side_by_side(self, argument: Any) -> Any:
+        """Return a copy of a view of one dimension, if it is on the device and entries do not find it there."""
+        if type(argument) is not StandIn or argument.ndim != 1:
+            return argument
+        array, storage = self.store(argument), argument.node.storage
+        is_there = storage is not None and storage.is_kept and array.dtype.isnative
+        return argument.copy() if is_there and not array.flags.c_contiguous else argument
+
+    def where_it_is(self, argument: Any) -> Any:
         """Return what an entry finds on the device, if that can be, and else on the host."""
         if type(argument) is not StandIn:
             return self.resolved(argument)
@@ -447,6 +472,14 @@ class Recording(Elements):
             )
 
         return method
+
+
+def _is_in_order(array: Array) -> bool:
+    """Tell whether its elements lie in C order, though perhaps not side by side."""
+    strides = array.strides
+    return array.flags.c_contiguous or all(
+        outer >= inner > 0 for outer, inner in zip(strides, (*strides[1:], 1), strict=True)
+    )
 
 
 def _as_numpy_raises(inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

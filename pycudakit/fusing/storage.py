@@ -40,6 +40,7 @@ class Storage:
         "most_seen",
         "overlapped",
         "owner",
+        "picked",
         "scope",
         "seen",
         "twin",
@@ -52,6 +53,7 @@ class Storage:
         self.is_given = is_given
         self.may_keep = True
         self.is_kept = False  # on the device
+        self.picked = 0  # elements that were asked for one by one
         self.is_shared = False  # with others, who may write to it unseen
         self.overlapped = 0  # writes that read other elements of it
         self.twin: Any = None  # its Twin, which moves the stand-ins that it has seen

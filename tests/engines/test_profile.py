@@ -457,9 +457,13 @@ class Terminal(io.StringIO):
         return True
 
 
+class Notebook(io.StringIO):
+    __module__ = "ipykernel.iostream"
+
+
 @soon
 @pytest.mark.parametrize("with_tqdm", [True, False])
-@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+@pytest.mark.parametrize("stream", [Terminal, Notebook, io.StringIO])
 def test_display(engine, monkeypatch, with_tqdm, stream):
     if with_tqdm:
         pytest.importorskip("tqdm")

@@ -6,12 +6,14 @@
 
 namespace pk {
 
-// A block's registers and operands share L1 with the code's constants and the stack.
-static constexpr int64_t L1_BUDGET = 24 << 10;
+// A block's registers and operands share L1 with the stack, and often with the core's other thread. Where it
+// holds no blocks of SHORT elements, longer ones in L2 are better: each step of a block costs something.
+static constexpr int64_t L1_BUDGET = 12 << 10, L2_BUDGET = 256 << 10;
+static constexpr int64_t SHORT = 192, IN_L2 = 512;  // elements
 static constexpr int64_t SMALLEST_BLOCK = 64, LARGEST_BLOCK = 64 << 10;
 static constexpr int64_t REGISTER_ITEM = 8;
 // Shorter rows are better copied together than walked one by one.
-static constexpr int64_t SHORTEST_ROW = 256;  // elements
+static constexpr int64_t SHORTEST_ROW = 256;     // elements
 static constexpr int64_t LOOK_AFTER = 64 << 10;  // elements times steps
 static constexpr int32_t NO_REGISTER = -1;
 
@@ -44,6 +46,13 @@ static bool has_dense_rows(const View &view) {
                        [&](int64_t stride) { return stride % view.item == 0; });
 }
 
+// How many elements of so many bytes, in registers and operands, are computed at once.
+static int64_t elements_a_block(int64_t bytes) {
+    const bool is_in_l1 = L1_BUDGET / bytes >= SHORT;
+    const int64_t fitting = (is_in_l1 ? L1_BUDGET : L2_BUDGET) / bytes / SMALLEST_BLOCK * SMALLEST_BLOCK;
+    return std::clamp(fitting, SMALLEST_BLOCK, is_in_l1 ? LARGEST_BLOCK / 16 : IN_L2);
+}
+
 // Blocks of no more than `most` elements, of which as few as may be make up a row.
 static int64_t part_of_row(int64_t row, int64_t most) {
     const int64_t parts = (row + most - 1) / most;
@@ -71,11 +80,10 @@ BlockProgram::BlockProgram(const Program &program, const Layout &layout)
             add_compute(step);
         }
     }
-    // Without registers there is nothing to keep in L1.
+    // Without registers there is nothing to keep in a cache.
     int64_t bytes = register_count * widest;
     for (const View &view : layout.views) bytes += view.item;
-    const int64_t fitting = L1_BUDGET / bytes / SMALLEST_BLOCK * SMALLEST_BLOCK;
-    block = register_count == 0 ? LARGEST_BLOCK : std::clamp(fitting, SMALLEST_BLOCK, LARGEST_BLOCK / 16);
+    block = register_count == 0 ? LARGEST_BLOCK : elements_a_block(bytes);
     if (by_rows) block = part_of_row(layout.shape.back(), block);
 }
 
@@ -232,9 +240,9 @@ void Machine::run(int64_t start, int64_t count, Call &call) {
 int64_t Machine::enter_row_of(int64_t element) {
     const Layout &layout = program_.layout;
     const size_t last = layout.shape.size() - 1;
-    const int64_t length = layout.shape[last], row = element / length, first = row * length;
-    if (row != row_) {
-        row_ = row;
+    const int64_t length = layout.shape[last];
+    if (element < row_ || element >= row_ + length) {
+        const int64_t row = element / length, first = row_ = row * length;
         for (size_t i = 0; i < bases_.size(); ++i) {
             if (!program_.in_rows[i]) continue;
             const View &view = layout.views[i];
@@ -244,7 +252,7 @@ int64_t Machine::enter_row_of(int64_t element) {
             bases_[i] = view.base + offset + rest * view.strides[0];
         }
     }
-    return first + length - element;
+    return row_ + length - element;
 }
 
 void Machine::run_block(const std::vector<BlockStep> &steps, int64_t start, int64_t count) {

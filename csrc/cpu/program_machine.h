@@ -76,7 +76,7 @@ class Machine {
     char *registers_;
     int64_t register_bytes_;
     std::vector<char *> bases_;        // of each operand: its element 0, or where that would be for this row
-    int64_t row_ = -1;
+    int64_t row_ = INT64_MIN;          // where that begins
     std::vector<uint8_t> exceptions_;  // of each instruction
 };
 

@@ -78,7 +78,7 @@ void find_places(const SearchRequest &given, Call &call) {
     operands[1].type = PK_INT64;
     operands[1].strides[0] = sizeof(int64_t);
     const Layout layout(operands, 2, &given.count, 1, {false, true});
-    with_ordering(given.type, false, true, [&](auto ordering) {
+    with_late_ordering(given.type, false, true, [&](auto ordering) {
         using Order = decltype(ordering);
         constexpr int64_t LEAST = 1 << 10;
         const auto *const sorted = static_cast<const typename Order::Key *>(given.sorted);

@@ -55,7 +55,10 @@ class Sorting {
         }
         const HostWork timed(call_, size);
         const Key *const merged = merge(call_, all, items.get(), other.get(), count, less());
-        return copy_distinct(call_, ordering(), merged, count, needs_.splits_nan, out);
+        return ordering().of_floats
+                   ? copy_distinct(call_, typename Order::OfFloats(), merged, count, needs_.splits_nan, out)
+                   : copy_distinct(call_, typename Order::OfIntegers(), merged, count, needs_.splits_nan,
+                                   out);
     }
 
     // Into `out`, or into `order` what is wanted of it.
@@ -441,20 +444,20 @@ void sort_there(const Order &ordering, const Rows &rows, bool wants_order, void 
 
 void sort_there(const SortRequest &request, const Queued &queued) {
     if (request.elements() == 0) return;
-    with_ordering(request.type, false, request.count > 1, [&](auto ordering) {
+    with_late_ordering(request.type, false, request.count > 1, [&](auto ordering) {
         sort_there(ordering, request, false, request.out, nullptr, request.columns, queued);
     });
 }
 
 void sort_there(const ArgsortRequest &request, const Queued &queued) {
     if (request.elements() == 0 || request.kept == 0) return;
-    with_ordering(request.type, request.descending, true, [&](auto ordering) {
+    with_late_ordering(request.type, request.descending, true, [&](auto ordering) {
         sort_there(ordering, request, true, nullptr, request.order, request.kept, queued);
     });
 }
 
 void sort_rows(const Rows &rows, void *out, Call &call) {
-    with_ordering(rows.type, false, false, [&](auto ordering) {
+    with_late_ordering(rows.type, false, false, [&](auto ordering) {
         using Order = decltype(ordering);
         Sorting<Order> sorting(ordering, rows, {rows.count * rows.columns, false, rows.count > 1}, call);
         sorting.run(static_cast<typename Order::Key *>(out), nullptr, rows.columns);
@@ -463,7 +466,7 @@ void sort_rows(const Rows &rows, void *out, Call &call) {
 
 int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call) {
     int64_t found = 0;
-    with_ordering(row.type, false, false, [&](auto ordering) {
+    with_late_ordering(row.type, false, false, [&](auto ordering) {
         using Order = decltype(ordering);
         Sorting<Order> sorting(ordering, row, {row.columns, false, false, true, splits_nan}, call);
         found = sorting.run_distinct(static_cast<typename Order::Key *>(values));
@@ -472,7 +475,7 @@ int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call) {
 }
 
 void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descending, Call &call) {
-    with_ordering(rows.type, descending, true, [&](auto ordering) {
+    with_late_ordering(rows.type, descending, true, [&](auto ordering) {
         using Order = decltype(ordering);
         Sorting<Order> sorting(ordering, rows, {rows.count * rows.columns, true, rows.count > 1}, call);
         sorting.run(nullptr, order, kept);

@@ -14,6 +14,7 @@ from pycudakit._calls import asked, invocation, operands
 from pycudakit._calls.plan import asked_for
 from pycudakit._library.types import CODES, Array
 from pycudakit._programs import estimate
+from pycudakit._programs.queued import queue
 from pycudakit._programs.work import works_of
 from pycudakit.fusing import device
 from pycudakit.fusing.breaks import Break, where_asked
@@ -77,6 +78,8 @@ class Computing:
         if isinstance(result, (tuple, list)):
             parts = [self.wrap(part) for part in result]
             return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+        if type(result) is dict:
+            return {name: self.wrap(part) for name, part in result.items()}
         return result
 
     def store(self, stand_in: StandIn) -> Array:
@@ -248,8 +251,8 @@ class Computing:
         self.heed_errors()
         self.settle(nodes)
         together = Pass(nodes)
-        self.memory.keep(together.arrays)
-        if arrays[0].size:
+        if arrays[0].size and not self.queued(together, arrays):
+            self.memory.keep([*together.arrays, *arrays])
             self.evaluate(together, arrays)
         for node, array in zip(nodes, arrays, strict=True):
             node.computed(array, self.memory.storage_for(array))
@@ -258,6 +261,23 @@ class Computing:
         """Return the memory of a new array; None where that need not be known before others see it."""
         is_known = self.memory.scope.is_open or self.passes is not None
         return self.memory.storage_for(array) if is_known else None
+
+    def queued(self, together: Pass, outs: Sequence[Array]) -> bool:
+        """Queue a pass in the stream of arrays that all lie on a device; tell whether they do."""
+        stream = self.memory.stream
+        if not stream or self.engine != "cuda":
+            return False
+        homes = [self.memory.home_of(array) for array in (*outs, *together.arrays)]
+        if 0 in homes:
+            return False
+        program = together.program(tuple([out.dtype.newbyteorder("=") for out in outs]))
+        own = iter(homes[len(outs) :])
+        values = [next(own) if type(value) is np.ndarray else value for value in together.inputs]
+        layouts = [*map(operands.layout_of, outs), None, *together.layouts]
+        forms = tuple([None if layout is None else layout[1] for layout in layouts])
+        queue(together.function.name, program, outs[0].shape, forms, [*homes[: len(outs)], None, *values], stream)
+        self.tell(together.function.name, outs[0].shape, together.arrays, outs)
+        return True
 
     def evaluate(self, together: Pass, outs: Sequence[Array]) -> None:
         """Compute a pass into arrays of one shape that lie beside what it reads, or just where that does."""
@@ -276,6 +296,7 @@ class Computing:
                 self.tell(function.name, shape, together.arrays, outs)
                 return
             plan = replace(plan, automatic=False) if plan.engine == "cuda" and self.memory.written else plan
+        self.memory.lend([*together.arrays, *outs])
         works = works_of(program)
         work = works.take()
         try:

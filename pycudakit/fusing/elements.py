@@ -222,6 +222,8 @@ class Elements(Reductions):
                 value = cast(value, value.dtype)
             self.compute_node(value)
             together = Pass([value])
+        if self.queued(together, [array]):
+            return
         self.memory.keep(together.arrays)
         storage.keep(device.INPUT)
         self.evaluate(together, [array])

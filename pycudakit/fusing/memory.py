@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pycudakit._library.types import Array
 from pycudakit.fusing import device
-from pycudakit.fusing.storage import Storage, owner_of
+from pycudakit.fusing.storage import LentStorage, Storage, owner_of
 
 
 class Memory:
@@ -18,6 +18,7 @@ class Memory:
         self.written: list[Storage] = []  # the caller's that were written to
         self._storages: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
         self._given: list[Storage] = []
+        self.stream = 0  # of memory that stands for some on a device, if there is any
         self._labels: Mapping[int, str] = {}
         self._names: dict[int, str] = {}  # of storages
         self._unnamed = 0
@@ -42,9 +43,22 @@ class Memory:
                 if one.first < other.last and other.first < one.last:
                     one.may_keep = other.may_keep = False
 
-    def lent(self, storage: Storage) -> None:
+    def lent(self, storage: LentStorage) -> None:
         """Learn of memory that stands for some on a device."""
         self._storages[id(storage.owner)] = storage
+        self.stream = self.stream or storage.stream
+
+    def home_of(self, array: Array) -> int:
+        """Return where an array lies on a device, if a call that is queued there may use it; else 0."""
+        storage = self._storages.get(id(owner_of(array)))
+        return storage.home_of(array, self.stream) if type(storage) is LentStorage else 0
+
+    def lend(self, arrays: Iterable[Array]) -> None:
+        """Let entries find what lies on a device."""
+        for array in arrays if self.stream else ():
+            storage = self.storage_of(array)
+            if type(storage) is LentStorage:
+                storage.lend()
 
     def storage_of(self, array: Array) -> Storage | None:
         """Return the known memory that an array lies in, as far as NumPy knows."""

@@ -222,7 +222,7 @@ void *Machine::at(const Place &place, int64_t start) const {
 }
 
 void Machine::run(int64_t start, int64_t count, Call &call) {
-    const int64_t often = LOOK_AFTER / int64_t(program_.steps.size()) + 1;  // elements
+    const int64_t often = LOOK_AFTER / (1 + int64_t(program_.steps.size())) + 1;  // elements
     int64_t looked = 0;
     for (int64_t done = 0; done < count;) {
         int64_t block = std::min(program_.block, count - done);

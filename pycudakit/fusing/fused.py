@@ -91,7 +91,7 @@ class Fused(Generic[P, R]):
             test(function)
             for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
         )
-        self._recorded = one_call(getattr(function, "__name__", "fused"))(self._record)
+        self._recorded = one_call(getattr(function, "__name__", "fused"), of_passes=True)(self._record)
         self._record_small = recorder(Call(self._name, "numpy", SMALL))
         self._best: dict[tuple[Any, ...], str | Trial] = {}  # engine, by the arrays' shapes and types
 

@@ -58,8 +58,11 @@ class Indexing(Elements):
                 return picked
         if basic:
             if basic is not WITH_STAND_IN:
-                found = self.store(stand_in)[index]
-                self.costs.view()
+                node = stand_in.node
+                array = node.array
+                found = (self.store(stand_in) if array is None or node.storage is None else array)[index]
+                if self.engine == "auto":
+                    self.costs.view()
                 if type(found) is np.ndarray:
                     return StandIn(self, leaf(found, stand_in.node.storage))
                 storage = stand_in.node.storage
@@ -139,15 +142,17 @@ class Indexing(Elements):
     def set(self, stand_in: StandIn, index: Any, value: Any) -> None:
         """Write to a view, or to the elements at some places."""
         self.heed_errors()
-        array = self.store(stand_in)
+        basic = is_basic(index) if not self.rest_is_numpys() else False
+        # Of an index that has values, others are read on the way.
+        array = self.store(stand_in) if basic is True else self.in_one_memory(stand_in)
         if type(value) is StandIn and is_view_at(array, index, value.node.array):
             return None  # what Python does after it changed a view in place
-        basic = is_basic(index) if not self.rest_is_numpys() else False
         if basic:
             part = self._part(array, index, basic is True)
             node = self._value_for(part, value)
             if node is not None:
-                return self.write(StandIn(self, leaf(part, stand_in.node.storage)), node)
+                is_seen = type(value) is StandIn
+                return self.write(StandIn(self, leaf(part, stand_in.node.storage)), node, is_seen)
         elif (
             not self.is_left_to_numpy
             and is_mask(index)

@@ -63,6 +63,7 @@ class Kernel:
         if not _may_work_at_home(recording, self._kernel, given):
             return recording.on_host(function, arguments, keywords, may_write=True)
         for stand_in in _written(self._kernel, arguments[ahead:], (arguments[:ahead], keywords)):
+            recording.in_one_memory(stand_in)
             if stand_in.node.storage is not None:
                 recording.before_write(stand_in.node.storage)
         placed, named = mapped(given, functools.partial(_placed, recording))
@@ -142,7 +143,7 @@ def transfer(kind: Any) -> Callable[..., Any]:
             storage = self.stand_in.node.storage
             if storage is not None:
                 self.recording.before_write(storage)
-                storage.share()
+            self.recording.share(self.stand_in)
             return values
 
         def settled(self) -> Any:

@@ -111,12 +111,14 @@ class Recording(Indexing):
 
     def outside(self, array: Array) -> StandIn:
         """Return what stands for an array that is no argument, to be written to."""
-        return StandIn(self, leaf(array, self.memory.storage_for(array)))
+        return StandIn(self, leaf(*self.memory.newest(array, self.memory.storage_for(array))))
 
     def share(self, stand_in: StandIn) -> None:
-        """Bring what was written to an array that is no argument to the host, where others see it."""
+        """Bring it to the host, where others see it, and may write to it."""
+        self.in_one_memory(stand_in)
         storage = stand_in.node.storage
         if storage is not None:
+            self.compute_readers(storage)
             storage.share()
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

@@ -25,6 +25,8 @@ class StandIn(Deferred):
         self.recording = recording
         self.node = node
         self.is_scalar = is_scalar  # what NumPy would have returned as a number
+        if node.storage is not None:
+            node.storage.see(self)
 
     def apply(self, function: Any, inputs: Sequence[Any]) -> Any:
         """Write a function down."""

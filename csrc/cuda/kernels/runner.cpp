@@ -41,10 +41,11 @@ class Runner {
 
     void run() {
         for (const pk_image &image : run_.images) modules_.push_back(loaded(image));
+        const bool is_queued = can_be_queued();
+        if (!is_queued) refuse_capture();
         use_modules();
         prepare();
-        if (can_be_queued()) return queue();
-        refuse_capture();
+        if (is_queued) return queue();
         const Symbols symbols(run_, modules_);
         held_.track = take_track(device_);
         queue_ = held_.queue();
@@ -94,7 +95,8 @@ class Runner {
             fail(PK_UNSUPPORTED, "this run cannot be captured in a CUDA graph: that takes at most " +
                                      std::to_string(UNPACED) +
                                      " launches, of kernels that do not print, in arrays on the GPU of one "
-                                     "stream alone, without time_kernel, wait and symbols");
+                                     "stream alone, of which none is written as another parameter, without "
+                                     "time_kernel, wait and symbols");
         }
     }
 

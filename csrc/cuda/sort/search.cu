@@ -35,7 +35,8 @@ class Searcher : public Work {
    public:
     Searcher(const Order &ordering, const Layout &layout, const Part &part, bool right,
              const plan::Homes &homes, Call &call, const std::vector<int> &devices)
-        : Work(layout, homes.loads(part.is_first ? std::vector<int>{VALUES} : std::vector<int>{VALUES, PLACES}),
+        : Work(layout,
+               homes.loads(part.is_first ? std::vector<int>{VALUES} : std::vector<int>{VALUES, PLACES}),
                homes.stores(PLACES), 0, 0),
           ordering_(ordering),
           part_(part),
@@ -102,7 +103,7 @@ void find_places(const SearchRequest &given, Call &call) {
     const bool is_there = given.size != 0 && plan::have_homes({sorted}, devices);
     values.may_arrive = is_there;
     plan::Homes homes({values, {given.places, given.count * word, word, true}, sorted}, call, devices);
-    with_ordering(given.type, false, true, [&](auto ordering) {
+    with_late_ordering(given.type, false, true, [&](auto ordering) {
         using Order = decltype(ordering);
         constexpr int64_t LEAST = 1 << 10;
         const auto *const elements = static_cast<const typename Order::Key *>(given.sorted);

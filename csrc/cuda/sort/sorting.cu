@@ -54,7 +54,10 @@ class Sorting {
         }
         const HostWork timed(call_, size);
         const Key *const merged = merge(call_, all, items.get(), other.get(), count, less());
-        return copy_distinct(call_, ordering(), merged, count, needs_.splits_nan, out);
+        return ordering().of_floats
+                   ? copy_distinct(call_, typename Order::OfFloats(), merged, count, needs_.splits_nan, out)
+                   : copy_distinct(call_, typename Order::OfIntegers(), merged, count, needs_.splits_nan,
+                                   out);
     }
 
     // Into `out`, or into `order` what is wanted of it.
@@ -425,7 +428,7 @@ auto sorter_there(const Order &ordering, const Rows &rows, bool wants_order) {
 
 int64_t bytes_there(const SortRequest &request) {
     int64_t bytes = 0;
-    with_ordering(request.type, false, request.count > 1, [&](auto ordering) {
+    with_late_ordering(request.type, false, request.count > 1, [&](auto ordering) {
         bytes = sorter_there(ordering, request, false).place_there(nullptr, nullptr, nullptr);
     });
     return bytes;
@@ -433,14 +436,14 @@ int64_t bytes_there(const SortRequest &request) {
 
 int64_t bytes_there(const ArgsortRequest &request) {
     int64_t bytes = 0;
-    with_ordering(request.type, request.descending, true, [&](auto ordering) {
+    with_late_ordering(request.type, request.descending, true, [&](auto ordering) {
         bytes = sorter_there(ordering, request, true).place_there(nullptr, nullptr, nullptr);
     });
     return bytes;
 }
 
 void sort_there(const SortRequest &request, char *memory, cudaStream_t queue) {
-    with_ordering(request.type, false, request.count > 1, [&](auto ordering) {
+    with_late_ordering(request.type, false, request.count > 1, [&](auto ordering) {
         using Key = typename decltype(ordering)::Key;
         auto sorter = sorter_there(ordering, request, false);
         sorter.place_there(memory, static_cast<const Key *>(request.in), static_cast<Key *>(request.out));
@@ -449,7 +452,7 @@ void sort_there(const SortRequest &request, char *memory, cudaStream_t queue) {
 }
 
 void sort_there(const ArgsortRequest &request, char *memory, cudaStream_t queue) {
-    with_ordering(request.type, request.descending, true, [&](auto ordering) {
+    with_late_ordering(request.type, request.descending, true, [&](auto ordering) {
         using Key = typename decltype(ordering)::Key;
         auto sorter = sorter_there(ordering, request, true);
         sorter.place_there(memory, static_cast<const Key *>(request.in), nullptr);
@@ -463,7 +466,7 @@ void sort_there(const ArgsortRequest &request, char *memory, cudaStream_t queue)
 }
 
 void sort_rows(const Rows &rows, void *out, Call &call) {
-    with_ordering(rows.type, false, false, [&](auto ordering) {
+    with_late_ordering(rows.type, false, false, [&](auto ordering) {
         using Order = decltype(ordering);
         Sorting<Order> sorting(ordering, rows, {rows.count * rows.columns, false, rows.count > 1}, call);
         sorting.run(static_cast<typename Order::Key *>(out), nullptr, rows.columns);
@@ -472,7 +475,7 @@ void sort_rows(const Rows &rows, void *out, Call &call) {
 
 int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call) {
     int64_t found = 0;
-    with_ordering(row.type, false, false, [&](auto ordering) {
+    with_late_ordering(row.type, false, false, [&](auto ordering) {
         using Order = decltype(ordering);
         Sorting<Order> sorting(ordering, row, {row.columns, false, false, true, splits_nan}, call);
         found = sorting.run_distinct(static_cast<typename Order::Key *>(values));
@@ -481,7 +484,7 @@ int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call) {
 }
 
 void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descending, Call &call) {
-    with_ordering(rows.type, descending, true, [&](auto ordering) {
+    with_late_ordering(rows.type, descending, true, [&](auto ordering) {
         using Order = decltype(ordering);
         Sorting<Order> sorting(ordering, rows, {rows.count * rows.columns, true, rows.count > 1}, call);
         sorting.run(nullptr, order, kept);

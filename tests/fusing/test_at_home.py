@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import stand_in_gpu
 from helpers.strategies import assert_values
 
 import pycudakit as pk
@@ -169,6 +170,22 @@ def test_elements_one_by_one(engine):
     assert total == sum(2 * k for k in range(30))
     assert (y[:30] == 77).all()
     assert (y[30:] == 2 * x[30:]).all()
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_what_only_a_device_has_is_not_looked_at(name, monkeypatch):
+    """On a GPU that is none, where that would be found wrong; and results alone come down."""
+    if pk.engines()["cuda"]:
+        pytest.skip("there is a GPU")
+    body = BODIES[name]
+    ours, numpys = arrays_for(body), arrays_for(body)
+    gpu = stand_in_gpu.put(monkeypatch)
+    with pk.engine("cuda"):
+        result = pk.fuse(body)(*ours)
+    for mine, theirs in zip([*flat(result), *ours], [*flat(body(*numpys)), *numpys], strict=True):
+        assert_values(mine, theirs)
+    is_written = name in ("sort in place", "rows written")
+    assert gpu.bytes_down <= sum(array.nbytes for array in [*flat(result), *ours * is_written])
 
 
 def test_topk(engine):

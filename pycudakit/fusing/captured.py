@@ -129,7 +129,9 @@ def _is_as_entries_take_it(name: str, arguments: Any, keywords: dict[str, Any]) 
     if name in ("sort", "argsort", "partition", "argpartition"):
         before = 1 + ("partition" in name)  # of the axis
         axis = arguments[before] if len(arguments) > before else keywords.get("axis", -1)
-        return axis in (None, -1, given.ndim - 1) and not keywords.get("descending")
+        is_last = axis in (None, -1, given.ndim - 1) and not keywords.get("descending")
+        # What is sorted of others is laid out as they are, on the host.
+        return is_last and given.dtype.isnative and (given.ndim == 1 or given.flags.c_contiguous)
     return True
 
 

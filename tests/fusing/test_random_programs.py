@@ -4,11 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
+from helpers import stand_in_gpu
 from helpers.strategies import assert_values, build
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
+from pycudakit.fusing import device
 
 LARGEST = 40_000  # elements
 NAMES = [f"v{n}" for n in range(8)]
@@ -237,3 +239,15 @@ def check(lines, arguments):
 @given(programs())
 def test_random_programs(engine, program):
     check(*program)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@given(programs())
+def test_random_programs_of_what_a_device_keeps(program):
+    """On a GPU that is none, which keeps the smallest array, and on which nobody finds what is looked at."""
+    if pk.engines()["cuda"]:
+        pytest.skip("there is a GPU")
+    with pytest.MonkeyPatch.context() as patched, pk.engine("cuda"):
+        stand_in_gpu.put(patched)
+        patched.setattr(device, "LEAST", 1)
+        check(*program)

@@ -196,7 +196,7 @@ def test_memory_is_where_it_was(engine):
     softmax(x)
     gc.collect()
     before = pk.memory_info()
-    for _ in range(300 if SANITIZED or engine == "cuda" else 1000):
+    for _ in range(300 if SANITIZED else 1000):
         softmax(x)
     after = pk.memory_info()
     assert (after.plan_bytes, after.device_bytes) == (before.plan_bytes, before.device_bytes)

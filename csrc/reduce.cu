@@ -2,7 +2,7 @@
 
 #include "cuda/plan/workspace.h"
 #include "cuda/program/interpreter.h"
-#include "cuda/reduce/reduce.cuh"
+#include "cuda/reduce/launch.cuh"
 #include "cuda/reduce/there.cuh"
 #include "cuda/stream/stream.h"
 
@@ -41,14 +41,15 @@ class Reducer : public Interpreter {
         const char *values[2] = {nullptr, nullptr};
         for (int i = 0; i < reduction_.asked.values; ++i)
             values[i] = dense(chunk, is_plain_ ? reduction_.loaded(i) : reduction_.first_value + i);
-        launch_reduction(reduction_,
-                         {values[0], values[1], reduction_.type, region_.slabs, chunk.units.start,
-                          chunk.units.count, chunk.start, chunk.memory + chunk.results},
-                         chunk.queue);
+        const Given given{values[0],         values[1],         reduction_.type, region_.slabs,
+                          chunk.units.start, chunk.units.count, chunk.start,     chunk.memory + chunk.results,
+                          is_alone_};
+        const int64_t joined = launch_reduction(reduction_, given, chunk.queue);
+        if (is_alone_) joined_ = joined;  // other chunks are launched by several threads
     }
 
-    // All at once, of what lies on a device.
-    void queue(const Queued &queued, char *partials) {
+    // All at once, of what lies on a device. Returns how many blocks have become one partial.
+    int64_t queue(const Queued &queued, char *partials) {
         require(is_at_home() && is_plain_, "what is reduced on a device is dense, and as it is there");
         Chunk chunk{};
         chunk.units = {0, units()};
@@ -56,7 +57,9 @@ class Reducer : public Interpreter {
         chunk.rounded = Chunk::round_up(layout.size);
         chunk.memory = partials;
         chunk.queue = queued.stream;
+        is_alone_ = true;
         launch(chunk);
+        return joined_;
     }
 
     void deliver(const Chunk &chunk, const char *results) override {
@@ -76,6 +79,8 @@ class Reducer : public Interpreter {
     const Region &region_;
     Partials &partials_;
     bool is_plain_ = true;  // the values are what a load brings
+    bool is_alone_ = false;
+    int64_t joined_ = 1;
 };
 
 void reduce_region(const Reduction &reduction, const Region &region, Call &call,
@@ -109,10 +114,20 @@ void queue(const Located &reduction, Call &call) {
         const plan::Homes homes(plan::Homes::Callers(), region.layout, call);
         Partials partials(reduction, region);
         Reducer work(evaluation, homes, call, {reduction.device}, false, reduction, region, partials);
-        const plan::Workspace memory(reduction.device, work.units() * work.result_bytes);
-        work.queue(queued, memory.get());
-        reduction::finish_there(reduction, region, memory.get(), queued.stream);
-        queued.end(true);  // the memory is in use
+        const int64_t bytes = work.units() * work.result_bytes;
+        const auto compute = [&](char *partials) {
+            const int64_t joined = work.queue(queued, partials);
+            reduction::finish_there(reduction, region, partials, joined, queued.stream);
+        };
+        const QueuedMemory memory(queued, bytes);
+        if (memory.get() != nullptr) {
+            compute(memory.get());
+            queued.end();
+        } else {
+            const plan::Workspace other(reduction.device, bytes);
+            compute(other.get());
+            queued.end(true);  // the memory is in use
+        }
     }
 }
 

@@ -182,6 +182,23 @@ def queue(
     _note_work(math.prod(shape) * len(program.instructions))
 
 
+_COPY = ElementFunction("copy", np.copy, lambda _, x, **__: (x,))
+
+
+def queue_copy(
+    dtype: DType,
+    shape: tuple[int, ...],
+    to: tuple[int, tuple[int, ...]],
+    source: tuple[int, tuple[int, ...]],
+    stream: int,
+) -> None:
+    """Queue a copy from one array to another, each given by its address and its strides."""
+    program = plain_program(_COPY, (CODES[dtype],), None)
+    assert program is not None  # noqa: S101
+    forms = (shape, to[1], dtype), None, (shape, source[1], dtype)
+    queue("copy", program, shape, forms, (to[0], None, source[0]), stream)
+
+
 def _prepared(key: tuple[Any, ...], function: ElementFunction, forms: list[Any], out: Any) -> _Known | None:
     if len(_known) >= _MOST_KNOWN:
         _known.clear()

@@ -16,11 +16,11 @@ from pycudakit._library.types import CODES, Array, DType
 from pycudakit._programs.function import ElementFunction
 from pycudakit.fusing import device
 from pycudakit.fusing.computing import stand_ins_in
-from pycudakit.fusing.elements import Elements, cast, element_function
+from pycudakit.fusing.elements import Elements, cast, conversion, element_function
 from pycudakit.fusing.indices import WITH_STAND_IN, is_basic, is_mask, is_view_at, parts
 from pycudakit.fusing.nodes import Node, leaf
 from pycudakit.fusing.stand_in import StandIn
-from pycudakit.fusing.storage import Storage
+from pycudakit.fusing.storage import LentStorage, Storage
 
 
 class Recording(Elements):
@@ -68,6 +68,10 @@ class Recording(Elements):
                 self.costs.view()
                 if type(found) is np.ndarray:
                     return StandIn(self, leaf(found, stand_in.node.storage))
+                if type(stand_in.node.storage) is LentStorage:  # of which one element would bring home all
+                    part = self._part(self.store(stand_in), index, False)
+                    one = StandIn(self, leaf(part, stand_in.node.storage))
+                    return self.apply(conversion(part.dtype.newbyteorder("=")), (one,))
                 if stand_in.node.storage is not None and stand_in.node.storage.is_kept:
                     found = self.read(stand_in)[index]
                 return StandIn(self, leaf(np.asarray(found)), True)
@@ -317,7 +321,8 @@ class Recording(Elements):
         self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], places: int = 1
     ) -> Any:
         """Call a function that finds its first `places` arguments on the device, and leaves results there."""
-        if not self.memory.scope.is_open or "out" in keywords:
+        out = keywords.get("out")
+        if not self.memory.scope.is_open or not (out is None or self.is_there(out)):
             return self.on_host(function, arguments, keywords, may_write="out" in keywords)
         kept: list[Storage] = []
 
@@ -327,13 +332,30 @@ class Recording(Elements):
             kept.append(storage)
 
         given = [*map(self._where_it_is, arguments[:places]), *self.resolved(arguments[places:])]
-        resolved = self.resolved(keywords)
-        with result_memory.telling(keep):
+        resolved = self.resolved({key: value for key, value in keywords.items() if key != "out"})
+        if out is not None:
+            self.before_write(out.node.storage)
+            self.memory.keep([out.node.array])
+            resolved["out"] = out.node.array
+        with result_memory.telling(keep, self._show):
             result = function(*given, **resolved)
         wrapped = self.wrap(result)
         if self.passes is not None:
             self._tell_of_host(function, (arguments, keywords), wrapped, None)
         return wrapped
+
+    def is_there(self, out: Any) -> bool:
+        """Tell whether an entry may write to an array where it is."""
+        if type(out) is not StandIn or out.is_scalar:
+            return False
+        flags = self.store(out).flags
+        return bool(flags.c_contiguous and flags.writeable and out.dtype.isnative and out.size)
+
+    def _show(self, array: Array) -> None:
+        """Bring the values of what is on the device to the host, where a function looks at them after all."""
+        storage = self.memory.storage_of(array)
+        if storage is not None:
+            storage.fetch()
 
     def _where_it_is(self, argument: Any) -> Any:
         """Return what an entry finds on the device, if that can be, and else on the host."""

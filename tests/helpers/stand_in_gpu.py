@@ -13,6 +13,9 @@ import numpy as np
 from pycudakit._library import abi, loader
 
 _HIDDEN = 0xA5
+# The entries that find what has a home there: families that others join have none.
+_AT_HOME = """bincount digitize evaluate extent filter gray histogram histogram_of_extent interp lookup matmul random reduce
+reduce_several resize scan select take""".split()
 _OPERANDS = {"pk_evaluate": (2, 3), "pk_reduce": (3, 4), "pk_scan": (2, None)}
 _OPTIONS = {"pk_evaluate": -3}
 
@@ -78,7 +81,9 @@ class StandInGpu:
     def run(self, name, function, arguments):
         if name == "pk_run_plan":
             return function(*arguments)
-        shown = list(self._ranges.values())
+        entry = name.removeprefix("pk_")
+        is_at_home = entry in _AT_HOME or entry.rpartition("_")[0] in ("matmul", "select")
+        shown = list(self._ranges.values()) if is_at_home else []
         for one in shown:
             one.show()
         try:
@@ -89,6 +94,8 @@ class StandInGpu:
 
     def _queued(self, name, function, arguments):
         """Run an entry with arrays "on the device", which lie on the host as well."""
+        if name.startswith(("pk_sort", "pk_argsort")):
+            return self._sorted(function, arguments)
         if name not in _OPERANDS:
             return function(*arguments)
         at, count = _OPERANDS[name]
@@ -104,13 +111,26 @@ class StandInGpu:
         finally:
             table["flags"] |= there
 
+    def _sorted(self, function, arguments):
+        """Run an entry that has no table: `options` say in which stream the arrays are."""
+        options = arguments[-2]
+        if isinstance(options, abi.Lasting):
+            options = _bytes_at(options.value, abi.OPTIONS.itemsize).view(abi.OPTIONS)
+        stream = options["stream"].copy()
+        self.queued += bool(stream)
+        options["stream"] = 0
+        try:
+            return function(*arguments)
+        finally:
+            options["stream"] = stream
+
     # ---- Plans -----------------------------------------------------------------------------------------
 
     def pk_device_count(self, count):
         count._obj.value = 1
 
     def pk_plan_keep(self, address, size, what, kept):
-        self._ranges[address] = _Range(address, size, np.empty(size, np.uint8), what == abi_input(), False)
+        self._ranges[address] = _Range(address, size, np.empty(size, np.uint8), what == abi.KEEP_INPUT, False)
         kept._obj.value = 1
 
     def pk_plan_lend(self, address, size, home, stream, valid, device):
@@ -151,8 +171,7 @@ class StandInGpu:
         self._ranges.pop(address, None)
 
 
-def abi_input():
-    return abi.KEEP_INPUT
+
 
 
 # ---- What keeps arrays there ---------------------------------------------------------------------------

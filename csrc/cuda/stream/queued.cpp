@@ -45,6 +45,71 @@ void Queued::end(bool must_wait) const {
     if (waits_ || must_wait) PK_CUDA(cudaStreamSynchronize(stream));
 }
 
+namespace {
+
+constexpr int64_t MOST_QUEUED = 64 << 20;  // bytes of a call; and what is kept for the next ones
+
+struct Pools {
+    std::mutex mutex;
+    std::unordered_map<int, cudaMemPool_t> of_devices;  // null: it has none
+};
+
+// Never destroyed: at the process's exit the driver may be gone before it.
+Pools &pools() {
+    static auto *const pools = new Pools;
+    return *pools;
+}
+
+cudaMemPool_t new_pool(int device) {
+    int has_pools = 0;
+    PK_CUDA(cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, device));
+    if (has_pools == 0) return nullptr;
+    cudaMemPoolProps properties{};
+    properties.allocType = cudaMemAllocationTypePinned;
+    properties.handleTypes = cudaMemHandleTypeNone;
+    properties.location.type = cudaMemLocationTypeDevice;
+    properties.location.id = device;
+    cudaMemPool_t pool = nullptr;
+    PK_CUDA(cudaMemPoolCreate(&pool, &properties));
+    uint64_t kept = MOST_QUEUED;
+    PK_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept));
+    return pool;
+}
+
+cudaMemPool_t pool_of(int device) {
+    const std::lock_guard<std::mutex> lock(pools().mutex);
+    const auto known = pools().of_devices.find(device);
+    if (known != pools().of_devices.end()) return known->second;
+    return pools().of_devices[device] = new_pool(device);
+}
+
+}  // namespace
+
+QueuedMemory::QueuedMemory(const Queued &queued, int64_t bytes) : stream_(queued.stream) {
+    const cudaMemPool_t pool = bytes <= MOST_QUEUED ? pool_of(queued.device) : nullptr;
+    if (pool == nullptr) return;
+    void *memory = nullptr;
+    const cudaError_t state = cudaMallocFromPoolAsync(&memory, size_t(bytes), pool, stream_);
+    if (state == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        return;
+    }
+    check_cuda(state, "cudaMallocFromPoolAsync", __FILE__, __LINE__);
+    memory_ = static_cast<char *>(memory);
+}
+
+QueuedMemory::~QueuedMemory() {
+    // A failure follows one that was reported.
+    if (memory_ != nullptr) (void)cudaFreeAsync(memory_, stream_);
+}
+
+void release_queued_memory() {
+    const std::lock_guard<std::mutex> lock(pools().mutex);
+    for (const auto &[device, pool] : pools().of_devices) {
+        if (pool != nullptr) PK_CUDA(cudaMemPoolTrimTo(pool, 0));
+    }
+}
+
 char *unread_notes() {
     int device = 0;
     PK_CUDA(cudaGetDevice(&device));

@@ -30,6 +30,24 @@ class Queued {
     const CurrentDevice current_;
 };
 
+// Memory for a call of arrays on a device, given back in the call's stream: nobody waits for it. There is
+// none of much, or where the device has no such memory; a call then waits before it gives back other memory.
+class QueuedMemory {
+   public:
+    QueuedMemory(const Queued &queued, int64_t bytes);
+    ~QueuedMemory();
+    QueuedMemory(const QueuedMemory &) = delete;
+    QueuedMemory &operator=(const QueuedMemory &) = delete;
+    char *get() const { return memory_; }
+
+   private:
+    const cudaStream_t stream_;
+    char *memory_ = nullptr;
+};
+
+// Gives back what calls have left to the next ones.
+void release_queued_memory();
+
 // Memory of the current device for what instructions of queued calls meet, which nobody reads: so much for
 // each of PK_MAX_INSTRUCTIONS as an unsigned has.
 char *unread_notes();

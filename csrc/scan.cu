@@ -1,8 +1,10 @@
 #include <optional>
 
 #include "cuda/plan/homes.h"
+#include "cuda/plan/workspace.h"
 #include "cuda/scan/columns.cuh"
 #include "cuda/scan/tiles.cuh"
+#include "cuda/stream/queued.h"
 #include "cuda/stream/stream.h"
 
 namespace pk::scan {
@@ -25,7 +27,9 @@ class Scanner : public Work {
                   "the scratch of a chunk has no room for its states");
 
    public:
-    Scanner(const Request &request, const Region &region, const plan::Homes &homes, Call &call, int device)
+    // Without a device, what runs on from chunk to chunk is the caller's, as queue() says.
+    Scanner(const Request &request, const Region &region, const plan::Homes &homes, Call &call,
+            std::optional<int> device)
         : Work(region.layout, homes.loads({0}), stores_of(region, homes), sizeof(unsigned),
                scratch_of(region.slabs)),
           request_(request),
@@ -34,13 +38,14 @@ class Scanner : public Work {
           call_(call) {
         unit_elements = slabs_.most_elements();
         in_order = slabs_.blocks() > 1;
-        if (!in_order) return;
-        const CurrentDevice current(device);
-        running_.emplace(device, running_bytes() + int64_t(sizeof(unsigned)));
+        if (!in_order || !device) return;
+        const CurrentDevice current(*device);
+        running_.emplace(*device, running_bytes() + int64_t(sizeof(unsigned)));
         if (running_->memory() == nullptr) {
             fail(PK_OUT_OF_MEMORY,
                  "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left for a scan");
         }
+        running_at_ = running_->memory();
     }
 
     int64_t units() const override { return slabs_.units(); }
@@ -58,6 +63,22 @@ class Scanner : public Work {
         }
     }
 
+    // All at once, of what lies on a device, with so much memory.
+    int64_t bytes_there() const { return states_at() + states_bytes(); }
+    void queue(const Queued &queued, char *memory) {
+        require(is_at_home(), "what is scanned on a device is dense");
+        running_at_ = memory;
+        Chunk chunk{};
+        chunk.units = {0, units()};
+        chunk.count = layout.size;
+        chunk.rounded = Chunk::round_up(layout.size);
+        chunk.memory = memory + notes_at();
+        chunk.scratch = states_at() - notes_at();
+        chunk.queue = queued.stream;
+        PK_CUDA(cudaMemsetAsync(chunk.memory, 0, sizeof(unsigned), queued.stream));
+        launch(chunk);
+    }
+
     void collect(const void *notes) override {
         call_.report.exceptions |= *static_cast<const unsigned *>(notes);
     }
@@ -70,6 +91,15 @@ class Scanner : public Work {
     }
 
     int64_t running_bytes() const { return slabs_.inner * int64_t(sizeof(State)); }
+    // In the memory of queue(): what is running and `done`, what is met, and the states of segments and
+    // parts.
+    int64_t notes_at() const { return Chunk::round_up(running_bytes() + int64_t(sizeof(unsigned))); }
+    int64_t states_at() const { return notes_at() + Chunk::ROUND; }
+    int64_t states_bytes() const {
+        const int64_t parts = slabs_.count * slabs_.blocks();
+        const int64_t segments = segments_of(std::min(slabs_.length, Slabs::BLOCK));
+        return parts * (segments + 1) * running_bytes();
+    }
 
     void launch_tiles(const Given &given, cudaStream_t queue) const {
         const auto tiles = unsigned((given.parts + given.parts_a_tile - 1) / given.parts_a_tile);
@@ -118,9 +148,9 @@ class Scanner : public Work {
         given.segments = chunk.memory + chunk.scratch;
         given.totals =
             static_cast<State *>(given.segments) + given.parts * given.segments_a_part * given.inner;
-        if (running_) {
-            given.running = running_->memory();
-            given.done = reinterpret_cast<unsigned *>(running_->memory() + running_bytes());
+        if (running_at_ != nullptr) {
+            given.running = running_at_;
+            given.done = reinterpret_cast<unsigned *>(running_at_ + running_bytes());
         }
         given.instead_of_nan = request_.instead_of_nan;
         given.from_type = request_.from;
@@ -137,6 +167,7 @@ class Scanner : public Work {
     const plan::Homes &homes_;
     Call &call_;
     std::optional<Block> running_;  // totals up to the chunk that is next
+    char *running_at_ = nullptr;
 };
 
 void scan_region(const Request &request, const Region &region, const plan::Homes &homes, Call &call,
@@ -177,7 +208,38 @@ std::vector<plan::Span> spans_of(const Request &request, const std::vector<int> 
     return spans;
 }
 
-void launch(const Request &request, Call &call) {
+// A request, and the device that its operands lie on: -1 is the host.
+struct Located : Request {
+    template <class... Given>
+    explicit Located(Given... given) : Request(given...), device(device_of(undivided.layout)) {
+        const std::vector<View> &views = undivided.layout.views;
+        require(views[0].on_device == views[1].on_device,
+                "one operand lies on a device, and the other does not");
+    }
+    const int device;
+};
+
+// Of arrays on a device, in their stream.
+void queue(const Located &request, Call &call) {
+    const Queued queued(request.device, call);
+    const Region &region = request.undivided;
+    const plan::Homes homes(plan::Homes::Callers(), region.layout, call);
+    require(homes.of(0).dense && homes.of(1).dense, "what is scanned on a device is dense");
+    visit_op(request.kind, [&](auto op) {
+        Scanner<decltype(op)> scanner(request, region, homes, call, std::nullopt);
+        const QueuedMemory memory(queued, scanner.bytes_there());
+        if (memory.get() != nullptr) {
+            scanner.queue(queued, memory.get());
+            return queued.end();
+        }
+        const plan::Workspace other(request.device, scanner.bytes_there());
+        scanner.queue(queued, other.get());
+        queued.end(true);  // the memory is in use
+    });
+}
+
+void launch(const Located &request, Call &call) {
+    if (request.device >= 0) return queue(request, call);
     const std::vector<int> asked = devices_of(call);
     plan::Homes homes(spans_of(request, asked), call, asked);
     const plan::Home to = homes.of(1);
@@ -202,6 +264,9 @@ extern "C" int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *o
                            pk_report *report) {
     return pk::called(
         options, report,
-        [&] { return pk::scan::Request(operation, flags, operands, shape, dimensions, outer, rows); },
+        [&] {
+            return pk::scan::Located(operation, flags, operands, shape, dimensions, outer, rows,
+                                     PK_BYTE_SWAPPED | PK_ON_DEVICE);
+        },
         pk::scan::launch);
 }

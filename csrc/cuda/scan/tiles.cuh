@@ -213,11 +213,15 @@ __global__ void __launch_bounds__(TILE_THREADS) total_tiles(const __grid_constan
 
     __threadfence();
     if (thread == 0) running = *static_cast<const State *>(given.running);
+    State next = thread < given.parts ? written_elsewhere(all + thread) : Op::identity();
     for (int64_t first = 0; first < given.parts; first += TILE_THREADS) {
         const int64_t left = given.parts - first;
         const int count = left < TILE_THREADS ? int(left) : TILE_THREADS;
-        if (thread < count) totals[thread] = written_elsewhere(all + first + thread);
+        totals[thread] = next;
         __syncthreads();
+        // The next ones are on their way while one thread runs through these.
+        const int64_t ahead = first + TILE_THREADS + thread;
+        if (ahead < given.parts) next = written_elsewhere(all + ahead);
         run_slabs<Op>(given, first, count, totals, running);
         if (thread < count) all[first + thread] = totals[thread];
     }

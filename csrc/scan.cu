@@ -68,15 +68,12 @@ class Scanner : public Work {
     void queue(const Queued &queued, char *memory) {
         require(is_at_home(), "what is scanned on a device is dense");
         running_at_ = memory;
-        Chunk chunk{};
-        chunk.units = {0, units()};
-        chunk.count = layout.size;
-        chunk.rounded = Chunk::round_up(layout.size);
-        chunk.memory = memory + notes_at();
-        chunk.scratch = states_at() - notes_at();
-        chunk.queue = queued.stream;
-        PK_CUDA(cudaMemsetAsync(chunk.memory, 0, sizeof(unsigned), queued.stream));
-        launch(chunk);
+        PK_CUDA(cudaMemsetAsync(memory, 0, size_t(states_at()), queued.stream));
+        if (in_order && slabs_.inner == 1 && units() >= LEAST_IN_PIECES) {
+            queue_pieces(queued, memory);
+        } else {
+            launch(piece(0, units(), queued, memory));
+        }
     }
 
     void collect(const void *notes) override {
@@ -84,6 +81,49 @@ class Scanner : public Work {
     }
 
    private:
+    static constexpr int64_t PIECES = 8, LEAST_IN_PIECES = 8192;
+
+    // Some of the units, as a chunk.
+    Chunk piece(int64_t first, int64_t end, const Queued &queued, char *memory) const {
+        Chunk chunk{};
+        chunk.units = {first, end - first};
+        chunk.start = start(first);
+        chunk.count = start(end) - chunk.start;
+        chunk.rounded = Chunk::round_up(chunk.count);
+        chunk.memory = memory + notes_at();
+        chunk.scratch = states_at() - notes_at() + first * states_a_part();
+        chunk.queue = queued.stream;
+        return chunk;
+    }
+
+    // What is before each part is found by one thread, and so beside what all threads do.
+    void queue_pieces(const Queued &queued, char *memory) const {
+        Aside aside(queued);
+        std::vector<Given> pieces;
+        for (int64_t k = 0; k < PIECES; ++k) {
+            const int64_t first = units() * k / PIECES, end = units() * (k + 1) / PIECES;
+            Given given = given_of(piece(first, end, queued, memory));
+            given.runs_apart = true;
+            pieces.push_back(given);
+            device::total_tiles<Op><<<tiles_of(given), device::TILE_THREADS, 0, queued.stream>>>(given);
+            PK_CUDA(cudaGetLastError());
+            aside.follow();
+            device::run_totals<Op><<<1, device::TILE_THREADS, 0, aside.stream()>>>(given);
+            PK_CUDA(cudaGetLastError());
+            aside.mark();
+        }
+        for (int k = 0; k < int(PIECES); ++k) {
+            const Given &given = pieces[size_t(k)];
+            aside.join(k);
+            device::run_tiles<Op><<<tiles_of(given), device::TILE_THREADS, 0, queued.stream>>>(given);
+            PK_CUDA(cudaGetLastError());
+        }
+    }
+
+    static unsigned tiles_of(const Given &given) {
+        return unsigned((given.parts + given.parts_a_tile - 1) / given.parts_a_tile);
+    }
+
     // A result of many columns, of which chunks are long, goes down when all of it is at home.
     static std::vector<Carried> stores_of(const Region &region, const plan::Homes &homes) {
         if (homes.of(1).at != nullptr && region.slabs.inner > 1) return {};
@@ -95,14 +135,13 @@ class Scanner : public Work {
     // parts.
     int64_t notes_at() const { return Chunk::round_up(running_bytes() + int64_t(sizeof(unsigned))); }
     int64_t states_at() const { return notes_at() + Chunk::ROUND; }
-    int64_t states_bytes() const {
-        const int64_t parts = slabs_.count * slabs_.blocks();
-        const int64_t segments = segments_of(std::min(slabs_.length, Slabs::BLOCK));
-        return parts * (segments + 1) * running_bytes();
+    int64_t states_a_part() const {
+        return (segments_of(std::min(slabs_.length, Slabs::BLOCK)) + 1) * running_bytes();
     }
+    int64_t states_bytes() const { return slabs_.count * slabs_.blocks() * states_a_part(); }
 
     void launch_tiles(const Given &given, cudaStream_t queue) const {
-        const auto tiles = unsigned((given.parts + given.parts_a_tile - 1) / given.parts_a_tile);
+        const unsigned tiles = tiles_of(given);
         if (in_order) {
             device::total_tiles<Op><<<tiles, device::TILE_THREADS, 0, queue>>>(given);
             PK_CUDA(cudaGetLastError());

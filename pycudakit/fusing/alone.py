@@ -64,5 +64,7 @@ def _elementwise(
     result = recording.apply(function, kept, **named)
     if out is None:
         return result
-    recording.set(out, ..., recording.apply(compound.WHERE, (where, result, out)))
+    chosen = recording.apply(compound.WHERE, (where, result, out))
+    del kept, result  # or they would be computed by themselves before what they read is overwritten
+    recording.set(out, ..., chosen)
     return out

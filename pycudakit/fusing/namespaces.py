@@ -155,7 +155,7 @@ def kit_function(function: Any) -> Callable[..., Any]:
 def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
     """Evaluate an expression of stand-ins."""
     recording = recording_now()
-    own = vars(sys.modules[_KIT])["evaluate"]
+    own = sys.modules[_KIT].evaluate
     if recording is None:
         return own(expression, operands, out)
     if operands is None:

@@ -344,6 +344,14 @@ class Recording(Elements):
             self._tell_of_host(function, (arguments, keywords), wrapped, None)
         return wrapped
 
+    def _dense(self, argument: StandIn) -> Array:
+        """Return a copy that is dense, on the device."""
+        array = result_memory.empty(argument.shape, argument.dtype)
+        storage = self.memory.storage_for(array)
+        storage.keep(device.TEMPORARY)
+        self.write(StandIn(self, leaf(array, storage)), argument.node)
+        return array
+
     def is_there(self, out: Any) -> bool:
         """Tell whether an entry may write to an array where it is."""
         if type(out) is not StandIn or out.is_scalar:
@@ -362,8 +370,12 @@ class Recording(Elements):
         if type(argument) is not StandIn:
             return self.resolved(argument)
         array = self.store(argument)
-        if not (array.flags.c_contiguous and array.dtype.isnative):
+        if not array.dtype.isnative:
             return self.resolved(argument)
+        if not array.flags.c_contiguous:
+            if type(argument.node.storage) is not LentStorage:
+                return self.resolved(argument)
+            array = self._dense(argument)
         self.memory.keep([array])
         return array
 

@@ -67,7 +67,7 @@ class StandInGpu:
     def __init__(self):
         self._cpu = loader.library("cpu")
         self._ranges = {}
-        self.bytes_up = self.bytes_down = self.queued = 0
+        self.bytes_up = self.bytes_down = self.queued = self.lent = 0
 
     def __getitem__(self, name):
         return _Entry(self, name, self._cpu[name])
@@ -134,6 +134,7 @@ class StandInGpu:
         kept._obj.value = 1
 
     def pk_plan_lend(self, address, size, home, stream, valid, device):
+        self.lent += 1
         on_host = valid == abi.LENT_HOST
         self._ranges[address] = one = _Range(address, size, _bytes_at(home, size), on_host, not on_host)
         if not on_host:

@@ -21,6 +21,7 @@ struct Given {
     double instead_of_nan;
     int from_type, to_type;
     bool narrows, skips_nan, is_exclusive, reports;
+    bool runs_apart;  // another kernel finds what is before each part
 };
 
 struct Part {

@@ -88,6 +88,11 @@ class _Listeners(threading.local):
 listeners = _Listeners()
 
 
+def is_at_home() -> bool:
+    """Tell whether arrays of the call may lie on a device, and not on the host."""
+    return listeners.looks is not None
+
+
 def look(*arrays: np.ndarray[Any, Any]) -> None:
     """Say that elements of arrays are about to be looked at on the host, beside what entries do."""
     if listeners.looks is not None:
@@ -99,7 +104,7 @@ def look(*arrays: np.ndarray[Any, Any]) -> None:
 def telling(
     told: Callable[[np.ndarray[Any, Any]], None], looks: Callable[[np.ndarray[Any, Any]], None]
 ) -> Iterator[None]:
-    """Tell somebody of each array that `empty` makes in a block, before it is written to, and of each look."""
+    """Tell somebody of arrays that `empty` makes in a block, before they are written to, and of looks."""
     outer = listeners.told, listeners.looks
     listeners.told, listeners.looks = told, looks
     try:

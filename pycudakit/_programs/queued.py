@@ -169,8 +169,8 @@ def queue(
 ) -> None:
     """Queue a program in a stream.
 
-    `values` are its outputs, its mask and its inputs: the addresses of arrays, of which `forms` has the shapes,
-    strides and types, and Python's numbers.
+    `values` are its outputs, its mask and its inputs: the addresses of arrays, of which `forms` has the
+    shapes, strides and types, and Python's numbers.
     """
     pool = _pool(program, shape, forms)
     work = pool.take()

@@ -95,7 +95,7 @@ def own_function(recording: Recording, function: Any, arguments: Any, keywords: 
 def _in_place(
     recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any], places: int = 1
 ) -> Any:
-    """Call a function that finds arguments on the device; what it is to write to gets a copy of its result."""
+    """Call a function that finds arguments on the device; its `out` gets a copy of its result."""
     _count(recording, function, arguments, keywords)
     out = keywords.get("out")
     if out is None:
@@ -126,7 +126,7 @@ def _kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
 
 def _is_as_entries_take_it(name: str, arguments: Any, keywords: dict[str, Any]) -> bool:
     """Tell whether nobody converts, lays out anew, or looks at the first arguments on the host."""
-    given = arguments[0] if arguments else None
+    given: Any = arguments[0] if arguments else None
     if not _has_elements(given):
         return False
     if name == "interp":
@@ -148,7 +148,8 @@ def _is_as_entries_take_it(name: str, arguments: Any, keywords: dict[str, Any]) 
 
 def _along_last(recording: Recording, arguments: Any, keywords: dict[str, Any]) -> Any:
     """Return the same with a copy on the device of which the rows are what is along the axis."""
-    axis, given = keywords.get("axis"), arguments[0] if arguments else None
+    axis: Any = keywords.get("axis")
+    given: Any = arguments[0] if arguments else None
     is_plain = keywords.keys() == {"axis"} and type(axis) is int and recording.memory.scope.is_open
     if not (is_plain and _has_elements(given) and -given.ndim <= axis < given.ndim - 1 and axis != -1):
         return arguments, keywords
@@ -235,11 +236,13 @@ for _names, _module in (
 
 
 @_captures(np.trace)
-def _trace(recording: Recording, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, **keywords: Any) -> Any:
+def _trace(
+    recording: Recording, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, **keywords: Any
+) -> Any:
     if type(a) is not StandIn or keywords:
         function = kit_function(f"{_FAMILIES}.matmul.tensors", "trace")
         return at_once(recording, function, (a, offset, axis1, axis2), keywords)
-    return np.sum(np.diagonal(a, offset, axis1, axis2), axis=-1)  # type: ignore[arg-type, call-overload]
+    return np.sum(np.diagonal(a, offset, axis1, axis2), axis=-1)
 
 
 @_captures(np.average)
@@ -337,7 +340,7 @@ def _outer_product(recording: Recording, a: Any, b: Any, out: Any = None) -> Any
     if type(a) is not StandIn or type(b) is not StandIn or out is not None:
         named = {} if out is None else {"out": out}
         return at_once(recording, kit_function(f"{_FAMILIES}.matmul.tensors", "outer"), (a, b), named)
-    return _outer(recording, np.multiply, np.ravel(a), np.ravel(b))  # type: ignore[arg-type]
+    return _outer(recording, np.multiply, np.ravel(a), np.ravel(b))
 
 
 def _triangle(name: str) -> Handler:

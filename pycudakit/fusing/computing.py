@@ -273,7 +273,14 @@ class Computing:
         values = [next(own) if type(value) is np.ndarray else value for value in together.inputs]
         layouts = [*map(operands.layout_of, outs), None, *together.layouts]
         forms = tuple([None if layout is None else layout[1] for layout in layouts])
-        queue(together.function.name, program, outs[0].shape, forms, [*homes[: len(outs)], None, *values], stream)
+        queue(
+            together.function.name,
+            program,
+            outs[0].shape,
+            forms,
+            [*homes[: len(outs)], None, *values],
+            stream,
+        )
         self.tell(together.function.name, outs[0].shape, together.arrays, outs)
         return True
 

@@ -49,7 +49,10 @@ class Reductions(Computing):
         length = math.prod(a.shape[d] for d in axes)
         is_away = a.node.storage is not None and a.node.storage.is_kept
         is_simple = (
-            (a.size > TINY or is_away) and type(ddof) in (int, float) and ddof < length and not self.reporting.is_at_once
+            (a.size > TINY or is_away)
+            and type(ddof) in (int, float)
+            and ddof < length
+            and not self.reporting.is_at_once
         )
         if not is_simple or (name.startswith("arg") and isinstance(axis, tuple)):
             array = self.read(a)

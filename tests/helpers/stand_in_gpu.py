@@ -1,4 +1,4 @@
-"""A GPU that is none: the CPU library in the CUDA one's place, and what plans keep "there" hidden from the host.
+"""A GPU that is none: the CPU library in the CUDA one's place, and what is "there" hidden from the host.
 
 Memory that only the device has is overwritten on the host while no entry of the library runs, so that whoever
 looks at it without bringing it home has wrong values, as on a GPU. What goes over the link is counted.
@@ -13,9 +13,10 @@ import numpy as np
 from pycudakit._library import abi, loader
 
 _HIDDEN = 0xA5
-# The entries that find what has a home there: families that others join have none.
-_AT_HOME = """bincount digitize evaluate extent filter gray histogram histogram_of_extent interp lookup matmul random reduce
-reduce_several resize scan select take""".split()
+# The entries that find what has a home there.
+_NAMES = """digitize evaluate filter gray histogram histogram_of_extent interp
+lookup matmul random reduce reduce_several resize scan select take"""
+_AT_HOME = frozenset(_NAMES.split())
 _OPERANDS = {"pk_evaluate": (2, 3), "pk_reduce": (3, 4), "pk_scan": (2, None)}
 _OPTIONS = {"pk_evaluate": -3}
 
@@ -133,7 +134,7 @@ class StandInGpu:
         self._ranges[address] = _Range(address, size, np.empty(size, np.uint8), what == abi.KEEP_INPUT, False)
         kept._obj.value = 1
 
-    def pk_plan_lend(self, address, size, home, stream, valid, device):
+    def pk_plan_lend(self, address, size, home, _, valid, device):
         self.lent += 1
         on_host = valid == abi.LENT_HOST
         self._ranges[address] = one = _Range(address, size, _bytes_at(home, size), on_host, not on_host)
@@ -147,7 +148,7 @@ class StandInGpu:
                 return one
         return None
 
-    def pk_plan_send(self, address, options, report):
+    def pk_plan_send(self, address, _, report):
         one = self._of(address)
         if one is not None and one.on_host and not one.on_device:
             one.home[:] = one.host
@@ -155,7 +156,7 @@ class StandInGpu:
             self.bytes_up += one.host.size
             report["bytes_up"] = one.host.size
 
-    def pk_plan_fetch(self, address, options, report):
+    def pk_plan_fetch(self, address, _, report):
         one = self._of(address)
         if one is not None and one.on_device and not one.on_host:
             one.host[:] = one.home
@@ -172,13 +173,10 @@ class StandInGpu:
         self._ranges.pop(address, None)
 
 
-
-
-
 # ---- What keeps arrays there ---------------------------------------------------------------------------
 
 
-class ndarray:  # noqa: N801  (CuPy's name)
+class ndarray:
     """An array of a library that is known to keep its arrays on a GPU."""
 
     def __init__(self, values):

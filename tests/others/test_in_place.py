@@ -1,4 +1,4 @@
-"""What stays on a GPU of arrays that lie there, as a stand-in for one tells; test_on_device.py has a real one."""
+"""What stays on a GPU of arrays that lie there, by a stand-in for one; test_on_device.py has a real one."""
 
 import sys
 import warnings

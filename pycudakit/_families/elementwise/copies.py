@@ -57,7 +57,6 @@ def rows_of_triangle(rows: int, columns: int, k: int) -> Array:
     return row
 
 
-
 def _copy(function: ElementFunction, source: Array, out: Array) -> None:
     """Copy on the engine, in the name of a function."""
     call(function, (source,), out, numpy_call=lambda values: np.copyto(out, values))

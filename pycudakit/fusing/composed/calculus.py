@@ -34,9 +34,8 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: 
     for place, given in ((0, prepend), (2, append)):
         if given is _NOT_GIVEN:
             continue
-        if np.ndim(given) == 0:
-            given = np.broadcast_to(given, (*a.shape[:axis], 1, *a.shape[axis + 1 :]))
-        parts.insert(place, given)
+        one = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
+        parts.insert(place, np.broadcast_to(given, one) if np.ndim(given) == 0 else given)
     if len(parts) > 1:
         a = np.concatenate(parts, axis)
     late, early = _along(axis, slice(1, None)), _along(axis, slice(None, -1))

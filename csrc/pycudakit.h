@@ -286,10 +286,11 @@ typedef struct pk_instruction {
 } pk_instruction;
 
 /* PK_ON_DEVICE says that an operand lies in memory of a GPU, the caller's own. pk_evaluate takes such
- * operands, and beside them none but single elements on the host, which are read at once: the call is queued
- * in options.stream, after what is queued there, on the GPU that the operands lie on. It returns without
- * having waited, `exceptions` are all 0, and errors of the kernel come with a later call, as CUDA has it.
- * They are not byte-swapped, and aligned to their elements. */
+ * operands, and beside them none but single elements on the host, which are read at once; pk_reduce, and
+ * pk_scan for both of its operands, take dense ones. The call is queued in options.stream, after what is
+ * queued there, on the GPU that the operands lie on. It returns without having waited, unless pk_reduce or
+ * pk_scan need much memory, `exceptions` are all 0, and errors of the kernel come with a later call, as CUDA
+ * has it. They are not byte-swapped, and aligned to their elements. */
 enum { PK_BYTE_SWAPPED = 1, PK_ON_DEVICE = 2 };
 
 /* An array that a program loads from or stores to: the address of its first element, and a stride in

@@ -29,7 +29,6 @@ _AT_ONCE = {
     "sort.sets": "intersect1d isin setdiff1d setxor1d union1d unique_values",
     "histogram.functions": "histogram2d",
     "histogram.many": "histogramdd",
-    "select.quantiles": "nanmedian nanpercentile nanquantile",
     "matmul.tensors": "einsum kron tensordot vecdot",
     "take": "argwhere compress flatnonzero nonzero take_along_axis",
     "reduce.nan": "nanargmax nanargmin",
@@ -43,7 +42,7 @@ _AT_HOME = {
     "interp": "interp",
     "matmul.products": "dot vdot",
     "matmul.tensors": "inner",
-    "select.quantiles": "median percentile quantile",
+    "select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
     "take": "take",
 }
 # And how many these are, of functions of which NumPy has none, or none that asks stand-ins.
@@ -59,7 +58,8 @@ _FILTERS = (
     "box_blur convolve correlate gaussian_blur laplace maximum_filter median_filter minimum_filter sobel"
 )
 _OF_IMAGES = frozenset([*_FILTERS.split(), "gray_to_rgb", "resize", "rgb_to_gray"])
-_ORDERS = ("median", "percentile", "quantile")
+_MEDIANS = ("median", "nanmedian")
+_ORDERS = (*_MEDIANS, "nanpercentile", "nanquantile", "percentile", "quantile")
 _PRODUCTS = frozenset("matmul dot vdot inner outer kron tensordot einsum trace vecdot".split())  # noqa: SIM905
 
 
@@ -132,7 +132,7 @@ def _is_as_entries_take_it(name: str, arguments: Any, keywords: dict[str, Any]) 
     if name == "interp":
         return bool(given.dtype == np.float64)
     if name in _ORDERS:
-        is_plain = len(arguments) == 1 + (name != "median") and keywords.keys() <= {"axis"}
+        is_plain = len(arguments) == 1 + (name not in _MEDIANS) and keywords.keys() <= {"axis"}
         return is_plain and keywords.get("axis") in (None, -1, given.ndim - 1)
     if name == "histogram":  # rules take all elements
         rule = arguments[1] if len(arguments) > 1 else keywords.get("bins")
@@ -246,11 +246,24 @@ def _trace(
 
 
 @_captures(np.average)
-def _average(recording: Recording, a: Any, axis: Any = None, *more: Any, **keywords: Any) -> Any:
-    if type(a) is StandIn and not more and keywords.keys() <= {"keepdims"}:
-        return np.mean(a, axis=axis, **keywords)
+def _average(
+    recording: Recording,
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: Any = False,
+    **keywords: Any,
+) -> Any:
     function = kit_function(f"{_FAMILIES}.matmul.products", "average")
-    return at_once(recording, function, (a, axis, *more), keywords)
+    if _has_elements(a) and not returned and weights is None:
+        return np.mean(a, axis=axis, **keywords)
+    if _has_elements(a) and not returned and type(weights) is StandIn and weights.shape == a.shape:
+
+        def average(values: Any, own: Any) -> Any:
+            return function(values, axis, own, **keywords)
+
+        return recording.at_home(average, (a, weights), {}, places=2)
+    return at_once(recording, function, (a, axis, weights, returned), keywords)
 
 
 def _reduce_by(name: str) -> Handler:

@@ -562,9 +562,9 @@ enum {
  *
  * The result's type is that of operand 1. Integers wrap around; elements are cast to an integer's type first,
  * while floats are summed and multiplied in float64 and more, and rounded to their type once. The operands
- * may be the same elements at the same addresses, and must not overlap otherwise. A scan runs on the first of
- * the GPUs asked for. `shape` has no 0; `options` may be null; `report.exceptions` has PK_OVERFLOW and
- * PK_INVALID.
+ * may be the same elements at the same addresses, and must not overlap otherwise; of operands on a device,
+ * sums of several columns in float64 must not overlap at all. A scan runs on the first of the GPUs asked for.
+ * `shape` has no 0; `options` may be null; `report.exceptions` has PK_OVERFLOW and PK_INVALID.
  */
 PK_API int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
                        int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,8 @@ _CUMSUM = _Scan("cumsum", np.add, abi.SCAN_SUM, np.cumsum)
 _CUMPROD = _Scan("cumprod", np.multiply, abi.SCAN_PRODUCT, np.cumprod)
 _NANCUMSUM = _Scan("nancumsum", np.add, abi.SCAN_SUM, np.nancumsum, abi.SKIP_NAN)
 _NANCUMPROD = _Scan("nancumprod", np.multiply, abi.SCAN_PRODUCT, np.nancumprod, abi.SKIP_NAN)
+_CUMULATIVE_SUM = replace(_CUMSUM, name="cumulative_sum")
+_CUMULATIVE_PROD = replace(_CUMPROD, name="cumulative_prod")
 _EXCLUSIVE_SCAN = _Scan("exclusive_scan", np.add, abi.SCAN_SUM, None, abi.EXCLUSIVE)
 _CUMMAX = _Scan("cummax", np.maximum, abi.SCAN_MAXIMUM, _numpys_cummax)
 _CUMMIN = _Scan("cummin", np.minimum, abi.SCAN_MINIMUM, _numpys_cummin)
@@ -189,7 +191,7 @@ def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     met = run(planned, "pk_scan", *request, size=array.size)
     is_few = array.flags.c_contiguous and array.nbytes <= small.MOST
     if out is None and not met and is_few and planned.engine == "cpu" and small.is_learning():
-        small.offer(target, scan_again.of_shape(described, array, target))
+        small.offer(target, scan_again.way_of(described, array, target))
     if met:
         is_cast = array.dtype.kind == "f" and result.kind != "f"
         floating.report_met({"cast" if is_cast else "accumulate": met})
@@ -347,7 +349,7 @@ def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any 
     return _scan(_EXCLUSIVE_SCAN, a, axis, dtype, out)
 
 
-@one_call("cumulative_sum")
+@answered_by(np.cumulative_sum)
 def cumulative_sum(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:
@@ -370,10 +372,10 @@ def cumulative_sum(
     >>> pk.cumulative_sum([1, 2, 3], include_initial=True)
     array([0, 1, 3, 6])
     """
-    return _cumulative(_CUMSUM, x, axis, dtype, out, include_initial)
+    return _cumulative(_CUMULATIVE_SUM, x, axis, dtype, out, include_initial)
 
 
-@one_call("cumulative_prod")
+@answered_by(np.cumulative_prod)
 def cumulative_prod(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:
@@ -390,16 +392,15 @@ def cumulative_prod(
     >>> pk.cumulative_prod([1, 2, 3, 4])
     array([ 1,  2,  6, 24])
     """
-    return _cumulative(_CUMPROD, x, axis, dtype, out, include_initial)
+    return _cumulative(_CUMULATIVE_PROD, x, axis, dtype, out, include_initial)
 
 
 def _cumulative(scan: _Scan, x: Any, axis: int | None, dtype: Any, out: Any, include_initial: bool) -> Any:
-    name = f"cumulative_{scan.name.removeprefix('cum')}"
     array = as_array(x)
     if array is None:
-        compute = getattr(np, name)
+        compute = getattr(np, scan.name)
         return invocation.by_numpy_alone(
-            name, lambda: compute(x, axis=axis, dtype=dtype, out=out, include_initial=include_initial)
+            scan.name, lambda: compute(x, axis=axis, dtype=dtype, out=out, include_initial=include_initial)
         )
     array = np.atleast_1d(array)
     if axis is None:

@@ -21,7 +21,7 @@ from pycudakit.fusing.breaks import Break, where_asked
 from pycudakit.fusing.costs import Costs
 from pycudakit.fusing.explained import PlanPass
 from pycudakit.fusing.memory import Memory
-from pycudakit.fusing.nodes import Node, Pass, Reduction, leaf
+from pycudakit.fusing.nodes import Node, Pass, Reduction, leaf, reads
 from pycudakit.fusing.reporting import Reporting
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.fusing.storage import Storage
@@ -64,7 +64,9 @@ class Computing:
 
     def stand_in(self, array: Array) -> StandIn:
         """Return what stands for an array."""
-        storage = None if self.is_left_to_numpy else self.memory.storage_for(array)
+        storage = None
+        if not self.is_left_to_numpy:
+            array, storage = self.memory.newest(array, self.memory.storage_for(array))
         return StandIn(self, leaf(array, storage))
 
     def wrap(self, result: Any) -> Any:
@@ -78,6 +80,8 @@ class Computing:
         if isinstance(result, (tuple, list)):
             parts = [self.wrap(part) for part in result]
             return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+        if type(result) is dict:
+            return {name: self.wrap(part) for name, part in result.items()}
         return result
 
     def store(self, stand_in: StandIn) -> Array:
@@ -94,8 +98,21 @@ class Computing:
     def read(self, stand_in: StandIn) -> Array:
         """Return the array that it stands for, with its values on the host."""
         array = self.store(stand_in)
-        if stand_in.node.storage is not None:
-            stand_in.node.storage.fetch()
+        storage = stand_in.node.storage
+        if storage is not None and storage.twin is not None:  # whoever reads it is to find the caller's
+            array = self.in_one_memory(stand_in)
+            storage = stand_in.node.storage
+        if storage is not None:
+            storage.fetch()
+        return array
+
+    def in_one_memory(self, stand_in: StandIn) -> Array:
+        """Return the array that it stands for; of one that has two memories, in the caller's."""
+        array = self.store(stand_in)
+        storage = stand_in.node.storage
+        if storage is not None and storage.twin is not None:
+            storage.twin.come_home()
+            array = self.store(stand_in)
         return array
 
     def look(self, stand_in: StandIn, what: str) -> Array:
@@ -153,6 +170,7 @@ class Computing:
         if self.costs.are_far_from_numpys:
             self.is_left_to_numpy = True
             self.compute(self.waiting())
+            self.memory.join_twins()
         return self.is_left_to_numpy
 
     def heed_errors(self) -> None:
@@ -161,17 +179,24 @@ class Computing:
             with self.reporting.as_before():
                 self.compute(self.waiting())
 
-    def before_write(self, storage: Storage, besides: Node | None = None) -> None:
-        """Compute what was put off and reads memory that is about to change."""
-        waiting = [stand_in for stand_in in self.waiting() if stand_in.node is not besides]
-        if waiting:
-            self.compute(w for w in waiting if any(map(storage.overlaps, w.node.leaves())))
+    def before_write(self, storage: Storage) -> None:
+        """Compute what was put off and reads memory that is about to change, whatever is written there."""
+        self.compute_readers(storage)
+        if storage.twin is not None:
+            storage.twin.note_all()
         self.memory.will_change(storage)
+
+    def compute_readers(self, storage: Storage, besides: Node | None = None) -> None:
+        """Compute what was put off and reads memory."""
+        waiting = [stand_in for stand_in in self.waiting() if stand_in.node is not besides]
+        if reads(storage, [stand_in.node for stand_in in waiting]):
+            self.compute([w for w in waiting if reads(storage, [w.node])])
 
     def finish(self, values: Sequence[StandIn]) -> None:
         """Compute what a function returns, and what else outlives it; bring all of that to the host."""
         self.heed_errors()
         self.compute([*values, *self.waiting()], keep=False)
+        self.memory.join_twins()
         for value in values:
             self.store(value)
         self.memory.bring_home()
@@ -254,6 +279,12 @@ class Computing:
             self.evaluate(together, arrays)
         for node, array in zip(nodes, arrays, strict=True):
             node.computed(array, self.memory.storage_for(array))
+
+    def copy_into(self, source: Array, target: Array) -> None:
+        """Copy an array's elements to another array, which nothing reads."""
+        together = Pass([leaf(source)])
+        self.memory.keep([*together.arrays, target])
+        self.evaluate(together, [target])
 
     def storage_of_new(self, array: Array) -> Storage | None:
         """Return the memory of a new array; None where that need not be known before others see it."""

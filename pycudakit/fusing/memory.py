@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pycudakit._library.types import Array
 from pycudakit.fusing import device
 from pycudakit.fusing.storage import LentStorage, Storage, owner_of
+from pycudakit.fusing.twins import Twin
 
 
 class Memory:
@@ -22,6 +23,7 @@ class Memory:
         self._labels: Mapping[int, str] = {}
         self._names: dict[int, str] = {}  # of storages
         self._unnamed = 0
+        self._twins: list[Twin] = []
 
     def label(self, names: Mapping[int, str]) -> None:
         """Learn the arguments' names, by the identity of their arrays."""
@@ -59,6 +61,35 @@ class Memory:
             storage = self.storage_of(array)
             if type(storage) is LentStorage:
                 storage.lend()
+
+    def twin_of(
+        self,
+        storage: Storage,
+        before_write: Callable[[Storage], None],
+        copy: Callable[[Array, Array], None],
+    ) -> Twin | None:
+        """Return what a memory has beside it from now on, if it can."""
+        whole, is_free = storage.whole, storage.may_keep and not storage.is_shared
+        if storage.twin is None and whole is not None and is_free:
+            if whole.nbytes != storage.last - storage.first:
+                return None
+            twin = Twin(storage, whole, before_write, copy)
+            self._twins.append(twin)
+            self._storages[id(twin.beside.owner)] = twin.beside
+            twin.beside.keep(device.TEMPORARY)
+        found: Twin | None = storage.twin
+        return None if found is None or found.own.is_shared else found
+
+    def join_twins(self) -> None:
+        """Have arrays that have two memories be in the caller's alone."""
+        for twin in self._twins:
+            twin.come_home()
+            twin.own.twin = None
+        self._twins.clear()
+
+    def newest(self, array: Array, storage: Storage) -> tuple[Array, Storage]:
+        """Return an array's elements where they are now."""
+        return (array, storage) if storage.twin is None else storage.twin.newest(array, storage)
 
     def storage_of(self, array: Array) -> Storage | None:
         """Return the known memory that an array lies in, as far as NumPy knows."""
@@ -102,6 +133,8 @@ class Memory:
         storage = self.storage_of(array)
         if storage is None:
             return "a number" if array.size == 1 else "an array"
+        if storage.twin is not None:
+            storage = storage.twin.own
         while id(storage) not in self._names:
             self._unnamed += 1
             name = f"t{self._unnamed}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +11,9 @@ import numpy as np
 from pycudakit._library.abi import LENT_DEVICE, LENT_HOST, address_of
 from pycudakit._library.types import Array
 from pycudakit.fusing.device import Scope
+
+
+_SEEN = 64  # stand-ins, of which those that are no more are then forgotten
 
 
 class Storage:
@@ -33,8 +37,14 @@ class Storage:
         "is_shared",
         "last",
         "may_keep",
+        "most_seen",
+        "overlapped",
         "owner",
+        "picked",
         "scope",
+        "seen",
+        "twin",
+        "whole",
     )
 
     def __init__(self, array: Array, scope: Scope, is_given: bool = False) -> None:
@@ -43,7 +53,13 @@ class Storage:
         self.is_given = is_given
         self.may_keep = True
         self.is_kept = False  # on the device
+        self.picked = 0  # elements that were asked for one by one
         self.is_shared = False  # with others, who may write to it unseen
+        self.overlapped = 0  # writes that read other elements of it
+        self.twin: Any = None  # its Twin, which moves the stand-ins that it has seen
+        self.seen: list[weakref.ref[Any]] | None = [] if is_given else None
+        self.most_seen = _SEEN
+        self.whole: Array | None = None  # what is all of it, side by side
         self.first, self.last = _bounds(array)
 
     def __del__(self) -> None:
@@ -58,6 +74,17 @@ class Storage:
             self.first, self.last = first, last
         elif first < last:
             self.first, self.last = min(first, self.first), max(last, self.last)
+        if array.flags.c_contiguous and (first, last) == (self.first, self.last):
+            self.whole = array
+
+    def see(self, stand_in: Any) -> None:
+        """Learn of what stands for an array in it."""
+        seen = self.seen
+        if seen is not None:
+            if len(seen) >= self.most_seen:
+                seen[:] = [known for known in seen if known() is not None]
+                self.most_seen = max(_SEEN, 2 * len(seen))
+            seen.append(weakref.ref(stand_in))
 
     def keep(self, what: int) -> None:
         """Let the device keep it, if it has room."""
@@ -71,6 +98,8 @@ class Storage:
 
     def come_home(self) -> None:
         """Bring it to where the caller has it."""
+        if self.twin is not None:
+            self.twin.come_home()
         self.fetch()
 
     def changed(self) -> None:
@@ -87,9 +116,20 @@ class Storage:
 
     def share(self) -> None:
         """Keep it on the host from now on, where others read it, too."""
+        if self.twin is not None:
+            self.twin.come_home()
         self.leave()
         self.may_keep = False
         self.is_shared = True
+
+    def has(self, node: Any) -> bool:
+        """Tell whether some of a node's array lies in this memory."""
+        storage = node.storage
+        if storage is self:
+            return True
+        if storage is not None and storage.twin is not None and storage.twin is self.twin:
+            return False
+        return self.overlaps(node.array)
 
     def overlaps(self, array: Array) -> bool:
         """Tell whether some of an array lies in this memory."""

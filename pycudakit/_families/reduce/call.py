@@ -172,7 +172,7 @@ class Reduction:
         if self.out is None:
             final = result[()] if result.ndim == 0 else result
             if request is not None:
-                small.offer(final, functools.partial(again.of_shape, request, self.keepdims))
+                small.offer(final, functools.partial(again.way_of, request, self.keepdims))
             return final
         if self.out.shape != shape:
             raise ValueError(
@@ -363,5 +363,5 @@ def fast(name: str, write: Write, a: Any) -> Any:
     if isinstance(number, np.floating) and not math.isfinite(number) and name not in _NEVER_WARNS:
         return None  # there may be something to warn of
     if engine == "auto":
-        small.offer(number, functools.partial(again.whole, recipe), of_any_shape=True)
+        small.offer(number, functools.partial(again.whole, recipe))
     return number

@@ -13,7 +13,7 @@ static constexpr int64_t SHORT = 192, IN_L2 = 512;  // elements
 static constexpr int64_t SMALLEST_BLOCK = 64, LARGEST_BLOCK = 64 << 10;
 static constexpr int64_t REGISTER_ITEM = 8;
 // Shorter rows are better copied together than walked one by one.
-static constexpr int64_t SHORTEST_ROW = 256;     // elements
+static constexpr int64_t SHORTEST_ROW = 128;     // elements
 static constexpr int64_t LOOK_AFTER = 64 << 10;  // elements times steps
 static constexpr int32_t NO_REGISTER = -1;
 
@@ -98,17 +98,22 @@ Place BlockProgram::register_for(int32_t program_register) {
     return {Place::in_register, index};
 }
 
+bool BlockProgram::is_one_a_row(const View &view) const {
+    return by_rows && view.access == Access::strided && view.strides.back() == 0;
+}
+
 void BlockProgram::add_load(const Step &step, bool must_move) {
     const View &view = layout.views[step.a];
     const bool half = view.type == PK_FLOAT16;
-    std::vector<BlockStep> &list = view.access == Access::constant ? constants : steps;
+    const bool constant = view.access == Access::constant, stays = constant || is_one_a_row(view);
+    std::vector<BlockStep> &list = constant ? constants : stays ? in_each_row : steps;
     Place raw{Place::in_operand, step.a};
     if (!is_in_place(step.a) || must_move) {
         BlockStep gather;
-        gather.kind = view.access == Access::constant ? BlockStep::fill : BlockStep::gather;
+        gather.kind = constant ? BlockStep::fill : BlockStep::gather;
         gather.operand = step.a;
-        // A constant stays where it is for the whole call, so no other value may share its register.
-        raw = view.access == Access::constant || half ? new_register() : register_for(step.target);
+        // A constant stays where it is, so no other value may share its register.
+        raw = stays || half ? new_register() : register_for(step.target);
         gather.target = raw;
         list.push_back(gather);
     }
@@ -117,7 +122,7 @@ void BlockProgram::add_load(const Step &step, bool must_move) {
         BlockStep widen;
         widen.loop = loops().half_to_float;
         widen.a = raw;
-        widen.target = view.access == Access::constant ? new_register() : register_for(step.target);
+        widen.target = stays ? new_register() : register_for(step.target);
         list.push_back(widen);
         home_[step.target] = widen.target;
     }
@@ -251,6 +256,7 @@ int64_t Machine::enter_row_of(int64_t element) {
                 offset += rest % layout.shape[d] * view.strides[d];
             bases_[i] = view.base + offset + rest * view.strides[0];
         }
+        run_block(program_.in_each_row, first, std::min(program_.block, length));
     }
     return row_ + length - element;
 }

@@ -36,7 +36,8 @@ class BlockProgram {
     BlockProgram(const Program &program, const Layout &layout);
 
     const Layout &layout;
-    std::vector<BlockStep> constants;  // run once a thread, for the operands that are one element
+    std::vector<BlockStep> constants;    // run once a thread, for the operands that are one element
+    std::vector<BlockStep> in_each_row;  // run where one begins, for the operands that are one element there
     std::vector<BlockStep> steps;
     std::vector<char> in_rows;  // of each operand, whether its rows are used where they lie
     bool by_rows = false;       // some are: no block goes beyond a row
@@ -45,6 +46,7 @@ class BlockProgram {
 
    private:
     bool is_in_place(int32_t operand) const;
+    bool is_one_a_row(const View &view) const;
     void add_load(const Step &step, bool must_move);
     void add_store(const Step &step);
     void add_compute(const Step &step);

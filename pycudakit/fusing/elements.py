@@ -217,7 +217,7 @@ class Elements(Reductions):
             raise ValueError("assignment destination is read-only")
         if not array.size:
             return
-        if storage.seen is not None and value.array is None:
+        if storage.may_move and value.array is None:
             if storage.overlapped < OFTEN:
                 storage.overlapped += needs_copy(array, value.leaves())
             elif self._write_beside(array, storage, value):
@@ -248,7 +248,7 @@ class Elements(Reductions):
             value.becomes(conversion(value.dtype), leaf(array, storage))
 
     def _write_beside(self, array: Array, storage: Storage, value: Node) -> bool:
-        """Write to the memory beside an array's, if there can be one, and the value is read from the array."""
+        """Write to the memory beside an array's, if there can be one, and the value reads the array."""
         if value.reduction is not None or value.shape != array.shape:
             return False
         if array.nbytes < (storage.last - storage.first) // 2:

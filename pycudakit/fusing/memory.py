@@ -69,7 +69,8 @@ class Memory:
         copy: Callable[[Array, Array], None],
     ) -> Twin | None:
         """Return what a memory has beside it from now on, if it can."""
-        whole, is_free = storage.whole, storage.may_keep and not storage.is_shared
+        whole = storage.whole
+        is_free = storage.may_keep and not storage.is_shared and type(storage) is Storage
         if storage.twin is None and whole is not None and is_free:
             if whole.nbytes != storage.last - storage.first:
                 return None
@@ -83,8 +84,7 @@ class Memory:
     def join_twins(self) -> None:
         """Have arrays that have two memories be in the caller's alone."""
         for twin in self._twins:
-            twin.come_home()
-            twin.own.twin = None
+            twin.end()
         self._twins.clear()
 
     def newest(self, array: Array, storage: Storage) -> tuple[Array, Storage]:

@@ -86,10 +86,7 @@ def _needed(nodes: list[Node]) -> Iterator[Node]:
 
 def reads(storage: Storage, nodes: list[Node]) -> bool:
     """Tell whether some of these nodes read memory."""
-    for node in _needed(nodes):
-        if node.array is not None and storage.has(node):
-            return True
-    return False
+    return any(node.array is not None and storage.has(node) for node in _needed(nodes))
 
 
 class Reduction(NamedTuple):

@@ -30,7 +30,6 @@ from pycudakit.fusing.nodes import Node, leaf
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.fusing.storage import LentStorage, Storage
 
-
 _MOST_PICKED = 16  # elements that come from the device by themselves: then all of their array does
 
 

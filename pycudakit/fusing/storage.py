@@ -12,7 +12,6 @@ from pycudakit._library.abi import LENT_DEVICE, LENT_HOST, address_of
 from pycudakit._library.types import Array
 from pycudakit.fusing.device import Scope
 
-
 _SEEN = 64  # stand-ins, of which those that are no more are then forgotten
 
 
@@ -37,6 +36,7 @@ class Storage:
         "is_shared",
         "last",
         "may_keep",
+        "may_move",
         "most_seen",
         "overlapped",
         "owner",
@@ -56,8 +56,9 @@ class Storage:
         self.picked = 0  # elements that were asked for one by one
         self.is_shared = False  # with others, who may write to it unseen
         self.overlapped = 0  # writes that read other elements of it
-        self.twin: Any = None  # its Twin, which moves the stand-ins that it has seen
-        self.seen: list[weakref.ref[Any]] | None = [] if is_given else None
+        self.twin: Any = None  # its Twin
+        self.may_move = is_given  # to a twin: what stands for its arrays is remembered
+        self.seen: list[weakref.ref[Any]] = []
         self.most_seen = _SEEN
         self.whole: Array | None = None  # what is all of it, side by side
         self.first, self.last = _bounds(array)
@@ -80,7 +81,7 @@ class Storage:
     def see(self, stand_in: Any) -> None:
         """Learn of what stands for an array in it."""
         seen = self.seen
-        if seen is not None:
+        if self.may_move:
             if len(seen) >= self.most_seen:
                 seen[:] = [known for known in seen if known() is not None]
                 self.most_seen = max(_SEEN, 2 * len(seen))
@@ -110,6 +111,10 @@ class Storage:
     def leave(self) -> None:
         """Bring it to the host, and let the device forget it."""
         self.fetch()
+        self.forget()
+
+    def forget(self) -> None:
+        """Let the device forget it."""
         if self.is_kept:
             self.scope.drop(self.first)
         self.is_kept = False

@@ -1,9 +1,9 @@
 """Second memories of arrays that are written over and over from what is beside each element, as stencils are.
 
 A write that reads other elements of its own array needs a copy of what it reads, or of what it writes. So an
-argument that is written like that again and again gets a twin: what is new goes to the memory that is not read,
-and that is the array from then on. What was put off before still reads the other memory, and need not be computed
-first.
+argument that is written like that again and again gets a twin: what is new goes to the memory that is not
+read, and that is the array from then on. What was put off before still reads the other memory, and need not
+be computed first.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Twin:
         self.own = own
         made = result_memory.empty(whole.shape, whole.dtype)
         self.beside = Storage(made, own.scope)
-        self.beside.seen, self.beside.overlapped = [], OFTEN
+        self.beside.may_move, self.beside.overlapped = True, OFTEN
         self.now = own
         self._wholes = {id(own): whole, id(self.beside): made}
         self._bytes = {key: array.reshape(-1).view(np.uint8) for key, array in self._wholes.items()}
@@ -66,7 +66,8 @@ class Twin:
         """Return the elements of one memory that are at the places of an array of the other one."""
         first = self.own.first if storage is self.beside else self.beside.first
         offset = address_of(array) - first
-        return np.ndarray(array.shape, array.dtype, self._bytes[id(storage)], offset, array.strides)
+        same: Array = np.ndarray(array.shape, array.dtype, self._bytes[id(storage)], offset, array.strides)
+        return same
 
     def newest(self, array: Array, storage: Storage) -> tuple[Array, Storage]:
         """Return an array's elements where they are now."""
@@ -123,6 +124,12 @@ class Twin:
             self._copy(place, self.same_in(self.own, place))
         self.move(older[0])
         self._older = []
+
+    def end(self) -> None:
+        """Leave the array to the caller's memory alone."""
+        self.come_home()
+        self.own.twin = self.beside.twin = None
+        self.beside.forget()
 
 
 def _are_same(one: Array, other: Array) -> bool:

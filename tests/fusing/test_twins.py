@@ -1,4 +1,4 @@
-"""Arrays that are written over and over from what is beside each element: what each body does by plain NumPy."""
+"""Arrays that are written over and over from what is beside each element: as by plain NumPy."""
 
 import numpy as np
 import pytest
@@ -45,14 +45,11 @@ u = u if len(seen) % 2 else u[...]
 
 
 def _body(statements, rounds):
-    lines = [
-        "def body(u, given):",
-        " s = u + 2; t = u - 1; v = u[1:]; seen = []",
-        f" for _ in range({rounds}):",
-    ]
+    lines = ["def body(u, given):", " s = u + 2; t = u - 1; v = u[1:]; seen = []"]
+    lines += [f" for _ in range({rounds}):"]
     lines += [f"  {statement}" for statement in statements]
     space = {"np": np}
-    exec("\n".join([*lines, " return u, s, t, v, seen"]), space)  # noqa: S102
+    exec("\n".join([*lines, " return u, s, t, v, seen"]), space)
     return space["body"]
 
 
@@ -111,11 +108,13 @@ def test_write_is_one_pass_in_the_end(steps, engine):
     expected = plate.copy()
     smooth.__wrapped__(expected)
     with pk.engine(engine):
-        passes = smooth.explain(plate).passes
+        plan = smooth.explain(plate)
         smooth(plate)
     np.testing.assert_array_equal(plate, expected)
+    if engine == "cuda":
+        assert (plan.bytes_up, plan.bytes_down) == (plate.nbytes, plate.nbytes)
     # Two of each of the first steps; then a copy of the whole and, in the end, maybe one back.
-    assert len(passes) == (2 * steps if steps < 3 else 4 + 1 + (steps - 2) + steps % 2)
+    assert len(plan.passes) == (2 * steps if steps < 3 else 4 + 1 + (steps - 2) + steps % 2)
 
 
 def test_what_was_written_is_kept_when_the_body_raises(engine):

@@ -133,6 +133,8 @@ def _kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
 
 def _converted(name: str, pair: Any) -> Any:
     """Return stand-ins in the types that entries take."""
+    first: Any
+    second: Any
     first, second = pair if len(pair) == 2 else (None, None)
     if name == "searchsorted" and type(first) is type(second) is StandIn and first.dtype != second.dtype:
         dtype = np.result_type(first.dtype, second.dtype)

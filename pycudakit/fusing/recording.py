@@ -103,7 +103,7 @@ class Recording(Elements):
         return self.wrap(self.read(stand_in)[self.resolved(index)])
 
     def _picked(self, stand_in: StandIn, index: Any) -> Any:
-        """Return the elements that arrays of integers pick, by the kit's `take`; None where NumPy does that."""
+        """Return the elements that arrays of integers pick, by the kit's `take`; None where NumPy does."""
         if self.rest_is_numpys():
             return None
         picked = picked_by(index, stand_in.shape)
@@ -185,7 +185,7 @@ class Recording(Elements):
             if node is not None:
                 chosen = StandIn(self, node if node.dtype == array.dtype else cast(node, array.dtype))
                 missing = array.ndim - index.ndim
-                mask = index[(..., *(None,) * missing)] if missing else index
+                mask = index[(..., *((None,) * missing))] if missing else index
                 return self.write(stand_in, self._chosen(mask, chosen, stand_in).node)
         self._set_by_numpy(stand_in, array, index, value)
         return None
@@ -422,7 +422,7 @@ class Recording(Elements):
         return self.leave_results(function, given, named, (arguments, keywords))
 
     def leave_results(self, function: Any, given: Sequence[Any], named: Mapping[str, Any], reads: Any) -> Any:
-        """Call a function with arrays, some of which the host does not have, and leave its results as well."""
+        """Call a function with arrays, some of which the host does not have, and leave its results, too."""
         kept: list[Storage] = []
 
         def keep(array: Array) -> None:
@@ -459,7 +459,7 @@ class Recording(Elements):
             storage.fetch()
 
     def _side_by_side(self, argument: Any) -> Any:
-        """Return a copy of a view of one dimension, if it is on the device and entries do not find it there."""
+        """Return a copy of a view of one dimension, if it is on the device and entries do not find it."""
         if type(argument) is not StandIn or argument.ndim != 1:
             return argument
         array, storage = self.store(argument), argument.node.storage

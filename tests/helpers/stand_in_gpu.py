@@ -5,17 +5,19 @@ looks at it without bringing it home has wrong values, as on a GPU. What goes ov
 """
 
 import ctypes
+import gc
 import sys
 import types
 
 import numpy as np
 
+from pycudakit._calls.invocation import Invocation
 from pycudakit._library import abi, loader
 
 _HIDDEN = 0xA5
 # The entries that find what has a home there.
 _NAMES = """digitize evaluate filter gray histogram histogram_of_extent interp
-lookup matmul random reduce reduce_several resize scan select take"""
+lookup argsort matmul random reduce reduce_several resize scan searchsorted select sort take unique"""
 _AT_HOME = frozenset(_NAMES.split())
 _OPERANDS = {"pk_evaluate": (2, 3), "pk_reduce": (3, 4), "pk_scan": (2, None)}
 _OPTIONS = {"pk_evaluate": -3}
@@ -83,7 +85,7 @@ class StandInGpu:
         if name == "pk_run_plan":
             return function(*arguments)
         entry = name.removeprefix("pk_")
-        is_at_home = entry in _AT_HOME or entry.rpartition("_")[0] in ("matmul", "select")
+        is_at_home = not _AT_HOME.isdisjoint((entry, entry.rpartition("_")[0]))
         shown = list(self._ranges.values()) if is_at_home else []
         for one in shown:
             one.show()
@@ -216,8 +218,16 @@ def module():
     return made
 
 
+def forget():
+    """Have calls that are prepared look for their library again."""
+    for known in gc.get_objects():
+        if isinstance(known, Invocation):
+            known._entries.pop("cuda", None)
+
+
 def put(monkeypatch):
     """Put both in their places; return the GPU."""
+    forget()
     gpu, real = StandInGpu(), loader.library
     monkeypatch.setattr(loader, "library", lambda name: gpu if name == "cuda" else real(name))
     monkeypatch.setitem(sys.modules, "cupy", module())

@@ -31,12 +31,15 @@ def gpu(monkeypatch):
     """Return a GPU that is none, on the engine "cuda"."""
     if not pk.engines()["cpu"]:
         pytest.skip("needs the CPU library")
+    if pk.engines()["cuda"]:
+        pytest.skip("there is a real one")
     gpu = stand_in_gpu.put(monkeypatch)
     present.status.cache_clear()
     with pk.engine("cuda"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield gpu
     monkeypatch.undo()
+    stand_in_gpu.forget()
     present.status.cache_clear()
 
 
@@ -128,6 +131,11 @@ STAYS = {
     "sort flat": lambda m, **_: pk.sort(m, axis=None),
     "sort a view": lambda m, **_: pk.sort(m[::2, 5:]),
     "argsort axis": lambda m, **_: pk.argsort(m, axis=0),
+    "unique": lambda i, **_: pk.unique(i),
+    "searchsorted": lambda a, **_: pk.searchsorted(EDGES, a),
+    "lexsort": lambda a, b, **_: pk.lexsort([a, b]),
+    "nonzero": lambda i, **_: pk.nonzero(i),
+    "compress": lambda a, **_: pk.compress(pk.less(a, 50), a),
     "partition": lambda a, **_: pk.partition(a, 10),
     "argpartition": lambda a, **_: pk.argpartition(a, 10),
     "median": lambda a, **_: pk.median(a),
@@ -182,12 +190,7 @@ def test_what_stays(gpu, name):
 
 # What is still computed from a copy on the host, or looks at some of it there.
 GOES_HOME = {
-    "unique": lambda i, **_: pk.unique(i),
-    "searchsorted": lambda a, **_: pk.searchsorted(EDGES, a),
     "isin": lambda i, **_: pk.isin(i, [1, 2, 3]),
-    "lexsort": lambda a, b, **_: pk.lexsort([a, b]),
-    "nonzero": lambda i, **_: pk.nonzero(i),
-    "compress": lambda a, **_: pk.compress(pk.less(a, 50), a),
     "take by indices there": lambda a, i, **_: pk.take(a, i),
     "nanargmax": lambda n, **_: pk.nanargmax(n),
     "weighted histogram": lambda a, b, **_: pk.histogram(a, 10, weights=b),
@@ -203,7 +206,7 @@ GOES_HOME = {
 @pytest.mark.parametrize("name", GOES_HOME)
 def test_what_goes_home_is_right(gpu, name):
     check(GOES_HOME[name], gpu, name == "tensordot")
-    assert gpu.bytes_down > 64
+    assert gpu.bytes_down > 64 or "indices" in name  # which the entry itself brings home
 
 
 QUEUED = {

@@ -16,9 +16,9 @@ from pycudakit._calls.invocation import one_call
 from pycudakit._calls.operands import as_array
 from pycudakit._calls.plan import Cost, Plan, plan_call
 from pycudakit._calls.small import answered_by
-from pycudakit._families.elementwise.functions import equal, maximum, minimum, remainder
+from pycudakit._families.elementwise.functions import maximum, minimum, not_equal, remainder
 from pycudakit._families.reduce.sums import count_nonzero
-from pycudakit._families.sort.functions import argsort
+from pycudakit._families.sort.keys import NUMPY_SORTS_ORDER, SORTS_ORDER, order_along, plan_along
 from pycudakit._library import result_memory
 from pycudakit._library.types import INT64, UINT8, Array
 
@@ -237,10 +237,13 @@ def flatnonzero(a: Any) -> Any:
     arrays, answer = arrays_or_answer("flatnonzero", functools.partial(np.flatnonzero, a), a, few=_ALWAYS)
     if not arrays:
         return answer
-    is_zero = equal(arrays[0].ravel(), 0)
-    # In a stable order of bools, those that are False come first, as they lie.
-    order = argsort(is_zero, kind="stable")
-    return order[: is_zero.size - int(count_nonzero(is_zero))].copy()
+    is_found = not_equal(arrays[0].ravel(), 0)
+    count = int(count_nonzero(is_found))
+    if not count:
+        return np.empty(0, np.intp)
+    # In a stable order of bools from the greatest on, those that are True come first, as they lie.
+    plan = plan_along("argsort", is_found, 0, NUMPY_SORTS_ORDER, SORTS_ORDER, 8)
+    return order_along(plan, is_found, 0, count, descending=True)
 
 
 @answered_by(np.nonzero)

@@ -6,6 +6,7 @@ import pytest
 from pycudakit._calls import cost
 from pycudakit._library import machine, present
 from pycudakit._library.machine import Link
+from pycudakit._library.types import CODES
 from pycudakit._programs import estimate
 from pycudakit._programs.function import ElementFunction, compile_function
 from pycudakit._programs.ufuncs import write_ufunc
@@ -132,3 +133,22 @@ def test_more_threads_never_leave_more_to_numpy(pretend, name, dtype):
         made.estimate = None
         below.append(estimate.estimate(made).numpy_below)
     assert below == sorted(below, reverse=True)
+
+
+def test_a_function_of_several_instructions_counts_once(pretend):
+    pretend(2)
+
+    def of_two(name):
+        function = ElementFunction(name, getattr(np, name), outputs=2)
+        types = (np.dtype("f8"),) * function.numpy.nin
+        return compile_function(function, types, (None, None), False, None, "same_kind")
+
+    for name in ("modf", "divmod"):
+        made = of_two(name)
+        assert len(made.work) > 1
+        numpy, ours = estimate.measured(name, CODES[np.dtype("f8")])
+        assert estimate.estimate(made).numpy == pytest.approx(1e-9 * numpy)
+        assert estimate.estimate(made).ours == pytest.approx(1e-9 * ours)
+    # Several calls of one function are several.
+    once, twice = (estimate.estimate(program("exp", "f8", functions)).numpy for functions in (1, 2))
+    assert twice == pytest.approx(2 * once)

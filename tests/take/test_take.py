@@ -156,6 +156,23 @@ def test_much_that_is_not_zero(engine):
     compare("flatnonzero", np.array([np.nan, 0.0, -0.0, np.inf]))
 
 
+@pytest.mark.parametrize("share", [0, 1e-4, 0.1, 0.5, 0.999, 1])
+def test_long_arrays_of_few_and_of_many(engine, share):
+    rng = np.random.default_rng(0)
+    for size in (1 << 16, 200_001):
+        found = rng.random(size) < share
+        for x in (found, found.astype(np.uint8) * 3, found * rng.normal(size)):
+            compare("flatnonzero", x)
+            order = np.argsort(x, kind="stable")
+            np.testing.assert_array_equal(pk.argsort(x, kind="stable"), order, strict=True)
+
+
+def test_bools_of_other_bytes(engine):
+    """NumPy counts every byte that is not 0 as True."""
+    bytes_ = np.random.default_rng(0).integers(0, 4, 1 << 17).astype(np.uint8)
+    np.testing.assert_array_equal(pk.flatnonzero(bytes_.view(bool)), np.flatnonzero(bytes_), strict=True)
+
+
 def test_numbers_are_not_indexed(engine):
     compare("nonzero", np.float64(3))
     compare("argwhere", np.float64(3))

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 import pycudakit as pk
 from pycudakit import errors
+from pycudakit._calls.plan import small_call
+from pycudakit._families import take as take_module
 
 
 def compare(name, *arguments, **keywords):
@@ -218,3 +220,13 @@ def test_same_bits(both_engines):
             found.append((pk.take(x, places(500, 9000), 0), pk.flatnonzero(x > 0.5)))
     for a, b in zip(*found, strict=True):
         assert np.array_equal(a, b)
+
+
+def test_auto_finds_what_is_not_zero(monkeypatch):
+    x = np.random.default_rng(0).integers(0, 3, 400_000)
+    with pk.engine("auto"):
+        for a in (x, x > 1, x[:1000], np.zeros(400_000), x.astype(">f4")):
+            np.testing.assert_array_equal(pk.flatnonzero(a), np.flatnonzero(a), strict=True)
+        monkeypatch.setattr(take_module, "plan_call", lambda *_: small_call("argsort"))
+        np.testing.assert_array_equal(pk.flatnonzero(x), np.flatnonzero(x), strict=True)
+    assert pk.last_call().function == "flatnonzero"

@@ -17,6 +17,35 @@ int64_t scratch_of(const Slabs &slabs) {
     return slabs.blocks() > 1 || (slabs.inner > 1 && slabs.length > SEGMENT) ? 1 : 0;
 }
 
+// The extremes are one operation, on terms some of whose bits are flipped.
+uint64_t flipped_bits(int kind) {
+    constexpr uint64_t SIGN = uint64_t(1) << 63;
+    switch (kind) {
+        case maximum_of_signed:
+        case minimum_of_floats: return SIGN;
+        case minimum_of_unsigned: return ~uint64_t(0);
+        case minimum_of_signed: return ~SIGN;
+        default: return 0;
+    }
+}
+
+template <class Visit>
+void visit_flipped_op(int kind, Visit visit) {
+    switch (kind) {
+        case maximum_of_signed:
+        case minimum_of_unsigned:
+        case minimum_of_signed: return visit_flipped_op(maximum_of_unsigned, visit);
+        case minimum_of_floats: return visit_flipped_op(maximum_of_floats, visit);
+        case integer_sum: return visit(IntegerSum());
+        case integer_product: return visit(IntegerProduct());
+        case maximum_of_unsigned: return visit(Maximum<uint64_t>());
+        case maximum_of_floats: return visit(Maximum<double>());
+        case float_sum: return visit(FloatSum());
+        case double_sum: return visit(DoubleSum());
+        default: return visit(FloatProduct());
+    }
+}
+
 template <class Op>
 class Scanner : public Work {
     using State = typename Op::State;
@@ -125,6 +154,7 @@ class Scanner : public Work {
         given.instead_of_nan = request_.instead_of_nan;
         given.from_type = request_.from;
         given.to_type = request_.to;
+        given.flipped = flipped_bits(request_.kind);
         given.narrows = request_.narrows();
         given.skips_nan = request_.skips_nan;
         given.is_exclusive = request_.is_exclusive;
@@ -141,7 +171,7 @@ class Scanner : public Work {
 
 void scan_region(const Request &request, const Region &region, const plan::Homes &homes, Call &call,
                  const std::vector<int> &asked) {
-    visit_op(request.kind, [&](auto op) {
+    visit_flipped_op(request.kind, [&](auto op) {
         Scanner<decltype(op)> scanner(request, region, homes, call, asked.front());
         // What runs on from chunk to chunk stays on one device.
         const size_t devices = scanner.in_order ? 1 : asked.size();

@@ -58,6 +58,14 @@ def raw(request):
 
 @pytest.fixture(scope="session")
 def both_engines():
-    """Skip where there is one engine only."""
-    if not {"cpu", "cuda"} <= set(ENGINES):
+    """Skip where `cuda` is not tested: what compares it with `cpu` needs no other test of `cpu`."""
+    if "cuda" not in ENGINES or not pk.engines()["cpu"]:
         pytest.skip("needs the cpu and the cuda engine")
+
+
+def pytest_collection_modifyitems(items):
+    """Skip what is of the CPU engine alone where that is not tested."""
+    if "cpu" not in ENGINES:
+        for item in items:
+            if item.get_closest_marker("cpu"):
+                item.add_marker(pytest.mark.skip(reason="of the cpu engine alone"))

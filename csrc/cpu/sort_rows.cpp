@@ -12,8 +12,10 @@ const int HOST_STAGE = PK_COMPUTE;
 
 namespace {
 
-constexpr int64_t LONG_ROW = 64 << 10;  // of at least so many elements
-constexpr int64_t PIECE = 16 << 10;     // elements that a thread takes at once of what is short
+constexpr int64_t LONG_ROW = 64 << 10;          // of at least so many elements
+constexpr int64_t PIECE = 16 << 10;             // elements that a thread takes at once of what is short
+constexpr int64_t LONGEST_NARROW = UINT32_MAX;  // a row with 32 bits for the index of an element
+
 // Calls sort_row(row, a, b) for each of many short rows; a and b have room for one.
 template <class E, class SortRow>
 void each_short_row(Call &call, const Rows &rows, SortRow sort_row) {
@@ -137,16 +139,14 @@ struct IndexOf {
     }
 };
 
-// By pairs E, whose keys and indices have room for the rows'.
-template <class E, class Order>
-void argsort_each(const Order &ordering, const Rows &rows, int64_t *order, int64_t kept, Call &call) {
-    using Key = typename Order::Key;
+// By pairs E, whose keys and indices have room for the rows'; key_at(i) is the key of an element.
+template <class E, class KeyAt>
+void argsort_each(KeyAt key_at, const Rows &rows, int64_t *order, int64_t kept, Call &call) {
     using I = decltype(E::index);
-    const auto *const in = static_cast<const Key *>(rows.in);
     const int64_t size = rows.columns;
     if (size < LONG_ROW) {
         return each_short_row<E>(call, rows, [&](int64_t row, E *pairs, E *other) {
-            for (int64_t i = 0; i < size; ++i) pairs[i] = {ordering.key(in[row * size + i]), I(i)};
+            for (int64_t i = 0; i < size; ++i) pairs[i] = {key_at(row * size + i), I(i)};
             sort_few(pairs, other, size);
             for (int64_t i = 0; i < kept; ++i) order[row * kept + i] = int64_t(pairs[i].index);
         });
@@ -154,10 +154,9 @@ void argsort_each(const Order &ordering, const Rows &rows, int64_t *order, int64
     const Scratch<E> a(size), b(size);
     const Scratch<int64_t> whole(kept == size ? 0 : size);
     for (int64_t row = 0; row < rows.count; ++row) {
-        const Key *const from = in + row * size;
         int64_t *const to = kept == size ? order + row * size : whole.get();
         radix_sort<E>(
-            call, size, [=](int64_t i) { return E{ordering.key(from[i]), I(i)}; }, IndexOf(), to,
+            call, size, [=](int64_t i) { return E{key_at(row * size + i), I(i)}; }, IndexOf(), to,
             [&](int left) { return left % 2 == 0 ? a.get() : b.get(); });
         if (kept != size) std::copy_n(to, kept, order + row * kept);
         call.advance(size);
@@ -204,6 +203,22 @@ bool places_of_least(const Ordering<uint8_t, false> &ordering, const Rows &row, 
     return true;
 }
 
+// Keys of any type, for rows that are too long for narrow indices: they are rare, and so compiled once for
+// all.
+struct WideKeys {
+    KeyType type;
+    const void *in;
+    bool descending;
+
+    uint64_t operator()(int64_t i) const {
+        uint64_t key = 0;
+        with_ordering(type, descending, true, [&](auto ordering) {
+            key = ordering.key(static_cast<const typename decltype(ordering)::Key *>(in)[i]);
+        });
+        return key;
+    }
+};
+
 }  // namespace
 
 void sort_rows(const Rows &rows, void *out, Call &call) {
@@ -237,12 +252,14 @@ void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descendin
             if (is_long && places_of_least(ordering, rows, order, kept, call)) return;
         }
         if (kept < rows.columns / 8) return argsort_few(ordering, rows, order, kept, call);
-        if constexpr (sizeof(Key) < 8) {
-            if (rows.columns <= int64_t(UINT32_MAX)) {
-                return argsort_each<Pair<Key, uint32_t>>(ordering, rows, order, kept, call);
-            }
+        if (sizeof(Key) < 8 && rows.columns > LONGEST_NARROW) {
+            const WideKeys keys{rows.type, rows.in, descending};
+            return argsort_each<Pair<uint64_t, uint64_t>>(keys, rows, order, kept, call);
         }
-        argsort_each<Pair<uint64_t, uint64_t>>(ordering, rows, order, kept, call);
+        using Index = std::conditional_t<sizeof(Key) < 8, uint32_t, uint64_t>;
+        const auto *const in = static_cast<const Key *>(rows.in);
+        auto key_at = [=](int64_t i) { return ordering.key(in[i]); };
+        argsort_each<Pair<Key, Index>>(key_at, rows, order, kept, call);
     });
 }
 

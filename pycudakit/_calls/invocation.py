@@ -41,6 +41,7 @@ class _Joined(NamedTuple):
 
     function: str
     parts: list[Any]
+    are_passes: bool = False
 
 
 Record = Call | Told | _Joined
@@ -68,7 +69,10 @@ def last_call() -> Call | None:
     """
     call = _local.call
     if call is not None and not isinstance(call, Call):
-        call = _local.call = _described(call)
+        parts, told = _local.parts, call
+        call = _local.call = _described(told)
+        if parts and parts[-1] is told:  # or it would be counted twice
+            parts[-1] = call
     return call
 
 
@@ -76,7 +80,7 @@ def _described(call: Record) -> Call:
     if isinstance(call, Call):
         return call
     if isinstance(call, _Joined):
-        return joined(call.function, [_described(part) for part in call.parts])
+        return joined(call.function, [_described(part) for part in call.parts], call.are_passes)
     return described(*call)
 
 
@@ -160,8 +164,8 @@ class apart:  # noqa: N801  (a context manager)
         _local.call, _local.parts = self._outer
 
 
-def one_call(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Make one call, of this name, of those that a function makes."""
+def one_call(name: str, of_passes: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Make one call, of this name, of those that a function makes; it tells them, if they are its passes."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
@@ -169,7 +173,7 @@ def one_call(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
             with apart() as parts:
                 result = function(*args, **kwargs)
             if parts:
-                done(_Joined(name, parts))
+                done(_Joined(name, parts, of_passes))
             else:
                 nothing(name)
             return result

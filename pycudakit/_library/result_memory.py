@@ -16,7 +16,7 @@ import numpy as np
 
 from pycudakit._library import loader, present
 
-LEAST = 32 << 20  # bytes; less is kept by malloc itself, in pages that are in use all along
+LEAST = 8 << 20  # bytes; less is kept by malloc itself, in pages that are in use all along
 
 # Of NumPy's table of C functions, at these places since NumPy 1.22.
 _SET_HANDLER, _GET_HANDLER, _DEFAULT_HANDLER = 304, 305, 306

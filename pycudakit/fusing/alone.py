@@ -9,7 +9,8 @@ from pycudakit._families.elementwise import compound, pairs
 from pycudakit._programs.function import ElementFunction
 from pycudakit.fusing.captured import at_once
 from pycudakit.fusing.fused import Fused
-from pycudakit.fusing.namespaces import evaluate, kit_function, recording_now
+from pycudakit.fusing.namespaces import evaluate, kit_function
+from pycudakit.fusing.now import recording_now
 from pycudakit.fusing.recording import Recording
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from pycudakit._families.elementwise import compound, pairs
 from pycudakit._families.expression import close
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.recording import Recording
-from pycudakit.fusing.shapes import SHAPES, Handler, captures
+from pycudakit.fusing.shapes import SHAPES, Handler, captures, empty
 from pycudakit.fusing.stand_in import StandIn
 
 CAPTURED: dict[Any, Handler] = dict(SHAPES)
@@ -26,7 +27,7 @@ _FAMILIES = "pycudakit._families"
 _AT_ONCE = {
     "scan": "cumulative_prod cumulative_sum diff",
     "sort.distinct": "unique",
-    "sort.functions": "argpartition argsort lexsort partition searchsorted sort",
+    "sort.functions": "lexsort",
     "sort.sets": "intersect1d isin setdiff1d setxor1d union1d unique_values",
     "histogram.functions": "digitize histogram histogram2d",
     "histogram.many": "histogramdd",
@@ -35,18 +36,21 @@ _AT_ONCE = {
     "matmul.tensors": "einsum inner kron outer tensordot trace vecdot",
     "elementwise.copies": "tril triu",
     "reduce.extremes": "ptp",
-    "take": "argwhere compress flatnonzero nonzero take take_along_axis",
+    "take": "argwhere compress flatnonzero nonzero",
     "reduce.nan": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
 }
 
 
-# Those that leave what is on the device there: their first argument is for the library's eyes alone.
+# Those that leave what is on the device there: their first arguments are for the library's eyes alone.
 _AT_HOME = {
     "scan": "cumprod cumsum nancumprod nancumsum",
     "histogram.functions": "bincount",
     "interp": "interp",
     "select.quantiles": "median percentile quantile",
+    "sort.functions": "argpartition argsort partition searchsorted sort",
+    "take": "take take_along_axis",
 }
+_OF_TWO = frozenset(("searchsorted", "take", "take_along_axis"))
 # Those that are written for NumPy themselves, and run as a part of what calls them.
 _COMPOSED = {
     "calculus": "cross gradient trapezoid",
@@ -68,6 +72,8 @@ def kit_function(module: str, name: str) -> Any:
 
 def at_once(recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
     """Call a function of the kit's with arrays."""
+    if function.__name__ == "topk" and recording.memory.scope.is_open:
+        return _topk(recording, *arguments, **keywords)
     _count(recording, function, arguments, keywords)
     if function.__name__ in _OF_IMAGES:
         return recording.at_home(function, arguments, keywords)
@@ -82,9 +88,11 @@ def _count(recording: Recording, function: Any, arguments: Any, keywords: dict[s
 def _kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
     def handle(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
         out, function = keywords.get("out"), kit_function(module, name)
+        if name in _OF_TWO and recording.memory.scope.is_open:
+            arguments = (*_converted(name, arguments[:2]), *arguments[2:])
         if is_at_home and _is_as_entries_take_it(name, arguments, keywords):
             _count(recording, function, arguments, keywords)
-            result = recording.at_home(function, arguments, keywords)
+            result = recording.at_home(function, arguments, keywords, places=1 + (name in _OF_TWO))
         else:
             result = at_once(recording, function, arguments, keywords)
         return result if out is None else out
@@ -92,8 +100,20 @@ def _kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
     return handle
 
 
+def _converted(name: str, pair: Any) -> Any:
+    """Return stand-ins in the types that entries take."""
+    first, second = pair if len(pair) == 2 else (None, None)
+    if name == "searchsorted" and type(first) is type(second) is StandIn and first.dtype != second.dtype:
+        dtype = np.result_type(first.dtype, second.dtype)
+        return [each if each.dtype == dtype else each.astype(dtype) for each in pair]
+    is_narrow = type(second) is StandIn and second.dtype.kind in "iu" and second.dtype.itemsize < 8
+    return (first, second.astype(np.int64)) if is_narrow and name != "searchsorted" else pair
+
+
 def _is_as_entries_take_it(name: str, arguments: Any, keywords: dict[str, Any]) -> bool:
-    """Tell whether nobody converts, or lays out anew, the first argument on the host."""
+    """Tell whether nobody converts, or lays out anew, the first arguments on the host."""
+    if name in _OF_TWO:
+        return len(arguments) >= 2 and _are_as_entries_take_them(name, arguments, keywords)
     given = arguments[0] if arguments else None
     if type(given) is not StandIn or given.ndim == 0:
         return False
@@ -102,7 +122,28 @@ def _is_as_entries_take_it(name: str, arguments: Any, keywords: dict[str, Any]) 
     if name in ("median", "percentile", "quantile"):
         is_plain = len(arguments) == 1 + (name != "median") and keywords.keys() <= {"axis"}
         return is_plain and keywords.get("axis") in (None, -1, given.ndim - 1)
+    if name in ("sort", "argsort", "partition", "argpartition"):
+        before = 1 + ("partition" in name)  # of the axis
+        axis = arguments[before] if len(arguments) > before else keywords.get("axis", -1)
+        return axis in (None, -1, given.ndim - 1) and not keywords.get("descending")
     return True
+
+
+def _are_as_entries_take_them(name: str, arguments: Any, keywords: dict[str, Any]) -> bool:
+    """Tell the same of two, of which one may be an array of the host's."""
+    first, second, *rest = arguments
+    if not all(type(a) is StandIn or isinstance(a, np.ndarray) for a in (first, second)):
+        return False
+    if name == "searchsorted":
+        are_plain = len(rest) <= 1 and keywords.keys() <= {"side"}
+        return are_plain and first.dtype == second.dtype and first.ndim == 1 and second.ndim > 0
+    if second.dtype != np.int64 or second.ndim == 0 or first.ndim == 0:
+        return False
+    if name == "take":
+        return len(rest) <= 1 and keywords.keys() <= {"axis", "mode"}
+    axis = rest[0] if rest else keywords.get("axis", -1)
+    are_alike = first.ndim == second.ndim and first.shape[:-1] == second.shape[:-1]
+    return are_alike and (first.ndim == 1 if axis is None else axis in (-1, first.ndim - 1))
 
 
 for _table in (_AT_ONCE, _AT_HOME):
@@ -112,6 +153,147 @@ for _table in (_AT_ONCE, _AT_HOME):
                 CAPTURED[getattr(np, _name)] = _kit_handler(
                     f"{_FAMILIES}.{_module}", _name, is_at_home=_table is _AT_HOME
                 )
+
+
+# ---- Made of those, where arrays stay on the device -----------------------------------------------------
+
+
+def _topk(recording: Recording, a: Any, k: Any, axis: Any = -1, largest: Any = True) -> Any:
+    functions = f"{_FAMILIES}.sort.functions"
+    if type(a) is not StandIn or a.ndim == 0 or axis not in (None, -1, a.ndim - 1):
+        return recording.on_host(kit_function(functions, "topk"), (a, k, axis, largest), {})
+    recording.costs.called(a.size)
+    indices = recording.at_home(kit_function(functions, "topk_indices"), (a, k, axis, largest), {})
+    values = recording.call(np.take_along_axis, (a.ravel() if axis is None else a, indices, -1), {})
+    return kit_function(functions, "TopK")(values, indices)
+
+
+def _made_of_others(*functions: Any) -> Callable[[Handler], Handler]:
+    """Have a handler take functions where arrays stay on the device, if it does not return NotImplemented."""
+
+    def decorate(handler: Handler) -> Handler:
+        for function in functions:
+            elsewhere = CAPTURED[function]
+            CAPTURED[function] = functools.partial(_taken_at_home, handler, elsewhere)
+        return handler
+
+    return decorate
+
+
+def _taken_at_home(
+    handler: Handler, elsewhere: Handler, recording: Recording, given: Any, *arguments: Any, **keywords: Any
+) -> Any:
+    if recording.memory.scope.is_open:
+        taken = handler(recording, given, *arguments, **keywords)
+        if taken is not NotImplemented:
+            return taken
+    return elsewhere(recording, given, *arguments, **keywords)
+
+
+def _along_another(name: str) -> Handler:
+    """Return what has a function work along the last axis of a copy, in which that is another one."""
+    function = getattr(np, name)
+    before = 1 + ("partition" in name)  # of the axis
+
+    def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
+        named = dict(keywords)
+        axis = arguments[before - 1] if len(arguments) >= before else named.pop("axis", -1)
+        is_plain = type(a) is StandIn and type(axis) is int and -a.ndim <= axis < a.ndim
+        if not is_plain or axis in (-1, a.ndim - 1) or not (a.size and recording.store(a).flags.c_contiguous):
+            return NotImplemented
+        moved = recording.call(np.copy, (a.swapaxes(axis, -1), "C"), {})
+        given = (moved, *arguments[: before - 1], -1, *arguments[before:])
+        return recording.call(np.copy, (recording.call(function, given, named).swapaxes(axis, -1), "C"), {})
+
+    return handle
+
+
+for _name in ("sort", "argsort", "partition", "argpartition"):
+    _made_of_others(getattr(np, _name))(_along_another(_name))
+
+
+@_made_of_others(np.lexsort)
+def _lexsort(recording: Recording, keys: Any, axis: Any = -1) -> Any:
+    parts = list(keys) if type(keys) in (tuple, list, StandIn) else []
+    are_alike = bool(parts) and all(type(key) is StandIn and key.shape == parts[0].shape for key in parts)
+    if not are_alike or not parts[0].size or axis not in (-1, parts[0].ndim - 1):
+        return NotImplemented
+    order = recording.call(np.argsort, (parts[0],), {})
+    for key in parts[1:]:
+        # Each order is stable, so that what came before decides among equals.
+        following = recording.call(np.argsort, (recording.call(np.take_along_axis, (key, order, -1), {}),), {})
+        order = recording.call(np.take_along_axis, (order, following, -1), {})
+    return order
+
+
+@_made_of_others(np.flatnonzero)
+def _flatnonzero(recording: Recording, a: Any) -> Any:
+    if type(a) is not StandIn or not a.size:
+        return NotImplemented
+    return _true_places(recording, a.ravel() if a.dtype == np.bool_ else a.ravel() != 0)
+
+
+@_made_of_others(np.nonzero)
+def _nonzero(recording: Recording, a: Any) -> Any:
+    found = _flatnonzero(recording, a) if np.ndim(a) == 1 else NotImplemented
+    return NotImplemented if found is NotImplemented else (found,)
+
+
+def _true_places(recording: Recording, mask: Any) -> Any:
+    """Return where a mask of one dimension is true."""
+    count = int(recording.resolved(recording.call(np.count_nonzero, (mask,), {})))
+    # In a stable order of bools, those that are False come first, as they lie.
+    order = recording.call(np.argsort, (~mask,), {})
+    return order[:count].copy()
+
+
+@_made_of_others(np.compress)
+def _compress(recording: Recording, condition: Any, a: Any, axis: Any = None) -> Any:
+    if type(condition) is not StandIn or condition.ndim != 1 or not condition.size:
+        return NotImplemented
+    return recording.call(np.take, (a, recording.call(np.flatnonzero, (condition,), {}), axis), {})
+
+
+@_made_of_others(np.unique)
+def _unique(
+    recording: Recording,
+    ar: Any,
+    return_index: Any = False,
+    return_inverse: Any = False,
+    return_counts: Any = False,
+    axis: Any = None,
+    *,
+    equal_nan: Any = True,
+    sorted: Any = True,
+) -> Any:
+    del sorted  # they are, whatever it is
+    if type(ar) is not StandIn or not ar.size or axis is not None:
+        return NotImplemented
+    flat, order = ar.ravel(), None
+    if return_index or return_inverse:
+        order = recording.call(np.argsort, (flat,), {})
+        ordered = recording.call(np.take, (flat, order), {})
+    else:
+        ordered = recording.call(np.sort, (flat,), {})
+    now, before = ordered[1:], ordered[:-1]
+    differs = now != before
+    if equal_nan and flat.dtype.kind == "f":
+        differs = differs & ((now == now) | (before == before))
+    is_first = empty(recording, flat.shape, bool)
+    is_first[:1] = True
+    is_first[1:] = differs
+    starts = _true_places(recording, is_first)
+    results = [recording.call(np.take, (ordered, starts), {})]
+    if return_index:
+        results.append(recording.call(np.take, (order, starts), {}))
+    if return_inverse:
+        run = recording.call(np.cumsum, (is_first,), {}) - 1
+        place = recording.call(np.argsort, (order,), {})  # of each element, among those in order
+        results.append(recording.call(np.take, (run, place), {}).reshape(ar.shape))
+    if return_counts:
+        ends = recording.call(np.concatenate, ([starts[1:], np.array([flat.size])],), {})
+        results.append(ends - starts)
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 def _composed_handler(module: str, name: str) -> Handler:

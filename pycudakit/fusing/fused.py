@@ -29,7 +29,7 @@ from pycudakit.fusing.costs import Trial, numbers_in
 from pycudakit.fusing.explained import Explained
 from pycudakit.fusing.homeward import Homeward
 from pycudakit.fusing.lending import Lending
-from pycudakit.fusing.namespaces import Body, active, recording_now
+from pycudakit.fusing.namespaces import Body
 from pycudakit.fusing.nested import (
     all_stand_ins,
     arrays_in,
@@ -41,6 +41,7 @@ from pycudakit.fusing.nested import (
     places_of,
     plain,
 )
+from pycudakit.fusing.now import active, recording_now
 from pycudakit.fusing.recording import Recording
 
 SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` has NumPy run a function as it is
@@ -90,7 +91,7 @@ class Fused(Generic[P, R]):
             test(function)
             for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
         )
-        self._recorded = one_call(getattr(function, "__name__", "fused"))(self._record)
+        self._recorded = one_call(getattr(function, "__name__", "fused"), of_passes=True)(self._record)
         self._record_small = recorder(Call(self._name, "numpy", SMALL))
         self._best: dict[tuple[Any, ...], str | Trial] = {}  # engine, by the arrays' shapes and types
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._calls.device_array import DeviceArray, device_array
 from pycudakit._calls.others import library_of
-from pycudakit._calls.queued import MAKERS
+from pycudakit._calls.queued import LEGACY_STREAM, MAKERS
+from pycudakit._library import present
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array, DType
 from pycudakit.fusing.memory import Memory
@@ -39,7 +41,7 @@ class Lending:
             known for known in map(device_array, values) if known is not None
         ]  # which live as long
         self._lend(self._found)
-        devices = {storage.device for storage in self._storages}
+        devices = {0} if _is_alone() else {storage.lend() for storage in self._storages}
         if len(devices) > 1:
             listed = " and ".join(map(str, sorted(devices)))
             raise errors.InvalidArgument(f"the arrays lie on GPUs {listed}: bring them to one of them first")
@@ -78,9 +80,16 @@ class Lending:
             for array in group:
                 self._arrays[id(array.owner)] = _standing(memory, array, low)
             if high > low:
-                storage = LentStorage(memory, self._memory.scope, low, {array.stream for array in group})
+                streams = {array.stream or LEGACY_STREAM for array in group}
+                storage = LentStorage(memory, self._memory.scope, low, streams)
                 self._memory.lent(storage)
                 self._storages.append(storage)
+
+
+@functools.cache
+def _is_alone() -> bool:
+    """Tell whether there is one GPU, so that nobody need ask which one an array lies on."""
+    return present.device_count() == 1
 
 
 def _standing(memory: Array, array: DeviceArray, low: int) -> Array:

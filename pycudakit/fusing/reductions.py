@@ -59,10 +59,7 @@ class Reductions(Computing):
         node = Node(None, (), PLAIN, _result_type(name, a.dtype), shape)
         node.reduction = Reduction(name, a.node, axes, compute)
         self.reductions.append(weakref.ref(node))
-        result = self.put_off(StandIn(self, node, shape == ()))
-        if self.engine == "cuda":  # what they share stays on the device
-            self.store(result)
-        return result
+        return self.put_off(StandIn(self, node, shape == ()))
 
     def run_reductions(self, nodes: Sequence[Node]) -> None:
         """Compute reductions of the same values along the same axes."""

@@ -17,6 +17,7 @@ GROUP = 8
 
 
 @pytest.mark.slow
+@pytest.mark.cpu
 @pytest.mark.parametrize("first", range(0, len(failing.OPERATIONS), GROUP))
 @pytest.mark.parametrize("way", ["warm", "cold"])
 def test_operations(way, first):

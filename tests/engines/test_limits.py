@@ -14,6 +14,7 @@ from helpers.processes import python
 import pycudakit as pk
 
 pytestmark = [
+    pytest.mark.cpu,
     pytest.mark.skipif(sys.platform != "linux", reason="Linux keeps these limits"),
     pytest.mark.skipif(bool(pk.build_info()["cpu"]["sanitizers"]), reason="sanitizers need more"),
 ]
@@ -80,6 +81,12 @@ LIMITS = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _compiled():
+    """Have the kernels on the disk, whatever is limited then."""
+    python(f"{START}\nall_are_right()", timeout=120)
+
+
 @pytest.mark.parametrize("what", LIMITS)
 @pytest.mark.parametrize("when", ["before the first call", "later"])
 def test_all_but_new_processes(what, when):
@@ -94,6 +101,7 @@ unlimited = limit({asked})
 all_are_right()
 meanwhile = told(new_kernel), told(in_helper)
 unlimited()
+os.setuid(os.geteuid())  # a shell, and a compiler that is one, would be nobody
 all_are_right()
 print("\\n" + json.dumps([meanwhile, told(new_kernel), told(in_helper)]))
 """
@@ -139,17 +147,69 @@ print("\\n" + json.dumps([raised, new_kernel(), in_helper()]))
     assert after == [True, True]
 
 
+LARGE = f"""
+{START}
+def large():
+    x = np.zeros(1, np.int32)
+    source = "__device__ int room[16 << 20]; __global__ void large(int *x) {{ x[0] = 1 + room[0]; }}"
+    pk.SourceModule(source).get_function("large")(pk.InOut(x), block=1)
+    return x.tolist()
+"""
+
+
+def test_kernels_for_which_there_is_no_room():
+    code = f"""
+{LARGE}
+scaled = failing.scaled()
+pages = int(open("/proc/self/statm").read().split()[0])
+unlimited = limit("RLIMIT_AS", pages * resource.getpagesize() + (32 << 20))
+without = told(large)
+unlimited()
+print(json.dumps([without, large(), bool((failing.scaled() == scaled).all())]))
+"""
+    python(f"{LARGE}\nlarge()")  # compiles
+    without, *after = json.loads(python(code))
+    assert without.startswith("OutOfMemory: what the kernels were compiled to does not load")
+    assert after == [[1], True]
+
+
+def test_kernels_that_may_not_be_run(mounted):
+    """Which the system tells in the same words."""
+    code = f"""
+{LARGE}
+from pycudakit.kernels.compiling import trust
+trust.runs_code = lambda folder: True
+print(json.dumps(told(large)))
+"""
+    told = json.loads(python(code, env={"PYCUDAKIT_CACHE_DIR": str(mounted("noexec"))}))
+    assert told.startswith("DeviceError: what the kernels were compiled to does not load")
+
+
 @pytest.fixture
-def full(tmp_path):
+def mounted(tmp_path):
+    """A folder with a file system of its own, mounted with an option."""
+    mounts = []
+
+    def mount(option):
+        command = [shutil.which("mount") or "false", "-t", "tmpfs", "-o", option, "tmpfs", str(tmp_path)]
+        if subprocess.run(command, check=False, capture_output=True).returncode:
+            pytest.skip("needs to be allowed to mount")
+        mounts.append(tmp_path)
+        return tmp_path
+
+    yield mount
+    for folder in mounts:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def full(mounted):
     """A folder in which there is no space."""
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
-    if shutil.which("mount") is None or subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("needs to be allowed to mount")
-    with contextlib.suppress(OSError), open(tmp_path / "rest", "wb", buffering=0) as file:
+    folder = mounted("size=64k")
+    with contextlib.suppress(OSError), open(folder / "rest", "wb", buffering=0) as file:
         while True:
             file.write(bytes(4096))
-    yield tmp_path
-    subprocess.run(["umount", str(tmp_path)], check=True)
+    return folder
 
 
 KERNELS = f"{START}\nprint(new_kernel(), new_kernel(), in_helper())"

@@ -1,15 +1,17 @@
 """Calls every entry of the CPU library as pycudakit does, and then with one argument spoilt at a time.
 
-What is spoilt must be refused, or make no difference: this process may not die. Writes how often each entry
-was called.
+What is spoilt must be refused, or make no difference: this process may not die. With a number, as many calls
+more, of which several arguments are spoilt at random. Writes how often each entry was called, and refused.
 """
 
 import collections
+import contextlib
 import ctypes
 import json
 import sys
 import warnings
 
+import mutations
 import numpy as np
 
 import pycudakit as pk
@@ -19,12 +21,17 @@ MOST_OF_AN_ENTRY = 3  # calls whose arguments are spoilt
 CODES = {"what", "kind", "type", "how", "op", "mode", "flags", "quotient", "values", "opcode"}
 LIBRARY = loader.library("cpu")
 RAW = ctypes.CDLL(LIBRARY._name)
-INVALID, UNSUPPORTED = (
+INVALID, UNSUPPORTED, INTERRUPTED = (
     next(status for status, kind in pk.errors.BY_STATUS.items() if kind is refused)
-    for refused in (pk.errors.InvalidArgument, pk.errors.Unsupported)
+    for refused in (pk.errors.InvalidArgument, pk.errors.Unsupported, pk.errors.Interrupted)
 )
 ACCEPTED = {0, INVALID, UNSUPPORTED}  # never a fault of the library's own
-calls, spoilt = collections.Counter(), collections.Counter()
+ALSO = {"pk_fail": range(99), "pk_histogram_of_extent": [INTERRUPTED]}  # by what finds the bins
+calls, spoilt, refused = (collections.Counter() for _ in range(3))
+MOST = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+NUMBERS = {ctypes.c_int64, ctypes.c_int32, ctypes.c_uint64, ctypes.c_double}
+AT_A_TIME = 40  # of one valid call
+RNG = np.random.default_rng(int(sys.argv[2]) if len(sys.argv) > 2 else 1)
 
 
 def as_given(kind, argument):
@@ -44,9 +51,14 @@ def message():
 def attempt(name, arguments):
     entry = RAW[name]
     entry.restype = ctypes.c_int32
+    written = [a for a in arguments if isinstance(a, np.ndarray) and a.flags.writeable and a.nbytes < 100_000]
+    before = [a.tobytes() for a in written]
     status = entry(*map(as_given, abi.SIGNATURES[name], arguments))
-    assert status in ACCEPTED, (name, status, message(), arguments)
+    assert status in ACCEPTED or status in ALSO.get(name, ()), (name, status, message(), arguments)
     spoilt[name] += 1
+    if status in (INVALID, UNSUPPORTED):
+        refused[name] += 1
+        assert [a.tobytes() for a in written] == before, (name, message(), arguments)
     return status
 
 
@@ -77,13 +89,19 @@ def tables(array):
 
 
 def met(name, arguments):
+    arguments = [a.value if type(a) in NUMBERS else a for a in arguments]
     calls[name] += 1
-    if calls[name] <= MOST_OF_AN_ENTRY and not name.startswith(NOT_SPOILT):
+    if name.startswith(NOT_SPOILT):
+        return
+    if calls[name] <= MOST_OF_AN_ENTRY:
         spoil(name, list(arguments))
+    elif MOST:
+        for _ in range(AT_A_TIME):
+            attempt(name, mutations.spoilt(RNG, name, arguments))
 
 
-# What is handed code to run, or ends the library.
-NOT_SPOILT = ("pk_run_", "pk_kernel_info", "pk_shutdown", "pk_unwatch", "pk_open_cublas")
+# What is handed code to run.
+NOT_SPOILT = ("pk_run_kernels", "pk_kernel_info")
 
 
 class Entry:
@@ -110,13 +128,15 @@ for name in abi.SIGNATURES:
     setattr(LIBRARY, name, Entry(name))
 
 
-def arrays_of(dtype):
-    x = np.random.default_rng(1).integers(0, 100, 6000).astype(dtype)
-    return x, x.reshape(60, 100)
+def arrays_of(dtype, rows):
+    x = RNG.integers(0, 100, (rows, 100)).astype(dtype)
+    if x.dtype.kind == "f" and RNG.random() < 0.5:
+        x[RNG.random(x.shape) < 0.1] = RNG.choice([np.nan, np.inf, -0.0])
+    return x.ravel(), x
 
 
-def call_all(dtype):
-    x, rows = arrays_of(dtype)
+def call_all(dtype, rows):
+    x, rows = arrays_of(dtype, rows)
     kind = np.dtype(dtype).kind
     pk.add(x, x)
     pk.evaluate("x + 1 if x > 2 else x * 2", {"x": rows.T})
@@ -131,22 +151,24 @@ def call_all(dtype):
     pk.median(rows, axis=1)
     pk.cumsum(rows, axis=0)
     pk.cummax(x)
-    pk.histogram(x, 10)
+    with contextlib.suppress(ValueError):  # there is no range from infinity
+        pk.histogram(x, 10)
     pk.histogram(x, np.arange(20), weights=np.ones(x.size))
-    pk.histogram2d(x, x, 5)
+    pk.histogram2d(x, x, 5, [[0, 50], [0, 50]])
     pk.digitize(x, [3, 9, 50])
     if kind in "iu":
         pk.bincount(x.astype(np.uint8))
         pk.bincount(x.astype(np.uint16), weights=np.ones(x.size))
-    if dtype in ("float32", "float64"):
-        with pk.engine("cpu"):
-            pk.matmul(rows, rows.T)
-        out, library = np.zeros((60, 60), dtype), LIBRARY
-        method = ctypes.c_int64()
-        entry = getattr(library, "pk_matmul_" + {"float32": "f32", "float64": "f64"}[dtype])
-        options, report = np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT)
-        places = np.zeros(2, np.int64)
-        entry(rows, rows, out, 60, 60, 100, places, 1, 2, 0, ctypes.byref(method), options, report)
+    products = {"uint8": ["u8", "bool"], "float16": ["f16"]}.get(dtype, [f"{kind}{8 * np.dtype(dtype).itemsize}"])
+    stored = rows.view(np.uint16) if dtype == "float16" else rows
+    for name in products:
+        out, method = np.zeros((len(rows), len(rows)), stored.dtype), ctypes.c_int64()
+        sizes = (len(rows), len(rows), 100, np.zeros(2, np.int64), 1, 2, 0)
+        getattr(LIBRARY, f"pk_matmul_{name}")(stored, stored, out, *sizes, ctypes.byref(method), *call())
+
+
+def call():
+    return np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT)
 
 
 def call_others():
@@ -186,7 +208,7 @@ def call_others():
         pk.InOut(np.ones(4, np.float32)), block=(4, 1, 1)
     )
     library, out, number = LIBRARY, ctypes.c_int32(), ctypes.c_uint64()
-    options, report = np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT)
+    options, report = call()
     room, size, x = np.zeros(8, np.uint8), ctypes.c_int64(), np.ones(100)
     at = x.ctypes.data
     library.pk_plan_keep(at, 8, 0, ctypes.byref(out))
@@ -198,11 +220,47 @@ def call_others():
     library.pk_plan_compiled(7, room, 8)
 
 
+def call_the_rest():
+    """What nobody calls with the CPU library, or has called before this script could look."""
+    size, number, text = ctypes.c_int64(), ctypes.c_uint64(), ctypes.c_char_p()
+    for name in ("abi_version", "device_count", "tuning_count"):
+        getattr(LIBRARY, f"pk_{name}")(ctypes.byref(size))
+    for name in ("last_error", "build_info", "instruction_set"):
+        getattr(LIBRARY, f"pk_{name}")(ctypes.byref(text))
+    LIBRARY.pk_release()
+    LIBRARY.pk_result_allocator(ctypes.byref(number))
+    LIBRARY.pk_pinned_take(5000, ctypes.byref(number))
+    LIBRARY.pk_pinned_return(number.value)
+    LIBRARY.pk_open_cublas(np.frombuffer(b"/no/such/library", np.uint8), 16, ctypes.byref(size))
+    LIBRARY.pk_run_plan(abi.PLAN_BODY(lambda _: 0), None)
+    x, out = np.ones(100), ctypes.c_int32()
+    for name, *arguments in (
+        ("pk_fail", 0),
+        ("pk_device_info", 0, np.zeros(1, abi.DEVICE)),
+        ("pk_link_speed", 0, np.zeros(1, abi.LINK)),
+        ("pk_tuning_info", 0, np.zeros(1, abi.TUNING)),
+        ("pk_tune", 0, 1),
+        ("pk_plan_lend", x.ctypes.data, 800, x.ctypes.data, 0, 0, ctypes.byref(out)),
+    ):
+        with contextlib.suppress(pk.errors.Error):
+            getattr(LIBRARY, name)(*arguments)
+
+
+def call_each(rows):
+    for dtype in [f"{kind}{size}" for kind in ("int", "uint") for size in (8, 16, 32, 64)]:
+        call_all(dtype, rows)
+    for dtype in ("float16", "float32", "float64"):
+        call_all(dtype, rows)
+    call_others()
+    call_the_rest()
+
+
 with pk.engine("cpu"), np.errstate(all="ignore"), warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    for dtype in [f"{kind}{size}" for kind in ("int", "uint") for size in (8, 16, 32, 64)]:
-        call_all(dtype)
-    for dtype in ("float16", "float32", "float64"):
-        call_all(dtype)
-    call_others()
-sys.stdout.write(json.dumps(spoilt | calls))
+    call_each(60)
+    while spoilt.total() < MOST:
+        call_each(int(RNG.choice([1, 2, 7, 20])))
+    for name in ("pk_unwatch", "pk_shutdown"):
+        getattr(LIBRARY, name)()
+    call_all("int32", 60)  # the calls of this thread go on
+sys.stdout.write(json.dumps([calls, spoilt, refused]))

@@ -20,6 +20,7 @@ NOT_CALLED = {
 }
 
 
+@pytest.mark.cpu
 @pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
 def test_entries():
     called = json.loads(python(SCRIPT.read_text(), timeout=300).splitlines()[-1])

@@ -9,7 +9,10 @@ import pytest
 
 import pycudakit as pk
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a shell's script, and /proc")
+pytestmark = [
+    pytest.mark.cpu,
+    pytest.mark.skipif(sys.platform != "linux", reason="a shell's script, and /proc"),
+]
 
 
 def compiled(name):

@@ -15,6 +15,8 @@ from pycudakit.kernels import In, InOut, Out, SourceModule
 from pycudakit.kernels.compiling import dialect, host_compiler
 from pycudakit.kernels.compiling.source import Signature, Source
 
+pytestmark = pytest.mark.cpu
+
 
 @pytest.fixture(autouse=True)
 def _on_the_cpu():

@@ -28,6 +28,7 @@ __global__ void own(int *b) {
     free(found);
 }
 """
+pytestmark = pytest.mark.cpu
 linux = pytest.mark.skipif(
     sys.platform != "linux" or SANITIZED,
     reason="the system does not tell where memory is, or a sanitizer has some mapped everywhere",

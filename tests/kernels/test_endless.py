@@ -9,6 +9,7 @@ from helpers.processes import python
 from helpers.sanitized import SANITIZED
 
 pytestmark = [
+    pytest.mark.cpu,
     pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing takes a thread out of a kernel"),
     pytest.mark.skipif(
         SANITIZED,

@@ -83,6 +83,7 @@ time.sleep(0.5)
 os.kill(os.getpid(), 9)
 """
     done = python(code, check=False)
+    assert done.stdout, done.stderr
     (helper,) = json.loads(done.stdout)
     deadline = time.monotonic() + 2
     while runs(helper) and time.monotonic() < deadline:

@@ -12,7 +12,7 @@ import pycudakit as pk
 from pycudakit import InOut, SourceModule, errors
 from pycudakit.kernels.running import helpers
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX")
+pytestmark = [pytest.mark.cpu, pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX")]
 
 CRASHES = """
 struct Crashes { Crashes() { *(volatile int *)8 = 1; } };

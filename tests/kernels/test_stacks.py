@@ -8,7 +8,7 @@ import pytest
 from helpers.processes import failing_calls, python
 from helpers.sanitized import SANITIZED
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+pytestmark = [pytest.mark.cpu, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
 MAPPINGS = Path("/proc/sys/vm/max_map_count")
 START = f"""

@@ -248,10 +248,11 @@ def test_explain(library):
     a, b = numbers(), numbers()[::-1].copy()
     up, host = library.up(a), b.copy()
     plan = change.explain(up, host)
-    assert (plan.engine, plan.breaks, plan.bytes_up) == ("cuda", (), b.nbytes)
-    assert plan.passes
+    assert (plan.engine, plan.breaks) == ("cuda", ())
+    assert b.nbytes <= plan.bytes_up <= b.nbytes + 8  # and the sum, which goes to where the results lie
+    assert plan.bytes_up >= sum(one.bytes_up for one in plan.passes) > 0
     assert_array_equal(library.down(up), a)
-    assert change.explain(up, up).bytes_up == 0
+    assert change.explain(up, up).bytes_up <= 8
 
 
 @on_a_gpu

@@ -1,11 +1,15 @@
 #include "modules.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #if defined(__GLIBC__)
 #include <link.h>
 #endif
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <list>
 #include <mutex>
@@ -16,11 +20,24 @@ namespace pk::kernels {
 
 static constexpr size_t MOST_MODULES = 128;  // that stay loaded, beside those in use
 
+// The system has the same words for a file that may not be run, as on a file system mounted noexec.
+static bool lacks_memory(const std::string &path, const std::string &why) {
+    if (why.find("map") == std::string::npos && why.find("emory") == std::string::npos) return false;
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) return false;
+    void *const page = mmap(nullptr, 1, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
+    const bool may_run = page != MAP_FAILED || errno == ENOMEM;
+    if (page != MAP_FAILED) munmap(page, 1);
+    close(file);
+    return may_run;
+}
+
 Module::Module(const std::string &path) : handle_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     if (handle_ == nullptr) {
-        const char *why = dlerror();
-        fail(PK_DEVICE_ERROR, "what the kernels were compiled to does not load: " +
-                                  (why == nullptr ? path : std::string(why)));
+        const char *const told = dlerror();
+        const std::string why = told == nullptr ? path : told;
+        fail(lacks_memory(path, why) ? PK_OUT_OF_MEMORY : PK_DEVICE_ERROR,
+             "what the kernels were compiled to does not load: " + why);
     }
     const auto function = reinterpret_cast<pk_image_function>(dlsym(handle_, "pk_image"));
     if (function != nullptr) table_ = function();

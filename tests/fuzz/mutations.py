@@ -1,0 +1,112 @@
+"""Arguments of a valid call, spoilt at random, so that the memory they tell of is there if they are believed."""
+
+import ctypes
+
+import numpy as np
+
+from pycudakit._library import abi
+
+CODES = {"what", "kind", "how", "mode", "flags", "finish", "outside", "border", "word", "has_initial", "has_half"}
+ADDRESSES = {"address", "edges", "low", "high", "watch", "devices", "rest", "spans"}
+ANY_NUMBER = {
+    **dict.fromkeys(["pk_scan"], {0, 1}),
+    **{f"pk_unique_{t}": {2} for t in abi.SORTED},
+    **{f"pk_argsort_{t}": {5} for t in abi.SORTED},
+    **{f"pk_searchsorted_{t}": {5} for t in abi.SORTED},
+    **{f"pk_matmul_{t}": {8, 9} for t in abi.MULTIPLIED},
+    **{"pk_gray": {4, 5}, "pk_resize": {5}, "pk_device_info": {0}, "pk_link_speed": {0}},
+    **{"pk_tuning_info": {0}, "pk_operation_info": {0}, "pk_tune": {0, 1}},
+}
+WRITEABLE = 0x400  # NumPy's NPY_ARRAY_WRITEABLE
+FLOATS = [0.0, -0.0, -1.0, 0.5, 1e-310, 1e308, -1e308, 2.0**63, np.inf, -np.inf, np.nan]
+
+
+def spoilt(rng, name, arguments):
+    """Return the arguments with one to three changes."""
+    arguments = list(arguments)
+    changes = int(rng.integers(1, 4))
+    for _ in range(changes):
+        place = int(rng.integers(len(arguments))) if arguments else 0
+        if arguments and arguments[place] is not None:
+            arguments[place] = _other(rng, name, place, arguments[place], changes == 1)
+    return arguments
+
+
+def _other(rng, name, place, argument, alone):
+    kind = abi.SIGNATURES[name][place]
+    if isinstance(argument, float):
+        return float(rng.choice(FLOATS))
+    if isinstance(argument, (int, np.integer)):
+        if kind is ctypes.c_uint64:
+            return 0
+        if kind is ctypes.c_int32 or place in ANY_NUMBER.get(name, ()):
+            return _code(rng, 32 if kind is ctypes.c_int32 else 64)
+        return _less(rng, int(argument))
+    if not isinstance(argument, np.ndarray) or rng.random() < 0.15:
+        return None
+    if kind._flags_ & WRITEABLE:
+        return argument  # the caller's own, so that it is seen whether it was written to
+    return _table(rng, argument) if argument.dtype.names else _values(rng, name, place, argument, alone)
+
+
+def _code(rng, bits):
+    least = -(2 ** (bits - 1))
+    return int(rng.choice([-1, 0, 1, 2, 3, 4, 7, 12, 64, 99, 255, 256, least, -(least + 1)]))
+
+
+def _less(rng, number):
+    some = [-1, -2, -(2**31), -(2**63), 0, 1, number // 2, number - 1, number]
+    return int(rng.choice([n for n in some if -(2**63) <= n <= number]))
+
+
+def _table(rng, array):
+    other = array.copy()
+    rows = other.reshape(-1)[: 1 + int(rng.integers(min(array.size, 8)))]
+    row, field = rows[-1:], str(rng.choice(array.dtype.names))
+    type_ = array.dtype[field].base
+    if array.dtype[field].shape:
+        if field in ("key", "counter"):
+            row[field] = rng.integers(0, 2**64, row[field].shape, np.uint64)
+        elif field == "strides":
+            row[field][..., int(rng.integers(abi.MAX_DIMS))] = 0
+    elif array.dtype == abi.INSTRUCTION:
+        row[field] = rng.integers(0, 20) if rng.random() < 0.5 else np.uint64(_code(rng, 63) % 2**64).astype(type_)
+    elif field in ADDRESSES:
+        row[field] = 0
+    elif field == "type":
+        row[field] = rng.choice([_smaller(rng, int(row[field][0])), -1, 12, 99, 255, 2**31 - 1])
+    elif type_.kind == "f":
+        row[field] = rng.choice(FLOATS)
+    elif array.dtype == abi.OPTIONS or field in CODES or type_.itemsize == 4:
+        row[field] = np.int64(_code(rng, 8 * type_.itemsize)).astype(type_)
+    else:
+        row[field] = _less(rng, int(row[field][0]))
+    return other
+
+
+def _smaller(rng, code):
+    """Return a type whose elements are not larger."""
+    if not 0 <= code < len(abi.TYPES):
+        return 0
+    return rng.choice([i for i, t in enumerate(abi.TYPES) if t.itemsize <= abi.TYPES[code].itemsize])
+
+
+def _values(rng, name, place, array, alone):
+    other = array.copy()
+    if other.size == 0:
+        return other
+    kinds = abi.SIGNATURES[name]
+    shapes = [p for p, kind in enumerate(kinds) if getattr(kind, "_dtype_", None) == np.int64]
+    tells_sizes = any(getattr(kind, "_dtype_", None) == abi.OPERAND for kind in kinds) or "matmul" in name
+    flat = other.reshape(-1)
+    if tells_sizes and shapes and place == shapes[0]:
+        if alone and rng.random() < 0.2 and 1 < flat.size < abi.MAX_DIMS:
+            flat[:] = 2**62  # with the other sizes, more than there are numbers for
+        else:
+            at = int(rng.integers(min(flat.size, 3)))  # the rest of a kept one is not told
+            flat[at] = _less(rng, int(flat[at]))
+        return other
+    at = rng.integers(0, flat.size, 1 + int(rng.integers(8)))
+    values = rng.bytes(at.size * flat.itemsize)
+    flat[at] = np.frombuffer(values, flat.dtype)
+    return other

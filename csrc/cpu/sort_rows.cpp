@@ -163,8 +163,8 @@ void argsort_each(KeyAt key_at, const Rows &rows, int64_t *order, int64_t kept, 
     }
 }
 
-// Of keys of one byte, where all that is kept has the least of them, as of bools: their places, as they lie. If
-// it is otherwise, returns false.
+// Of keys of one byte, where all that is kept has the least of them, as of bools: their places, as they lie.
+// If it is otherwise, returns false.
 bool places_of_least(const Ordering<uint8_t, false> &ordering, const Rows &row, int64_t *order, int64_t kept,
                      Call &call) {
     constexpr int64_t BLOCK = 64;
@@ -184,7 +184,8 @@ bool places_of_least(const Ordering<uint8_t, false> &ordering, const Rows &row, 
     for (size_t i = 0; i < size_t(chunks); ++i) starts[i + 1] += starts[i];
     if (starts.back() < kept) return false;
     in_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
-        // No further, even if someone writes to the array meanwhile and there are more of them than there were.
+        // No further, even if someone writes to the array meanwhile and there are more of them than there
+        // were.
         const int64_t limit = std::min(kept, starts[size_t(index) + 1]);
         int64_t next = starts[size_t(index)], found[BLOCK];
         for (int64_t block = begin; block < end && next < limit; block += BLOCK) {

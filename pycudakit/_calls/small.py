@@ -47,7 +47,8 @@ def answered_by(numpy: Callable[..., Any] | None) -> Callable[[F], F]:
 def form_of(arguments: tuple[Any, ...], named: dict[str, Any] | None = None) -> Form | None:
     """Return what decides, of plain arguments, whether NumPy answers first; None of others.
 
-    Of arrays these are type, dimensions, and about how many elements. LONG is for lists that are to be arrays.
+    Of arrays these are type, dimensions, and about how many elements. LONG stands for lists that are to be
+    arrays.
     """
     form: list[Any] = []
     if named:

@@ -563,7 +563,7 @@ def bound(library: Any, name: str, *arguments: Any) -> Callable[[], int]:
     """Return an entry with its arguments, for many calls: they are checked now, and not again.
 
     The arguments are arrays, which must live as long, and numbers. What is in arrays may change, and so may
-    numbers of ctypes. The status that a call returns is the caller's to check: ctypes takes its time over that.
+    numbers of ctypes. The status that a call returns is the caller's to check, as ctypes is slow at that.
     """
     given = []
     for kind, argument in zip(SIGNATURES[name], arguments, strict=True):

@@ -49,7 +49,8 @@ class ElementProgram:
             for name, call, (op, type_, to, *_) in zip(names, calls, instructions.tolist(), strict=True)
             if op not in (abi.LOAD, abi.STORE)
         )
-        # Where a float becomes an integer, NumPy disagrees with itself out of range, where exponents never are.
+        # Where a float becomes an integer, NumPy disagrees with itself, and so with us, out of range, where
+        # exponents never are.
         self.numpy_agrees = "frexp" in names or not any(
             op == abi.CAST and abi.TYPES[type_].kind == "f" and abi.TYPES[to].kind in "iu"
             for op, type_, to, *_ in instructions.tolist()

@@ -228,7 +228,9 @@ def test_what_is_learned_keeps_no_arrays():
 LONG = [1.5, 2.0, 0.25] * 100
 
 
-@pytest.mark.parametrize("values", [LONG, [1, 2, 3] * 100, [True, 2] * 100, [1, 2.5] * 100, [*LONG, np.float32(1)]])
+@pytest.mark.parametrize(
+    "values", [LONG, [1, 2, 3] * 100, [True, 2] * 100, [1, 2.5] * 100, [*LONG, np.float32(1)]]
+)
 def test_long_lists(values, long_way):
     calls = (pk.exp, pk.sum, pk.max, pk.sort, pk.cumsum, pk.unique)
     with pk.engine("auto"):

@@ -202,7 +202,8 @@ void run_on_threads(int64_t threads, Call &call, const std::function<void()> &wo
 
 #if defined(__x86_64__)
 
-// The register of SSE alone, in which all is computed: that of the x87, which fesetenv() sets, too, takes long.
+// The register of SSE alone, in which all is computed: that of the x87, which fesetenv() sets, too, takes
+// long.
 DefaultFloatingPoint::DefaultFloatingPoint() {
     constexpr unsigned USUAL = 0x1f80;  // rounds to nearest, keeps subnormals, has met nothing, traps nothing
     new (saved_) unsigned(_mm_getcsr());

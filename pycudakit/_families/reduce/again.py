@@ -89,7 +89,9 @@ def way_of(request: Request, keepdims: bool, name: str, arguments: tuple[Any, ..
         )
         and all(place_of(v, arguments, i) == (i, 0) for i, v in enumerate(request.values))
     )
-    return whole(request.recipe, name, arguments) if is_whole else _of_shape(request, keepdims, name, arguments)
+    return (
+        whole(request.recipe, name, arguments) if is_whole else _of_shape(request, keepdims, name, arguments)
+    )
 
 
 def _of_shape(request: Request, keepdims: bool, name: str, arguments: tuple[Any, ...]) -> Way | None:

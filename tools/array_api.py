@@ -1,8 +1,8 @@
 """Run the array API's suite on NumPy and on pycudakit.numpy, and print what has another outcome.
 
-    python tests/numpy_names/array_api.py FOLDER     # a clone of data-apis/array-api-tests, with its submodule
+    python tools/array_api.py FOLDER     # a clone of data-apis/array-api-tests, with its submodule
 
-The suite wants `pytest-json-report` and `ndindex`. What NumPy passes is to pass: if not, the script ends with 1.
+The suite wants `pytest-json-report` and `ndindex`. What NumPy passes is to pass, or the script ends with 1.
 """
 
 import argparse

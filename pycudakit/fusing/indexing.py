@@ -22,6 +22,7 @@ from pycudakit.fusing.indices import (
 )
 from pycudakit.fusing.nodes import Node, leaf
 from pycudakit.fusing.stand_in import StandIn
+from pycudakit.fusing.storage import LentStorage
 
 _MOST_PICKED = 16  # elements that come from the device by themselves: then all of their array does
 
@@ -58,16 +59,20 @@ class Indexing(Elements):
                 return picked
         if basic:
             if basic is not WITH_STAND_IN:
-                node = stand_in.node
-                array = node.array
-                found = (self.store(stand_in) if array is None or node.storage is None else array)[index]
                 if self.engine == "auto":
                     self.costs.view()
+                node = stand_in.node
+                array = node.array
+                if node.storage is not None and node.storage.twin is not None:
+                    view = node.storage.twin.view(node, index)
+                    if view is not None:
+                        return StandIn(self, view)
+                found = (self.store(stand_in) if array is None or node.storage is None else array)[index]
                 if type(found) is np.ndarray:
                     return StandIn(self, leaf(found, stand_in.node.storage))
                 storage = stand_in.node.storage
                 if storage is not None and storage.is_kept:
-                    if storage.picked < _MOST_PICKED:
+                    if storage.picked < _MOST_PICKED or type(storage) is LentStorage:
                         storage.picked += 1
                         part = self._part(self.store(stand_in), index, False)
                         return self.apply(

@@ -19,7 +19,7 @@ from pycudakit.fusing.elements import element_function
 from pycudakit.fusing.indexing import Indexing
 from pycudakit.fusing.nodes import leaf
 from pycudakit.fusing.stand_in import StandIn
-from pycudakit.fusing.storage import Storage
+from pycudakit.fusing.storage import LentStorage, Storage
 
 
 class Recording(Indexing):
@@ -197,11 +197,17 @@ class Recording(Indexing):
         self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], places: int = 1
     ) -> Any:
         """Call a function that finds its first `places` arguments on the device, and leaves results there."""
-        if not self.memory.scope.is_open or "out" in keywords:
+        out = keywords.get("out")
+        if not self.memory.scope.is_open or not (out is None or self.is_there(out)):
             return self.on_host(function, arguments, keywords, may_write="out" in keywords)
         placed = [self._side_by_side(each) for each in arguments[:places]]
         given = [*map(self.where_it_is, placed), *self.resolved(arguments[places:])]
-        return self.leave_results(function, given, self.resolved(keywords), (arguments, keywords))
+        named = self.resolved({key: value for key, value in keywords.items() if key != "out"})
+        if out is not None:
+            self.before_write(out.node.storage)
+            self.memory.keep([out.node.array])
+            named["out"] = out.node.array
+        return self.leave_results(function, given, named, (arguments, keywords))
 
     def leave_results(self, function: Any, given: Sequence[Any], named: Mapping[str, Any], reads: Any) -> Any:
         """Call a function with arrays, some of which are on the device, and leave its results there, too."""
@@ -212,12 +218,33 @@ class Recording(Indexing):
             storage.keep(device.TEMPORARY)
             kept.append(storage)
 
-        with result_memory.telling(keep):
+        with result_memory.telling(keep, self._show):
             result = function(*given, **named)
         wrapped = self.wrap(result)
         if self.passes is not None:
             self._tell_of_host(function, reads, wrapped, None)
         return wrapped
+
+    def _dense(self, argument: StandIn) -> Array:
+        """Return a copy that is dense, on the device."""
+        array = result_memory.empty(argument.shape, argument.dtype)
+        storage = self.memory.storage_for(array)
+        storage.keep(device.TEMPORARY)
+        self.write(StandIn(self, leaf(array, storage)), argument.node)
+        return array
+
+    def is_there(self, out: Any) -> bool:
+        """Tell whether an entry may write to an array where it is."""
+        if type(out) is not StandIn or out.is_scalar:
+            return False
+        flags = self.store(out).flags
+        return bool(flags.c_contiguous and flags.writeable and out.dtype.isnative and out.size)
+
+    def _show(self, array: Array) -> None:
+        """Bring the values of what is on the device to the host, where a function looks at them after all."""
+        storage = self.memory.storage_of(array)
+        if storage is not None:
+            storage.fetch()
 
     def _side_by_side(self, argument: Any) -> Any:
         """Return a copy of what is on the device in steps, where entries do not find it."""
@@ -232,8 +259,12 @@ class Recording(Indexing):
         if type(argument) is not StandIn:
             return self.resolved(argument)
         array = self.store(argument)
-        if not (array.flags.c_contiguous and array.dtype.isnative):
+        if not array.dtype.isnative:
             return self.resolved(argument)
+        if not array.flags.c_contiguous:
+            if type(argument.node.storage) is not LentStorage:
+                return self.resolved(argument)
+            array = self._dense(argument)
         self.memory.keep([array])
         return array
 

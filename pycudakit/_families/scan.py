@@ -16,8 +16,9 @@ from pycudakit._calls.arguments import needs_copy
 from pycudakit._calls.invocation import nothing, one_call, run
 from pycudakit._calls.operands import allocate, as_array, describe
 from pycudakit._calls.plan import NOTHING, Cost, plan_call
+from pycudakit._calls.queued import queued_by
 from pycudakit._calls.small import answered_by
-from pycudakit._families import scan_again
+from pycudakit._families import scan_again, scan_queued
 from pycudakit._families.elementwise.functions import not_equal, subtract
 from pycudakit._families.scan_again import Described
 from pycudakit._library import abi, result_memory
@@ -199,6 +200,13 @@ def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     return target if out is None else out
 
 
+def _there(scan: _Scan) -> Callable[..., Any]:
+    """Return what computes a scan of an array on a GPU."""
+    result_type = functools.partial(_result_type, scan.ufunc, dtype=None, out=None)
+    return scan_queued.scan(scan.name, scan.operation, scan.flags, result_type)
+
+
+@queued_by(_there(_CUMSUM))
 @answered_by(np.cumsum)
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running sum.
@@ -224,6 +232,7 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return _scan(_CUMSUM, a, axis, dtype, out)
 
 
+@queued_by(_there(_CUMPROD))
 @answered_by(np.cumprod)
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running product.
@@ -242,6 +251,7 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None)
     return _scan(_CUMPROD, a, axis, dtype, out)
 
 
+@queued_by(_there(_NANCUMSUM))
 @answered_by(np.nancumsum)
 def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running sum, in which NaN counts as 0.
@@ -260,6 +270,7 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = Non
     return _scan(_NANCUMSUM, a, axis, dtype, out)
 
 
+@queued_by(_there(_NANCUMPROD))
 @answered_by(np.nancumprod)
 def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running product, in which NaN counts as 1.
@@ -278,6 +289,7 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = No
     return _scan(_NANCUMPROD, a, axis, dtype, out)
 
 
+@queued_by(_there(_CUMMAX))
 @answered_by(_numpys_cummax)
 def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running maximum, as `numpy.maximum.accumulate`; NaN from the first NaN on.
@@ -298,6 +310,7 @@ def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return _scan(_CUMMAX, a, axis, dtype, out)
 
 
+@queued_by(_there(_CUMMIN))
 @answered_by(_numpys_cummin)
 def cummin(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running minimum, as `numpy.minimum.accumulate`; NaN from the first NaN on.
@@ -316,6 +329,7 @@ def cummin(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return _scan(_CUMMIN, a, axis, dtype, out)
 
 
+@queued_by(_there(_EXCLUSIVE_SCAN))
 def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running sum of what is before each element: 0, x0, x0 + x1, ...
 
@@ -335,7 +349,7 @@ def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any 
     return _scan(_EXCLUSIVE_SCAN, a, axis, dtype, out)
 
 
-@answered_by(np.cumulative_sum)
+@answered_by(getattr(np, "cumulative_sum", None))  # NumPy 2.0 has none
 def cumulative_sum(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:
@@ -361,7 +375,7 @@ def cumulative_sum(
     return _cumulative(_CUMULATIVE_SUM, x, axis, dtype, out, include_initial)
 
 
-@answered_by(np.cumulative_prod)
+@answered_by(getattr(np, "cumulative_prod", None))  # NumPy 2.0 has none
 def cumulative_prod(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:

@@ -169,8 +169,8 @@ def queue(
 ) -> None:
     """Queue a program in a stream.
 
-    `values` are its outputs, its mask and its inputs: the addresses of arrays, of which `forms` has the shapes,
-    strides and types, and Python's numbers.
+    `values` are its outputs, its mask and its inputs: the addresses of arrays, of which `forms` has the
+    shapes, strides and types, and Python's numbers.
     """
     pool = _pool(program, shape, forms)
     work = pool.take()
@@ -180,6 +180,23 @@ def queue(
     finally:
         pool.give_back(work)
     _note_work(math.prod(shape) * len(program.instructions))
+
+
+_COPY = ElementFunction("copy", np.copy, lambda _, x, **__: (x,))
+
+
+def queue_copy(
+    dtype: DType,
+    shape: tuple[int, ...],
+    to: tuple[int, tuple[int, ...]],
+    source: tuple[int, tuple[int, ...]],
+    stream: int,
+) -> None:
+    """Queue a copy from one array to another, each given by its address and its strides."""
+    program = plain_program(_COPY, (CODES[dtype],), None)
+    assert program is not None  # noqa: S101
+    forms = (shape, to[1], dtype), None, (shape, source[1], dtype)
+    queue("copy", program, shape, forms, (to[0], None, source[0]), stream)
 
 
 def _prepared(key: tuple[Any, ...], function: ElementFunction, forms: list[Any], out: Any) -> _Known | None:

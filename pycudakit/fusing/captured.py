@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._families.elementwise import compound, pairs
+from pycudakit._families.elementwise import compound, copies, pairs
 from pycudakit._families.expression import close
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.recording import Recording
@@ -25,35 +25,34 @@ _FAMILIES = "pycudakit._families"
 # ---- The kit's own functions, called at once with arrays -----------------------------------------------
 
 _AT_ONCE = {
-    "scan": "cumulative_prod cumulative_sum diff",
     "sort.distinct": "unique",
     "sort.functions": "lexsort",
     "sort.sets": "intersect1d isin setdiff1d setxor1d union1d unique_values",
-    "histogram.functions": "digitize histogram histogram2d",
+    "histogram.functions": "histogram2d",
     "histogram.many": "histogramdd",
-    "select.quantiles": "nanmedian nanpercentile nanquantile",
-    "matmul.products": "average dot vdot",
-    "matmul.tensors": "einsum inner kron outer tensordot trace vecdot",
-    "elementwise.copies": "tril triu",
-    "reduce.extremes": "ptp",
+    "matmul.tensors": "einsum kron tensordot vecdot",
     "take": "argwhere compress flatnonzero nonzero",
-    "reduce.nan": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
+    "reduce.nan": "nanargmax nanargmin",
 }
 
 
 # Those that leave what is on the device there: their first arguments are for the library's eyes alone.
 _AT_HOME = {
-    "scan": "cumprod cumsum nancumprod nancumsum",
-    "histogram.functions": "bincount",
+    "scan": "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum",
+    "histogram.functions": "bincount digitize histogram",
     "interp": "interp",
-    "select.quantiles": "median percentile quantile",
+    "matmul.products": "dot vdot",
+    "matmul.tensors": "inner",
+    "select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
     "sort.functions": "argpartition argsort partition searchsorted sort",
     "take": "take take_along_axis",
 }
 _OF_TWO = frozenset(("searchsorted", "take", "take_along_axis"))
+# And how many these are, of functions of which NumPy has none, or none that asks stand-ins.
+_OWN_AT_HOME = {"allclose": 2, "array_equal": 2, "cummax": 1, "cummin": 1, "exclusive_scan": 1, "norm": 1}
 # Those that are written for NumPy themselves, and run as a part of what calls them.
 _COMPOSED = {
-    "calculus": "cross gradient trapezoid",
+    "calculus": "cross diff gradient trapezoid",
     "padding": "pad",
     "signals": "convolve correlate",
     "statistics": "corrcoef cov",
@@ -62,6 +61,8 @@ _FILTERS = (
     "box_blur convolve correlate gaussian_blur laplace maximum_filter median_filter minimum_filter sobel"
 )
 _OF_IMAGES = frozenset([*_FILTERS.split(), "gray_to_rgb", "resize", "rgb_to_gray"])
+_MEDIANS = ("median", "nanmedian")
+_ORDERS = (*_MEDIANS, "nanpercentile", "nanquantile", "percentile", "quantile")
 _PRODUCTS = frozenset("matmul dot vdot inner outer kron tensordot einsum trace vecdot".split())  # noqa: SIM905
 
 
@@ -85,14 +86,44 @@ def _count(recording: Recording, function: Any, arguments: Any, keywords: dict[s
     recording.costs.called(max(sizes, default=0), function.__name__ in _PRODUCTS)
 
 
+def own_function(recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
+    """Call a function that is the kit's own."""
+    name = function.__name__
+    places = _OWN_AT_HOME.get(name, 0)
+    given = arguments[:places]
+    may_stay = name != "norm" or (_is_given(arguments, 1, (None, 2)) and keywords.get("ord") in (None, 2))
+    if places and may_stay and len(given) == places and all(map(_has_elements, given)):
+        return _in_place(recording, function, arguments, keywords, places)
+    return at_once(recording, function, arguments, keywords)
+
+
+def _in_place(
+    recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any], places: int = 1
+) -> Any:
+    """Call a function that finds arguments on the device; its `out` gets a copy of its result."""
+    _count(recording, function, arguments, keywords)
+    out = keywords.get("out")
+    if out is None:
+        return recording.at_home(function, arguments, keywords, places)
+    if recording.is_there(out):
+        rest = {key: value for key, value in keywords.items() if key != "out"}
+        result = recording.at_home(function, arguments, rest, places)
+        if type(result) is StandIn and (result.shape, result.dtype) == (out.shape, out.dtype):
+            recording.set(out, ..., result)
+            return out
+    return at_once(recording, function, arguments, keywords)
+
+
 def _kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
     def handle(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
         out, function = keywords.get("out"), kit_function(module, name)
+        if name in _ORDERS:
+            arguments, keywords = _along_last(recording, arguments, keywords)
         if name in _OF_TWO and recording.memory.scope.is_open:
             arguments = (*_converted(name, arguments[:2]), *arguments[2:])
         if is_at_home and _is_as_entries_take_it(name, arguments, keywords):
-            _count(recording, function, arguments, keywords)
-            result = recording.at_home(function, arguments, keywords, places=1 + (name in _OF_TWO))
+            places = 2 if name in _PRODUCTS or name in _OF_TWO else 1
+            result = _in_place(recording, function, arguments, keywords, places)
         else:
             result = at_once(recording, function, arguments, keywords)
         return result if out is None else out
@@ -102,31 +133,66 @@ def _kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
 
 def _converted(name: str, pair: Any) -> Any:
     """Return stand-ins in the types that entries take."""
+    first: Any
+    second: Any
     first, second = pair if len(pair) == 2 else (None, None)
     if name == "searchsorted" and type(first) is type(second) is StandIn and first.dtype != second.dtype:
         dtype = np.result_type(first.dtype, second.dtype)
         return [each if each.dtype == dtype else each.astype(dtype) for each in pair]
+    if name == "take" and type(second) in (list, tuple) and all(type(each) is int for each in second):
+        return first, np.array(second, np.int64)
     is_narrow = type(second) is StandIn and second.dtype.kind in "iu" and second.dtype.itemsize < 8
     return (first, second.astype(np.int64)) if is_narrow and name != "searchsorted" else pair
 
 
 def _is_as_entries_take_it(name: str, arguments: Any, keywords: dict[str, Any]) -> bool:
-    """Tell whether nobody converts, or lays out anew, the first arguments on the host."""
+    """Tell whether nobody converts, lays out anew, or looks at the first arguments on the host."""
     if name in _OF_TWO:
         return len(arguments) >= 2 and _are_as_entries_take_them(name, arguments, keywords)
-    given = arguments[0] if arguments else None
-    if type(given) is not StandIn or given.ndim == 0:
+    given: Any = arguments[0] if arguments else None
+    if not _has_elements(given):
         return False
     if name == "interp":
         return bool(given.dtype == np.float64)
-    if name in ("median", "percentile", "quantile"):
-        is_plain = len(arguments) == 1 + (name != "median") and keywords.keys() <= {"axis"}
+    if name in _ORDERS:
+        is_plain = len(arguments) == 1 + (name not in _MEDIANS) and keywords.keys() <= {"axis"}
         return is_plain and keywords.get("axis") in (None, -1, given.ndim - 1)
+    if name == "histogram":  # rules take all elements
+        rule = arguments[1] if len(arguments) > 1 else keywords.get("bins")
+        return not isinstance(rule, str) and "weights" not in keywords and len(arguments) <= 4
+    if name in ("cumulative_prod", "cumulative_sum"):
+        return not keywords.get("include_initial", False)
+    if name in _PRODUCTS:
+        both = arguments[:2]
+        are_vectors = all(_has_elements(a) and a.ndim == 1 for a in both) and len(arguments) == 2
+        return are_vectors or (name == "dot" and len(arguments) == 2 and all(map(_is_matrix, both)))
     if name in ("sort", "argsort", "partition", "argpartition"):
         before = 1 + ("partition" in name)  # of the axis
         axis = arguments[before] if len(arguments) > before else keywords.get("axis", -1)
         return axis in (None, -1, given.ndim - 1) and not keywords.get("descending")
     return True
+
+
+def _along_last(recording: Recording, arguments: Any, keywords: dict[str, Any]) -> Any:
+    """Return the same with a copy on the device of which the rows are what is along the axis."""
+    axis: Any = keywords.get("axis")
+    given: Any = arguments[0] if arguments else None
+    is_plain = keywords.keys() == {"axis"} and type(axis) is int and recording.memory.scope.is_open
+    if not (is_plain and _has_elements(given) and -given.ndim <= axis < given.ndim - 1 and axis != -1):
+        return arguments, keywords
+    moved = np.moveaxis(given, axis, -1)
+    rows = empty(recording, moved.shape, given.dtype, "C")
+    recording.set(rows, ..., moved)
+    return (rows, *arguments[1:]), {"axis": -1}
+
+
+def _has_elements(a: Any) -> bool:
+    return type(a) is StandIn and a.ndim > 0 and a.size > 0
+
+
+def _is_given(arguments: Any, place: int, usual: tuple[Any, ...]) -> bool:
+    """Tell whether an argument that may be left out is a usual one."""
+    return len(arguments) <= place or (type(arguments[place]) is not StandIn and arguments[place] in usual)
 
 
 def _are_as_entries_take_them(name: str, arguments: Any, keywords: dict[str, Any]) -> bool:
@@ -221,7 +287,9 @@ def _lexsort(recording: Recording, keys: Any, axis: Any = -1) -> Any:
     order = recording.call(np.argsort, (parts[0],), {})
     for key in parts[1:]:
         # Each order is stable, so that what came before decides among equals.
-        following = recording.call(np.argsort, (recording.call(np.take_along_axis, (key, order, -1), {}),), {})
+        following = recording.call(
+            np.argsort, (recording.call(np.take_along_axis, (key, order, -1), {}),), {}
+        )
         order = recording.call(np.take_along_axis, (order, following, -1), {})
     return order
 
@@ -325,7 +393,8 @@ for _name in ("norm", "matrix_power"):
 # ---- Reductions: in one pass with what they reduce ------------------------------------------------------
 
 _SUMS = "sum prod mean std var any all count_nonzero"
-_EXTREMES = "min max amin amax argmin argmax"
+_EXTREMES = "min max amin amax argmin argmax ptp"
+_WITHOUT_NAN = "nanmax nanmean nanmin nanprod nanstd nansum nanvar"
 
 
 def _reduction(module: str, name: str) -> Handler:
@@ -344,9 +413,44 @@ def _reduction(module: str, name: str) -> Handler:
     return handle
 
 
-for _names, _module in ((_SUMS, "reduce.sums"), (_EXTREMES, "reduce.extremes")):
+for _names, _module in (
+    (_SUMS, "reduce.sums"),
+    (_EXTREMES, "reduce.extremes"),
+    (_WITHOUT_NAN, "reduce.nan"),
+):
     for _name in _names.split():
         CAPTURED[getattr(np, _name)] = _reduction(f"{_FAMILIES}.{_module}", _name)
+
+
+@_captures(np.trace)
+def _trace(
+    recording: Recording, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, **keywords: Any
+) -> Any:
+    if type(a) is not StandIn or keywords:
+        function = kit_function(f"{_FAMILIES}.matmul.tensors", "trace")
+        return at_once(recording, function, (a, offset, axis1, axis2), keywords)
+    return np.sum(np.diagonal(a, offset, axis1, axis2), axis=-1)
+
+
+@_captures(np.average)
+def _average(
+    recording: Recording,
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: Any = False,
+    **keywords: Any,
+) -> Any:
+    function = kit_function(f"{_FAMILIES}.matmul.products", "average")
+    if _has_elements(a) and not returned and weights is None:
+        return np.mean(a, axis=axis, **keywords)
+    if _has_elements(a) and not returned and type(weights) is StandIn and weights.shape == a.shape:
+
+        def average(values: Any, own: Any) -> Any:
+            return function(values, axis, own, **keywords)
+
+        return recording.at_home(average, (a, weights), {}, places=2)
+    return at_once(recording, function, (a, axis, weights, returned), keywords)
 
 
 def _reduce_by(name: str) -> Handler:
@@ -415,12 +519,51 @@ def _where(recording: Recording, condition: Any, *branches: Any) -> Any:
     return chosen
 
 
+def pair(recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
+    """Write a function of two results down, as one for each."""
+    if keywords.keys() <= {"dtype"} and len(arguments) == function.nin:
+        first, second = pairs.PARTS[function.__name__]
+        return tuple([recording.apply(part, arguments, **keywords) for part in (first, second)])
+    return at_once(recording, function, arguments, keywords)
+
+
 def _pair(function: Any) -> Handler:
-    return lambda recording, *arguments, **keywords: at_once(recording, function, arguments, keywords)
+    return lambda recording, *arguments, **keywords: pair(recording, function, arguments, keywords)
 
 
 for _function in (pairs.divmod, pairs.frexp, pairs.modf):
     CAPTURED[getattr(np, _function.__name__)] = _pair(_function)
+
+
+@_captures(np.outer)
+def _outer_product(recording: Recording, a: Any, b: Any, out: Any = None) -> Any:
+    if type(a) is not StandIn or type(b) is not StandIn or out is not None:
+        named = {} if out is None else {"out": out}
+        return at_once(recording, kit_function(f"{_FAMILIES}.matmul.tensors", "outer"), (a, b), named)
+    return _outer(recording, np.multiply, np.ravel(a), np.ravel(b))
+
+
+def _triangle(name: str) -> Handler:
+    def handle(recording: Recording, m: Any, k: Any = 0) -> Any:
+        array = m.node.array if type(m) is StandIn else None
+        if type(m) is not StandIn or m.ndim < 2 or not (array is None or array.flags.c_contiguous):
+            return at_once(recording, getattr(copies, name), (m, k), {})
+        (rows, columns), by = m.shape[-2:], operator.index(recording.resolved(k))
+        row = copies.rows_of_triangle(rows, columns, by)
+        return recording.apply(_triangle_from(name, by), (m, row, np.arange(columns)))
+
+    return handle
+
+
+@functools.lru_cache(256)
+def _triangle_from(name: str, k: int) -> Any:
+    """Return the function with NumPy's own for a matrix and what tells its rows and columns."""
+    function = copies.TRIANGLES[name]
+    return type(function)(name, lambda m, *_, **__: getattr(np, name)(m, k), function.write)
+
+
+for _name in ("tril", "triu"):
+    CAPTURED[getattr(np, _name)] = _triangle(_name)
 
 
 @_captures(np.sinc)

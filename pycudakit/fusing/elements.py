@@ -240,11 +240,10 @@ class Elements(Reductions):
                 value = cast(value, value.dtype)
             self.compute_node(value)
             together = Pass([value])
-        if self.queued(together, [array]):
-            return
-        self.memory.keep(together.arrays)
-        storage.keep(device.INPUT)
-        self.evaluate(together, [array])
+        if not self.queued(together, [array]):
+            self.memory.keep(together.arrays)
+            storage.keep(device.INPUT)
+            self.evaluate(together, [array])
         if is_read_there and value.array is None:
             value.becomes(conversion(value.dtype), leaf(array, storage))
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._library.types import CODES
-from pycudakit.fusing.captured import CAPTURED, at_once
+from pycudakit.fusing.captured import CAPTURED, own_function
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.now import recording_now
 from pycudakit.fusing.shapes import empty, full
@@ -139,9 +139,13 @@ def kit_function(function: Any) -> Callable[..., Any]:
         recording = recording_now()
         if recording is None or not (_has_stand_in(arguments) or _has_stand_in(keywords)):
             return function(*arguments, **keywords)
-        if is_numpys:
+        if isinstance(numpys, np.ufunc) and is_numpys:
             return numpys(*arguments, **keywords)
-        result = at_once(recording, function, arguments, keywords)
+        if is_numpys:  # which asks no stand-ins that are in lists
+            return recording.call(numpys, arguments, keywords)
+        if type(arguments[0]) is Generator:
+            return getattr(arguments[0], function.__name__)(*arguments[1:], **keywords)
+        result = own_function(recording, function, arguments, keywords)
         return keywords.get("out") if keywords.get("out") is not None else result
 
     return call
@@ -150,7 +154,7 @@ def kit_function(function: Any) -> Callable[..., Any]:
 def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
     """Evaluate an expression of stand-ins."""
     recording = recording_now()
-    own = vars(sys.modules[_KIT])["evaluate"]
+    own = sys.modules[_KIT].evaluate
     if recording is None:
         return own(expression, operands, out)
     if operands is None:

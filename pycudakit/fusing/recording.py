@@ -28,7 +28,7 @@ from pycudakit.fusing.indices import (
 )
 from pycudakit.fusing.nodes import Node, leaf
 from pycudakit.fusing.stand_in import StandIn
-from pycudakit.fusing.storage import Storage
+from pycudakit.fusing.storage import LentStorage, Storage
 
 _MOST_PICKED = 16  # elements that come from the device by themselves: then all of their array does
 
@@ -78,19 +78,25 @@ class Recording(Elements):
                 return picked
         if basic:
             if basic is not WITH_STAND_IN:
-                node = stand_in.node
-                array = node.array
-                found = (self.store(stand_in) if array is None or node.storage is None else array)[index]
                 if self.engine == "auto":
                     self.costs.view()
+                node = stand_in.node
+                array = node.array
+                if node.storage is not None and node.storage.twin is not None:
+                    view = node.storage.twin.view(node, index)
+                    if view is not None:
+                        return StandIn(self, view)
+                found = (self.store(stand_in) if array is None or node.storage is None else array)[index]
                 if type(found) is np.ndarray:
                     return StandIn(self, leaf(found, stand_in.node.storage))
                 storage = stand_in.node.storage
                 if storage is not None and storage.is_kept:
-                    if storage.picked < _MOST_PICKED:
+                    if storage.picked < _MOST_PICKED or type(storage) is LentStorage:
                         storage.picked += 1
                         part = self._part(self.store(stand_in), index, False)
-                        return self.apply(conversion(stand_in.node.dtype), (StandIn(self, leaf(part, storage)),))
+                        return self.apply(
+                            conversion(stand_in.node.dtype), (StandIn(self, leaf(part, storage)),)
+                        )
                     found = self.read(stand_in)[index]
                 return StandIn(self, leaf(np.asarray(found)), True)
         elif any(is_mask(part) for part in parts(index)):
@@ -101,7 +107,7 @@ class Recording(Elements):
         return self.wrap(self.read(stand_in)[self.resolved(index)])
 
     def _picked(self, stand_in: StandIn, index: Any) -> Any:
-        """Return the elements that arrays of integers pick, by the kit's `take`; None where NumPy does that."""
+        """Return the elements that arrays of integers pick, by the kit's `take`; None where NumPy does."""
         if self.rest_is_numpys():
             return None
         picked = picked_by(index, stand_in.shape)
@@ -183,7 +189,7 @@ class Recording(Elements):
             if node is not None:
                 chosen = StandIn(self, node if node.dtype == array.dtype else cast(node, array.dtype))
                 missing = array.ndim - index.ndim
-                mask = index[(..., *(None,) * missing)] if missing else index
+                mask = index[(..., *((None,) * missing))] if missing else index
                 return self.write(stand_in, self._chosen(mask, chosen, stand_in).node)
         self._set_by_numpy(stand_in, array, index, value)
         return None
@@ -407,14 +413,20 @@ class Recording(Elements):
         self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], places: int = 1
     ) -> Any:
         """Call a function that finds its first `places` arguments on the device, and leaves results there."""
-        if not self.memory.scope.is_open or "out" in keywords:
+        out = keywords.get("out")
+        if not self.memory.scope.is_open or not (out is None or self.is_there(out)):
             return self.on_host(function, arguments, keywords, may_write="out" in keywords)
         placed = [self._side_by_side(each) for each in arguments[:places]]
         given = [*map(self.where_it_is, placed), *self.resolved(arguments[places:])]
-        return self.leave_results(function, given, self.resolved(keywords), (arguments, keywords))
+        named = self.resolved({key: value for key, value in keywords.items() if key != "out"})
+        if out is not None:
+            self.before_write(out.node.storage)
+            self.memory.keep([out.node.array])
+            named["out"] = out.node.array
+        return self.leave_results(function, given, named, (arguments, keywords))
 
     def leave_results(self, function: Any, given: Sequence[Any], named: Mapping[str, Any], reads: Any) -> Any:
-        """Call a function with arrays, some of which the host does not have, and leave its results as well."""
+        """Call a function with arrays, some of which the host does not have, and leave its results, too."""
         kept: list[Storage] = []
 
         def keep(array: Array) -> None:
@@ -422,15 +434,36 @@ class Recording(Elements):
             storage.keep(device.TEMPORARY)
             kept.append(storage)
 
-        with result_memory.telling(keep):
+        with result_memory.telling(keep, self._show):
             result = function(*given, **named)
         wrapped = self.wrap(result)
         if self.passes is not None:
             self._tell_of_host(function, reads, wrapped, None)
         return wrapped
 
+    def _dense(self, argument: StandIn) -> Array:
+        """Return a copy that is dense, on the device."""
+        array = result_memory.empty(argument.shape, argument.dtype)
+        storage = self.memory.storage_for(array)
+        storage.keep(device.TEMPORARY)
+        self.write(StandIn(self, leaf(array, storage)), argument.node)
+        return array
+
+    def is_there(self, out: Any) -> bool:
+        """Tell whether an entry may write to an array where it is."""
+        if type(out) is not StandIn or out.is_scalar:
+            return False
+        flags = self.store(out).flags
+        return bool(flags.c_contiguous and flags.writeable and out.dtype.isnative and out.size)
+
+    def _show(self, array: Array) -> None:
+        """Bring the values of what is on the device to the host, where a function looks at them after all."""
+        storage = self.memory.storage_of(array)
+        if storage is not None:
+            storage.fetch()
+
     def _side_by_side(self, argument: Any) -> Any:
-        """Return a copy of a view of one dimension, if it is on the device and entries do not find it there."""
+        """Return a copy of a view of one dimension, if it is on the device and entries do not find it."""
         if type(argument) is not StandIn or argument.ndim != 1:
             return argument
         array, storage = self.store(argument), argument.node.storage
@@ -442,8 +475,12 @@ class Recording(Elements):
         if type(argument) is not StandIn:
             return self.resolved(argument)
         array = self.store(argument)
-        if not (array.flags.c_contiguous and array.dtype.isnative):
+        if not array.dtype.isnative:
             return self.resolved(argument)
+        if not array.flags.c_contiguous:
+            if type(argument.node.storage) is not LentStorage:
+                return self.resolved(argument)
+            array = self._dense(argument)
         self.memory.keep([array])
         return array
 

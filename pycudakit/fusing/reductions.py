@@ -47,8 +47,12 @@ class Reductions(Computing):
         compute = functools.partial(_call, function, keywords)
         axes = axes_of(axis, a.ndim) if a.shape else ()
         length = math.prod(a.shape[d] for d in axes)
+        is_away = a.node.storage is not None and a.node.storage.is_kept
         is_simple = (
-            a.size > TINY and type(ddof) in (int, float) and ddof < length and not self.reporting.is_at_once
+            (a.size > TINY or is_away)
+            and type(ddof) in (int, float)
+            and ddof < length
+            and not self.reporting.is_at_once
         )
         if not is_simple or (name.startswith("arg") and isinstance(axis, tuple)):
             array = self.read(a)

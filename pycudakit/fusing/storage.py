@@ -150,8 +150,8 @@ class Storage:
 class LentStorage(Storage):
     """Memory that stands for the caller's own on a device: its pages are touched only on the way of copies.
 
-    The device is told of it when an entry is to find it, or somebody looks at it. Until then its newest values
-    are where the caller has them, and calls may be queued there.
+    The device is told of it when an entry is to find it, or somebody looks at it. Until then its newest
+    values are where the caller has them, and calls may be queued there.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ class LentStorage(Storage):
         return self._streams[0]
 
     def home_of(self, array: Array, stream: int) -> int:
-        """Return where an array's values are on the device, if a kernel can use them there, and they come in a stream alone; else 0."""
+        """Return where an array's values are on the device, for a kernel in a stream; else 0."""
         if self._is_lent or not self.is_kept or any(each != stream for each in self._streams):
             return 0
         home, item = self._home + address_of(array) - self.first, array.itemsize

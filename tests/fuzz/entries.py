@@ -159,7 +159,9 @@ def call_all(dtype, rows):
     if kind in "iu":
         pk.bincount(x.astype(np.uint8))
         pk.bincount(x.astype(np.uint16), weights=np.ones(x.size))
-    products = {"uint8": ["u8", "bool"], "float16": ["f16"]}.get(dtype, [f"{kind}{8 * np.dtype(dtype).itemsize}"])
+    products = {"uint8": ["u8", "bool"], "float16": ["f16"]}.get(
+        dtype, [f"{kind}{8 * np.dtype(dtype).itemsize}"]
+    )
     stored = rows.view(np.uint16) if dtype == "float16" else rows
     for name in products:
         out, method = np.zeros((len(rows), len(rows)), stored.dtype), ctypes.c_int64()

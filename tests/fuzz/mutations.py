@@ -6,7 +6,19 @@ import numpy as np
 
 from pycudakit._library import abi
 
-CODES = {"what", "kind", "how", "mode", "flags", "finish", "outside", "border", "word", "has_initial", "has_half"}
+CODES = {
+    "what",
+    "kind",
+    "how",
+    "mode",
+    "flags",
+    "finish",
+    "outside",
+    "border",
+    "word",
+    "has_initial",
+    "has_half",
+}
 ADDRESSES = {"address", "edges", "low", "high", "watch", "devices", "rest", "spans"}
 ANY_NUMBER = {
     **dict.fromkeys(["pk_scan"], {0, 1}),
@@ -70,7 +82,9 @@ def _table(rng, array):
         elif field == "strides":
             row[field][..., int(rng.integers(abi.MAX_DIMS))] = 0
     elif array.dtype == abi.INSTRUCTION:
-        row[field] = rng.integers(0, 20) if rng.random() < 0.5 else np.uint64(_code(rng, 63) % 2**64).astype(type_)
+        row[field] = (
+            rng.integers(0, 20) if rng.random() < 0.5 else np.uint64(_code(rng, 63) % 2**64).astype(type_)
+        )
     elif field in ADDRESSES:
         row[field] = 0
     elif field == "type":

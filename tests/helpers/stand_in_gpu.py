@@ -1,18 +1,24 @@
-"""A GPU that is none: the CPU library in the CUDA one's place, and what plans keep "there" hidden from the host.
+"""A GPU that is none: the CPU library in the CUDA one's place, and what is "there" hidden from the host.
 
 Memory that only the device has is overwritten on the host while no entry of the library runs, so that whoever
 looks at it without bringing it home has wrong values, as on a GPU. What goes over the link is counted.
 """
 
 import ctypes
+import gc
 import sys
 import types
 
 import numpy as np
 
+from pycudakit._calls.invocation import Invocation
 from pycudakit._library import abi, loader
 
 _HIDDEN = 0xA5
+# The entries that find what has a home there.
+_NAMES = """digitize evaluate filter gray histogram histogram_of_extent interp
+lookup argsort matmul random reduce reduce_several resize scan searchsorted select sort take unique"""
+_AT_HOME = frozenset(_NAMES.split())
 _OPERANDS = {"pk_evaluate": (2, 3), "pk_reduce": (3, 4), "pk_scan": (2, None)}
 _OPTIONS = {"pk_evaluate": -3}
 
@@ -64,7 +70,7 @@ class StandInGpu:
     def __init__(self):
         self._cpu = loader.library("cpu")
         self._ranges = {}
-        self.bytes_up = self.bytes_down = self.queued = 0
+        self.bytes_up = self.bytes_down = self.queued = self.lent = 0
 
     def __getitem__(self, name):
         return _Entry(self, name, self._cpu[name])
@@ -78,7 +84,9 @@ class StandInGpu:
     def run(self, name, function, arguments):
         if name == "pk_run_plan":
             return function(*arguments)
-        shown = list(self._ranges.values())
+        entry = name.removeprefix("pk_")
+        is_at_home = not _AT_HOME.isdisjoint((entry, entry.rpartition("_")[0]))
+        shown = list(self._ranges.values()) if is_at_home else []
         for one in shown:
             one.show()
         try:
@@ -89,6 +97,8 @@ class StandInGpu:
 
     def _queued(self, name, function, arguments):
         """Run an entry with arrays "on the device", which lie on the host as well."""
+        if name.startswith(("pk_sort", "pk_argsort")):
+            return self._sorted(function, arguments)
         if name not in _OPERANDS:
             return function(*arguments)
         at, count = _OPERANDS[name]
@@ -104,16 +114,30 @@ class StandInGpu:
         finally:
             table["flags"] |= there
 
+    def _sorted(self, function, arguments):
+        """Run an entry that has no table: `options` say in which stream the arrays are."""
+        options = arguments[-2]
+        if isinstance(options, abi.Lasting):
+            options = _bytes_at(options.value, abi.OPTIONS.itemsize).view(abi.OPTIONS)
+        stream = options["stream"].copy()
+        self.queued += bool(stream)
+        options["stream"] = 0
+        try:
+            return function(*arguments)
+        finally:
+            options["stream"] = stream
+
     # ---- Plans -----------------------------------------------------------------------------------------
 
     def pk_device_count(self, count):
         count._obj.value = 1
 
     def pk_plan_keep(self, address, size, what, kept):
-        self._ranges[address] = _Range(address, size, np.empty(size, np.uint8), what == abi_input(), False)
+        self._ranges[address] = _Range(address, size, np.empty(size, np.uint8), what == abi.KEEP_INPUT, False)
         kept._obj.value = 1
 
-    def pk_plan_lend(self, address, size, home, stream, valid, device):
+    def pk_plan_lend(self, address, size, home, _, valid, device):
+        self.lent += 1
         on_host = valid == abi.LENT_HOST
         self._ranges[address] = one = _Range(address, size, _bytes_at(home, size), on_host, not on_host)
         if not on_host:
@@ -126,7 +150,7 @@ class StandInGpu:
                 return one
         return None
 
-    def pk_plan_send(self, address, options, report):
+    def pk_plan_send(self, address, _, report):
         one = self._of(address)
         if one is not None and one.on_host and not one.on_device:
             one.home[:] = one.host
@@ -134,7 +158,7 @@ class StandInGpu:
             self.bytes_up += one.host.size
             report["bytes_up"] = one.host.size
 
-    def pk_plan_fetch(self, address, options, report):
+    def pk_plan_fetch(self, address, _, report):
         one = self._of(address)
         if one is not None and one.on_device and not one.on_host:
             one.host[:] = one.home
@@ -151,14 +175,10 @@ class StandInGpu:
         self._ranges.pop(address, None)
 
 
-def abi_input():
-    return abi.KEEP_INPUT
-
-
 # ---- What keeps arrays there ---------------------------------------------------------------------------
 
 
-class ndarray:  # noqa: N801  (CuPy's name)
+class ndarray:
     """An array of a library that is known to keep its arrays on a GPU."""
 
     def __init__(self, values):
@@ -198,8 +218,16 @@ def module():
     return made
 
 
+def forget():
+    """Have calls that are prepared look for their library again."""
+    for known in gc.get_objects():
+        if isinstance(known, Invocation):
+            known._entries.pop("cuda", None)
+
+
 def put(monkeypatch):
     """Put both in their places; return the GPU."""
+    forget()
     gpu, real = StandInGpu(), loader.library
     monkeypatch.setattr(loader, "library", lambda name: gpu if name == "cuda" else real(name))
     monkeypatch.setitem(sys.modules, "cupy", module())

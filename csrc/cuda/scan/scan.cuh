@@ -22,6 +22,7 @@ struct Given {
     int from_type, to_type;
     uint64_t flipped;  // bits of terms, and of results again: what makes of any extreme the same one
     bool narrows, skips_nan, is_exclusive, reports;
+    bool runs_apart;  // another kernel finds what is before each part
 };
 
 struct Part {

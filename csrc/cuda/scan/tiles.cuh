@@ -186,6 +186,35 @@ __device__ State written_elsewhere(const State *from) {
     return state;
 }
 
+// Makes of all parts' totals what is before each, by a block of threads.
+template <class Op>
+__device__ void run_all(const Given &given, typename Op::State *totals, typename Op::State &running) {
+    using State = typename Op::State;
+    const int thread = int(threadIdx.x);
+    State *const all = static_cast<State *>(given.totals);
+    if (thread == 0) running = *static_cast<const State *>(given.running);
+    State next = thread < given.parts ? written_elsewhere(all + thread) : Op::identity();
+    for (int64_t first = 0; first < given.parts; first += TILE_THREADS) {
+        const int64_t left = given.parts - first;
+        const int count = left < TILE_THREADS ? int(left) : TILE_THREADS;
+        totals[thread] = next;
+        __syncthreads();
+        // The next ones are on their way while one thread runs through these.
+        const int64_t ahead = first + TILE_THREADS + thread;
+        if (ahead < given.parts) next = written_elsewhere(all + ahead);
+        run_slabs<Op>(given, first, count, totals, running);
+        if (thread < count) all[first + thread] = totals[thread];
+    }
+    if (thread == 0) *static_cast<State *>(given.running) = running;
+}
+
+template <class Op>
+__global__ void __launch_bounds__(TILE_THREADS) run_totals(const __grid_constant__ Given given) {
+    __shared__ typename Op::State totals[TILE_THREADS];
+    __shared__ typename Op::State running;
+    run_all<Op>(given, totals, running);
+}
+
 // Of slabs of several blocks: finds what is before each part. The tile that is done last does so for all.
 template <class Op>
 __global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
@@ -212,24 +241,14 @@ __global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
         __threadfence();
     }
     __syncthreads();
+    if (given.runs_apart) return;
     if (thread == 0) is_last = atomicAdd(given.done, 1u) + 1 == gridDim.x;
     __syncthreads();
     if (!is_last) return;
 
     __threadfence();
-    if (thread == 0) running = *static_cast<const State *>(given.running);
-    for (int64_t first = 0; first < given.parts; first += TILE_THREADS) {
-        const int64_t left = given.parts - first;
-        const int count = left < TILE_THREADS ? int(left) : TILE_THREADS;
-        if (thread < count) totals[thread] = written_elsewhere(all + first + thread);
-        __syncthreads();
-        run_slabs<Op>(given, first, count, totals, running);
-        if (thread < count) all[first + thread] = totals[thread];
-    }
-    if (thread == 0) {
-        *static_cast<State *>(given.running) = running;
-        *given.done = 0;
-    }
+    run_all<Op>(given, totals, running);
+    if (thread == 0) *given.done = 0;
 }
 
 // What is met on the way through rows from an element on.

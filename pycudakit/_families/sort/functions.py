@@ -251,6 +251,7 @@ def _is_kth(kth: Any, array: Array, axis: Any) -> bool:
     return within and bool(((places >= -columns) & (places < columns)).all())
 
 
+@queued_by(queued.partition)
 @answered_by(np.partition)
 def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Any:
     """Return a copy in which the `kth` element is where sorting would put it, the smaller ones before it.
@@ -282,6 +283,7 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order
     return sorted_along(plan, array, axis)
 
 
+@queued_by(queued.argpartition)
 @answered_by(np.argpartition)
 def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Any:
     """Return the indices that would partition an array as `partition` does.

@@ -56,7 +56,9 @@ def message():
 def attempt(name, arguments):
     entry = RAW[name]
     entry.restype = ctypes.c_int32
-    written = [a for a in arguments if isinstance(a, np.ndarray) and a.dtype != abi.REPORT and a.nbytes < 100_000]
+    written = [
+        a for a in arguments if isinstance(a, np.ndarray) and a.dtype != abi.REPORT and a.nbytes < 100_000
+    ]
     before = [a.tobytes() for a in written]
     status = entry(*map(as_given, abi.SIGNATURES[name], arguments))
     assert status in ACCEPTED or status in ALSO.get(name, ()), (name, status, message(), arguments)
@@ -159,7 +161,9 @@ def call_all(dtype, rows):
     if kind in "iu":
         pk.bincount(x.astype(np.uint8))
         pk.bincount(x.astype(np.uint16), weights=np.ones(x.size))
-    products = {"uint8": ["u8", "bool"], "float16": ["f16"]}.get(dtype, [f"{kind}{8 * np.dtype(dtype).itemsize}"])
+    products = {"uint8": ["u8", "bool"], "float16": ["f16"]}.get(
+        dtype, [f"{kind}{8 * np.dtype(dtype).itemsize}"]
+    )
     stored = rows.view(np.uint16) if dtype == "float16" else rows
     for name in products:
         out, method = np.zeros((len(rows), len(rows)), stored.dtype), ctypes.c_int64()

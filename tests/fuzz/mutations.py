@@ -1,4 +1,4 @@
-"""Arguments of a valid call, spoilt at random, so that the memory they tell of is there if they are believed."""
+"""Arguments of a valid call, spoilt at random, so that the memory they tell of is there."""
 
 import collections
 import ctypes
@@ -11,18 +11,27 @@ from pycudakit._library import abi
 CODES = {"image", "kernel", "buffer", "offset", "first_argument", "shared", "block_limit", "device_count"}
 CODES |= {"span_capacity", "stream", "waits"}
 IN_A_RUN = {
-    **{"images": abi.IMAGE, "kernels": abi.USER_KERNEL, "buffers": abi.BUFFER, "symbols": abi.SYMBOL},
-    **{"steps": abi.STEP, "arguments": abi.ARGUMENT},
+    "images": abi.IMAGE,
+    "kernels": abi.USER_KERNEL,
+    "buffers": abi.BUFFER,
+    "symbols": abi.SYMBOL,
+    "steps": abi.STEP,
+    "arguments": abi.ARGUMENT,
 }
 ADDRESSES = {*IN_A_RUN, "values", "name", "address"}
 ANY_NUMBER = {
-    **dict.fromkeys(["pk_scan"], {0, 1}),
+    "pk_scan": {0, 1},
     **{f"pk_unique_{t}": {2} for t in abi.SORTED},
     **{f"pk_argsort_{t}": {5} for t in abi.SORTED},
     **{f"pk_searchsorted_{t}": {5} for t in abi.SORTED},
     **{f"pk_matmul_{t}": {8, 9} for t in abi.MULTIPLIED},
-    **{"pk_gray": {4, 5}, "pk_resize": {5}, "pk_device_info": {0}, "pk_link_speed": {0}},
-    **{"pk_tuning_info": {0}, "pk_operation_info": {0}, "pk_tune": {0, 1}},
+    "pk_gray": {4, 5},
+    "pk_resize": {5},
+    "pk_device_info": {0},
+    "pk_link_speed": {0},
+    "pk_tuning_info": {0},
+    "pk_operation_info": {0},
+    "pk_tune": {0, 1},
 }
 WRITEABLE = 0x400  # NumPy's NPY_ARRAY_WRITEABLE
 KEPT = collections.deque(maxlen=8)  # the tables that the last calls' runs are made of
@@ -93,7 +102,7 @@ def _table(rng, array):
         row[field] = rng.choice([_smaller(rng, int(row[field][0])), -1, 12, 99, 255, 2**31 - 1])
     elif field in CODES or type_.itemsize == 4:
         row[field] = np.int64(_code(rng, 8 * type_.itemsize)).astype(type_)
-    elif type_.kind == "u" or field in ADDRESSES and array.dtype in (abi.RUN, abi.SYMBOL):
+    elif type_.kind == "u" or (field in ADDRESSES and array.dtype in (abi.RUN, abi.SYMBOL)):
         row[field] = 0
     else:
         row[field] = _less(rng, int(row[field][0]))

@@ -1,237 +1,214 @@
-"""From which size on a call pays on a GPU, family by family: the plots of docs/which-calls-pay.md.
+"""From which size on a call pays on a GPU, family by family: what docs/which-calls-pay.md shows.
 
-    python benchmarks/crossover.py docs/pays
+    python benchmarks/crossover.py --measure run.json           # on a machine with a GPU, in 140 seconds
+    python benchmarks/crossover.py --from run.json docs/pays    # anywhere: draws it, and writes the page
+    python benchmarks/crossover.py docs/pays                    # without a run: by the cost model
 
-Curves are the cost model's, by which `auto` decides: rates that `calibrate.py` and others measured on one
-core, times of calls, and the link of the machine of docs/measured.md, 16 threads and 53 GB/s each way.
-Dots are times that were measured there, read from that page. The table is printed. Needs matplotlib.
+A run has the times of NumPy and of each engine, in turn, of ordinary arrays in and new ones out, up to the
+size at which one would take over PATIENCE. Without a run, times are those that `auto` decides by, modelled
+for the machine of docs/measured.md. Drawing needs matplotlib.
 """
 
-import os
-import re
+import argparse
+import json
 import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-THREADS, BYTES_A_SECOND = 16, 53e9
-os.environ["PYCUDAKIT_THREADS"] = str(THREADS)  # before the library starts them
-
-import matplotlib as mpl
 import numpy as np
 
 import pycudakit as pk
-from pycudakit._calls import cost, plan
-from pycudakit._library import machine, present
-from pycudakit._programs import estimate
+from pycudakit._cli import bench
+from pycudakit._cli.measure import interleave
+from pycudakit._cli.progress import Progress
 
-mpl.use("agg")
-mpl.rcParams["svg.hashsalt"] = "pycudakit"  # the same bytes each time
-import matplotlib.pyplot as plt
-
-SIZES = [round(10 ** (power / 8)) for power in range(24, 69)]  # 1e3 to 3e8
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "measured.md"
+SIZES = [factor * 10**power for power in range(3, 8) for factor in (1, 2, 5)] + [10**8]
+QUICK = [1_000, 10_000, 100_000]
+PATIENCE = 0.15  # seconds of a call; none of the next size is begun that would take more
 EXPRESSION = "where(x > 0.5, sqrt(x*x + 1) * exp(-x), log1p(x) / (1 + x))"
 
-# A family's calls, of float32: what is asked, and the words of its measured row, if there is one.
-FAMILIES = {
-    "elementwise": [
-        ("add", lambda x: pk.add(x, x), "add"),
-        ("exp", pk.exp, None),
-        ("sin, float64", lambda x: pk.sin(np.empty(x.size)), None),
-        ("less", lambda x: pk.less(x, x), None),
-    ],
-    "expression": [
-        ("a long expression", lambda x: pk.evaluate(EXPRESSION, {"x": x}), None),
-        ("a*b + c", lambda x: pk.evaluate("x*x + x", {"x": x}), None),
-    ],
-    "reduce": [
-        ("sum", pk.sum, "sum"),
-        ("std", pk.std, None),
-        ("argmax", pk.argmax, None),
-    ],
-    "scan": [("cumsum", pk.cumsum, "cumsum"), ("diff", pk.diff, None)],
-    "sort": [
-        ("sort", pk.sort, "sort"),
-        ("argsort", pk.argsort, "argsort"),
-        ("unique", pk.unique, "unique"),
-    ],
-    "histogram": [
-        ("histogram, 100 bins", lambda x: pk.histogram(x, 100, (0, 1)), "histogram, 100 bins"),
-    ],
-    "select": [("median", pk.median, None)],
-    "matmul": [("product of square matrices", None, None)],
-    "interp": [("interp, 1,000 points", lambda x: pk.interp(x, np.arange(1000.0), np.ones(1000)), None)],
-    "random": [
-        (
-            "random",
-            lambda x: pk.random.default_rng(1).random(x.size, np.float32),
-            "random float32, 64,000,000",
-        ),
-        ("standard_normal", lambda x: pk.random.default_rng(1).standard_normal(x.size, np.float32), None),
-    ],
-    "image": [
-        ("gaussian_blur(3)", lambda x: pk.image.gaussian_blur(_square(x), 3), None),
-        ("box_blur, 3 x 3", lambda x: pk.image.box_blur(_square(x), 3), None),
-        ("median_filter, 3 x 3", lambda x: pk.image.median_filter(_square(x), 3), None),
-    ],
-    "take": [("take", lambda x: pk.take(x, np.zeros(x.size, np.int64)), None)],
-}
-COLOURS = {"NumPy": "#888888", "cpu": "#1f77b4", "cuda": "#2ca02c"}
+
+@dataclass(frozen=True)
+class Call:
+    """A call that is timed at each size.
+
+    Parameters
+    ----------
+    of
+        The call: ``of(*arrays)``.
+    arrays
+        Makes its arguments of so many random numbers.
+    dtype
+        The numbers' type: in [0, 1), or, of integers, below their count.
+    row
+        The words of its row in docs/measured.md, if it has one.
+    modelled
+        Whether one cost model tells what the call takes.
+    """
+
+    of: Callable
+    arrays: Callable = lambda x: (x,)
+    dtype: type = np.float32
+    row: str | None = None
+    modelled: bool = True
 
 
-class Costed(Exception):
-    """Ends a call when its cost is known: seconds by engine."""
-
-
-def _square(x):
+def square(x):
     side = int(x.size**0.5)
-    return x[: side * side].reshape(side, side)
+    return (x[: side * side].reshape(side, side),)
 
 
-def _of_call(function, guess):
-    on_gpu = cost.cuda_seconds(guess.up, guess.down) + guess.gpu
-    raise Costed({"NumPy": guess.numpy, "cpu": guess.cpu, "cuda": on_gpu})
+def standardise(x):
+    return np.clip((x - x.mean()) / x.std(), -3.0, 3.0)
 
 
-def _of_program(function, program, size, up):
-    known, down = estimate.estimate(program), size * program.out_bytes
-    calls = len(program.work) * estimate.NUMPY_CALL
-    times = {
-        "NumPy": calls + size * known.numpy if program.numpy_agrees or len(program.work) == 1 else None,
-        "cpu": estimate.cpu_seconds(program, size, up + down),
-        "cuda": cost.cuda_seconds(up, down),
+def haversine(a, b):
+    half = np.sin((b - a) / 2) ** 2 + np.cos(a) * np.cos(b) * np.sin((a * b) / 2) ** 2
+    return 12742.0 * np.arcsin(np.sqrt(half))
+
+
+def twice(x):
+    return x, x
+
+
+def points(x):
+    return x, np.linspace(0, 1, 1000), np.ones(1000)
+
+
+def draws(method):
+    return lambda x: getattr(pk.random.default_rng(1), method)(x.size, np.float32)
+
+
+FAMILIES = {
+    "elementwise": {
+        "add": Call(pk.add, twice, row="add"),
+        "exp": Call(pk.exp),
+        "sin, float64": Call(pk.sin, dtype=np.float64),
+        "less": Call(pk.less, twice),
+    },
+    "expression": {
+        "a long expression": Call(lambda x: pk.evaluate(EXPRESSION, {"x": x})),
+        "a*b + c": Call(lambda x: pk.evaluate("x*x + x", {"x": x})),
+    },
+    "reduce": {"sum": Call(pk.sum, row="sum"), "std": Call(pk.std), "argmax": Call(pk.argmax)},
+    "scan": {"cumsum": Call(pk.cumsum, row="cumsum"), "diff": Call(pk.diff)},
+    "sort": {
+        "sort": Call(pk.sort, row="sort"),
+        "argsort": Call(pk.argsort, row="argsort"),
+        "unique": Call(pk.unique, row="unique"),
+    },
+    "histogram": {
+        "histogram, 100 bins": Call(lambda x: pk.histogram(x, 100, (0, 1)), row="histogram, 100 bins"),
+    },
+    "select": {"median": Call(pk.median)},
+    "matmul": {"product of square matrices": Call(lambda x: pk.matmul(x, x), square)},
+    "interp": {"interp, 1,000 points": Call(pk.interp, points)},
+    "take": {"take, int64": Call(pk.take, twice, np.int64)},
+    "random": {
+        "random": Call(draws("random"), row="random float32, 64,000,000"),
+        "standard_normal": Call(draws("standard_normal")),
+    },
+    "image": {
+        "gaussian_blur(3)": Call(lambda x: pk.image.gaussian_blur(x, 3), square),
+        "box_blur, 3 x 3": Call(lambda x: pk.image.box_blur(x, 3), square),
+        "median_filter, 3 x 3": Call(lambda x: pk.image.median_filter(x, 3), square),
+    },
+    "fusing": {
+        "standardise": Call(pk.fuse(standardise), modelled=False),
+        "haversine": Call(pk.fuse(haversine), twice, modelled=False),
+    },
+}
+
+
+# ---- Measuring ----------------------------------------------------------------------------------------
+
+
+def measure(only, seconds, sizes):
+    """Time all calls, the small sizes first, for about so many seconds; return a run, as plain data."""
+    end = time.monotonic() + seconds
+    engines = {"NumPy": "numpy", **{name: name for name in ("cpu", "cuda") if pk.engines()[name]}}
+    numbers = np.random.default_rng(0).random(max(sizes), np.float32)
+    calls = [(family, name, call) for family in FAMILIES for name, call in FAMILIES[family].items()]
+    calls = [each for each in calls if only in each[0] or only in each[1]]
+    rows, left = [], {(family, name): dict(engines) for family, name, _ in calls}
+    progress = Progress(len(sizes) * len(calls), print)
+    for size, larger in zip(sizes, [*sizes[1:], None], strict=True):
+        for family, name, call in calls:
+            progress.step(f"{name} of {size:,}")
+            wanted = left[family, name]
+            if not wanted or time.monotonic() > end:
+                continue
+            for by, taken in _times(call, _typed(numbers[:size], call.dtype), wanted).items():
+                rows.append({"family": family, "call": name, "elements": size, "by": by, "rounds": taken})
+                if larger and taken[len(taken) // 2] * larger / size > PATIENCE:
+                    del wanted[by]
+    progress.close()
+    pk.set_engine("auto")
+    told = bench.described()
+    links = [device["link"] for device in told["machine"]["devices"]]
+    return {
+        "day": told["day"],
+        "processor": told["processor"],
+        "cpu": told["machine"]["engines"]["cpu"]["reason"],
+        "devices": [device["name"] for device in told["machine"]["devices"]],
+        "links": links,
+        "numpy": np.__version__,
+        "pycudakit": pk.__version__,
+        "whole": time.monotonic() < end,
+        "rows": rows,
     }
-    raise Costed(times)
 
 
-def costs(call, size):
-    """Return what the model makes of a call of arrays that are never touched; None where it is not asked."""
-    if call is None:
-        side = int(size**0.5)
-        x = np.empty((side, side), np.float32)
-        call, arguments = pk.matmul, (x, x)
-    else:
-        arguments = (np.empty(size, np.float32),)
-    try:
-        with pk.engine("auto"):
-            call(*arguments)
-    except Costed as found:
-        return found.args[0]
-    return None  # the CPU engine took it at once
+def _typed(numbers, dtype):
+    scale = numbers.size - 1 if np.issubdtype(dtype, np.integer) else 1
+    return numbers if numbers.dtype == dtype else (numbers * np.float64(scale)).astype(dtype)
 
 
-def on_another_machine():
-    """Have the model think of the machine with the GPU, and end each call when it has a cost."""
-    machine.link_speed = lambda device=0: machine.Link(BYTES_A_SECOND, BYTES_A_SECOND)
-    machine.link_is_known = lambda: True
-    found = present.status
-    present.status = lambda name: present.EngineStatus(True, "1 device") if name == "cuda" else found(name)
-    plan._choose, estimate.choose = _of_call, _of_program
+def _times(call, numbers, engines):
+    """Return the seconds of some rounds, sorted, by engine; take out engines that cannot have the call."""
+    arrays = call.arrays(numbers)
+    for by in list(engines):
+        pk.set_engine(engines[by])
+        try:
+            call.of(*arrays)
+        except pk.errors.Error as error:
+            print(f"{by}: {error}")
+            del engines[by]
+    calls = {by: lambda: call.of(*arrays) for by in engines}
+    rounds = 7 if numbers.size <= 1_000_000 else 3
+    found = interleave(calls, rounds, 1, lambda by: pk.set_engine(engines[by]))
+    return {by: [float(f"{each:.4g}") for each in sorted(times.rounds)] for by, times in found.items()}
 
 
-def crossover(curve):
-    """Return the first size from which on the GPU comes first, or None."""
-    ahead = [
-        row is not None and all(row[by] is None or row["cuda"] < row[by] for by in ("NumPy", "cpu"))
-        for row in curve
-    ]
-    if not ahead[-1]:
-        return None
-    return next(SIZES[i] for i in range(len(SIZES)) if all(ahead[i:]))
-
-
-def leaves_numpy(curve):
-    """Return the first size from which on NumPy is not first, where the model is asked, or None."""
-    known = [(size, row) for size, row in zip(SIZES, curve, strict=True) if row]
-    behind = [row["NumPy"] is None or row["NumPy"] > min(row["cpu"], row["cuda"]) for _, row in known]
-    if all(behind):
-        return SIZES[0]
-    return next((known[i][0] for i in range(len(known)) if all(behind[i:])), None)
-
-
-def measured():
-    """Return the measured rows of 64M elements: milliseconds on `cuda`, and on `cpu` where there are."""
-    text = PAGE.read_text(encoding="utf-8")
-    found = {}
-    for work, cuda, cpu in re.findall(
-        r"^(\S.*?) {2,}([\d.]+) +([\d.]+) +[\d.]+ +\S+ +[\d.]+$", text, re.MULTILINE
-    ):
-        found[work] = {"cuda": float(cuda), "cpu": float(cpu)}
-    for work, cuda in re.findall(r"^(random\S* .*?) {2,}([\d.]+) +[\d.]+ +- +[\d.]+$", text, re.MULTILINE):
-        found[work] = {"cuda": float(cuda)}
-    found["add"] = {
-        by: float(ms)
-        for by, ms in re.findall(r"^add +64,000,000 +pycudakit (cpu|cuda) +([\d.]+) ms", text, re.MULTILINE)
-    }
-    return found
-
-
-def draw(family, calls, rows, folder):
-    """Draw a family's calls side by side, and return its lines of the table."""
-    figure, axes = plt.subplots(
-        1, len(calls), figsize=(3.6 * len(calls), 3.1), layout="constrained", squeeze=False
-    )
-    lines = []
-    for axis, (name, call, row) in zip(axes[0], calls, strict=True):
-        curve = [costs(call, size) for size in SIZES]
-        for engine, colour in COLOURS.items():
-            known = [
-                (size, at[engine] * 1e3) for size, at in zip(SIZES, curve, strict=True) if at and at[engine]
-            ]
-            if known:
-                axis.plot(*zip(*known, strict=True), color=colour, label=f"{engine}, modelled")
-        for engine, time in rows.get(row, {}).items():
-            axis.plot(64e6, time, "o", color=COLOURS[engine], label=f"{engine}, measured")
-        where = crossover(curve)
-        if where:
-            axis.axvline(where, color="#2ca02c", linestyle=":", linewidth=1)
-        axis.set(xscale="log", yscale="log", title=name, xlabel="elements", ylabel="ms")
-        axis.grid(alpha=0.3)
-        lines.append(f"| {family} | `{name}` | {_about(leaves_numpy(curve))} | {_about(where)} |")
-    axes[0][0].legend(fontsize=7)
-    path = folder / f"{family}.svg"
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
-    return lines
-
-
-def _about(size):
-    if size is None:
-        return "never"
-    if size <= SIZES[0]:
-        return "always"
-    digits = 10 ** (len(str(size)) - 1)
-    return f"{round(size / digits) * digits:,}"
-
-
-def draw_contenders(folder):
-    """Draw the measured times of one expression by everybody: the README's plot."""
-    text = PAGE.read_text(encoding="utf-8")
-    rows = re.findall(r"^evaluate +64,000,000 +(.+?) {2,}([\d.]+) ms", text, re.MULTILINE)
-    rows = sorted(((name, float(ms)) for name, ms in rows if name != "raw copy"), key=lambda row: -row[1])
-    floor = float(re.search(r"^evaluate +64,000,000 +raw copy +([\d.]+) ms", text, re.MULTILINE)[1])
-    figure, axis = plt.subplots(figsize=(7.5, 2.9), layout="constrained")
-    colours = ["#2ca02c" if name.startswith("pycudakit") else "#b0b0b0" for name, _ in rows]
-    bars = axis.barh([name for name, _ in rows], [ms for _, ms in rows], color=colours)
-    axis.bar_label(bars, fmt="%.3g ms", padding=3, fontsize=8)
-    axis.axvline(floor, color="black", linestyle=":", linewidth=1)
-    axis.set(xlabel="ms, measured on one H200 and 16 cores (dotted: the link alone)", xlim=(0, 800))
-    axis.set_title("An expression of 64,000,000 float32, NumPy arrays in and out", fontsize=10)
-    axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(folder / "readme.svg", metadata={"Date": None})
+# ---- The command line ---------------------------------------------------------------------------------
 
 
 def main():
-    """Draw all, and print the table."""
-    folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    draw_contenders(folder)
-    rows = measured()
-    on_another_machine()
-    print("| family | call | NumPy is left from | the GPU from |")
-    print("| --- | --- | --- | --- |")
-    for family, calls in FAMILIES.items():
-        print("\n".join(draw(family, calls, rows, folder)))
+    """Measure, or draw all and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path, nargs="?", help="where the plots go")
+    parser.add_argument("--measure", type=Path, metavar="JSON", help="time all calls here, and write the run")
+    parser.add_argument("--from", type=Path, metavar="JSON", dest="run", help="draw this run")
+    parser.add_argument("--seconds", type=float, default=140, help="after which no more is measured")
+    parser.add_argument("--only", default="", help="families or calls whose name contains this")
+    parser.add_argument("--quick", action="store_true", help="small sizes only")
+    options = parser.parse_args()
+    if not (options.measure or options.folder):
+        parser.error("say what to measure, or where to draw")
+    run = json.loads(options.run.read_text(encoding="utf-8")) if options.run else None
+    if options.measure:
+        run = measure(options.only, options.seconds, QUICK if options.quick else SIZES)
+        options.measure.write_text(json.dumps(run, indent=0) + "\n", encoding="utf-8")
+        print(f"wrote {options.measure}: {len(run['rows'])} times" + ("" if run["whole"] else ", cut short"))
+    if options.folder:
+        import crossover_pictures  # noqa: PLC0415 - matplotlib is not where a run is measured
+
+        options.folder.mkdir(parents=True, exist_ok=True)
+        crossover_pictures.draw(options.folder, run)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

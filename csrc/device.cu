@@ -8,6 +8,7 @@
 #include "cuda/program/passes.h"
 #include "cuda/stream/link.h"
 #include "cuda/stream/pinned.h"
+#include "cuda/stream/queued.h"
 #include "cuda/stream/runtime.h"
 #include "cuda/stream/slots.h"
 #include "cuda/stream/tuning.h"
@@ -61,6 +62,7 @@ extern "C" int32_t pk_release(void) {
         pk::release_streaming_memory();
         pk::release_pinned_arrays();
         pk::plan::release_memory();
+        pk::release_queued_memory();
         pk::Pass::release();
         pk::release_result_memory();
     });

@@ -135,9 +135,21 @@ void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &ca
 void launch_digitize(const DigitizeRequest &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
     if (request.layout.size == 0) return;
-    Digitizer digitizer(request, call, devices);
-    if (!digitizer.has_room) return digitize_on_host(request, host_loops(), call);
-    stream(digitizer, call, devices, {{0, request.layout.size}});
+    const auto *const edges = reinterpret_cast<const void *>(request.bins->edges);
+    plan::bring_down({{edges, edges_bytes(*request.bins), 8, false}}, call);
+    Resident resident;
+    const int64_t edges_at = keep_edges(resident, *request.bins);
+    const bool has_room = resident.upload(call, devices);
+    const std::vector<View> &views = request.layout.views;
+    plan::Homes homes({{request.layout, views[0], false}, {request.layout, views[1], true}}, call,
+                      has_room ? devices : std::vector<int>());
+    if (has_room) {
+        Digitizer digitizer(request, homes, resident, edges_at);
+        stream(digitizer, call, devices, {{0, request.layout.size}});
+    } else {
+        digitize_on_host(request, host_loops(), call);
+    }
+    homes.settle();
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The user's kernels on a GPU: cuda/kernels/ runs them.
 #include "common/device.h"
 #include "common/kernels.h"
+#include "cuda/kernels/at_home.h"
 #include "cuda/kernels/modules.h"
 #include "cuda/kernels/runner.h"
 #include "cuda/stream/stream.h"
@@ -12,7 +13,11 @@ namespace {
 void launch(const Request &request, Call &call) {
     const int device = devices_of(call).front();
     const CurrentDevice current(device);
-    run(request, call, device);
+    if (plan::Plan::innermost() == nullptr) {
+        run(request, call, device);
+    } else {
+        run_in_plan(request, call, device);
+    }
 }
 
 }  // namespace

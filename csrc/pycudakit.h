@@ -286,10 +286,11 @@ typedef struct pk_instruction {
 } pk_instruction;
 
 /* PK_ON_DEVICE says that an operand lies in memory of a GPU, the caller's own. pk_evaluate takes such
- * operands, and beside them none but single elements on the host, which are read at once: the call is queued
- * in options.stream, after what is queued there, on the GPU that the operands lie on. It returns without
- * having waited, `exceptions` are all 0, and errors of the kernel come with a later call, as CUDA has it.
- * They are not byte-swapped, and aligned to their elements. */
+ * operands, and beside them none but single elements on the host, which are read at once; pk_reduce, and
+ * pk_scan for both of its operands, take dense ones. The call is queued in options.stream, after what is
+ * queued there, on the GPU that the operands lie on. It returns without having waited, unless pk_reduce or
+ * pk_scan need much memory, `exceptions` are all 0, and errors of the kernel come with a later call, as CUDA
+ * has it. They are not byte-swapped, and aligned to their elements. */
 enum { PK_BYTE_SWAPPED = 1, PK_ON_DEVICE = 2 };
 
 /* An array that a program loads from or stores to: the address of its first element, and a stride in
@@ -561,9 +562,9 @@ enum {
  *
  * The result's type is that of operand 1. Integers wrap around; elements are cast to an integer's type first,
  * while floats are summed and multiplied in float64 and more, and rounded to their type once. The operands
- * may be the same elements at the same addresses, and must not overlap otherwise. A scan runs on the first of
- * the GPUs asked for. `shape` has no 0; `options` may be null; `report.exceptions` has PK_OVERFLOW and
- * PK_INVALID.
+ * may be the same elements at the same addresses, and must not overlap otherwise; of operands on a device,
+ * sums of several columns in float64 must not overlap at all. A scan runs on the first of the GPUs asked for.
+ * `shape` has no 0; `options` may be null; `report.exceptions` has PK_OVERFLOW and PK_INVALID.
  */
 PK_API int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
                        int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,

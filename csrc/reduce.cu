@@ -2,7 +2,7 @@
 
 #include "cuda/plan/workspace.h"
 #include "cuda/program/interpreter.h"
-#include "cuda/reduce/reduce.cuh"
+#include "cuda/reduce/launch.cuh"
 #include "cuda/reduce/there.cuh"
 #include "cuda/stream/stream.h"
 
@@ -41,14 +41,27 @@ class Reducer : public Interpreter {
         const char *values[2] = {nullptr, nullptr};
         for (int i = 0; i < reduction_.asked.values; ++i)
             values[i] = dense(chunk, is_plain_ ? reduction_.loaded(i) : reduction_.first_value + i);
-        launch_reduction(reduction_,
-                         {values[0], values[1], reduction_.type, region_.slabs, chunk.units.start,
-                          chunk.units.count, chunk.start, chunk.memory + chunk.results},
-                         chunk.queue);
+        char *const results = chunk.memory + chunk.results;
+        char *const partials =
+            finishes_ ? chunk.memory + chunk.scratch + chunk.rounded * partials_at_ : results;
+        const Given given{values[0],         values[1],   reduction_.type, region_.slabs, chunk.units.start,
+                          chunk.units.count, chunk.start, partials,        is_alone_};
+        const int64_t joined = launch_reduction(reduction_, given, chunk.queue);
+        if (is_alone_) joined_ = joined;  // other chunks are launched by several threads
+        if (finishes_) write_side_by_side(reduction_, slabs_of(chunk), partials, results, chunk.queue);
     }
 
-    // All at once, of what lies on a device.
-    void queue(const Queued &queued, char *partials) {
+    // Has results come down, which are smaller than partials, where each is of one.
+    void finish_on_device() {
+        finishes_ = region_.slabs.blocks() == 1 && !walks;  // what walks has no scratch
+        if (!finishes_) return;
+        result_bytes = partials_.result_bytes_a_unit();
+        partials_at_ = scratch_bytes;
+        scratch_bytes += (partials_.bytes_a_unit() + unit_elements - 1) / unit_elements;
+    }
+
+    // All at once, of what lies on a device. Returns how many blocks have become one partial.
+    int64_t queue(const Queued &queued, char *partials) {
         require(is_at_home() && is_plain_, "what is reduced on a device is dense, and as it is there");
         Chunk chunk{};
         chunk.units = {0, units()};
@@ -56,14 +69,28 @@ class Reducer : public Interpreter {
         chunk.rounded = Chunk::round_up(layout.size);
         chunk.memory = partials;
         chunk.queue = queued.stream;
+        is_alone_ = true;
         launch(chunk);
+        return joined_;
     }
 
     void deliver(const Chunk &chunk, const char *results) override {
-        partials_.take(chunk.units.start, chunk.units.count, results);
+        if (finishes_) {
+            partials_.take_results(chunk.units.start, chunk.units.count, results);
+        } else {
+            partials_.take(chunk.units.start, chunk.units.count, results);
+        }
     }
 
    private:
+    // A chunk's, where they have one block.
+    Slabs slabs_of(const Chunk &chunk) const {
+        const Slabs::Unit last = region_.slabs.unit(chunk.units.start + chunk.units.count - 1);
+        Slabs slabs = region_.slabs;
+        slabs.count = last.slab + last.slabs - region_.slabs.unit(chunk.units.start).slab;
+        return slabs;
+    }
+
     // The last unit may have fewer partials than the others, and room for as many, which comes down, too.
     void clear_beyond(const Chunk &chunk) const {
         const int64_t last = chunk.units.start + chunk.units.count - 1;
@@ -76,6 +103,8 @@ class Reducer : public Interpreter {
     const Region &region_;
     Partials &partials_;
     bool is_plain_ = true;  // the values are what a load brings
+    bool is_alone_ = false, finishes_ = false;
+    int64_t joined_ = 1, partials_at_ = 0;
 };
 
 void reduce_region(const Reduction &reduction, const Region &region, Call &call,
@@ -86,7 +115,11 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
     plan::bring_up(region.layout, reduction.program, call, devices);
     Partials partials(reduction, region);
     with_room<Reducer>(
-        evaluation, call, devices, [&](Reducer &work) { stream(work, call, devices, {{0, work.units()}}); },
+        evaluation, call, devices,
+        [&](Reducer &work) {
+            work.finish_on_device();
+            stream(work, call, devices, {{0, work.units()}});
+        },
         reduction, region, partials);
     partials.finish(call);
 }
@@ -109,10 +142,20 @@ void queue(const Located &reduction, Call &call) {
         const plan::Homes homes(plan::Homes::Callers(), region.layout, call);
         Partials partials(reduction, region);
         Reducer work(evaluation, homes, call, {reduction.device}, false, reduction, region, partials);
-        const plan::Workspace memory(reduction.device, work.units() * work.result_bytes);
-        work.queue(queued, memory.get());
-        reduction::finish_there(reduction, region, memory.get(), queued.stream);
-        queued.end(true);  // the memory is in use
+        const int64_t bytes = work.units() * work.result_bytes;
+        const auto compute = [&](char *partials) {
+            const int64_t joined = work.queue(queued, partials);
+            reduction::finish_there(reduction, region, partials, joined, queued.stream);
+        };
+        const QueuedMemory memory(queued, bytes);
+        if (memory.get() != nullptr) {
+            compute(memory.get());
+            queued.end();
+        } else {
+            const plan::Workspace other(reduction.device, bytes);
+            compute(other.get());
+            queued.end(true);  // the memory is in use
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 #include <optional>
 
 #include "cuda/plan/homes.h"
+#include "cuda/plan/workspace.h"
 #include "cuda/scan/columns.cuh"
 #include "cuda/scan/tiles.cuh"
+#include "cuda/stream/queued.h"
 #include "cuda/stream/stream.h"
 
 namespace pk::scan {
@@ -17,6 +19,35 @@ int64_t scratch_of(const Slabs &slabs) {
     return slabs.blocks() > 1 || (slabs.inner > 1 && slabs.length > SEGMENT) ? 1 : 0;
 }
 
+// The extremes are one operation, on terms some of whose bits are flipped.
+uint64_t flipped_bits(int kind) {
+    constexpr uint64_t SIGN = uint64_t(1) << 63;
+    switch (kind) {
+        case maximum_of_signed:
+        case minimum_of_floats: return SIGN;
+        case minimum_of_unsigned: return ~uint64_t(0);
+        case minimum_of_signed: return ~SIGN;
+        default: return 0;
+    }
+}
+
+template <class Visit>
+void visit_flipped_op(int kind, Visit visit) {
+    switch (kind) {
+        case maximum_of_signed:
+        case minimum_of_unsigned:
+        case minimum_of_signed: return visit_flipped_op(maximum_of_unsigned, visit);
+        case minimum_of_floats: return visit_flipped_op(maximum_of_floats, visit);
+        case integer_sum: return visit(IntegerSum());
+        case integer_product: return visit(IntegerProduct());
+        case maximum_of_unsigned: return visit(Maximum<uint64_t>());
+        case maximum_of_floats: return visit(Maximum<double>());
+        case float_sum: return visit(FloatSum());
+        case double_sum: return visit(DoubleSum());
+        default: return visit(FloatProduct());
+    }
+}
+
 template <class Op>
 class Scanner : public Work {
     using State = typename Op::State;
@@ -25,7 +56,9 @@ class Scanner : public Work {
                   "the scratch of a chunk has no room for its states");
 
    public:
-    Scanner(const Request &request, const Region &region, const plan::Homes &homes, Call &call, int device)
+    // Without a device, what runs on from chunk to chunk is the caller's, as queue() says.
+    Scanner(const Request &request, const Region &region, const plan::Homes &homes, Call &call,
+            std::optional<int> device)
         : Work(region.layout, homes.loads({0}), stores_of(region, homes), sizeof(unsigned),
                scratch_of(region.slabs)),
           request_(request),
@@ -34,13 +67,14 @@ class Scanner : public Work {
           call_(call) {
         unit_elements = slabs_.most_elements();
         in_order = slabs_.blocks() > 1;
-        if (!in_order) return;
-        const CurrentDevice current(device);
-        running_.emplace(device, running_bytes() + int64_t(sizeof(unsigned)));
+        if (!in_order || !device) return;
+        const CurrentDevice current(*device);
+        running_.emplace(*device, running_bytes() + int64_t(sizeof(unsigned)));
         if (running_->memory() == nullptr) {
             fail(PK_OUT_OF_MEMORY,
                  "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left for a scan");
         }
+        running_at_ = running_->memory();
     }
 
     int64_t units() const override { return slabs_.units(); }
@@ -58,11 +92,67 @@ class Scanner : public Work {
         }
     }
 
+    // All at once, of what lies on a device, with so much memory.
+    int64_t bytes_there() const { return states_at() + states_bytes(); }
+    void queue(const Queued &queued, char *memory) {
+        require(is_at_home(), "what is scanned on a device is dense");
+        running_at_ = memory;
+        PK_CUDA(cudaMemsetAsync(memory, 0, size_t(states_at()), queued.stream));
+        if (in_order && slabs_.inner == 1 && units() >= LEAST_IN_PIECES) {
+            queue_pieces(queued, memory);
+        } else {
+            launch(piece(0, units(), queued, memory));
+        }
+    }
+
     void collect(const void *notes) override {
         call_.report.exceptions |= *static_cast<const unsigned *>(notes);
     }
 
    private:
+    static constexpr int64_t PIECES = 8, LEAST_IN_PIECES = 8192;
+
+    // Some of the units, as a chunk.
+    Chunk piece(int64_t first, int64_t end, const Queued &queued, char *memory) const {
+        Chunk chunk{};
+        chunk.units = {first, end - first};
+        chunk.start = start(first);
+        chunk.count = start(end) - chunk.start;
+        chunk.rounded = Chunk::round_up(chunk.count);
+        chunk.memory = memory + notes_at();
+        chunk.scratch = states_at() - notes_at() + first * states_a_part();
+        chunk.queue = queued.stream;
+        return chunk;
+    }
+
+    // What is before each part is found by one thread, and so beside what all threads do.
+    void queue_pieces(const Queued &queued, char *memory) const {
+        Aside aside(queued);
+        std::vector<Given> pieces;
+        for (int64_t k = 0; k < PIECES; ++k) {
+            const int64_t first = units() * k / PIECES, end = units() * (k + 1) / PIECES;
+            Given given = given_of(piece(first, end, queued, memory));
+            given.runs_apart = true;
+            pieces.push_back(given);
+            device::total_tiles<Op><<<tiles_of(given), device::TILE_THREADS, 0, queued.stream>>>(given);
+            PK_CUDA(cudaGetLastError());
+            aside.follow();
+            device::run_totals<Op><<<1, device::TILE_THREADS, 0, aside.stream()>>>(given);
+            PK_CUDA(cudaGetLastError());
+            aside.mark();
+        }
+        for (int k = 0; k < int(PIECES); ++k) {
+            const Given &given = pieces[size_t(k)];
+            aside.join(k);
+            device::run_tiles<Op><<<tiles_of(given), device::TILE_THREADS, 0, queued.stream>>>(given);
+            PK_CUDA(cudaGetLastError());
+        }
+    }
+
+    static unsigned tiles_of(const Given &given) {
+        return unsigned((given.parts + given.parts_a_tile - 1) / given.parts_a_tile);
+    }
+
     // A result of many columns, of which chunks are long, goes down when all of it is at home.
     static std::vector<Carried> stores_of(const Region &region, const plan::Homes &homes) {
         if (homes.of(1).at != nullptr && region.slabs.inner > 1) return {};
@@ -70,9 +160,17 @@ class Scanner : public Work {
     }
 
     int64_t running_bytes() const { return slabs_.inner * int64_t(sizeof(State)); }
+    // In the memory of queue(): what is running and `done`, what is met, and the states of segments and
+    // parts.
+    int64_t notes_at() const { return Chunk::round_up(running_bytes() + int64_t(sizeof(unsigned))); }
+    int64_t states_at() const { return notes_at() + Chunk::ROUND; }
+    int64_t states_a_part() const {
+        return (segments_of(std::min(slabs_.length, Slabs::BLOCK)) + 1) * running_bytes();
+    }
+    int64_t states_bytes() const { return slabs_.count * slabs_.blocks() * states_a_part(); }
 
     void launch_tiles(const Given &given, cudaStream_t queue) const {
-        const auto tiles = unsigned((given.parts + given.parts_a_tile - 1) / given.parts_a_tile);
+        const unsigned tiles = tiles_of(given);
         if (in_order) {
             device::total_tiles<Op><<<tiles, device::TILE_THREADS, 0, queue>>>(given);
             PK_CUDA(cudaGetLastError());
@@ -118,13 +216,14 @@ class Scanner : public Work {
         given.segments = chunk.memory + chunk.scratch;
         given.totals =
             static_cast<State *>(given.segments) + given.parts * given.segments_a_part * given.inner;
-        if (running_) {
-            given.running = running_->memory();
-            given.done = reinterpret_cast<unsigned *>(running_->memory() + running_bytes());
+        if (running_at_ != nullptr) {
+            given.running = running_at_;
+            given.done = reinterpret_cast<unsigned *>(running_at_ + running_bytes());
         }
         given.instead_of_nan = request_.instead_of_nan;
         given.from_type = request_.from;
         given.to_type = request_.to;
+        given.flipped = flipped_bits(request_.kind);
         given.narrows = request_.narrows();
         given.skips_nan = request_.skips_nan;
         given.is_exclusive = request_.is_exclusive;
@@ -137,11 +236,12 @@ class Scanner : public Work {
     const plan::Homes &homes_;
     Call &call_;
     std::optional<Block> running_;  // totals up to the chunk that is next
+    char *running_at_ = nullptr;
 };
 
 void scan_region(const Request &request, const Region &region, const plan::Homes &homes, Call &call,
                  const std::vector<int> &asked) {
-    visit_op(request.kind, [&](auto op) {
+    visit_flipped_op(request.kind, [&](auto op) {
         Scanner<decltype(op)> scanner(request, region, homes, call, asked.front());
         // What runs on from chunk to chunk stays on one device.
         const size_t devices = scanner.in_order ? 1 : asked.size();
@@ -177,7 +277,40 @@ std::vector<plan::Span> spans_of(const Request &request, const std::vector<int> 
     return spans;
 }
 
-void launch(const Request &request, Call &call) {
+// A request, and the device that its operands lie on: -1 is the host.
+struct Located : Request {
+    template <class... Given>
+    explicit Located(Given... given) : Request(given...), device(device_of(undivided.layout)) {
+        const std::vector<View> &views = undivided.layout.views;
+        require(views[0].on_device == views[1].on_device,
+                "one operand lies on a device, and the other does not");
+    }
+    const int device;
+};
+
+// Of arrays on a device, in their stream.
+void queue(const Located &request, Call &call) {
+    const Queued queued(request.device, call);
+    const Region &region = request.undivided;
+    const plan::Homes homes(plan::Homes::Callers(), region.layout, call);
+    require(homes.of(0).dense && homes.of(1).dense, "what is scanned on a device is dense");
+    if (homes.of(0).at == homes.of(1).at && !may_overlap(request, region))
+        fail(PK_UNSUPPORTED, "columns of float64 on a device are not summed in place");
+    visit_op(request.kind, [&](auto op) {
+        Scanner<decltype(op)> scanner(request, region, homes, call, std::nullopt);
+        const QueuedMemory memory(queued, scanner.bytes_there());
+        if (memory.get() != nullptr) {
+            scanner.queue(queued, memory.get());
+            return queued.end();
+        }
+        const plan::Workspace other(request.device, scanner.bytes_there());
+        scanner.queue(queued, other.get());
+        queued.end(true);  // the memory is in use
+    });
+}
+
+void launch(const Located &request, Call &call) {
+    if (request.device >= 0) return queue(request, call);
     const std::vector<int> asked = devices_of(call);
     plan::Homes homes(spans_of(request, asked), call, asked);
     const plan::Home to = homes.of(1);
@@ -202,6 +335,9 @@ extern "C" int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *o
                            pk_report *report) {
     return pk::called(
         options, report,
-        [&] { return pk::scan::Request(operation, flags, operands, shape, dimensions, outer, rows); },
+        [&] {
+            return pk::scan::Located(operation, flags, operands, shape, dimensions, outer, rows,
+                                     PK_BYTE_SWAPPED | PK_ON_DEVICE);
+        },
         pk::scan::launch);
 }

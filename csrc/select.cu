@@ -50,15 +50,15 @@ unsigned blocks_for(int64_t threads) {
 
 // A row that the whole device works on. It stays there if it fits, or is at home there, and goes up again for
 // each of the passes, in parts, if not.
-template <Encoding encoding, class Key>
+template <class Key>
 class LongRow {
    public:
-    LongRow(OnDevice &on, const Key *in, const Key *home, int64_t columns)
-        : on_(on), in_(in), home_(home), columns_(columns) {}
+    LongRow(OnDevice &on, const Selection &asked, const Key *in, const Key *home)
+        : on_(on), encoding_(asked.encoding), in_(in), home_(home), columns_(asked.columns) {}
 
     // Returns how many are NaN.
     int64_t select(const int64_t *ranks, int64_t rank_count, Key *out) {
-        if (rank_count == 0 && encoding != Encoding::floating) return 0;
+        if (rank_count == 0 && encoding_ != Encoding::floating) return 0;
         const Block counters(on_.device[0], MOST_COUNTERS * int64_t(sizeof(uint32_t)));
         if (counters.memory() == nullptr) fail_for_room();
         counters_ = reinterpret_cast<uint32_t *>(counters.memory());
@@ -85,8 +85,8 @@ class LongRow {
             PK_CUDA(cudaMemsetAsync(counters_, 0, bytes, queue.get()));
             const Key *const in =
                 home_ != nullptr ? home_ + start : reinterpret_cast<const Key *>(resident_->on(0));
-            device::count_digits<encoding>
-                <<<blocks_for(size), BLOCK_THREADS, 0, queue.get()>>>(in, size, prefixes, counters_);
+            device::count_digits<<<blocks_for(size), BLOCK_THREADS, 0, queue.get()>>>(encoding_, in, size,
+                                                                                      prefixes, counters_);
             PK_CUDA(cudaGetLastError());
             PK_CUDA(cudaMemcpyAsync(counters.data(), counters_, bytes, cudaMemcpyDeviceToHost, queue.get()));
             PK_CUDA(cudaStreamSynchronize(queue.get()));
@@ -95,7 +95,7 @@ class LongRow {
             on_.came_down(int64_t(bytes));
             on_.call.advance(level.known == 0 ? size : 0);
         }
-        if (level.known == 0 && encoding == Encoding::floating) nans_ = found[(int64_t(1) << digits) - 1];
+        if (level.known == 0 && encoding_ == Encoding::floating) nans_ = found[(int64_t(1) << digits) - 1];
     }
 
     // Has the elements from `start` on the device, and returns how many.
@@ -118,6 +118,7 @@ class LongRow {
     }
 
     OnDevice &on_;
+    const Encoding encoding_;
     const Key *in_, *home_;
     const int64_t columns_;
     int64_t part_ = 0;  // elements
@@ -127,21 +128,21 @@ class LongRow {
     int64_t nans_ = 0;
 };
 
-template <Encoding encoding, class Key>
+template <class Key>
 void select_long(OnDevice &on, const Selection &asked, const Key *in, const Key *home, Key *out) {
     std::vector<Key> found(size_t(asked.rank_count));
     for (int64_t row = 0; row < asked.rows; ++row) {
         const int64_t start = row * asked.columns;
-        LongRow<encoding, Key> work(on, in + start, home == nullptr ? nullptr : home + start, asked.columns);
+        LongRow<Key> work(on, asked, in + start, home == nullptr ? nullptr : home + start);
         asked.nans[row] = work.select(asked.ranks_of(row), asked.rank_count, found.data());
         for (size_t i = 0; i < found.size(); ++i) {
-            out[row * asked.rank_count + int64_t(i)] = bits_of_key<encoding>(found[i]);
+            out[row * asked.rank_count + int64_t(i)] = bits_of_key(asked.encoding, found[i]);
         }
     }
 }
 
 // Many rows at once, a block of threads each. Returns false, at some row, if there is no room for one.
-template <Encoding encoding, class Key>
+template <class Key>
 class ShortRows {
    public:
     ShortRows(OnDevice &on, const Selection &asked, const Key *in, const Key *home, Key *out)
@@ -187,7 +188,8 @@ class ShortRows {
         const double begin = on_.call.seconds();
         auto *nans = reinterpret_cast<int64_t *>(found.memory());
         auto *out = reinterpret_cast<Key *>(found.memory() + nans_bytes);
-        const device::Rows<Key> given{home_ != nullptr ? home_ + start * asked_.columns
+        const device::Rows<Key> given{asked_.encoding,
+                                      home_ != nullptr ? home_ + start * asked_.columns
                                                        : reinterpret_cast<const Key *>(resident.on(0) + at),
                                       rows,
                                       asked_.columns,
@@ -196,7 +198,7 @@ class ShortRows {
                                       asked_.rank_count,
                                       out,
                                       nans};
-        device::select_rows<encoding><<<unsigned(rows), BLOCK_THREADS, 0, queue.get()>>>(given);
+        device::select_rows<<<unsigned(rows), BLOCK_THREADS, 0, queue.get()>>>(given);
         PK_CUDA(cudaGetLastError());
         PK_CUDA(cudaMemcpyAsync(asked_.nans + start, nans, nans_bytes, cudaMemcpyDeviceToHost, queue.get()));
         if (out_bytes != 0) {
@@ -225,26 +227,26 @@ std::vector<plan::Span> spans_of(const Selection &asked, int64_t item) {
             {asked.nans, asked.rows * word, word, true, false}};
 }
 
-template <Encoding encoding, class Key>
+template <class Key>
 void select(const Selection &asked, const Key *home, Call &call, int device) {
     const auto *const in = static_cast<const Key *>(asked.in);
     auto *const out = static_cast<Key *>(asked.out);
     const CurrentDevice current(device);
     OnDevice on{call, {device}};
     if (asked.columns <= SHORT_ROW && asked.rank_count <= FEW_RANKS) {
-        ShortRows<encoding, Key> rows(on, asked, in, home, out);
+        ShortRows<Key> rows(on, asked, in, home, out);
         if (rows.fits()) return rows.select();
     }
-    select_long<encoding>(on, asked, in, home, out);
+    select_long(on, asked, in, home, out);
 }
 
-template <Encoding encoding, class Key>
+template <class Key>
 void launch(const Selection &asked, Call &call) {
     const int device = devices_of(call)[0];
     plan::Homes homes(spans_of(asked, sizeof(Key)), call, {device});
     std::fill(asked.nans, asked.nans + asked.rows, 0);
-    if (asked.elements() != 0 && (asked.rank_count != 0 || encoding == Encoding::floating)) {
-        select<encoding>(asked, reinterpret_cast<const Key *>(homes.of(0).at), call, device);
+    if (asked.elements() != 0 && (asked.rank_count != 0 || asked.may_have_nan())) {
+        select<Key>(asked, reinterpret_cast<const Key *>(homes.of(0).at), call, device);
     }
     homes.settle();
 }
@@ -253,14 +255,15 @@ void launch(const Selection &asked, Call &call) {
 
 }  // namespace pk
 
-#define PK_ENTRY(t, T, encoding)                                                                         \
-    extern "C" int32_t pk_select_##t(const T *in, int64_t rows, int64_t columns, const int64_t *ranks,   \
-                                     int64_t rank_rows, int64_t rank_count, T *out, int64_t *nans,       \
-                                     const pk_options *options, pk_report *report) {                     \
-        const auto check = [&] {                                                                         \
-            return pk::Selection(in, rows, columns, ranks, rank_rows, rank_count, out, nans, sizeof(T)); \
-        };                                                                                               \
-        return pk::called(options, report, check, pk::launch<pk::Encoding::encoding, pk::KeyOf<T>>);     \
+#define PK_ENTRY(t, T, encoding)                                                                          \
+    extern "C" int32_t pk_select_##t(const T *in, int64_t rows, int64_t columns, const int64_t *ranks,    \
+                                     int64_t rank_rows, int64_t rank_count, T *out, int64_t *nans,        \
+                                     const pk_options *options, pk_report *report) {                      \
+        const auto check = [&] {                                                                          \
+            return pk::Selection(pk::Encoding::encoding, in, rows, columns, ranks, rank_rows, rank_count, \
+                                 out, nans, sizeof(T));                                                   \
+        };                                                                                                \
+        return pk::called(options, report, check, pk::launch<pk::KeyOf<T>>);                              \
     }
 PK_SORTABLE_TYPES(PK_ENTRY)
 #undef PK_ENTRY

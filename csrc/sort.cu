@@ -2,7 +2,12 @@
 // common/sort.cpp.
 #include "common/sort.h"
 
+#include <optional>
+
+#include "cuda/plan/homes.h"
+#include "cuda/plan/workspace.h"
 #include "cuda/sort/there.h"
+#include "cuda/stream/queued.h"
 
 namespace pk {
 
@@ -18,10 +23,102 @@ struct Located : Request {
     const int device;
 };
 
+// ---- In plans: what is at home is sorted there ----
+
+plan::Span values_of(const Rows &rows) {
+    return {rows.in, rows.elements() * rows.type.bytes, rows.type.bytes, false};
+}
+plan::Span results_of(const SortRequest &request) {
+    return {request.out, request.elements() * request.type.bytes, request.type.bytes, true};
+}
+plan::Span results_of(const ArgsortRequest &request) {
+    const int64_t word = sizeof(int64_t);
+    return {request.order, request.count * request.kept * word, word, true};
+}
+
+// The request with its arrays on a device.
+SortRequest there(const SortRequest &request, char *in, char *out) {
+    return {{request.type, in, request.count, request.columns}, out};
+}
+ArgsortRequest there(const ArgsortRequest &request, char *in, char *out) {
+    return {{request.type, in, request.count, request.columns},
+            reinterpret_cast<int64_t *>(out),
+            request.kept,
+            request.descending};
+}
+
+std::optional<plan::Workspace> workspace(int device, int64_t bytes) {
+    std::optional<plan::Workspace> memory;
+    try {
+        memory.emplace(device, bytes);
+    } catch (const Failure &failure) {
+        if (failure.status() != PK_OUT_OF_MEMORY) throw;
+    }
+    return memory;
+}
+
+// False if the values have no home, or there is no room to sort there.
+template <class Request>
+bool sort_at_home(const Request &request, Call &call, const std::vector<int> &devices) {
+    constexpr int64_t ALIGNMENT = 256;
+    const plan::Span in = values_of(request), out = results_of(request);
+    if (request.elements() > MOST_THERE || !plan::have_homes({in}, devices)) return false;
+    const CurrentDevice current(devices[0]);
+    const bool stays = plan::have_homes({out}, devices);
+    const int64_t bytes = (bytes_there(request) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    const int64_t out_bytes = out.high - out.low;
+    const std::optional<plan::Workspace> memory =
+        workspace(devices[0], bytes + (stays ? 0 : out_bytes));
+    if (!memory) return false;
+    plan::Homes homes({in, out}, call, devices);
+    char *const to = stays ? homes.of(1).at : memory->get() + bytes;
+    {
+        const Stream stream = pk::stream();
+        const Queue queue(stream);
+        Lane lane(call);
+        const double begin = call.seconds();
+        sort_there(there(request, homes.of(0).at, to), memory->get(), queue.get());
+        PK_CUDA(cudaStreamSynchronize(queue.get()));
+        lane.add(PK_KERNEL, begin, call.seconds(), 0, request.elements());
+    }
+    ++call.report.chunks;
+    if (!stays || homes.of(1).leaves)
+        plan::bring_down(devices[0], to, const_cast<char *>(out.low), out_bytes, call);
+    homes.settle();
+    call.advance(request.elements());
+    return true;
+}
+
+template <class Request, void (*on_host)(const Request &, Call &)>
+void sort_in_plan(const Request &request, Call &call) {
+    const std::vector<int> devices = devices_of(call);
+    if (sort_at_home(request, call, devices)) return;
+    plan::Span in = values_of(request), out = results_of(request);
+    in.may_be_home = out.may_be_home = false;
+    plan::Homes homes({in, out}, call, devices);
+    on_host(request, call);
+    homes.settle();
+}
+
+template <class Request>
+void sort_queued(const Request &request, const Queued &queued) {
+    const plan::Span out = results_of(request);
+    if (out.low == out.high) return;
+    const plan::Workspace memory(queued.device, bytes_there(request));
+    sort_there(request, memory.get(), queued.stream);
+    queued.end(true);  // the memory is in use
+}
+
 template <class Request, void (*on_host)(const Request &, Call &)>
 void launch(const Located<Request> &request, Call &call) {
-    if (request.device < 0) return on_host(request, call);
-    sort_there(request, Queued(request.device, call));
+    const plan::Span out = results_of(request);
+    if (request.device >= 0) {
+        sort_queued<Request>(request, Queued(request.device, call));
+    } else if (plan::Plan::innermost() != nullptr && out.low != out.high) {
+        sort_in_plan<Request, on_host>(request, call);
+    } else {
+        on_host(request, call);
+    }
 }
 
 }  // namespace

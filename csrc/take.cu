@@ -1,4 +1,6 @@
 // Elements by their indices on a GPU: the array and the indices go up once, and what is taken streams down.
+#include <algorithm>
+
 #include "common/take.h"
 #include "cuda/plan/homes.h"
 #include "cuda/stream/resident.h"
@@ -27,6 +29,50 @@ __global__ void take_chunk(Gather given, Unit *out, int64_t start, int64_t count
     const int64_t index = given.indices[given.each ? item : item % given.picked];
     const int64_t from = array * given.in.count + place_of(index, given.in.count);
     out[i] = reinterpret_cast<const Unit *>(given.in.elements)[from * given.units + unit];
+}
+
+__global__ void find_range(const int64_t *indices, int64_t count, long long *range) {
+    const int64_t first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    long long least = indices[0], greatest = indices[0];
+    for (int64_t i = first; i < count; i += int64_t(gridDim.x) * blockDim.x) {
+        const long long index = indices[i];
+        least = index < least ? index : least;
+        greatest = index > greatest ? index : greatest;
+    }
+    for (int apart = warpSize / 2; apart > 0; apart /= 2) {
+        const long long low = __shfl_down_sync(~0u, least, apart);
+        const long long high = __shfl_down_sync(~0u, greatest, apart);
+        least = low < least ? low : least;
+        greatest = high > greatest ? high : greatest;
+    }
+    if (threadIdx.x % warpSize != 0) return;
+    atomicMin(range, least);
+    atomicMax(range + 1, greatest);
+}
+
+// Of indices that lie on a device.
+Range range_there(const int64_t *indices, int64_t count, int device, Call &call) {
+    constexpr int64_t MOST_BLOCKS = 1024;
+    const CurrentDevice current(device);
+    Range range;
+    const Block found(device, sizeof(range));
+    if (found.memory() == nullptr) {
+        fail(PK_OUT_OF_MEMORY,
+             "other calls have too much of PYCUDAKIT_DEVICE_MEMORY, and too little is left to look at indices");
+    }
+    const Stream stream = pk::stream();
+    const Queue queue(stream);
+    // What bytes of 0x7f and 0x80 mean is beyond any index that has a place.
+    PK_CUDA(cudaMemsetAsync(found.memory(), 0x7f, sizeof(range.least), queue.get()));
+    PK_CUDA(cudaMemsetAsync(found.memory() + sizeof(range.least), 0x80, sizeof(range.greatest), queue.get()));
+    const auto blocks = unsigned(std::min(MOST_BLOCKS, (count + THREADS - 1) / THREADS));
+    find_range<<<blocks, THREADS, 0, queue.get()>>>(indices, count,
+                                                    reinterpret_cast<long long *>(found.memory()));
+    PK_CUDA(cudaGetLastError());
+    PK_CUDA(cudaMemcpyAsync(&range, found.memory(), sizeof(range), cudaMemcpyDeviceToHost, queue.get()));
+    PK_CUDA(cudaStreamSynchronize(queue.get()));
+    call.report.bytes_down += int64_t(sizeof(range));
+    return range;
 }
 
 int64_t unit_of(const Request &given) {
@@ -95,14 +141,22 @@ void launch(const Request &given, Call &call) {
     const int64_t unit = unit_of(given), units = given.out_bytes() / unit;
     const pk_operand operand = operand_of(given, unit);
     const Layout layout(&operand, 1, &units, 1, {true});
-    const int64_t word = sizeof(int64_t), index_bytes = given.index_count() * word;
-    // They are looked at on the host, whatever lies on a device.
-    plan::bring_down({{given.indices, index_bytes, word, false}}, call);
-    check_indices(given, call);
+    const int64_t word = sizeof(int64_t);
+    const plan::Span indices(given.indices, given.index_count() * word, word, false);
+    // Before anything is written they are looked at: where they are at home, there.
+    const bool are_there = plan::have_homes({indices}, devices);
+    if (!are_there) {
+        plan::bring_down({indices}, call);
+        require_places(given, range_of_indices(given, call));
+    }
     plan::Homes homes({{given.out, given.out_bytes(), unit, true},
                        {given.in.elements, given.in_bytes(), unit, false},
-                       {given.indices, index_bytes, word, false}},
+                       indices},
                       call, devices);
+    if (are_there) {
+        const auto *const home = reinterpret_cast<const int64_t *>(homes.of(2).at);
+        require_places(given, range_there(home, given.index_count(), devices[0], call));
+    }
     Taking work(layout, given, homes, call, devices);
     stream(work, call, devices, {{0, units}});
     homes.settle();

@@ -74,7 +74,7 @@ def draw(result, path):
     mpl.use("agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 3, figsize=(9, 3.2), layout="constrained")
+    figure, axes = plt.subplots(1, 3, figsize=(9, 3.4), layout="constrained")
     for axis, title, u in zip(axes, ("at first", "by slices", "by a program"), result[:3], strict=True):
         axis.imshow(u, cmap="inferno", vmin=0, vmax=100)
         axis.set(title=title, xticks=[], yticks=[])

@@ -66,7 +66,7 @@ def draw(result, path):
     mpl.use("agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 3, figsize=(9, 3.2), layout="constrained")
+    figure, axes = plt.subplots(1, 3, figsize=(9, 3.4), layout="constrained")
     for axis, title, cells in zip(axes, ("at first", "by slices", "by a program"), result[:3], strict=True):
         axis.imshow(cells, cmap="Greens", interpolation="nearest")
         axis.set(title=f"{title}: {cells.sum()} cells", xticks=[], yticks=[])

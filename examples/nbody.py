@@ -82,8 +82,8 @@ def draw(seen, path):
     half = len(seen[0]) // 2
     for axis, at in zip(axes, seen, strict=True):
         for part, colour in ((at[:half], "#ffd27f"), (at[half:], "#7fb8ff")):
-            axis.scatter(part[:, 0], part[:, 1], 0.6, colour)
-        axis.set(xlim=(-3.5, 3.5), ylim=(-3.5, 3.5), xticks=[], yticks=[], facecolor="black", aspect="equal")
+            axis.scatter(part[:, 0], part[:, 1], 2, colour, linewidths=0)
+        axis.set(xlim=(-3, 3), ylim=(-3, 3), xticks=[], yticks=[], facecolor="black", aspect="equal")
     figure.savefig(path, dpi=90)
 
 

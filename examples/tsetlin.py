@@ -129,6 +129,7 @@ def draw(result, path):
     left.set(xlabel="epoch", title="accuracy (dotted: of the labels it learns from)", ylim=(0.4, 1.03))
     right.imshow(states, cmap="RdBu_r", vmin=0, vmax=199, aspect="auto")
     right.set(xlabel="literal: a bit, or from 12 on its opposite", ylabel="clause", title="red: taken in")
+    right.set_yticks(range(0, CLAUSES, 4))
     figure.savefig(path, dpi=80)
 
 

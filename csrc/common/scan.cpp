@@ -39,7 +39,7 @@ static int term_of(int kind) {
 }
 
 Request::Request(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
-                 int64_t dimensions, int64_t outer, int64_t rows) {
+                 int64_t dimensions, int64_t outer, int64_t rows, int32_t allowed) {
     require(operands != nullptr, "operands is a null pointer");
     require(shape != nullptr || dimensions == 0, "shape is a null pointer");
     require(dimensions >= 1 && dimensions <= PK_MAX_DIMS, "dimensions is not from 1 to PK_MAX_DIMS");
@@ -49,8 +49,7 @@ Request::Request(int64_t operation, int64_t flags, const pk_operand *operands, c
     for (int i = 0; i < 2; ++i) {
         require(operands[i].type >= 0 && operands[i].type < PK_TYPE_COUNT, "an operand's type is unknown");
         require(operands[i].address != 0, "an operand is a null pointer");
-        require((operands[i].flags & ~PK_BYTE_SWAPPED) == 0,
-                "an operand's flags have bits that mean nothing");
+        require((operands[i].flags & ~allowed) == 0, "an operand's flags have bits that mean nothing");
     }
     from = operands[0].type;
     to = operands[1].type;

@@ -23,35 +23,30 @@ using KeyOf = std::conditional_t<
 
 // Unsigned numbers in the order of the values: -0.0 before 0.0, and any NaN last, as the largest key, which
 // no other value has.
-template <Encoding encoding, class Key>
-PK_HD Key key_of(Key bits) {
+template <class Key>
+PK_HD Key key_of(Encoding encoding, Key bits) {
     constexpr Key SIGN = Key(Key(1) << (8 * sizeof(Key) - 1));
-    if constexpr (encoding == Encoding::natural) {
-        return bits;
-    } else if constexpr (encoding == Encoding::integer) {
-        return Key(bits ^ SIGN);
-    } else {
-        constexpr int MANTISSA = sizeof(Key) == 2 ? 10 : sizeof(Key) == 4 ? 23 : 52;
-        constexpr Key INFINITE = Key(Key(SIGN - 1) >> MANTISSA << MANTISSA);
-        const Key flipped = select((bits & SIGN) != 0, Key(~bits), Key(bits | SIGN));
-        return select(Key(bits & Key(~SIGN)) > INFINITE, Key(~Key(0)), flipped);
-    }
+    if (encoding == Encoding::natural) return bits;
+    if (encoding == Encoding::integer) return Key(bits ^ SIGN);
+    constexpr int MANTISSA = sizeof(Key) == 2 ? 10 : sizeof(Key) == 4 ? 23 : sizeof(Key) == 8 ? 52 : 0;
+    constexpr Key INFINITE = Key(Key(SIGN - 1) >> MANTISSA << MANTISSA);
+    const Key flipped = select((bits & SIGN) != 0, Key(~bits), Key(bits | SIGN));
+    return select(Key(bits & Key(~SIGN)) > INFINITE, Key(~Key(0)), flipped);
 }
 
-template <Encoding encoding, class Key>
-PK_HD Key bits_of_key(Key key) {
+template <class Key>
+PK_HD Key bits_of_key(Encoding encoding, Key key) {
     constexpr Key SIGN = Key(Key(1) << (8 * sizeof(Key) - 1));
-    if constexpr (encoding == Encoding::natural) {
-        return key;
-    } else if constexpr (encoding == Encoding::integer) {
-        return Key(key ^ SIGN);
-    } else {
-        return select((key & SIGN) != 0, Key(key ^ SIGN), Key(~key));
-    }
+    if (encoding == Encoding::natural) return key;
+    if (encoding == Encoding::integer) return Key(key ^ SIGN);
+    return select((key & SIGN) != 0, Key(key ^ SIGN), Key(~key));
 }
 
-// What an entry is asked for, checked. Of the pointers, `item` is the bytes of an element.
+// What an entry is asked for, checked. Of the pointers, `item` is the bytes of an element. The encoding is
+// known at run time alone, as it is little work beside the selecting: so that is compiled once for each
+// width.
 struct Selection {
+    Encoding encoding;
     const void *in;
     int64_t rows, columns;
     const int64_t *ranks;
@@ -59,9 +54,10 @@ struct Selection {
     void *out;
     int64_t *nans;
 
-    Selection(const void *in, int64_t rows, int64_t columns, const int64_t *ranks, int64_t rank_rows,
-              int64_t rank_count, void *out, int64_t *nans, size_t item);
+    Selection(Encoding encoding, const void *in, int64_t rows, int64_t columns, const int64_t *ranks,
+              int64_t rank_rows, int64_t rank_count, void *out, int64_t *nans, size_t item);
     int64_t elements() const { return rows * columns; }
+    bool may_have_nan() const { return encoding == Encoding::floating; }
 
     const int64_t *ranks_of(int64_t row) const { return ranks + (rank_rows == 1 ? 0 : row * rank_count); }
 };

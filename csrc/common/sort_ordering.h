@@ -73,4 +73,37 @@ void with_ordering(KeyType type, bool descending, bool one_zero, Body body) {
     }
 }
 
+// An ordering that knows only at run time whether it is of floats. What waits for memory is as fast with it,
+// and is compiled once for each width.
+template <class Bits>
+struct LateOrdering {
+    using Key = Bits;
+    using OfFloats = Ordering<Bits, true>;
+    using OfIntegers = Ordering<Bits, false>;
+    static constexpr Key TOP = OfFloats::TOP, ALL = OfFloats::ALL, NAN_BITS = OfFloats::NAN_BITS;
+
+    bool of_floats;
+    Key flip, invert;
+    bool one_zero;
+
+    PK_HD Key key(Key bits) const {
+        return of_floats ? OfFloats{flip, invert, one_zero}.key(bits)
+                         : OfIntegers{flip, invert, one_zero}.key(bits);
+    }
+    PK_HD Key bits(Key key) const {
+        return of_floats ? OfFloats{flip, invert, one_zero}.bits(key)
+                         : OfIntegers{flip, invert, one_zero}.bits(key);
+    }
+};
+
+// Calls body(ordering) with the type's LateOrdering.
+template <class Body>
+void with_late_ordering(KeyType type, bool descending, bool one_zero, Body body) {
+    with_ordering(type, descending, one_zero, [&](auto known) {
+        using Order = decltype(known);
+        using Late = LateOrdering<typename Order::Key>;
+        body(Late{Order::of_floats, known.flip, known.invert, known.one_zero});
+    });
+}
+
 }  // namespace pk

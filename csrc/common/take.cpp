@@ -1,7 +1,6 @@
 #include "take.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 
 #include "common/call/share_out.h"
@@ -9,15 +8,7 @@
 
 namespace pk::take {
 
-namespace {
-
-constexpr int64_t SHARE = 65536;  // indices between two looks at whether the call is to stop
-
-struct Range {
-    int64_t least = std::numeric_limits<int64_t>::max(), greatest = std::numeric_limits<int64_t>::min();
-};
-
-}  // namespace
+static constexpr int64_t SHARE = 65536;  // indices between two looks at whether the call is to stop
 
 Request::Request(const Source &in, const int64_t *indices, int64_t picked, int64_t each, uint8_t *out)
     : in(in), indices(indices), picked(picked), each(each != 0), out(reinterpret_cast<char *>(out)) {
@@ -37,7 +28,7 @@ Request::Request(const Source &in, const int64_t *indices, int64_t picked, int64
     require(wanted == 0 || given != 0, "there is nothing to take from");
 }
 
-void check_indices(const Request &given, Call &call) {
+Range range_of_indices(const Request &given, Call &call) {
     Range all;
     const int64_t count = given.index_count();
     const int64_t threads = std::clamp<int64_t>(count / SHARE, 1, thread_count());
@@ -54,9 +45,13 @@ void check_indices(const Request &given, Call &call) {
             all.least = std::min(all.least, range.least);
             all.greatest = std::max(all.greatest, range.greatest);
         });
-    const bool is_below = all.least < -given.in.count;
-    if (count == 0 || (!is_below && all.greatest < given.in.count)) return;
-    const std::string wrong = std::to_string(is_below ? all.least : all.greatest);
+    return all;
+}
+
+void require_places(const Request &given, const Range &indices) {
+    const bool is_below = indices.least < -given.in.count;
+    if (given.index_count() == 0 || (!is_below && indices.greatest < given.in.count)) return;
+    const std::string wrong = std::to_string(is_below ? indices.least : indices.greatest);
     fail(PK_INVALID_ARGUMENT,
          "index " + wrong + " is out of bounds for " + std::to_string(given.in.count) + " elements");
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "common/call/call.h"
 #include "portable.h"
@@ -35,7 +36,13 @@ PK_HD int64_t place_of(int64_t index, int64_t count) {
     return place >= 0 && place < count ? place : 0;
 }
 
+// The least of all indices and the greatest.
+struct Range {
+    int64_t least = std::numeric_limits<int64_t>::max(), greatest = std::numeric_limits<int64_t>::min();
+};
+Range range_of_indices(const Request &given, Call &call);
+
 // Refuses indices that have no place, before anything is written.
-void check_indices(const Request &given, Call &call);
+void require_places(const Request &given, const Range &indices);
 
 }  // namespace pk::take

@@ -6,10 +6,14 @@
 
 namespace pk {
 
-// A block's registers and operands share L1 with the code's constants and the stack.
-static constexpr int64_t L1_BUDGET = 24 << 10;
+// A block's registers and operands share L1 with the stack, and often with the core's other thread. Where it
+// holds no blocks of SHORT elements, longer ones in L2 are better: each step of a block costs something.
+static constexpr int64_t L1_BUDGET = 12 << 10, L2_BUDGET = 256 << 10;
+static constexpr int64_t SHORT = 192, IN_L2 = 512;  // elements
 static constexpr int64_t SMALLEST_BLOCK = 64, LARGEST_BLOCK = 64 << 10;
 static constexpr int64_t REGISTER_ITEM = 8;
+// Shorter rows are better copied together than walked one by one.
+static constexpr int64_t SHORTEST_ROW = 128;     // elements
 static constexpr int64_t LOOK_AFTER = 64 << 10;  // elements times steps
 static constexpr int32_t NO_REGISTER = -1;
 
@@ -35,10 +39,34 @@ static bool overwritten_in_use(const std::vector<Step> &steps, size_t load, cons
     return overwritten && renamed;
 }
 
+static bool has_dense_rows(const View &view) {
+    return view.access == Access::strided && !view.swapped && view.strides.back() == view.item &&
+           reinterpret_cast<uintptr_t>(view.base) % uintptr_t(view.item) == 0 &&
+           std::all_of(view.strides.begin(), view.strides.end(),
+                       [&](int64_t stride) { return stride % view.item == 0; });
+}
+
+// How many elements of so many bytes, in registers and operands, are computed at once.
+static int64_t elements_a_block(int64_t bytes) {
+    const bool is_in_l1 = L1_BUDGET / bytes >= SHORT;
+    const int64_t fitting = (is_in_l1 ? L1_BUDGET : L2_BUDGET) / bytes / SMALLEST_BLOCK * SMALLEST_BLOCK;
+    return std::clamp(fitting, SMALLEST_BLOCK, is_in_l1 ? LARGEST_BLOCK / 16 : IN_L2);
+}
+
+// Blocks of no more than `most` elements, of which as few as may be make up a row.
+static int64_t part_of_row(int64_t row, int64_t most) {
+    const int64_t parts = (row + most - 1) / most;
+    return std::min(most, (row / parts / SMALLEST_BLOCK + 1) * SMALLEST_BLOCK);
+}
+
 BlockProgram::BlockProgram(const Program &program, const Layout &layout)
     : layout(layout),
+      in_rows(layout.views.size(), 0),
       home_(size_t(program.register_count)),
       registers_(size_t(program.register_count), NO_REGISTER) {
+    if (layout.shape.size() > 1 && layout.shape.back() >= SHORTEST_ROW) {
+        for (size_t i = 0; i < in_rows.size(); ++i) by_rows |= in_rows[i] = has_dense_rows(layout.views[i]);
+    }
     steps.reserve(2 * program.steps.size());  // of float16 and scattered operands more than one
     int64_t widest = 1;
     for (size_t i = 0; i < program.steps.size(); ++i) {
@@ -52,11 +80,15 @@ BlockProgram::BlockProgram(const Program &program, const Layout &layout)
             add_compute(step);
         }
     }
-    // Without registers there is nothing to keep in L1.
+    // Without registers there is nothing to keep in a cache.
     int64_t bytes = register_count * widest;
     for (const View &view : layout.views) bytes += view.item;
-    const int64_t fitting = L1_BUDGET / bytes / SMALLEST_BLOCK * SMALLEST_BLOCK;
-    block = register_count == 0 ? LARGEST_BLOCK : std::clamp(fitting, SMALLEST_BLOCK, LARGEST_BLOCK / 16);
+    block = register_count == 0 ? LARGEST_BLOCK : elements_a_block(bytes);
+    if (by_rows) block = part_of_row(layout.shape.back(), block);
+}
+
+bool BlockProgram::is_in_place(int32_t operand) const {
+    return layout.views[size_t(operand)].access == Access::contiguous || in_rows[size_t(operand)];
 }
 
 // The machine's register for one of the program's; values that stay in an operand's memory need none.
@@ -66,17 +98,22 @@ Place BlockProgram::register_for(int32_t program_register) {
     return {Place::in_register, index};
 }
 
+bool BlockProgram::is_one_a_row(const View &view) const {
+    return by_rows && view.access == Access::strided && view.strides.back() == 0;
+}
+
 void BlockProgram::add_load(const Step &step, bool must_move) {
     const View &view = layout.views[step.a];
     const bool half = view.type == PK_FLOAT16;
-    std::vector<BlockStep> &list = view.access == Access::constant ? constants : steps;
+    const bool constant = view.access == Access::constant, stays = constant || is_one_a_row(view);
+    std::vector<BlockStep> &list = constant ? constants : stays ? in_each_row : steps;
     Place raw{Place::in_operand, step.a};
-    if (view.access != Access::contiguous || must_move) {
+    if (!is_in_place(step.a) || must_move) {
         BlockStep gather;
-        gather.kind = view.access == Access::constant ? BlockStep::fill : BlockStep::gather;
+        gather.kind = constant ? BlockStep::fill : BlockStep::gather;
         gather.operand = step.a;
-        // A constant stays where it is for the whole call, so no other value may share its register.
-        raw = view.access == Access::constant || half ? new_register() : register_for(step.target);
+        // A constant stays where it is, so no other value may share its register.
+        raw = stays || half ? new_register() : register_for(step.target);
         gather.target = raw;
         list.push_back(gather);
     }
@@ -85,7 +122,7 @@ void BlockProgram::add_load(const Step &step, bool must_move) {
         BlockStep widen;
         widen.loop = loops().half_to_float;
         widen.a = raw;
-        widen.target = view.access == Access::constant ? new_register() : register_for(step.target);
+        widen.target = stays ? new_register() : register_for(step.target);
         list.push_back(widen);
         home_[step.target] = widen.target;
     }
@@ -127,7 +164,7 @@ void BlockProgram::add_store(const Step &step) {
     const bool just_made = last != nullptr && last->kind == BlockStep::compute &&
                            from.kind == Place::in_register && last->target.kind == Place::in_register &&
                            last->target.index == from.index;
-    if (view.access == Access::contiguous && view.type != PK_FLOAT16 && just_made &&
+    if (is_in_place(step.target) && view.type != PK_FLOAT16 && just_made &&
         may_write_directly(step.target, *last)) {
         last->target = out;
         home_[step.a] = out;
@@ -139,13 +176,13 @@ void BlockProgram::add_store(const Step &step) {
     store.operand = step.target;
     if (view.type == PK_FLOAT16) {
         store.loop = loops().float_to_half;
-        if (view.access != Access::contiguous) {
+        if (!is_in_place(step.target)) {
             store.target = new_register();
             steps.push_back(store);
             store.a = store.target;
             store.kind = BlockStep::scatter;
         }
-    } else if (view.access == Access::contiguous) {
+    } else if (is_in_place(step.target)) {
         const int type = view.type == PK_BOOL ? PK_UINT8 : view.type;
         store.loop = loops().cast[type][type];
     } else {
@@ -193,7 +230,8 @@ void Machine::run(int64_t start, int64_t count, Call &call) {
     const int64_t often = LOOK_AFTER / (1 + int64_t(program_.steps.size())) + 1;  // elements
     int64_t looked = 0;
     for (int64_t done = 0; done < count;) {
-        const int64_t block = std::min(program_.block, count - done);
+        int64_t block = std::min(program_.block, count - done);
+        if (program_.by_rows) block = std::min(block, enter_row_of(start + done));
         run_block(program_.steps, start + done, block);
         done += block;
         if (done - looked >= often || done == count) {
@@ -201,6 +239,26 @@ void Machine::run(int64_t start, int64_t count, Call &call) {
             looked = done;
         }
     }
+}
+
+// Has the bases be those of an element's row; returns how many elements of it are left from there on.
+int64_t Machine::enter_row_of(int64_t element) {
+    const Layout &layout = program_.layout;
+    const size_t last = layout.shape.size() - 1;
+    const int64_t length = layout.shape[last];
+    if (element < row_ || element >= row_ + length) {
+        const int64_t row = element / length, first = row_ = row * length;
+        for (size_t i = 0; i < bases_.size(); ++i) {
+            if (!program_.in_rows[i]) continue;
+            const View &view = layout.views[i];
+            int64_t offset = -first * view.item, rest = row;
+            for (size_t d = last; d-- > 1; rest /= layout.shape[d])
+                offset += rest % layout.shape[d] * view.strides[d];
+            bases_[i] = view.base + offset + rest * view.strides[0];
+        }
+        run_block(program_.in_each_row, first, std::min(program_.block, length));
+    }
+    return row_ + length - element;
 }
 
 void Machine::run_block(const std::vector<BlockStep> &steps, int64_t start, int64_t count) {

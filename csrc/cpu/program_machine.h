@@ -12,7 +12,8 @@
 
 namespace pk {
 
-// Where a block of values lies: in a register, or in an operand's own memory.
+// Where a block of values lies: in a register, or in an operand's own memory, where that is dense, or a block
+// is no more than a part of one of its dense rows.
 struct Place {
     enum { nowhere, in_register, in_operand } kind = nowhere;
     int32_t index = 0;
@@ -35,12 +36,17 @@ class BlockProgram {
     BlockProgram(const Program &program, const Layout &layout);
 
     const Layout &layout;
-    std::vector<BlockStep> constants;  // run once a thread, for the operands that are one element
+    std::vector<BlockStep> constants;    // run once a thread, for the operands that are one element
+    std::vector<BlockStep> in_each_row;  // run where one begins, for the operands that are one element there
     std::vector<BlockStep> steps;
+    std::vector<char> in_rows;  // of each operand, whether its rows are used where they lie
+    bool by_rows = false;       // some are: no block goes beyond a row
     int32_t register_count = 0;
     int64_t block;  // elements
 
    private:
+    bool is_in_place(int32_t operand) const;
+    bool is_one_a_row(const View &view) const;
     void add_load(const Step &step, bool must_move);
     void add_store(const Step &step);
     void add_compute(const Step &step);
@@ -63,6 +69,7 @@ class Machine {
     const std::vector<uint8_t> &exceptions() const { return exceptions_; }
 
    private:
+    int64_t enter_row_of(int64_t element);
     void run_block(const std::vector<BlockStep> &steps, int64_t start, int64_t count);
     void *at(const Place &place, int64_t start) const;
 
@@ -70,7 +77,8 @@ class Machine {
     std::unique_ptr<char[]> memory_;
     char *registers_;
     int64_t register_bytes_;
-    std::vector<char *> bases_;        // of each operand
+    std::vector<char *> bases_;        // of each operand: its element 0, or where that would be for this row
+    int64_t row_ = INT64_MIN;          // where that begins
     std::vector<uint8_t> exceptions_;  // of each instruction
 };
 

@@ -1,5 +1,6 @@
 #include "common/reduce.h"
 
+#include <memory>
 #include <optional>
 
 #include "common/call/share_out.h"
@@ -115,7 +116,7 @@ class Folder {
           slabs_(region.slabs),
           values_(values),
           call_(call),
-          lanes_(size_t((MOST_WORDS + 1) * LANES * std::max(slabs_.inner, MOST_TOGETHER))) {
+          lanes_(new double[size_t((MOST_WORDS + 1) * LANES * most_columns())]) {
         for (size_t i = 0; i < reductions.size(); ++i)
             folds_.emplace_back(*reductions[i], partials[i], most_units);
         if (program == nullptr) return;
@@ -145,6 +146,11 @@ class Folder {
     }
 
    private:
+    int64_t most_columns() const {
+        const bool together = slabs_.inner == 1 && slabs_.length < SHORT;
+        return together ? std::min(slabs_.slabs_a_unit(), MOST_TOGETHER) : slabs_.inner;
+    }
+
     void fold(int64_t index, int64_t place) {
         const Slabs::Unit unit = slabs_.unit(index);
         const int64_t start = slabs_.start(index);
@@ -161,8 +167,7 @@ class Folder {
             for (Fold &fold : folds_) {
                 double *const partials = fold.folded.data() + place * fold.words_a_unit();
                 block.leader = fold.led == unit.slab ? &fold.leader : nullptr;
-                fold.loop(block, lanes_.data(),
-                          partials + slab * slabs_.inner * fold.reduction.joining.words);
+                fold.loop(block, lanes_.get(), partials + slab * slabs_.inner * fold.reduction.joining.words);
             }
         }
         if (slabs_.blocks() == 1 || slabs_.inner != 1) return;
@@ -210,7 +215,7 @@ class Folder {
     std::vector<Fold> folds_;
     std::optional<Machine> machine_;             // where the values are a program's
     std::vector<std::vector<double>> computed_;  // by it
-    std::vector<double> lanes_;
+    std::unique_ptr<double[]> lanes_;            // which each loop fills first
 };
 
 void reduce_region(const All &reductions, const Region &region, Call &call) {

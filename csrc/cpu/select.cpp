@@ -18,9 +18,14 @@ constexpr int64_t LONG_ROW = 1 << 17;
 // What a thread may work on before it looks whether the call is to stop: some 0.1 s.
 constexpr int64_t MOST_AT_ONCE = 1 << 23;
 
-template <Encoding encoding, class Key>
-void make_keys(const Key *in, int64_t count, Key *keys) {
-    for (int64_t i = 0; i < count; ++i) keys[i] = key_of<encoding>(in[i]);
+template <class Key>
+void make_keys(Encoding encoding, const Key *in, int64_t count, Key *keys) {
+    if (encoding == Encoding::floating) {
+        for (int64_t i = 0; i < count; ++i) keys[i] = key_of(Encoding::floating, in[i]);
+    } else {
+        const Key flipped = key_of(encoding, Key(0));
+        for (int64_t i = 0; i < count; ++i) keys[i] = Key(in[i] ^ flipped);
+    }
 }
 
 template <class Key>
@@ -117,15 +122,16 @@ class Selector {
 };
 
 // One row that all threads work on.
-template <Encoding encoding, class Key>
+template <class Key>
 class LongRow {
    public:
-    LongRow(const Key *in, int64_t columns, Call &call) : in_(in), columns_(columns), call_(call) {}
+    LongRow(const Selection &asked, const Key *in, Call &call)
+        : encoding_(asked.encoding), in_(in), columns_(asked.columns), call_(call) {}
 
     // Returns how many are NaN.
     int64_t select(const int64_t *ranks, int64_t rank_count, Key *out) {
         if (rank_count == 0) {
-            if (encoding != Encoding::floating) return 0;
+            if (encoding_ != Encoding::floating) return 0;
             std::atomic<int64_t> nans{0};
             each_block([&] {
                 return [&, mine = int64_t(0)](const Key *keys, int64_t count, bool ends) mutable {
@@ -162,7 +168,7 @@ class LongRow {
                 const int64_t end = std::min(start + SHARE, columns_);
                 for (int64_t at = start; at < end; at += BLOCK) {
                     const int64_t count = std::min(BLOCK, end - at);
-                    make_keys<encoding>(in_ + at, count, keys);
+                    make_keys(encoding_, in_ + at, count, keys);
                     visit(keys, count, false);
                 }
                 lane.add(PK_COMPUTE, begin, call_.seconds(), 0, end - start);
@@ -212,7 +218,7 @@ class LongRow {
                 if (!ends) std::fill(own.begin(), own.end(), 0);
             };
         });
-        if (known == 0 && encoding == Encoding::floating) nans_ = counters[(int64_t(1) << digits) - 1];
+        if (known == 0 && encoding_ == Encoding::floating) nans_ = counters[(int64_t(1) << digits) - 1];
     }
 
     // Which of a level's groups a key is of.
@@ -323,6 +329,7 @@ class LongRow {
         return members;
     }
 
+    const Encoding encoding_;
     const Key *in_;
     const int64_t columns_;
     Call &call_;
@@ -331,20 +338,20 @@ class LongRow {
     Key all_ = Key(~Key(0)), any_ = 0;  // the bits that all elements have, and any
 };
 
-template <Encoding encoding, class Key>
+template <class Key>
 void select_long(const Selection &asked, const Key *in, Key *out, Call &call) {
     std::vector<Key> found(size_t(asked.rank_count));
     for (int64_t row = 0; row < asked.rows; ++row) {
-        LongRow<encoding, Key> work(in + row * asked.columns, asked.columns, call);
+        LongRow<Key> work(asked, in + row * asked.columns, call);
         asked.nans[row] = work.select(asked.ranks_of(row), asked.rank_count, found.data());
         for (size_t i = 0; i < found.size(); ++i) {
-            out[row * asked.rank_count + int64_t(i)] = bits_of_key<encoding>(found[i]);
+            out[row * asked.rank_count + int64_t(i)] = bits_of_key(asked.encoding, found[i]);
         }
         ++call.report.chunks;
     }
 }
 
-template <Encoding encoding, class Key>
+template <class Key>
 void select_short(const Selection &asked, const Key *in, Key *out, Call &call) {
     const int64_t share = std::max<int64_t>(1, SHARE / 4 / std::max<int64_t>(1, asked.columns));
     const int64_t shares = (asked.rows + share - 1) / share;
@@ -361,29 +368,29 @@ void select_short(const Selection &asked, const Key *in, Key *out, Call &call) {
         },
         [&](Own &own, int64_t first, int64_t count) {
             for (int64_t row = first; row < first + count; ++row) {
-                make_keys<encoding>(in + row * asked.columns, asked.columns, own.keys.data());
-                asked.nans[row] =
-                    encoding == Encoding::floating ? count_last(own.keys.data(), asked.columns) : 0;
+                make_keys(asked.encoding, in + row * asked.columns, asked.columns, own.keys.data());
+                asked.nans[row] = asked.may_have_nan() ? count_last(own.keys.data(), asked.columns) : 0;
                 const int64_t *given = asked.ranks_of(row);
                 std::copy(given, given + asked.rank_count, own.ranks.begin());
                 Key *found = out + row * asked.rank_count;
                 own.selector.select(own.keys.data(), asked.columns, own.ranks.data(), asked.rank_count,
                                     found);
-                for (int64_t i = 0; i < asked.rank_count; ++i) found[i] = bits_of_key<encoding>(found[i]);
+                for (int64_t i = 0; i < asked.rank_count; ++i)
+                    found[i] = bits_of_key(asked.encoding, found[i]);
             }
             call.advance(count * asked.columns);
             return count * asked.columns;
         });
 }
 
-template <Encoding encoding, class Key>
+template <class Key>
 void launch(const Selection &asked, Call &call) {
     const auto *const in = static_cast<const Key *>(asked.in);
     auto *const out = static_cast<Key *>(asked.out);
     if (asked.columns > LONG_ROW) {
-        select_long<encoding>(asked, in, out, call);
+        select_long(asked, in, out, call);
     } else {
-        select_short<encoding>(asked, in, out, call);
+        select_short(asked, in, out, call);
     }
 }
 
@@ -391,14 +398,15 @@ void launch(const Selection &asked, Call &call) {
 
 }  // namespace pk
 
-#define PK_ENTRY(t, T, encoding)                                                                         \
-    extern "C" int32_t pk_select_##t(const T *in, int64_t rows, int64_t columns, const int64_t *ranks,   \
-                                     int64_t rank_rows, int64_t rank_count, T *out, int64_t *nans,       \
-                                     const pk_options *options, pk_report *report) {                     \
-        const auto check = [&] {                                                                         \
-            return pk::Selection(in, rows, columns, ranks, rank_rows, rank_count, out, nans, sizeof(T)); \
-        };                                                                                               \
-        return pk::called(options, report, check, pk::launch<pk::Encoding::encoding, pk::KeyOf<T>>);     \
+#define PK_ENTRY(t, T, encoding)                                                                          \
+    extern "C" int32_t pk_select_##t(const T *in, int64_t rows, int64_t columns, const int64_t *ranks,    \
+                                     int64_t rank_rows, int64_t rank_count, T *out, int64_t *nans,        \
+                                     const pk_options *options, pk_report *report) {                      \
+        const auto check = [&] {                                                                          \
+            return pk::Selection(pk::Encoding::encoding, in, rows, columns, ranks, rank_rows, rank_count, \
+                                 out, nans, sizeof(T));                                                   \
+        };                                                                                                \
+        return pk::called(options, report, check, pk::launch<pk::KeyOf<T>>);                              \
     }
 PK_SORTABLE_TYPES(PK_ENTRY)
 #undef PK_ENTRY

@@ -12,8 +12,10 @@ const int HOST_STAGE = PK_COMPUTE;
 
 namespace {
 
-constexpr int64_t LONG_ROW = 64 << 10;  // of at least so many elements
-constexpr int64_t PIECE = 16 << 10;     // elements that a thread takes at once of what is short
+constexpr int64_t LONG_ROW = 64 << 10;          // of at least so many elements
+constexpr int64_t PIECE = 16 << 10;             // elements that a thread takes at once of what is short
+constexpr int64_t LONGEST_NARROW = UINT32_MAX;  // a row with 32 bits for the index of an element
+
 // Calls sort_row(row, a, b) for each of many short rows; a and b have room for one.
 template <class E, class SortRow>
 void each_short_row(Call &call, const Rows &rows, SortRow sort_row) {
@@ -137,16 +139,14 @@ struct IndexOf {
     }
 };
 
-// By pairs E, whose keys and indices have room for the rows'.
-template <class E, class Order>
-void argsort_each(const Order &ordering, const Rows &rows, int64_t *order, int64_t kept, Call &call) {
-    using Key = typename Order::Key;
+// By pairs E, whose keys and indices have room for the rows'; key_at(i) is the key of an element.
+template <class E, class KeyAt>
+void argsort_each(KeyAt key_at, const Rows &rows, int64_t *order, int64_t kept, Call &call) {
     using I = decltype(E::index);
-    const auto *const in = static_cast<const Key *>(rows.in);
     const int64_t size = rows.columns;
     if (size < LONG_ROW) {
         return each_short_row<E>(call, rows, [&](int64_t row, E *pairs, E *other) {
-            for (int64_t i = 0; i < size; ++i) pairs[i] = {ordering.key(in[row * size + i]), I(i)};
+            for (int64_t i = 0; i < size; ++i) pairs[i] = {key_at(row * size + i), I(i)};
             sort_few(pairs, other, size);
             for (int64_t i = 0; i < kept; ++i) order[row * kept + i] = int64_t(pairs[i].index);
         });
@@ -154,15 +154,71 @@ void argsort_each(const Order &ordering, const Rows &rows, int64_t *order, int64
     const Scratch<E> a(size), b(size);
     const Scratch<int64_t> whole(kept == size ? 0 : size);
     for (int64_t row = 0; row < rows.count; ++row) {
-        const Key *const from = in + row * size;
         int64_t *const to = kept == size ? order + row * size : whole.get();
         radix_sort<E>(
-            call, size, [=](int64_t i) { return E{ordering.key(from[i]), I(i)}; }, IndexOf(), to,
+            call, size, [=](int64_t i) { return E{key_at(row * size + i), I(i)}; }, IndexOf(), to,
             [&](int left) { return left % 2 == 0 ? a.get() : b.get(); });
         if (kept != size) std::copy_n(to, kept, order + row * kept);
         call.advance(size);
     }
 }
+
+// Of keys of one byte, where all that is kept has the least of them, as of bools: their places, as they lie.
+// If it is otherwise, returns false.
+bool places_of_least(const Ordering<uint8_t, false> &ordering, const Rows &row, int64_t *order, int64_t kept,
+                     Call &call) {
+    constexpr int64_t BLOCK = 64;
+    const auto *const in = static_cast<const uint8_t *>(row.in);
+    const int64_t size = row.columns, chunk = chunk_of(size), chunks = (size + chunk - 1) / chunk;
+    std::vector<uint8_t> leasts(size_t(chunks), 0xff);
+    in_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
+        uint8_t least = 0xff;
+        for (int64_t i = begin; i < end; ++i) least = std::min(least, ordering.key(in[i]));
+        leasts[size_t(index)] = least;
+    });
+    const uint8_t wanted = ordering.bits(*std::min_element(leasts.begin(), leasts.end()));
+    std::vector<int64_t> starts(size_t(chunks) + 1);
+    in_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
+        starts[size_t(index) + 1] = std::count(in + begin, in + end, wanted);
+    });
+    for (size_t i = 0; i < size_t(chunks); ++i) starts[i + 1] += starts[i];
+    if (starts.back() < kept) return false;
+    in_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
+        // No further, even if someone writes to the array meanwhile and there are more of them than there
+        // were.
+        const int64_t limit = std::min(kept, starts[size_t(index) + 1]);
+        int64_t next = starts[size_t(index)], found[BLOCK];
+        for (int64_t block = begin; block < end && next < limit; block += BLOCK) {
+            const int64_t last = std::min(end, block + BLOCK);
+            int64_t count = 0;
+            for (int64_t i = block; i < last; ++i) {
+                found[count] = i;
+                count += in[i] == wanted;
+            }
+            count = std::min(count, limit - next);
+            std::copy_n(found, count, order + next);
+            next += count;
+        }
+        call.advance(end - begin);
+    });
+    return true;
+}
+
+// Keys of any type, for rows that are too long for narrow indices: they are rare, and so compiled once for
+// all.
+struct WideKeys {
+    KeyType type;
+    const void *in;
+    bool descending;
+
+    uint64_t operator()(int64_t i) const {
+        uint64_t key = 0;
+        with_ordering(type, descending, true, [&](auto ordering) {
+            key = ordering.key(static_cast<const typename decltype(ordering)::Key *>(in)[i]);
+        });
+        return key;
+    }
+};
 
 }  // namespace
 
@@ -192,13 +248,19 @@ void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descendin
     const HostWork timed(call, rows.count * rows.columns);
     with_ordering(rows.type, descending, true, [&](auto ordering) {
         using Key = typename decltype(ordering)::Key;
-        if (kept < rows.columns / 8) return argsort_few(ordering, rows, order, kept, call);
-        if constexpr (sizeof(Key) < 8) {
-            if (rows.columns <= int64_t(UINT32_MAX)) {
-                return argsort_each<Pair<Key, uint32_t>>(ordering, rows, order, kept, call);
-            }
+        if constexpr (sizeof(Key) == 1) {
+            const bool is_long = rows.count == 1 && rows.columns >= LONG_ROW;
+            if (is_long && places_of_least(ordering, rows, order, kept, call)) return;
         }
-        argsort_each<Pair<uint64_t, uint64_t>>(ordering, rows, order, kept, call);
+        if (kept < rows.columns / 8) return argsort_few(ordering, rows, order, kept, call);
+        if (sizeof(Key) < 8 && rows.columns > LONGEST_NARROW) {
+            const WideKeys keys{rows.type, rows.in, descending};
+            return argsort_each<Pair<uint64_t, uint64_t>>(keys, rows, order, kept, call);
+        }
+        using Index = std::conditional_t<sizeof(Key) < 8, uint32_t, uint64_t>;
+        const auto *const in = static_cast<const Key *>(rows.in);
+        auto key_at = [=](int64_t i) { return ordering.key(in[i]); };
+        argsort_each<Pair<Key, Index>>(key_at, rows, order, kept, call);
     });
 }
 

@@ -41,7 +41,7 @@ Loop loop_for(int64_t width) {
 
 void launch(const Request &given, Call &call) {
     if (given.elements() == 0) return;
-    check_indices(given, call);
+    require_places(given, range_of_indices(given, call));
     const Loop loop = loop_for(given.in.width);
     const int64_t threads = std::clamp<int64_t>(given.out_bytes() / WORTH_A_THREAD, 1, thread_count());
     const int64_t share =

@@ -116,9 +116,10 @@ def engine(
         The GPUs that share the work of each call on the CUDA engine, by their index in `devices`; at
         first, GPU 0 alone.
     progress : bool or callable, optional
-        True shows on stderr, if that is a terminal, how far a call has come that takes longer than a
-        second: as a bar of tqdm if that is installed. A callable is called as ``progress(done, total)``,
-        in elements, about ten times a second and, when such a call has ended well, with ``done == total``.
+        True shows on stderr, if that is a terminal or a notebook, how far a call has come that takes longer
+        than a second: as a bar of tqdm if that is installed. A callable is called as
+        ``progress(done, total)``, in elements, about ten times a second and, when such a call has ended
+        well, with ``done == total``.
         What it raises stops the call, and leaves it.
     wait : bool, optional
         Whether calls of arrays that lie on a GPU return when they are done, rather than when they are queued.

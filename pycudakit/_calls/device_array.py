@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._calls.queued import LEGACY_STREAM, torch_stream
+from pycudakit._calls.queued import LEGACY_STREAM, library_of_type, torch_stream
 from pycudakit._library.types import DType, code_of
 
 _NEWEST = 3  # version of __cuda_array_interface__
@@ -70,6 +70,9 @@ def homeward(library: str) -> str:
 
 def is_device_array(value: Any) -> bool:
     """Tell whether a value says that it lies on a GPU."""
+    library = library_of_type(type(value))
+    if library is not None and library.is_there(value):
+        return True
     return _interface(value) is not None or _dlpack_device(value)[0] in ON_DEVICE
 
 

@@ -41,6 +41,7 @@ class _Joined(NamedTuple):
 
     function: str
     parts: list[Any]
+    are_passes: bool = False
 
 
 Record = Call | Told | _Joined
@@ -68,7 +69,10 @@ def last_call() -> Call | None:
     """
     call = _local.call
     if call is not None and not isinstance(call, Call):
-        call = _local.call = _described(call)
+        parts, told = _local.parts, call
+        call = _local.call = _described(told)
+        if parts and parts[-1] is told:  # or it would be counted twice
+            parts[-1] = call
     return call
 
 
@@ -76,7 +80,7 @@ def _described(call: Record) -> Call:
     if isinstance(call, Call):
         return call
     if isinstance(call, _Joined):
-        return joined(call.function, [_described(part) for part in call.parts])
+        return joined(call.function, [_described(part) for part in call.parts], call.are_passes)
     return described(*call)
 
 
@@ -160,8 +164,8 @@ class apart:  # noqa: N801  (a context manager)
         _local.call, _local.parts = self._outer
 
 
-def one_call(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Make one call, of this name, of those that a function makes."""
+def one_call(name: str, of_passes: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Make one call, of this name, of those that a function makes; it tells them, if they are its passes."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
@@ -169,7 +173,7 @@ def one_call(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
             with apart() as parts:
                 result = function(*args, **kwargs)
             if parts:
-                done(_Joined(name, parts))
+                done(_Joined(name, parts, of_passes))
             else:
                 nothing(name)
             return result
@@ -257,7 +261,7 @@ class Invocation(ABC):
         self.options = np.zeros(1, abi.OPTIONS)
         self.report = np.empty(1, abi.REPORT)
         self._exceptions: Array = self.report["exceptions"]
-        self._entries: dict[ctypes.CDLL, Callable[[], int]] = {}
+        self._entries: dict[str, Callable[[], int]] = {}  # by engine
         self._has_options = False
         self._watch()
 
@@ -277,6 +281,12 @@ class Invocation(ABC):
     def run_alone(self, plan: Plan) -> int:
         """Call a library where nobody watches, and record the call."""
         return self._run(plan, (0,))
+
+    def run_short(self, plan: Plan) -> int:
+        """Call the CPU's library where nobody watches, as `run` does, which looks whether somebody does."""
+        if self._has_options:
+            self._set_options(None, None, None)
+        return self._run(plan, ())
 
     def _run_watched(self, plan: Plan, size: int, wanted: asked.Asked) -> int:
         if wanted.progress is None:
@@ -317,13 +327,13 @@ class Invocation(ABC):
         self._has_options = not (devices is spans is rest is None)
 
     def _run(self, plan: Plan, devices: tuple[int, ...], spans: Array | None = None) -> int:
-        library = loader.library(plan.engine)
-        entry = self._entries.get(library)
+        entry = self._entries.get(plan.engine)
         if entry is None:
-            entry = self._entries[library] = self.bind(library)
+            entry = self._entries[plan.engine] = self.bind(loader.library(plan.engine))
         began = 0.0 if spans is None else time.perf_counter()
         try:
-            entry()
+            if status := entry():
+                abi.raise_error(loader.library(plan.engine), status)
         except errors.Error as error:
             if isinstance(error, (errors.DeviceError, errors.NoDevice)):
                 present.status.cache_clear()  # the device may be lost for good

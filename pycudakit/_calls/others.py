@@ -35,8 +35,9 @@ _KEEP_THE_INDEX = frozenset({"clip", "cumprod", "cumsum", "round"})
 _NAMES = "all any argsort flip matmul max mean min prod ptp std sum transpose var"
 _LABEL = frozenset(_NAMES.split())
 
-# Types whose values are no arrays of other libraries: those that were met, and these.
+# Types whose values are no arrays of other libraries: those that were met, and these; and types whose are.
 _ordinary: set[type] = {bool, float, int, np.ndarray, str, type(None)}
+_foreign: set[type] = set()
 
 
 def library_of(value: Any) -> str:
@@ -59,9 +60,14 @@ def is_ordinary(value: Any) -> bool:
     kind: Any = type(value)
     if kind in _ordinary:
         return True
+    if kind in _foreign:
+        return False
     if kind in _CONTAINERS:
         return all(map(is_ordinary, _parts(value)))
     if decides(kind) or isinstance(value, masked_arrays()):
+        return False
+    if not issubclass(kind, (np.ndarray, np.generic)) and any(hasattr(kind, name) for name in _PROTOCOLS):
+        _foreign.add(kind)
         return False
     if isinstance(value, (np.ndarray, np.generic)) or not (
         library_of(value) == "pandas" or is_dask(value) or any(hasattr(value, name) for name in _PROTOCOLS)
@@ -301,15 +307,13 @@ def check_devices(
     """Refuse arguments on a GPU that no engine can use, each by its name."""
     from pycudakit._calls.device_array import device_array  # noqa: PLC0415
 
-    titled = [
-        (_parameter(parameters, place), value) for place, value in enumerate(args) if lies_on_device(value)
-    ]
-    for title, value in [*titled, *kwargs.items()]:
+    for place, value in [*enumerate(args), *kwargs.items()]:
         for part in _parts(value) if type(value) in _CONTAINERS else [value]:
             try:
                 if lies_on_device(part):
                     device_array(part)
             except errors.Error as error:
+                title = _parameter(parameters, place) if isinstance(place, int) else place
                 raise type(error)(f"{name}, {title}: {error}") from None
 
 

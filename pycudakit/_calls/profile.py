@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pycudakit._calls import asked
 from pycudakit._calls.progress import checked_progress
-from pycudakit._calls.record import STAGES, Call
+from pycudakit._calls.record import STAGES, Call, joined
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Profile:
     Attributes
     ----------
     calls : list of Call
-        What each did. Printed, a profile is a table of them.
+        What each did. Printed, a profile is a table of them, with the passes of fused functions under each.
     """
 
     calls: list[Call] = field(default_factory=list)
@@ -131,18 +131,31 @@ _COLUMNS = {
 _TO_THE_LEFT = ("function", "engine", "reason")
 
 
-def _cells(name: str, column: _Column, calls: list[Call]) -> list[str]:
-    """Return a column of the table, or nothing where no call has anything to tell."""
-    values = [column.value(call) for call in calls]
+def _with_passes(call: Call) -> Iterator[Call]:
+    """Yield a call, and its passes: what a loop repeats is one, which says how often."""
+    yield call
+    by_name: dict[tuple[str, str, str], list[Call]] = {}
+    for one in call.passes:
+        by_name.setdefault((one.function, one.engine, one.reason), []).append(one)
+    for (function, _, _), same in by_name.items():
+        times = f", {len(same):,} times" if len(same) > 1 else ""
+        yield joined(f"  {function}{times}", same)
+
+
+def _cells(name: str, column: _Column, rows: list[Call], calls: list[Call]) -> list[str]:
+    """Return a column of the table, or nothing where no row has anything to tell."""
+    values = [column.value(row) for row in rows]
     if name != "function" and all(value is None for value in values):
         return []
-    shown = ["" if v is None else column.show(v) for v in [*values, column.total(values, calls)]]
+    total = column.total([column.value(call) for call in calls], calls)
+    shown = ["" if value is None else column.show(value) for value in [*values, total]]
     width = max(map(len, [name, *shown]))
     return [text.ljust(width) if name in _TO_THE_LEFT else text.rjust(width) for text in [name, *shown]]
 
 
 def _table(calls: list[Call]) -> Iterator[str]:
-    columns = [_cells(name, column, calls) for name, column in _COLUMNS.items()]
+    rows = [row for call in calls for row in _with_passes(call)]
+    columns = [_cells(name, column, rows, calls) for name, column in _COLUMNS.items()]
     for line in zip(*filter(None, columns), strict=True):
         yield "  ".join(line).rstrip()
     left_out = sum(call.spans_left_out for call in calls)
@@ -153,6 +166,7 @@ def _table(calls: list[Call]) -> Iterator[str]:
 # ---- The trace -------------------------------------------------------------------------------------
 
 _CALLS, _HOST, _GPU = 1, 2, 3  # processes, as the format calls groups of rows; GPU 1 comes after GPU 0
+_WHOLE, _PASSES = 0, 1  # rows of the calls
 
 Event = dict[str, Any]
 
@@ -172,16 +186,17 @@ def _event(name: str, begin: float, end: float, process: int, thread: int, **arg
 
 def _events(calls: list[Call]) -> Iterator[Event]:
     """Yield the events of the trace, in microseconds since the first call began."""
-    timed = [call for call in calls if call.began is not None and call.seconds is not None]
-    origin = min((call.began or 0.0 for call in timed), default=0.0)
+    rows = [(_WHOLE, call) for call in calls] + [(_PASSES, one) for call in calls for one in call.passes]
+    timed = [(row, call) for row, call in rows if call.began is not None and call.seconds is not None]
+    origin = min((call.began or 0.0 for _, call in timed), default=0.0)
     lanes: set[tuple[int, int]] = set()  # devices, -1 being the host, and lanes
-    for call in timed:
+    for row, call in timed:
         begin = (call.began or 0.0) - origin
         told = {"engine": call.engine, "reason": call.reason, "devices": call.devices}
         moved = {"bytes_up": call.bytes_up, "bytes_down": call.bytes_down}
         left_out = {"stages_left_out": call.spans_left_out} if call.spans_left_out else {}
         yield _event(
-            call.function, begin, begin + (call.seconds or 0.0), _CALLS, 0, **told, **moved, **left_out
+            call.function, begin, begin + (call.seconds or 0.0), _CALLS, row, **told, **moved, **left_out
         )
         for start, end, count, elements, stage, device, lane, _ in (
             () if call.spans is None else call.spans.tolist()
@@ -190,9 +205,11 @@ def _events(calls: list[Call]) -> Iterator[Event]:
             times = begin + start, begin + end
             yield _event(STAGES[stage], *times, _process(device), lane, bytes=count, elements=elements)
     yield _name("process", "calls", _CALLS)
-    yield _name("thread", "calls", _CALLS)
+    yield _name("thread", "calls", _CALLS, _WHOLE)
+    if any(row == _PASSES for row, _ in timed):
+        yield _name("thread", "passes of fused functions", _CALLS, _PASSES)
     for device in sorted({device for device, _ in lanes}):
         yield _name("process", "host" if device < 0 else f"GPU {device}", _process(device))
     for device, lane in sorted(lanes):
-        row = f"host thread {lane}" if device < 0 else f"GPU {device} slot {lane}"
-        yield _name("thread", row, _process(device), lane)
+        name = f"host thread {lane}" if device < 0 else f"GPU {device} slot {lane}"
+        yield _name("thread", name, _process(device), lane)

@@ -28,8 +28,13 @@ def checked_progress(progress: Any) -> Wanted | None:
     raise errors.InvalidArgument(f"progress is {progress!r}; choose True, False or a callable")
 
 
+def _is_seen(stream: Any) -> bool:
+    """Tell whether a person may see lines of a stream come and go: on a terminal, or in a notebook."""
+    return stream is not None and (stream.isatty() or type(stream).__module__.startswith("ipykernel"))
+
+
 class Display:
-    """A bar of tqdm if that is installed, else a line; nothing at all where stderr is not a terminal.
+    """A bar of tqdm if that is installed, else a line; nothing at all where nobody sees stderr.
 
     Parameters
     ----------
@@ -40,7 +45,7 @@ class Display:
     """
 
     def __init__(self, total: int, **style: Any) -> None:
-        self._shown = sys.stderr is not None and sys.stderr.isatty()
+        self._shown = _is_seen(sys.stderr)
         self._bar: Any = None
         if self._shown:
             try:

@@ -39,6 +39,7 @@ class Library(NamedTuple):
     see: Callable[[Any], Seen | None]
     make: Callable[[tuple[int, ...], DType, Any], Any]
     address_of: Callable[[Any], int]
+    is_there: Callable[[Any], bool]  # without a doubt
 
 
 def engine_here() -> str | None:
@@ -132,9 +133,16 @@ def _see_torch(value: Any) -> Seen | None:
 
 
 _LIBRARIES = {
-    "cupy": Library(_see_interface, _make_cupy, lambda array: int(array.data.ptr)),
-    "numba": Library(_see_interface, _make_numba, lambda array: int(array.device_ctypes_pointer.value)),
-    "torch": Library(_see_torch, _make_torch, lambda array: int(array.data_ptr())),
+    "cupy": Library(_see_interface, _make_cupy, lambda array: int(array.data.ptr), lambda _: True),
+    "numba": Library(
+        _see_interface, _make_numba, lambda array: int(array.device_ctypes_pointer.value), lambda _: True
+    ),
+    "torch": Library(
+        _see_torch,
+        _make_torch,
+        lambda array: int(array.data_ptr()),
+        lambda array: bool(array.is_cuda) and not array.requires_grad,
+    ),
 }
 _by_type: dict[type, Library | None] = {}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,8 @@ class Call:
     began, spans, spans_left_out
         In a profile: when the call began, on the clock of `time.perf_counter`; each stage of each chunk;
         and how many of those there was no place for.
+    passes
+        Of a fused function: its passes, in their order, each a call as if it were made alone.
     """
 
     function: str
@@ -56,6 +59,7 @@ class Call:
     began: float | None = field(default=None, compare=False, repr=False)
     spans: np.ndarray[Any, Any] | None = field(default=None, compare=False, repr=False)
     spans_left_out: int = field(default=0, compare=False, repr=False)
+    passes: tuple[Call, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def link_share(self) -> float | None:
@@ -109,7 +113,7 @@ def described(
     )
 
 
-def joined(function: str, parts: list[Call]) -> Call:
+def joined(function: str, parts: Sequence[Call], are_passes: bool = False) -> Call:
     """Return one call that was made of others: on the engine of the longest, and for its reason."""
     longest = max(parts, key=lambda part: part.seconds or 0.0)
     notes = [note for part in parts for note in part.reason.split("; ")[1:]]  # of how a part was computed
@@ -137,6 +141,7 @@ def joined(function: str, parts: list[Call]) -> Call:
         began=began,
         spans=np.concatenate(spans) if spans else None,
         spans_left_out=sum(part.spans_left_out for part in parts),
+        passes=tuple(replace(part, spans=None) for part in parts) if are_passes else (),
     )
 
 

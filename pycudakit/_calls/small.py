@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from types import NoneType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,7 +28,10 @@ _NEAR = 64  # integers nearer to 0 are forms of their own: axes, orders, and so 
 _NUMBERS = frozenset({bool, float, int})
 _SCALARS = frozenset({complex, float, *(t for t in np.sctypeDict.values() if issubclass(t, np.number))})
 _WORDS = frozenset({bool, str, type, np.bool, NoneType, type(np._NoValue)})  # noqa: SLF001
-_FEW = 2000  # elements of a list, whose types are looked at
+_FEW = 32  # elements of a list, whose types are looked at: of more, NumPy makes an array first
+
+# Stands for the form of arguments that hold longer lists.
+LONG: Form = ("a long list",)
 
 
 def answered_by(numpy: Callable[..., Any] | None) -> Callable[[F], F]:
@@ -44,7 +47,8 @@ def answered_by(numpy: Callable[..., Any] | None) -> Callable[[F], F]:
 def form_of(arguments: tuple[Any, ...], named: dict[str, Any] | None = None) -> Form | None:
     """Return what decides, of plain arguments, whether NumPy answers first; None of others.
 
-    Of arrays these are type, dimensions, and about how many elements.
+    Of arrays these are type, dimensions, and about how many elements. LONG stands for lists that are to be
+    arrays.
     """
     form: list[Any] = []
     if named:
@@ -62,8 +66,8 @@ def form_of(arguments: tuple[Any, ...], named: dict[str, Any] | None = None) -> 
             form += kind, value
         elif kind is list or kind is tuple:
             inner = _form_within(value)
-            if inner is None:
-                return None
+            if inner is None or inner is LONG:
+                return inner
             form += kind, inner
         elif isinstance(value, np.dtype):
             form.append(value)
@@ -75,8 +79,8 @@ def form_of(arguments: tuple[Any, ...], named: dict[str, Any] | None = None) -> 
 def _form_within(values: list[Any] | tuple[Any, ...]) -> Form | None:
     """Return the form of a list of numbers, of arrays, or of such lists."""
     count = len(values)
-    if count > _FEW:
-        return None
+    if count > _FEW and type(values[0]) in _NUMBERS:
+        return LONG
     kinds = {*map(type, values)}
     if kinds <= _NUMBERS:
         short_of = tuple(values) if type(values) is tuple and kinds == {int} else ()  # axes, shapes
@@ -84,10 +88,24 @@ def _form_within(values: list[Any] | tuple[Any, ...]) -> Form | None:
     return form_of(tuple(values)) if count < _NEAR else None
 
 
+def _as_arrays(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return arguments with arrays in the place of long lists of numbers, as NumPy makes them."""
+    return tuple(
+        np.asarray(v) if type(v) is list and len(v) > _FEW and type(v[0]) in _NUMBERS else v
+        for v in arguments
+    )
+
+
 # ---- Ways that were learned --------------------------------------------------------------------------
 
 MOST = 1 << 18  # bytes of arrays whose calls are short
-Way = Callable[[tuple[Any, ...]], Any]  # computes a call of these arguments, or returns None
+
+
+class Way(NamedTuple):
+    """What computes a call of its arguments, or returns None: for those of the same shapes, or of any."""
+
+    compute: Callable[[tuple[Any, ...]], Any]
+    of_any_shape: bool = False
 
 
 # What makes a way of a function's name and the arguments that it was learned from.
@@ -96,7 +114,7 @@ Prepare = Callable[[str, tuple[Any, ...]], "Way | None"]
 
 class _Local(threading.local):
     is_learning = False
-    offered: tuple[Any, bool, Any] | None = None
+    offered: tuple[Any, Any] | None = None
 
 
 _local = _Local()
@@ -117,13 +135,10 @@ def is_learning() -> bool:
     return _local.is_learning
 
 
-def offer(result: Any, prepare: Any, of_any_shape: bool = False) -> None:
-    """Offer a short way to what is computed, if the result is that of the whole call.
-
-    It is for arrays of the same shapes and strides, unless it is for those `of_any_shape`.
-    """
+def offer(result: Any, prepare: Any) -> None:
+    """Offer a short way to what is computed, if the result is that of the whole call."""
     if _local.is_learning:
-        _local.offered = result, of_any_shape, prepare
+        _local.offered = result, prepare
 
 
 def _shapes_of(arguments: tuple[Any, ...]) -> Form:
@@ -139,41 +154,32 @@ class Short:
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self.recorders: dict[Form, Callable[[], object]] = {}  # of those that NumPy answers
-        self.ways: dict[Form, Way] = {}  # of arrays of any shape
-        self.ways_by_shape: dict[Form, dict[Form, Way]] = {}
+        self.ways: dict[Form, Callable[[tuple[Any, ...]], Any]] = {}  # of arrays of any shape
+        self.ways_by_shape: dict[Form, dict[Form, Callable[[tuple[Any, ...]], Any]]] = {}
 
     def engines(self, form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Compute what is not known to be NumPy's."""
+        """Compute what is not known to be NumPy's, nor to have a way for any shape."""
         arguments = (*args, *kwargs.values()) if kwargs else args
-        way = self.ways.get(form)
-        if way is None:
-            by_shape = self.ways_by_shape.get(form)
-            if by_shape is not None:
-                way = by_shape.get(_shapes_of(arguments))
-        if way is not None:
-            result = way(arguments)
-            if result is not None:
-                return result
+        by_shape = self.ways_by_shape.get(form)
+        if by_shape is not None:
+            way = by_shape.get(_shapes_of(arguments))
+            if way is not None:
+                result = way(arguments)
+                if result is not None:
+                    return result
         before = invocation.last_record()
         result, offered = learned(self._function, *args, **kwargs)
         known = invocation.last_record()
         if known is None or known is before:
             return result
         if offered is not None and offered[0] is result:
-            self._learn_way(form, arguments, invocation.name_of(known), *offered[1:])
+            self._learn_way(form, arguments, invocation.name_of(known), offered[1])
         elif invocation.is_by_numpy(known, SMALL):
             record = invocation.recorder(Call(invocation.name_of(known), "numpy", SMALL))
             _with_room(self.recorders)[form] = record
         return result
 
-    def _learn_way(
-        self,
-        form: Form,
-        arguments: tuple[Any, ...],
-        name: str,
-        of_any_shape: bool,
-        prepare: Prepare,
-    ) -> None:
+    def _learn_way(self, form: Form, arguments: tuple[Any, ...], name: str, prepare: Prepare) -> None:
         if not all(
             type(v) is not list and (type(v) is not tuple or {*map(type, v)} <= {int}) for v in arguments
         ):
@@ -181,11 +187,11 @@ class Short:
         way = prepare(name, arguments)
         if way is None:
             return
-        if of_any_shape:
-            _with_room(self.ways)[form] = way
+        if way.of_any_shape:
+            _with_room(self.ways)[form] = way.compute
         else:
             by_shape = _with_room(self.ways_by_shape).setdefault(form, {})
-            _with_room(by_shape)[_shapes_of(arguments)] = way
+            _with_room(by_shape)[_shapes_of(arguments)] = way.compute
 
 
 def _with_room(known: dict[Any, Any]) -> dict[Any, Any]:
@@ -197,16 +203,36 @@ def _with_room(known: dict[Any, Any]) -> dict[Any, Any]:
 def short_way(numpy: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that has NumPy, or an engine, at once answer the calls that it was seen to answer."""
     short = Short(function)
-    recorders = short.recorders
+    recorders, ways = short.recorders, short.ways
+
+    def of_long_lists(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        arrays = _as_arrays(args)
+        form = form_of(arrays, kwargs)
+        if form is None or form is LONG:
+            return function(*args, **kwargs)
+        form = (*map(type, args), LONG, *form)
+        record = recorders.get(form)
+        if record is None:
+            return short.engines(form, args, kwargs)
+        result = numpy(*arrays, **kwargs)
+        record()
+        return result
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if (_here.get().fast or asked.process) != "auto" or (form := form_of(args, kwargs)) is None:
             return function(*args, **kwargs)
+        if form is LONG:
+            return of_long_lists(args, kwargs)
         record = recorders.get(form)
-        if record is None:
-            return short.engines(form, args, kwargs)
-        result = numpy(*args, **kwargs)
-        record()
-        return result
+        if record is not None:
+            result = numpy(*args, **kwargs)
+            record()
+            return result
+        way = ways.get(form)
+        if way is not None:
+            result = way((*args, *kwargs.values()) if kwargs else args)
+            if result is not None:
+                return result
+        return short.engines(form, args, kwargs)
 
     return call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -12,6 +13,7 @@ from pycudakit import Call
 
 NEAR = 1e-3  # seconds from one call to the next, for both to be of one function's body
 FEW = 3  # calls that make a habit
+LOOP = 64  # calls in the body of a loop, at most, for it to be seen
 LARGE = 32 << 20  # bytes: what is allocated anew is new to the system, too
 SMALL = 64 << 10  # bytes, for which no trip to a GPU pays
 WORTH = 1e-3  # seconds that a finding is of, at least
@@ -62,21 +64,49 @@ def _runs(calls: Sequence[Call]) -> Iterator[list[Call]]:
 
 
 def _follows(before: Call, after: Call) -> bool:
-    end = (before.began or 0.0) + (before.seconds or 0.0)
-    return (after.began or 0.0) - end < NEAR
+    """Tell whether a call begins as the one before ends, and gives back what was large."""
+    seconds = before.seconds or 0.0
+    return (after.began or 0.0) - (before.began or 0.0) - seconds < max(NEAR, seconds)
+
+
+def _bodies(run: list[Call]) -> Iterator[list[Call]]:
+    """Yield the calls of each pass through a loop, if most of a run is one, or else the run."""
+    names = [call.function for call in run]
+    for period in range(1, min(LOOP, len(run) // 2) + 1):
+        begin, end = _repeated(names, period)
+        if 2 * (end - begin) > len(run):
+            yield run[:begin]
+            yield from (run[first : first + period] for first in range(begin, end, period))
+            yield run[end:]
+            return
+    yield run
+
+
+def _repeated(names: Sequence[str], period: int) -> tuple[int, int]:
+    """Return from where to where so many names come again and again, for the first time."""
+    begin = 0
+    for same, group in itertools.groupby(map(operator.eq, names, names[period:])):
+        count = len(list(group))
+        if same and count >= period:
+            return begin, begin + (count // period + 1) * period
+        begin += count
+    return 0, 0
 
 
 def _to_fuse(calls: Sequence[Call]) -> Iterator[str]:
     found: dict[tuple[str, ...], list[list[Call]]] = {}
-    for run in _runs(calls):
-        seconds = sum(call.seconds or 0.0 for call in run)
-        if len(run) >= FEW and seconds >= WORTH:
+    for run in itertools.chain.from_iterable(map(_bodies, _runs(calls))):
+        if len(run) > 1:
             found.setdefault((run[0].engine, *(call.function for call in run)), []).append(run)
     for (engine, *names), runs in found.items():
+        seconds = sum(call.seconds or 0.0 for run in runs for call in run)
+        if max(len(names), len(runs)) < FEW or seconds < WORTH:
+            continue
         often = f", {len(runs)} times over" * (len(runs) > 1)
         what = f"these {len(names)} calls could be one `fuse`{often}: {_listed(names)}"
         if engine == "cpu":
-            yield f"{what}: {len(names) - 1} passes over memory saved"
+            saved = len(names) - 1
+            yield f"{what}: {saved} pass{'es' * (saved > 1)} over memory saved"
             continue
         run = runs[0]
         # A result goes down, and up again as an operand of what follows.

@@ -167,6 +167,7 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
     say(f'float32; evaluate is "{work.EXPRESSION}"; Nx is how many times faster than NumPy.')
     if "pinned" in columns:
         say("pinned is cuda, with arrays in pinned memory.")
+    work.tell_if_busy(say)
     say("")
     say(f"{'function':<9} {'elements':>11} {'NumPy':>9}" + "".join(f" {name:>9}        " for name in columns))
     failed, rows = False, []

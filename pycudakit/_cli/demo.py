@@ -76,6 +76,7 @@ def run(say: Say) -> int:
     rows = _rows()
     say(f"pycudakit {pk.__version__}: NumPy arrays in, NumPy arrays out.")
     say("NumPy has each call below, too: results are checked against its own, and timed beside it.")
+    work.tell_if_busy(say)
     say("")
     say(f"  a, b, c     {SIDE * SIDE:,} float32       i, j     {SIDE * SIDE:,} int32")
     say(f"  m           a as {SIDE} x {SIDE}          row      the first {SIDE} of b       mask     a < b")

@@ -50,8 +50,11 @@ def _status(script: str) -> int:
             return error.code or 0
         sys.stderr.write(f"{error.code}\n")
         return 1
-    except Exception:  # noqa: BLE001  (the script's own)
-        traceback.print_exc()
+    except Exception as error:  # noqa: BLE001  (the script's own)
+        own = error.__traceback__
+        while own and own.tb_frame.f_code.co_filename != script:  # what ran the script is not shown
+            own = own.tb_next
+        traceback.print_exception(error.with_traceback(own))
         return 1
     return 0
 

@@ -142,6 +142,7 @@ def run(say: Say, reset: bool = False) -> int:
         return 0
     if "cpu" not in work.engines(say):
         return 1
+    work.tell_if_busy(say)
     begin, names = time.perf_counter(), rates.names()
     with closing(Progress(len(names) + 8, say)) as progress:
         rows = _rates(lambda name: progress.step(f"rates: {name}"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import Any
 
 import pycudakit as pk
@@ -31,3 +33,11 @@ def engines(say: Say) -> list[str]:
         for line in () if pk.build_info() else NO_LIBRARIES:
             say(line)
     return present
+
+
+def tell_if_busy(say: Say) -> None:
+    """Say so where other programs have the processors, as times mean little then."""
+    with contextlib.suppress(AttributeError, OSError):  # where the system does not tell
+        load, processors = os.getloadavg()[0], os.cpu_count() or 1
+        if load > processors:
+            say(f"This machine is busy (load {load:.1f}, processors {processors}): times mean little.")

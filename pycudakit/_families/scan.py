@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,9 @@ from pycudakit._calls.arguments import needs_copy
 from pycudakit._calls.invocation import nothing, one_call, run
 from pycudakit._calls.operands import allocate, as_array, describe
 from pycudakit._calls.plan import NOTHING, Cost, plan_call
+from pycudakit._calls.queued import queued_by
 from pycudakit._calls.small import answered_by
-from pycudakit._families import scan_again
+from pycudakit._families import scan_again, scan_queued
 from pycudakit._families.elementwise.functions import not_equal, subtract
 from pycudakit._families.scan_again import Described
 from pycudakit._library import abi, result_memory
@@ -51,6 +52,8 @@ _CUMSUM = _Scan("cumsum", np.add, abi.SCAN_SUM, np.cumsum)
 _CUMPROD = _Scan("cumprod", np.multiply, abi.SCAN_PRODUCT, np.cumprod)
 _NANCUMSUM = _Scan("nancumsum", np.add, abi.SCAN_SUM, np.nancumsum, abi.SKIP_NAN)
 _NANCUMPROD = _Scan("nancumprod", np.multiply, abi.SCAN_PRODUCT, np.nancumprod, abi.SKIP_NAN)
+_CUMULATIVE_SUM = replace(_CUMSUM, name="cumulative_sum")
+_CUMULATIVE_PROD = replace(_CUMPROD, name="cumulative_prod")
 _EXCLUSIVE_SCAN = _Scan("exclusive_scan", np.add, abi.SCAN_SUM, None, abi.EXCLUSIVE)
 _CUMMAX = _Scan("cummax", np.maximum, abi.SCAN_MAXIMUM, _numpys_cummax)
 _CUMMIN = _Scan("cummin", np.minimum, abi.SCAN_MINIMUM, _numpys_cummin)
@@ -188,7 +191,7 @@ def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     met = run(planned, "pk_scan", *request, size=array.size)
     is_few = array.flags.c_contiguous and array.nbytes <= small.MOST
     if out is None and not met and is_few and planned.engine == "cpu" and small.is_learning():
-        small.offer(target, scan_again.of_shape(described, array, target))
+        small.offer(target, scan_again.way_of(described, array, target))
     if met:
         is_cast = array.dtype.kind == "f" and result.kind != "f"
         floating.report_met({"cast" if is_cast else "accumulate": met})
@@ -197,6 +200,13 @@ def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     return target if out is None else out
 
 
+def _there(scan: _Scan) -> Callable[..., Any]:
+    """Return what computes a scan of an array on a GPU."""
+    result_type = functools.partial(_result_type, scan.ufunc, dtype=None, out=None)
+    return scan_queued.scan(scan.name, scan.operation, scan.flags, result_type)
+
+
+@queued_by(_there(_CUMSUM))
 @answered_by(np.cumsum)
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running sum.
@@ -222,6 +232,7 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return _scan(_CUMSUM, a, axis, dtype, out)
 
 
+@queued_by(_there(_CUMPROD))
 @answered_by(np.cumprod)
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running product.
@@ -240,6 +251,7 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None)
     return _scan(_CUMPROD, a, axis, dtype, out)
 
 
+@queued_by(_there(_NANCUMSUM))
 @answered_by(np.nancumsum)
 def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running sum, in which NaN counts as 0.
@@ -258,6 +270,7 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = Non
     return _scan(_NANCUMSUM, a, axis, dtype, out)
 
 
+@queued_by(_there(_NANCUMPROD))
 @answered_by(np.nancumprod)
 def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running product, in which NaN counts as 1.
@@ -276,6 +289,7 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = No
     return _scan(_NANCUMPROD, a, axis, dtype, out)
 
 
+@queued_by(_there(_CUMMAX))
 @answered_by(_numpys_cummax)
 def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running maximum, as `numpy.maximum.accumulate`; NaN from the first NaN on.
@@ -296,6 +310,7 @@ def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return _scan(_CUMMAX, a, axis, dtype, out)
 
 
+@queued_by(_there(_CUMMIN))
 @answered_by(_numpys_cummin)
 def cummin(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running minimum, as `numpy.minimum.accumulate`; NaN from the first NaN on.
@@ -314,6 +329,7 @@ def cummin(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return _scan(_CUMMIN, a, axis, dtype, out)
 
 
+@queued_by(_there(_EXCLUSIVE_SCAN))
 def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running sum of what is before each element: 0, x0, x0 + x1, ...
 
@@ -333,7 +349,7 @@ def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any 
     return _scan(_EXCLUSIVE_SCAN, a, axis, dtype, out)
 
 
-@one_call("cumulative_sum")
+@answered_by(getattr(np, "cumulative_sum", None))  # NumPy 2.0 has none
 def cumulative_sum(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:
@@ -356,10 +372,10 @@ def cumulative_sum(
     >>> pk.cumulative_sum([1, 2, 3], include_initial=True)
     array([0, 1, 3, 6])
     """
-    return _cumulative(_CUMSUM, x, axis, dtype, out, include_initial)
+    return _cumulative(_CUMULATIVE_SUM, x, axis, dtype, out, include_initial)
 
 
-@one_call("cumulative_prod")
+@answered_by(getattr(np, "cumulative_prod", None))  # NumPy 2.0 has none
 def cumulative_prod(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:
@@ -376,16 +392,15 @@ def cumulative_prod(
     >>> pk.cumulative_prod([1, 2, 3, 4])
     array([ 1,  2,  6, 24])
     """
-    return _cumulative(_CUMPROD, x, axis, dtype, out, include_initial)
+    return _cumulative(_CUMULATIVE_PROD, x, axis, dtype, out, include_initial)
 
 
 def _cumulative(scan: _Scan, x: Any, axis: int | None, dtype: Any, out: Any, include_initial: bool) -> Any:
-    name = f"cumulative_{scan.name.removeprefix('cum')}"
     array = as_array(x)
     if array is None:
-        compute = getattr(np, name)
+        compute = getattr(np, scan.name)
         return invocation.by_numpy_alone(
-            name, lambda: compute(x, axis=axis, dtype=dtype, out=out, include_initial=include_initial)
+            scan.name, lambda: compute(x, axis=axis, dtype=dtype, out=out, include_initial=include_initial)
         )
     array = np.atleast_1d(array)
     if axis is None:

@@ -11,7 +11,7 @@ import numpy as np
 from pycudakit._calls.invocation import Invocation, Pool
 from pycudakit._calls.operands import place_of
 from pycudakit._calls.plan import on_cpu
-from pycudakit._calls.small import Way
+from pycudakit._calls.small import MOST, Way
 from pycudakit._library import abi
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array
@@ -27,38 +27,45 @@ class _Work(Invocation):
         self._described = described
         self._table: Array = described[2].copy()
         self.addresses = self._table["address"]
+        self.shape: Array = described[3].copy()
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
         """Return the entry with its arguments."""
         operation, flags, _, shape, outer, rows = self._described
-        kind, skips, count, before, along = map(ctypes.c_int64, (operation, flags, len(shape), outer, rows))
-        given = (kind, skips, self._table, shape, count, before, along, self.options, self.report)
-        return abi.bound(library, "pk_scan", *given)
+        given = (operation, flags, self._table, self.shape, len(shape), outer, rows)
+        return abi.bound(library, "pk_scan", *given, self.options, self.report)
 
 
-def of_shape(
-    described: Described, array: Array, result: Array
-) -> Callable[[str, tuple[Any, ...]], Way | None]:
-    """Return what prepares the way of scans of other arrays, dense ones, of the same shape and type."""
-    dtype, shape, size = result.dtype, result.shape, array.size
+def way_of(described: Described, array: Array, result: Array) -> Callable[[str, tuple[Any, ...]], Way | None]:
+    """Return what prepares the way of scans of other arrays, dense ones, of the same type.
+
+    They have the same shape, or one dimension.
+    """
+    dtype, shape, is_flat = result.dtype, result.shape, array.ndim == 1
 
     def prepare(name: str, arguments: tuple[Any, ...]) -> Way | None:
         found = place_of(array, arguments, 0)
         if found != (0, 0) or any(type(value) is np.ndarray for value in arguments[1:]):
             return None
         plan = on_cpu(name)
+        of_any_shape = is_flat and arguments[0].ndim == 1
         pool: Pool[_Work] = Pool(lambda: _Work(described))
 
         def compute(arguments: tuple[Any, ...]) -> Any:
-            result = np.empty(shape, dtype)
+            array = arguments[0]
+            if of_any_shape and not (0 < array.nbytes <= MOST and array.flags.c_contiguous):
+                return None
+            result = np.empty(array.shape if of_any_shape else shape, dtype)
             work = pool.take()
             try:
-                work.addresses[:] = address_of(arguments[0]), address_of(result)
-                met = work.run(plan, size)
+                if of_any_shape:
+                    work.shape[0] = array.size
+                work.addresses[:] = address_of(array), address_of(result)
+                met = work.run_short(plan)
             finally:
                 pool.give_back(work)
             return None if met else result
 
-        return compute
+        return Way(compute, of_any_shape)
 
     return prepare

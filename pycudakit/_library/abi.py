@@ -6,7 +6,7 @@ import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from ctypes import addressof
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.ctypeslib import ndpointer
@@ -290,11 +290,24 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
     """Return `array.ctypes.data`, which takes three times as long."""
     try:
         return addressof(_at(array if array.flags.c_contiguous else array[_FIRST[array.ndim]]))
-    except (IndexError, TypeError, ValueError) as error:  # it is empty, or read-only
-        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
-            raise  # a signal's handler did
-        address: int = array.ctypes.data  # __array_interface__ would drop what a handler raises
-        return address
+    except (IndexError, TypeError, ValueError) as error:
+        return _asked_of_numpy(array, error)
+
+
+def address_of_dense(array: np.ndarray[Any, Any]) -> int:
+    """Return the address of an array that is known to be C-contiguous."""
+    try:
+        return addressof(_at(array))
+    except (TypeError, ValueError) as error:
+        return _asked_of_numpy(array, error)
+
+
+def _asked_of_numpy(array: np.ndarray[Any, Any], error: Exception) -> int:
+    """Return the address of an array that is empty, or read-only, if that is what was wrong."""
+    if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+        raise error  # a signal's handler did
+    address: int = array.ctypes.data  # __array_interface__ would drop what a handler raises
+    return address
 
 
 class Lasting(ctypes.c_void_p):
@@ -490,13 +503,18 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 }
 
 
+def raise_error(library: ctypes.CDLL, status: int) -> NoReturn:
+    """Raise the error of a status that is not 0."""
+    message = ctypes.c_char_p()
+    library.pk_last_error(ctypes.byref(message))
+    text = (message.value or b"").decode("utf-8", "replace")
+    raise errors.BY_STATUS.get(status, errors.Error)(text)
+
+
 def _error_check(library: ctypes.CDLL) -> Callable[..., int]:
     def check(status: int, _function: Any, _arguments: Any) -> int:
         if status:
-            message = ctypes.c_char_p()
-            library.pk_last_error(ctypes.byref(message))
-            text = (message.value or b"").decode("utf-8", "replace")
-            raise errors.BY_STATUS.get(status, errors.Error)(text)
+            raise_error(library, status)
         return status
 
     return check
@@ -536,19 +554,21 @@ def _converting(function: Any, kinds: Sequence[Any]) -> Callable[..., int]:
 
 @functools.cache
 def _unchecked(library: Any, name: str) -> Any:
-    function = library[name]  # another one than the attribute
+    function = library[name]  # another one than the attribute, which is checked
     function.restype = _STATUS
-    function.errcheck = _error_check(library)
     return function
 
 
 def bound(library: Any, name: str, *arguments: Any) -> Callable[[], int]:
     """Return an entry with its arguments, for many calls: they are checked now, and not again.
 
-    The arguments are arrays, which must live as long, and numbers of ctypes. What is in them may change.
+    The arguments are arrays, which must live as long, and numbers. What is in arrays may change, and so may
+    numbers of ctypes. The status that a call returns is the caller's to check, as ctypes is slow at that.
     """
-    given = (
-        kind.from_param(argument) if isinstance(argument, np.ndarray) else argument
-        for kind, argument in zip(SIGNATURES[name], arguments, strict=True)
-    )
+    given = []
+    for kind, argument in zip(SIGNATURES[name], arguments, strict=True):
+        if isinstance(argument, np.ndarray):
+            given.append(ctypes.c_void_p.from_param(kind.from_param(argument).value))
+        else:
+            given.append(kind.from_param(argument) if isinstance(argument, int) else argument)
     return functools.partial(_unchecked(library, name), *given)

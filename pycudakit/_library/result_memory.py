@@ -16,7 +16,7 @@ import numpy as np
 
 from pycudakit._library import loader, present
 
-LEAST = 32 << 20  # bytes; less is kept by malloc itself, in pages that are in use all along
+LEAST = 8 << 20  # bytes; less is kept by malloc itself, in pages that are in use all along
 
 # Of NumPy's table of C functions, at these places since NumPy 1.22.
 _SET_HANDLER, _GET_HANDLER, _DEFAULT_HANDLER = 304, 305, 306
@@ -82,16 +82,32 @@ def empty(shape: int | Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
 
 class _Listeners(threading.local):
     told: Callable[[np.ndarray[Any, Any]], None] | None = None
+    looks: Callable[[np.ndarray[Any, Any]], None] | None = None
 
 
 listeners = _Listeners()
 
 
+def is_at_home() -> bool:
+    """Tell whether arrays of the call may lie on a device, and not on the host."""
+    return listeners.looks is not None
+
+
+def look(*arrays: np.ndarray[Any, Any]) -> None:
+    """Say that elements of arrays are about to be looked at on the host, beside what entries do."""
+    if listeners.looks is not None:
+        for array in arrays:
+            listeners.looks(array)
+
+
 @contextlib.contextmanager
-def telling(told: Callable[[np.ndarray[Any, Any]], None]) -> Iterator[None]:
-    """Tell somebody of each array that `empty` makes in a block, before it is written to."""
-    outer, listeners.told = listeners.told, told
+def telling(
+    told: Callable[[np.ndarray[Any, Any]], None], looks: Callable[[np.ndarray[Any, Any]], None]
+) -> Iterator[None]:
+    """Tell somebody of arrays that `empty` makes in a block, before they are written to, and of looks."""
+    outer = listeners.told, listeners.looks
+    listeners.told, listeners.looks = told, looks
     try:
         yield
     finally:
-        listeners.told = outer
+        listeners.told, listeners.looks = outer

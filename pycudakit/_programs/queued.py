@@ -61,7 +61,7 @@ class _Known:
         self.shape = np.broadcast_shapes(*(form.shape for form in forms))
         dtypes = {form: dtype_of(form) for form in forms}
         self.is_plain = (
-            None not in dtypes.values()
+            all(dtype is not None for dtype in dtypes.values())  # a float64 equals None
             and 0 not in self.shape
             and len(self.shape) <= abi.MAX_DIMS
             and (out is None or (out.shape == self.shape and not out.is_readonly))
@@ -147,6 +147,56 @@ def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> A
         known.pool.give_back(work)
     _note_work(known.work)
     return result
+
+
+@functools.lru_cache(1024)
+def _pool(program: ElementProgram, shape: tuple[int, ...], forms: tuple[Any, ...]) -> Pool[_Queued]:
+    return Pool(functools.partial(_Queued, program, shape, [form and _form(*form) for form in forms]))
+
+
+def _form(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType) -> Form:
+    form = Form(dtype.str, shape, None, False)
+    return form if strides == _dense(form) else form._replace(strides=strides)
+
+
+def queue(
+    name: str,
+    program: ElementProgram,
+    shape: tuple[int, ...],
+    forms: tuple[Any, ...],
+    values: Sequence[Any],
+    stream: int,
+) -> None:
+    """Queue a program in a stream.
+
+    `values` are its outputs, its mask and its inputs: the addresses of arrays, of which `forms` has the
+    shapes, strides and types, and Python's numbers.
+    """
+    pool = _pool(program, shape, forms)
+    work = pool.take()
+    try:
+        work.aim_there(values, stream, _here.get().wait)
+        work.run_alone(Plan(name, "cuda", asked.ASKED_FOR))
+    finally:
+        pool.give_back(work)
+    _note_work(math.prod(shape) * len(program.instructions))
+
+
+_COPY = ElementFunction("copy", np.copy, lambda _, x, **__: (x,))
+
+
+def queue_copy(
+    dtype: DType,
+    shape: tuple[int, ...],
+    to: tuple[int, tuple[int, ...]],
+    source: tuple[int, tuple[int, ...]],
+    stream: int,
+) -> None:
+    """Queue a copy from one array to another, each given by its address and its strides."""
+    program = plain_program(_COPY, (CODES[dtype],), None)
+    assert program is not None  # noqa: S101
+    forms = (shape, to[1], dtype), None, (shape, source[1], dtype)
+    queue("copy", program, shape, forms, (to[0], None, source[0]), stream)
 
 
 def _prepared(key: tuple[Any, ...], function: ElementFunction, forms: list[Any], out: Any) -> _Known | None:

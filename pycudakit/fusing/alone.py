@@ -7,9 +7,10 @@ from typing import Any
 
 from pycudakit._families.elementwise import compound, pairs
 from pycudakit._programs.function import ElementFunction
-from pycudakit.fusing.captured import at_once
+from pycudakit.fusing.captured import pair
 from pycudakit.fusing.fused import Fused
-from pycudakit.fusing.namespaces import evaluate, kit_function, recording_now
+from pycudakit.fusing.namespaces import evaluate, kit_function
+from pycudakit.fusing.now import recording_now
 from pycudakit.fusing.recording import Recording
 
 
@@ -50,13 +51,11 @@ def _elementwise(
     casting: str = "same_kind",
 ) -> Any:
     if function.outputs > 1:
-        named = {"out": out, "where": where, "dtype": dtype, "casting": casting}
-        return at_once(
-            recording,
-            getattr(pairs, function.name),
-            inputs,
-            {k: v for k, v in named.items() if v is not None},
-        )
+        own = getattr(pairs, function.name)
+        named = {k: v for k, v in {"out": out, "dtype": dtype}.items() if v is not None}
+        if where is not True or casting != "same_kind":
+            named |= {"where": where, "casting": casting}
+        return pair(recording, own, inputs, named)
     named = {"dtype": dtype, "casting": casting}
     if where is True:
         return recording.apply(function, inputs, out=out, **named)
@@ -66,5 +65,7 @@ def _elementwise(
     result = recording.apply(function, kept, **named)
     if out is None:
         return result
-    recording.set(out, ..., recording.apply(compound.WHERE, (where, result, out)))
+    chosen = recording.apply(compound.WHERE, (where, result, out))
+    del kept, result  # or they would be computed by themselves before what they read is overwritten
+    recording.set(out, ..., chosen)
     return out

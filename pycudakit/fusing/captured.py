@@ -5,15 +5,16 @@ from __future__ import annotations
 import functools
 import importlib
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from pycudakit._families.elementwise import compound, pairs
+from pycudakit._families.elementwise import compound, copies, pairs
 from pycudakit._families.expression import close
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.recording import Recording
-from pycudakit.fusing.shapes import SHAPES, Handler, captures
+from pycudakit.fusing.shapes import SHAPES, Handler, captures, empty
 from pycudakit.fusing.stand_in import StandIn
 
 CAPTURED: dict[Any, Handler] = dict(SHAPES)
@@ -24,32 +25,34 @@ _FAMILIES = "pycudakit._families"
 # ---- The kit's own functions, called at once with arrays -----------------------------------------------
 
 _AT_ONCE = {
-    "scan": "cumulative_prod cumulative_sum diff",
     "sort.distinct": "unique",
-    "sort.functions": "argpartition argsort lexsort partition searchsorted sort",
+    "sort.functions": "lexsort",
     "sort.sets": "intersect1d isin setdiff1d setxor1d union1d unique_values",
-    "histogram.functions": "digitize histogram histogram2d",
+    "histogram.functions": "histogram2d",
     "histogram.many": "histogramdd",
-    "select.quantiles": "nanmedian nanpercentile nanquantile",
-    "matmul.products": "average dot vdot",
-    "matmul.tensors": "einsum inner kron outer tensordot trace vecdot",
-    "elementwise.copies": "tril triu",
-    "reduce.extremes": "ptp",
-    "take": "argwhere compress flatnonzero nonzero take take_along_axis",
-    "reduce.nan": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
+    "matmul.tensors": "einsum kron tensordot vecdot",
+    "take": "argwhere compress flatnonzero nonzero",
+    "reduce.nan": "nanargmax nanargmin",
 }
 
 
-# Those that leave what is on the device there: their first argument is for the library's eyes alone.
+# Those that leave what is on the device there: their first arguments are for the library's eyes alone.
 _AT_HOME = {
-    "scan": "cumprod cumsum nancumprod nancumsum",
-    "histogram.functions": "bincount",
+    "scan": "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum",
+    "histogram.functions": "bincount digitize histogram",
     "interp": "interp",
-    "select.quantiles": "median percentile quantile",
+    "matmul.products": "dot vdot",
+    "matmul.tensors": "inner",
+    "select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
+    "sort.functions": "argpartition argsort partition searchsorted sort",
+    "take": "take take_along_axis",
 }
+_OF_TWO = frozenset(("searchsorted", "take", "take_along_axis"))
+# And how many these are, of functions of which NumPy has none, or none that asks stand-ins.
+_OWN_AT_HOME = {"allclose": 2, "array_equal": 2, "cummax": 1, "cummin": 1, "exclusive_scan": 1, "norm": 1}
 # Those that are written for NumPy themselves, and run as a part of what calls them.
 _COMPOSED = {
-    "calculus": "cross gradient trapezoid",
+    "calculus": "cross diff gradient trapezoid",
     "padding": "pad",
     "signals": "convolve correlate",
     "statistics": "corrcoef cov",
@@ -58,6 +61,8 @@ _FILTERS = (
     "box_blur convolve correlate gaussian_blur laplace maximum_filter median_filter minimum_filter sobel"
 )
 _OF_IMAGES = frozenset([*_FILTERS.split(), "gray_to_rgb", "resize", "rgb_to_gray"])
+_MEDIANS = ("median", "nanmedian")
+_ORDERS = (*_MEDIANS, "nanpercentile", "nanquantile", "percentile", "quantile")
 _PRODUCTS = frozenset("matmul dot vdot inner outer kron tensordot einsum trace vecdot".split())  # noqa: SIM905
 
 
@@ -68,6 +73,8 @@ def kit_function(module: str, name: str) -> Any:
 
 def at_once(recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
     """Call a function of the kit's with arrays."""
+    if function.__name__ == "topk" and recording.memory.scope.is_open:
+        return _topk(recording, *arguments, **keywords)
     _count(recording, function, arguments, keywords)
     if function.__name__ in _OF_IMAGES:
         return recording.at_home(function, arguments, keywords)
@@ -79,12 +86,44 @@ def _count(recording: Recording, function: Any, arguments: Any, keywords: dict[s
     recording.costs.called(max(sizes, default=0), function.__name__ in _PRODUCTS)
 
 
+def own_function(recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
+    """Call a function that is the kit's own."""
+    name = function.__name__
+    places = _OWN_AT_HOME.get(name, 0)
+    given = arguments[:places]
+    may_stay = name != "norm" or (_is_given(arguments, 1, (None, 2)) and keywords.get("ord") in (None, 2))
+    if places and may_stay and len(given) == places and all(map(_has_elements, given)):
+        return _in_place(recording, function, arguments, keywords, places)
+    return at_once(recording, function, arguments, keywords)
+
+
+def _in_place(
+    recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any], places: int = 1
+) -> Any:
+    """Call a function that finds arguments on the device; its `out` gets a copy of its result."""
+    _count(recording, function, arguments, keywords)
+    out = keywords.get("out")
+    if out is None:
+        return recording.at_home(function, arguments, keywords, places)
+    if recording.is_there(out):
+        rest = {key: value for key, value in keywords.items() if key != "out"}
+        result = recording.at_home(function, arguments, rest, places)
+        if type(result) is StandIn and (result.shape, result.dtype) == (out.shape, out.dtype):
+            recording.set(out, ..., result)
+            return out
+    return at_once(recording, function, arguments, keywords)
+
+
 def _kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
     def handle(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
         out, function = keywords.get("out"), kit_function(module, name)
+        if name in _ORDERS:
+            arguments, keywords = _along_last(recording, arguments, keywords)
+        if name in _OF_TWO and recording.memory.scope.is_open:
+            arguments = (*_converted(name, arguments[:2]), *arguments[2:])
         if is_at_home and _is_as_entries_take_it(name, arguments, keywords):
-            _count(recording, function, arguments, keywords)
-            result = recording.at_home(function, arguments, keywords)
+            places = 2 if name in _PRODUCTS or name in _OF_TWO else 1
+            result = _in_place(recording, function, arguments, keywords, places)
         else:
             result = at_once(recording, function, arguments, keywords)
         return result if out is None else out
@@ -92,17 +131,85 @@ def _kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
     return handle
 
 
+def _converted(name: str, pair: Any) -> Any:
+    """Return stand-ins in the types that entries take."""
+    first: Any
+    second: Any
+    first, second = pair if len(pair) == 2 else (None, None)
+    if name == "searchsorted" and type(first) is type(second) is StandIn and first.dtype != second.dtype:
+        dtype = np.result_type(first.dtype, second.dtype)
+        return [each if each.dtype == dtype else each.astype(dtype) for each in pair]
+    if name == "take" and type(second) in (list, tuple) and all(type(each) is int for each in second):
+        return first, np.array(second, np.int64)
+    is_narrow = type(second) is StandIn and second.dtype.kind in "iu" and second.dtype.itemsize < 8
+    return (first, second.astype(np.int64)) if is_narrow and name != "searchsorted" else pair
+
+
 def _is_as_entries_take_it(name: str, arguments: Any, keywords: dict[str, Any]) -> bool:
-    """Tell whether nobody converts, or lays out anew, the first argument on the host."""
-    given = arguments[0] if arguments else None
-    if type(given) is not StandIn or given.ndim == 0:
+    """Tell whether nobody converts, lays out anew, or looks at the first arguments on the host."""
+    if name in _OF_TWO:
+        return len(arguments) >= 2 and _are_as_entries_take_them(name, arguments, keywords)
+    given: Any = arguments[0] if arguments else None
+    if not _has_elements(given):
         return False
     if name == "interp":
         return bool(given.dtype == np.float64)
-    if name in ("median", "percentile", "quantile"):
-        is_plain = len(arguments) == 1 + (name != "median") and keywords.keys() <= {"axis"}
+    if name in _ORDERS:
+        is_plain = len(arguments) == 1 + (name not in _MEDIANS) and keywords.keys() <= {"axis"}
         return is_plain and keywords.get("axis") in (None, -1, given.ndim - 1)
+    if name == "histogram":  # rules take all elements
+        rule = arguments[1] if len(arguments) > 1 else keywords.get("bins")
+        return not isinstance(rule, str) and "weights" not in keywords and len(arguments) <= 4
+    if name in ("cumulative_prod", "cumulative_sum"):
+        return not keywords.get("include_initial", False)
+    if name in _PRODUCTS:
+        both = arguments[:2]
+        are_vectors = all(_has_elements(a) and a.ndim == 1 for a in both) and len(arguments) == 2
+        return are_vectors or (name == "dot" and len(arguments) == 2 and all(map(_is_matrix, both)))
+    if name in ("sort", "argsort", "partition", "argpartition"):
+        before = 1 + ("partition" in name)  # of the axis
+        axis = arguments[before] if len(arguments) > before else keywords.get("axis", -1)
+        return axis in (None, -1, given.ndim - 1) and not keywords.get("descending")
     return True
+
+
+def _along_last(recording: Recording, arguments: Any, keywords: dict[str, Any]) -> Any:
+    """Return the same with a copy on the device of which the rows are what is along the axis."""
+    axis: Any = keywords.get("axis")
+    given: Any = arguments[0] if arguments else None
+    is_plain = keywords.keys() == {"axis"} and type(axis) is int and recording.memory.scope.is_open
+    if not (is_plain and _has_elements(given) and -given.ndim <= axis < given.ndim - 1 and axis != -1):
+        return arguments, keywords
+    moved = np.moveaxis(given, axis, -1)
+    rows = empty(recording, moved.shape, given.dtype, "C")
+    recording.set(rows, ..., moved)
+    return (rows, *arguments[1:]), {"axis": -1}
+
+
+def _has_elements(a: Any) -> bool:
+    return type(a) is StandIn and a.ndim > 0 and a.size > 0
+
+
+def _is_given(arguments: Any, place: int, usual: tuple[Any, ...]) -> bool:
+    """Tell whether an argument that may be left out is a usual one."""
+    return len(arguments) <= place or (type(arguments[place]) is not StandIn and arguments[place] in usual)
+
+
+def _are_as_entries_take_them(name: str, arguments: Any, keywords: dict[str, Any]) -> bool:
+    """Tell the same of two, of which one may be an array of the host's."""
+    first, second, *rest = arguments
+    if not all(type(a) is StandIn or isinstance(a, np.ndarray) for a in (first, second)):
+        return False
+    if name == "searchsorted":
+        are_plain = len(rest) <= 1 and keywords.keys() <= {"side"}
+        return are_plain and first.dtype == second.dtype and first.ndim == 1 and second.ndim > 0
+    if second.dtype != np.int64 or second.ndim == 0 or first.ndim == 0:
+        return False
+    if name == "take":
+        return len(rest) <= 1 and keywords.keys() <= {"axis", "mode"}
+    axis = rest[0] if rest else keywords.get("axis", -1)
+    are_alike = first.ndim == second.ndim and first.shape[:-1] == second.shape[:-1]
+    return are_alike and (first.ndim == 1 if axis is None else axis in (-1, first.ndim - 1))
 
 
 for _table in (_AT_ONCE, _AT_HOME):
@@ -112,6 +219,149 @@ for _table in (_AT_ONCE, _AT_HOME):
                 CAPTURED[getattr(np, _name)] = _kit_handler(
                     f"{_FAMILIES}.{_module}", _name, is_at_home=_table is _AT_HOME
                 )
+
+
+# ---- Made of those, where arrays stay on the device -----------------------------------------------------
+
+
+def _topk(recording: Recording, a: Any, k: Any, axis: Any = -1, largest: Any = True) -> Any:
+    functions = f"{_FAMILIES}.sort.functions"
+    if type(a) is not StandIn or a.ndim == 0 or axis not in (None, -1, a.ndim - 1):
+        return recording.on_host(kit_function(functions, "topk"), (a, k, axis, largest), {})
+    recording.costs.called(a.size)
+    indices = recording.at_home(kit_function(functions, "topk_indices"), (a, k, axis, largest), {})
+    values = recording.call(np.take_along_axis, (a.ravel() if axis is None else a, indices, -1), {})
+    return kit_function(functions, "TopK")(values, indices)
+
+
+def _made_of_others(*functions: Any) -> Callable[[Handler], Handler]:
+    """Have a handler take functions where arrays stay on the device, if it does not return NotImplemented."""
+
+    def decorate(handler: Handler) -> Handler:
+        for function in functions:
+            elsewhere = CAPTURED[function]
+            CAPTURED[function] = functools.partial(_taken_at_home, handler, elsewhere)
+        return handler
+
+    return decorate
+
+
+def _taken_at_home(
+    handler: Handler, elsewhere: Handler, recording: Recording, given: Any, *arguments: Any, **keywords: Any
+) -> Any:
+    if recording.memory.scope.is_open:
+        taken = handler(recording, given, *arguments, **keywords)
+        if taken is not NotImplemented:
+            return taken
+    return elsewhere(recording, given, *arguments, **keywords)
+
+
+def _along_another(name: str) -> Handler:
+    """Return what has a function work along the last axis of a copy, in which that is another one."""
+    function = getattr(np, name)
+    before = 1 + ("partition" in name)  # of the axis
+
+    def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
+        named = dict(keywords)
+        axis = arguments[before - 1] if len(arguments) >= before else named.pop("axis", -1)
+        is_plain = type(a) is StandIn and type(axis) is int and -a.ndim <= axis < a.ndim
+        if not is_plain or axis in (-1, a.ndim - 1) or not (a.size and recording.store(a).flags.c_contiguous):
+            return NotImplemented
+        moved = recording.call(np.copy, (a.swapaxes(axis, -1), "C"), {})
+        given = (moved, *arguments[: before - 1], -1, *arguments[before:])
+        return recording.call(np.copy, (recording.call(function, given, named).swapaxes(axis, -1), "C"), {})
+
+    return handle
+
+
+for _name in ("sort", "argsort", "partition", "argpartition"):
+    _made_of_others(getattr(np, _name))(_along_another(_name))
+
+
+@_made_of_others(np.lexsort)
+def _lexsort(recording: Recording, keys: Any, axis: Any = -1) -> Any:
+    parts = list(keys) if type(keys) in (tuple, list, StandIn) else []
+    are_alike = bool(parts) and all(type(key) is StandIn and key.shape == parts[0].shape for key in parts)
+    if not are_alike or not parts[0].size or axis not in (-1, parts[0].ndim - 1):
+        return NotImplemented
+    order = recording.call(np.argsort, (parts[0],), {})
+    for key in parts[1:]:
+        # Each order is stable, so that what came before decides among equals.
+        following = recording.call(
+            np.argsort, (recording.call(np.take_along_axis, (key, order, -1), {}),), {}
+        )
+        order = recording.call(np.take_along_axis, (order, following, -1), {})
+    return order
+
+
+@_made_of_others(np.flatnonzero)
+def _flatnonzero(recording: Recording, a: Any) -> Any:
+    if type(a) is not StandIn or not a.size:
+        return NotImplemented
+    return _true_places(recording, a.ravel() if a.dtype == np.bool_ else a.ravel() != 0)
+
+
+@_made_of_others(np.nonzero)
+def _nonzero(recording: Recording, a: Any) -> Any:
+    found = _flatnonzero(recording, a) if np.ndim(a) == 1 else NotImplemented
+    return NotImplemented if found is NotImplemented else (found,)
+
+
+def _true_places(recording: Recording, mask: Any) -> Any:
+    """Return where a mask of one dimension is true."""
+    count = int(recording.resolved(recording.call(np.count_nonzero, (mask,), {})))
+    # In a stable order of bools, those that are False come first, as they lie.
+    order = recording.call(np.argsort, (~mask,), {})
+    return order[:count].copy()
+
+
+@_made_of_others(np.compress)
+def _compress(recording: Recording, condition: Any, a: Any, axis: Any = None) -> Any:
+    if type(condition) is not StandIn or condition.ndim != 1 or not condition.size:
+        return NotImplemented
+    return recording.call(np.take, (a, recording.call(np.flatnonzero, (condition,), {}), axis), {})
+
+
+@_made_of_others(np.unique)
+def _unique(
+    recording: Recording,
+    ar: Any,
+    return_index: Any = False,
+    return_inverse: Any = False,
+    return_counts: Any = False,
+    axis: Any = None,
+    *,
+    equal_nan: Any = True,
+    sorted: Any = True,
+) -> Any:
+    del sorted  # they are, whatever it is
+    if type(ar) is not StandIn or not ar.size or axis is not None:
+        return NotImplemented
+    flat, order = ar.ravel(), None
+    if return_index or return_inverse:
+        order = recording.call(np.argsort, (flat,), {})
+        ordered = recording.call(np.take, (flat, order), {})
+    else:
+        ordered = recording.call(np.sort, (flat,), {})
+    now, before = ordered[1:], ordered[:-1]
+    differs = now != before
+    if equal_nan and flat.dtype.kind == "f":
+        differs = differs & ((now == now) | (before == before))
+    is_first = empty(recording, flat.shape, bool)
+    is_first[:1] = True
+    is_first[1:] = differs
+    starts = _true_places(recording, is_first)
+    results = [recording.call(np.take, (ordered, starts), {})]
+    if return_index:
+        results.append(recording.call(np.take, (order, starts), {}))
+    if return_inverse:
+        run = recording.call(np.cumsum, (is_first,), {}) - 1
+        place = recording.call(np.argsort, (order,), {})  # of each element, among those in order
+        results.append(recording.call(np.take, (run, place), {}).reshape(ar.shape))
+    if return_counts:
+        ends = recording.call(np.concatenate, ([starts[1:], np.array([flat.size])],), {})
+        results.append(ends - starts)
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 def _composed_handler(module: str, name: str) -> Handler:
@@ -143,7 +393,8 @@ for _name in ("norm", "matrix_power"):
 # ---- Reductions: in one pass with what they reduce ------------------------------------------------------
 
 _SUMS = "sum prod mean std var any all count_nonzero"
-_EXTREMES = "min max amin amax argmin argmax"
+_EXTREMES = "min max amin amax argmin argmax ptp"
+_WITHOUT_NAN = "nanmax nanmean nanmin nanprod nanstd nansum nanvar"
 
 
 def _reduction(module: str, name: str) -> Handler:
@@ -162,9 +413,44 @@ def _reduction(module: str, name: str) -> Handler:
     return handle
 
 
-for _names, _module in ((_SUMS, "reduce.sums"), (_EXTREMES, "reduce.extremes")):
+for _names, _module in (
+    (_SUMS, "reduce.sums"),
+    (_EXTREMES, "reduce.extremes"),
+    (_WITHOUT_NAN, "reduce.nan"),
+):
     for _name in _names.split():
         CAPTURED[getattr(np, _name)] = _reduction(f"{_FAMILIES}.{_module}", _name)
+
+
+@_captures(np.trace)
+def _trace(
+    recording: Recording, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, **keywords: Any
+) -> Any:
+    if type(a) is not StandIn or keywords:
+        function = kit_function(f"{_FAMILIES}.matmul.tensors", "trace")
+        return at_once(recording, function, (a, offset, axis1, axis2), keywords)
+    return np.sum(np.diagonal(a, offset, axis1, axis2), axis=-1)
+
+
+@_captures(np.average)
+def _average(
+    recording: Recording,
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: Any = False,
+    **keywords: Any,
+) -> Any:
+    function = kit_function(f"{_FAMILIES}.matmul.products", "average")
+    if _has_elements(a) and not returned and weights is None:
+        return np.mean(a, axis=axis, **keywords)
+    if _has_elements(a) and not returned and type(weights) is StandIn and weights.shape == a.shape:
+
+        def average(values: Any, own: Any) -> Any:
+            return function(values, axis, own, **keywords)
+
+        return recording.at_home(average, (a, weights), {}, places=2)
+    return at_once(recording, function, (a, axis, weights, returned), keywords)
 
 
 def _reduce_by(name: str) -> Handler:
@@ -233,12 +519,51 @@ def _where(recording: Recording, condition: Any, *branches: Any) -> Any:
     return chosen
 
 
+def pair(recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
+    """Write a function of two results down, as one for each."""
+    if keywords.keys() <= {"dtype"} and len(arguments) == function.nin:
+        first, second = pairs.PARTS[function.__name__]
+        return tuple([recording.apply(part, arguments, **keywords) for part in (first, second)])
+    return at_once(recording, function, arguments, keywords)
+
+
 def _pair(function: Any) -> Handler:
-    return lambda recording, *arguments, **keywords: at_once(recording, function, arguments, keywords)
+    return lambda recording, *arguments, **keywords: pair(recording, function, arguments, keywords)
 
 
 for _function in (pairs.divmod, pairs.frexp, pairs.modf):
     CAPTURED[getattr(np, _function.__name__)] = _pair(_function)
+
+
+@_captures(np.outer)
+def _outer_product(recording: Recording, a: Any, b: Any, out: Any = None) -> Any:
+    if type(a) is not StandIn or type(b) is not StandIn or out is not None:
+        named = {} if out is None else {"out": out}
+        return at_once(recording, kit_function(f"{_FAMILIES}.matmul.tensors", "outer"), (a, b), named)
+    return _outer(recording, np.multiply, np.ravel(a), np.ravel(b))
+
+
+def _triangle(name: str) -> Handler:
+    def handle(recording: Recording, m: Any, k: Any = 0) -> Any:
+        array = m.node.array if type(m) is StandIn else None
+        if type(m) is not StandIn or m.ndim < 2 or not (array is None or array.flags.c_contiguous):
+            return at_once(recording, getattr(copies, name), (m, k), {})
+        (rows, columns), by = m.shape[-2:], operator.index(recording.resolved(k))
+        row = copies.rows_of_triangle(rows, columns, by)
+        return recording.apply(_triangle_from(name, by), (m, row, np.arange(columns)))
+
+    return handle
+
+
+@functools.lru_cache(256)
+def _triangle_from(name: str, k: int) -> Any:
+    """Return the function with NumPy's own for a matrix and what tells its rows and columns."""
+    function = copies.TRIANGLES[name]
+    return type(function)(name, lambda m, *_, **__: getattr(np, name)(m, k), function.write)
+
+
+for _name in ("tril", "triu"):
+    CAPTURED[getattr(np, _name)] = _triangle(_name)
 
 
 @_captures(np.sinc)

@@ -14,13 +14,14 @@ from pycudakit._calls import asked, invocation, operands
 from pycudakit._calls.plan import asked_for
 from pycudakit._library.types import CODES, Array
 from pycudakit._programs import estimate
+from pycudakit._programs.queued import queue
 from pycudakit._programs.work import works_of
 from pycudakit.fusing import device
 from pycudakit.fusing.breaks import Break, where_asked
 from pycudakit.fusing.costs import Costs
 from pycudakit.fusing.explained import PlanPass
 from pycudakit.fusing.memory import Memory
-from pycudakit.fusing.nodes import Node, Pass, Reduction, leaf
+from pycudakit.fusing.nodes import Node, Pass, Reduction, leaf, reads
 from pycudakit.fusing.reporting import Reporting
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.fusing.storage import Storage
@@ -63,7 +64,9 @@ class Computing:
 
     def stand_in(self, array: Array) -> StandIn:
         """Return what stands for an array."""
-        storage = None if self.is_left_to_numpy else self.memory.storage_for(array)
+        storage = None
+        if not self.is_left_to_numpy:
+            array, storage = self.memory.newest(array, self.memory.storage_for(array))
         return StandIn(self, leaf(array, storage))
 
     def wrap(self, result: Any) -> Any:
@@ -77,6 +80,8 @@ class Computing:
         if isinstance(result, (tuple, list)):
             parts = [self.wrap(part) for part in result]
             return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+        if type(result) is dict:
+            return {name: self.wrap(part) for name, part in result.items()}
         return result
 
     def store(self, stand_in: StandIn) -> Array:
@@ -93,8 +98,21 @@ class Computing:
     def read(self, stand_in: StandIn) -> Array:
         """Return the array that it stands for, with its values on the host."""
         array = self.store(stand_in)
-        if stand_in.node.storage is not None:
-            stand_in.node.storage.fetch()
+        storage = stand_in.node.storage
+        if storage is not None and storage.twin is not None:  # whoever reads it is to find the caller's
+            array = self.in_one_memory(stand_in)
+            storage = stand_in.node.storage
+        if storage is not None:
+            storage.fetch()
+        return array
+
+    def in_one_memory(self, stand_in: StandIn) -> Array:
+        """Return the array that it stands for; of one that has two memories, in the caller's."""
+        array = self.store(stand_in)
+        storage = stand_in.node.storage
+        if storage is not None and storage.twin is not None:
+            storage.twin.come_home()
+            array = self.store(stand_in)
         return array
 
     def look(self, stand_in: StandIn, what: str) -> Array:
@@ -152,6 +170,7 @@ class Computing:
         if self.costs.are_far_from_numpys:
             self.is_left_to_numpy = True
             self.compute(self.waiting())
+            self.memory.join_twins()
         return self.is_left_to_numpy
 
     def heed_errors(self) -> None:
@@ -160,17 +179,24 @@ class Computing:
             with self.reporting.as_before():
                 self.compute(self.waiting())
 
-    def before_write(self, storage: Storage, besides: Node | None = None) -> None:
-        """Compute what was put off and reads memory that is about to change."""
-        waiting = [stand_in for stand_in in self.waiting() if stand_in.node is not besides]
-        if waiting:
-            self.compute(w for w in waiting if any(map(storage.overlaps, w.node.leaves())))
+    def before_write(self, storage: Storage) -> None:
+        """Compute what was put off and reads memory that is about to change, whatever is written there."""
+        self.compute_readers(storage)
+        if storage.twin is not None:
+            storage.twin.note_all()
         self.memory.will_change(storage)
+
+    def compute_readers(self, storage: Storage, besides: Node | None = None) -> None:
+        """Compute what was put off and reads memory."""
+        waiting = [stand_in for stand_in in self.waiting() if stand_in.node is not besides]
+        if reads(storage, [stand_in.node for stand_in in waiting]):
+            self.compute([w for w in waiting if reads(storage, [w.node])])
 
     def finish(self, values: Sequence[StandIn]) -> None:
         """Compute what a function returns, and what else outlives it; bring all of that to the host."""
         self.heed_errors()
         self.compute([*values, *self.waiting()], keep=False)
+        self.memory.join_twins()
         for value in values:
             self.store(value)
         self.memory.bring_home()
@@ -248,16 +274,46 @@ class Computing:
         self.heed_errors()
         self.settle(nodes)
         together = Pass(nodes)
-        self.memory.keep(together.arrays)
-        if arrays[0].size:
+        if arrays[0].size and not self.queued(together, arrays):
+            self.memory.keep([*together.arrays, *arrays])
             self.evaluate(together, arrays)
         for node, array in zip(nodes, arrays, strict=True):
             node.computed(array, self.memory.storage_for(array))
+
+    def copy_into(self, source: Array, target: Array) -> None:
+        """Copy an array's elements to another array, which nothing reads."""
+        together = Pass([leaf(source)])
+        self.memory.keep([*together.arrays, target])
+        self.evaluate(together, [target])
 
     def storage_of_new(self, array: Array) -> Storage | None:
         """Return the memory of a new array; None where that need not be known before others see it."""
         is_known = self.memory.scope.is_open or self.passes is not None
         return self.memory.storage_for(array) if is_known else None
+
+    def queued(self, together: Pass, outs: Sequence[Array]) -> bool:
+        """Queue a pass in the stream of arrays that all lie on a device; tell whether they do."""
+        stream = self.memory.stream
+        if not stream or self.engine != "cuda":
+            return False
+        homes = [self.memory.home_of(array) for array in (*outs, *together.arrays)]
+        if 0 in homes:
+            return False
+        program = together.program(tuple([out.dtype.newbyteorder("=") for out in outs]))
+        own = iter(homes[len(outs) :])
+        values = [next(own) if type(value) is np.ndarray else value for value in together.inputs]
+        layouts = [*map(operands.layout_of, outs), None, *together.layouts]
+        forms = tuple([None if layout is None else layout[1] for layout in layouts])
+        queue(
+            together.function.name,
+            program,
+            outs[0].shape,
+            forms,
+            [*homes[: len(outs)], None, *values],
+            stream,
+        )
+        self.tell(together.function.name, outs[0].shape, together.arrays, outs)
+        return True
 
     def evaluate(self, together: Pass, outs: Sequence[Array]) -> None:
         """Compute a pass into arrays of one shape that lie beside what it reads, or just where that does."""
@@ -276,6 +332,7 @@ class Computing:
                 self.tell(function.name, shape, together.arrays, outs)
                 return
             plan = replace(plan, automatic=False) if plan.engine == "cuda" and self.memory.written else plan
+        self.memory.lend([*together.arrays, *outs])
         works = works_of(program)
         work = works.take()
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import time
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._calls import asked
 from pycudakit._calls.invocation import done
+from pycudakit._calls.record import described
 from pycudakit._library import abi, loader
 from pycudakit.fusing.compiled import compile_wanted
 
@@ -82,9 +84,10 @@ class Scope:
         if self._library is None:
             return
         options, report = np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT)
+        began = time.perf_counter()
         getattr(self._library, entry)(address, options, report)
         if report[bytes_moved][0]:
-            done((function, "cuda", asked.ASKED_FOR, (0,), report.tobytes()))
+            done(described(function, "cuda", asked.ASKED_FOR, (0,), report.tobytes(), began))
 
     def changed(self, address: int) -> None:
         """Say that the host's memory is newer."""

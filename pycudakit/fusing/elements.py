@@ -12,14 +12,16 @@ import numpy as np
 from pycudakit._calls.arguments import as_argument, broadcast, needs_copy
 from pycudakit._families.elementwise import compound, functions
 from pycudakit._families.elementwise.fast import call as call_elementwise
-from pycudakit._library.types import DType
+from pycudakit._library.types import Array, DType
 from pycudakit._programs import estimate
 from pycudakit._programs.function import ElementFunction, as_numpy_takes_numbers, compile_function
 from pycudakit._programs.values import OF_ANY_INTEGER
 from pycudakit.fusing import device
-from pycudakit.fusing.nodes import MOST_STEPS, PLAIN, Node, Pass, leaf
+from pycudakit.fusing.nodes import MOST_STEPS, PLAIN, Node, Pass, leaf, reads
 from pycudakit.fusing.reductions import Reductions
 from pycudakit.fusing.stand_in import StandIn
+from pycudakit.fusing.storage import Storage
+from pycudakit.fusing.twins import OFTEN
 
 SMALL = 8192  # elements: `auto` computes with fewer at once
 TINY = 1024  # elements: exact operations on so few are NumPy's, whose bits are the same
@@ -107,7 +109,7 @@ class Elements(Reductions):
         )
         if may_refuse:
             return self._at_once(function, inputs, out, dtype, casting)
-        if out is not None:
+        if out is not None and not _fits(out, nodes):
             target = _Target(out.shape, out.node.array is None or out.node.array.flags.writeable)
             broadcast([*nodes, *[_Target(())] * (len(arguments) - len(nodes))], [target])  # type: ignore[list-item]
         if not nodes:
@@ -150,7 +152,7 @@ class Elements(Reductions):
             return leaf(array), False
         storage = self.memory.storage_of(array)
         if storage is not None and storage.holds(array):
-            return leaf(array, storage), False
+            return leaf(*self.memory.newest(array, storage)), False
         self.memory.share(array)  # what overlaps it in part, or in a way that NumPy does not know of
         if array.nbytes <= SNAPSHOT:
             return leaf(array.copy()), False
@@ -203,8 +205,11 @@ class Elements(Reductions):
         self.write(target, node)
         return target
 
-    def write(self, target: StandIn, value: Node) -> None:
-        """Write a value to the array of a stand-in, broadcast and cast."""
+    def write(self, target: StandIn, value: Node, is_seen: bool = False) -> None:
+        """Write a value to the array of a stand-in, broadcast and cast.
+
+        One that `is_seen` may be asked for later on: as it was, if it is read from what is written to.
+        """
         array, storage = target.node.array, target.node.storage
         assert array is not None  # noqa: S101
         assert storage is not None  # noqa: S101
@@ -212,8 +217,21 @@ class Elements(Reductions):
             raise ValueError("assignment destination is read-only")
         if not array.size:
             return
-        self.before_write(storage, value)
-        if value.reduction is not None or value.shape != array.shape:
+        if storage.may_move and value.array is None:
+            if storage.overlapped < OFTEN:
+                storage.overlapped += needs_copy(array, value.leaves())
+            elif self._write_beside(array, storage, value):
+                return
+        self.compute_readers(storage, value)
+        self.memory.will_change(storage)
+        if storage.twin is not None:
+            storage.twin.note(array)
+        is_read_there = is_seen and value.array is None and reads(storage, [value])
+        if (
+            value.reduction is not None
+            or value.shape != array.shape
+            or (is_read_there and value.dtype != target.node.dtype)
+        ):
             self.compute_node(value)
         self.settle([value])
         together = Pass([value])
@@ -222,9 +240,45 @@ class Elements(Reductions):
                 value = cast(value, value.dtype)
             self.compute_node(value)
             together = Pass([value])
-        self.memory.keep(together.arrays)
-        storage.keep(device.INPUT)
-        self.evaluate(together, [array])
+        if not self.queued(together, [array]):
+            self.memory.keep(together.arrays)
+            storage.keep(device.INPUT)
+            self.evaluate(together, [array])
+        if is_read_there and value.array is None:
+            value.becomes(conversion(value.dtype), leaf(array, storage))
+
+    def _write_beside(self, array: Array, storage: Storage, value: Node) -> bool:
+        """Write to the memory beside an array's, if there can be one, and the value reads the array."""
+        if value.reduction is not None or value.shape != array.shape:
+            return False
+        if array.nbytes < (storage.last - storage.first) // 2:
+            return False
+        twin = self.memory.twin_of(storage, self.compute_readers, self.copy_into)
+        if twin is None:
+            return False
+        self.settle([value])
+        other = twin.other
+        self.compute_readers(other)
+        together = Pass([value])
+        if not needs_copy(array, together.arrays) or reads(other, [value]):
+            return False
+        twin.bring_up(array)
+        place = twin.same_in(other, array)
+        self.memory.will_change(twin.own)
+        self.memory.keep([*together.arrays, place])
+        self.evaluate(together, [place])
+        twin.move(place)
+        return True
+
+
+def _fits(out: StandIn, nodes: Sequence[Node]) -> bool:
+    """Tell whether what has the nodes' one shape can be written to it."""
+    array = out.node.array
+    shape = out.node.shape
+    for node in nodes:
+        if node.shape != shape:
+            return False
+    return array is None or array.flags.writeable
 
 
 class _Flags(NamedTuple):

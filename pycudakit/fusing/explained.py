@@ -95,6 +95,10 @@ class Explained:
         """Draw it: passes from top to bottom, and what goes from one to the next."""
         return _Picture(self).drawn()
 
+    def _repr_html_(self) -> str:
+        """Return both, as Jupyter shows it."""
+        return f"{self.svg()}<pre>{escape(str(self))}</pre>"
+
 
 _WIDTH, _HEIGHT, _GAP, _LEFT, _TOP = 420, 44, 30, 190, 20
 
@@ -113,9 +117,8 @@ class _Picture:
         height = _TOP + max(1, len(passes)) * (_HEIGHT + _GAP)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LEFT + _WIDTH + 80}" height="{height}" '
-            f'font-family="sans-serif" font-size="12"><title>{escape(self.explained.name)}</title>'
-            + "".join(parts)
-            + "</svg>"
+            'style="background: white" font-family="sans-serif" font-size="12">'
+            f"<title>{escape(self.explained.name)}</title>" + "".join(parts) + "</svg>"
         )
 
     def _pass(self, number: int, one: PlanPass) -> Iterator[str]:
@@ -128,33 +131,36 @@ class _Picture:
         )
         given = [name for name in one.reads if name not in self.made_by]
         if given:
-            names = escape(_short(", ".join(given), 24))
+            shown = escape(_short(", ".join(given), 24))
             yield (
-                f'<text x="{_LEFT - 30}" y="{top + 26}" text-anchor="end">{names}</text>'
+                f'<text x="{_LEFT - 30}" y="{top + 26}" text-anchor="end">{shown}</text>'
                 f'<path d="M{_LEFT - 24},{top + 22} h20" stroke="#667" fill="none"/>'
             )
+        from_pass: dict[int, list[str]] = {}
         for name in one.reads:
             if name in self.made_by:
-                yield self._arrow(name, self.made_by[name], number)
+                from_pass.setdefault(self.made_by[name], []).append(name)
+        for made, names in from_pass.items():
+            yield self._arrow(", ".join(names), made, number)
         self.made_by.update(dict.fromkeys(one.writes, number))
 
     def _below(self, one: PlanPass) -> str:
-        return f"{', '.join(one.writes) or 'a value'}: {' x '.join(map(str, one.shape)) or 'a number'}"
+        return f"{', '.join(one.writes) or 'a value'} ({' x '.join(map(str, one.shape)) or 'a number'})"
 
-    def _arrow(self, name: str, first: int, last: int) -> str:
+    def _arrow(self, names: str, first: int, last: int) -> str:
         from_y = _TOP + first * (_HEIGHT + _GAP) + _HEIGHT
         to_y = _TOP + last * (_HEIGHT + _GAP)
         if last == first + 1:
             x = _LEFT + _WIDTH // 2
             return (
                 f'<path d="M{x},{from_y} V{to_y}" stroke="#3b6ea5" fill="none"/>'
-                f'<text x="{x + 6}" y="{from_y + 19}" fill="#3b6ea5">{escape(name)}</text>'
+                f'<text x="{x + 6}" y="{from_y + 19}" fill="#3b6ea5">{escape(_short(names))}</text>'
             )
         x = _LEFT + _WIDTH
         bend = x + 20 + 8 * min(last - first, 6)
         return (
             f'<path d="M{x},{from_y - 12} C{bend},{from_y} {bend},{to_y} {x},{to_y + 12}" stroke="#3b6ea5" '
-            f'fill="none"><title>{escape(name)}</title></path>'
+            f'fill="none"><title>{escape(names)}</title></path>'
         )
 
 

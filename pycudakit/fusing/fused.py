@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from pycudakit import errors
@@ -29,18 +29,18 @@ from pycudakit.fusing.costs import Trial, numbers_in
 from pycudakit.fusing.explained import Explained
 from pycudakit.fusing.homeward import Homeward
 from pycudakit.fusing.lending import Lending
-from pycudakit.fusing.namespaces import Body, active, recording_now
+from pycudakit.fusing.namespaces import Body
 from pycudakit.fusing.nested import (
     all_stand_ins,
     arrays_in,
     copied,
     devices_in,
-    lies_there,
     mapped,
     names_of,
     places_of,
     plain,
 )
+from pycudakit.fusing.now import active, recording_now
 from pycudakit.fusing.recording import Recording
 
 SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` has NumPy run a function as it is
@@ -90,7 +90,7 @@ class Fused(Generic[P, R]):
             test(function)
             for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
         )
-        self._recorded = one_call(getattr(function, "__name__", "fused"))(self._record)
+        self._recorded = one_call(getattr(function, "__name__", "fused"), of_passes=True)(self._record)
         self._record_small = recorder(Call(self._name, "numpy", SMALL))
         self._best: dict[tuple[Any, ...], str | Trial] = {}  # engine, by the arrays' shapes and types
 
@@ -102,9 +102,9 @@ class Fused(Generic[P, R]):
         if engine == "numpy" or self._runs_later:
             return self.__wrapped__(*args, **kwargs)
         if not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values()))):
-            if takes_devices() and devices_in((args, kwargs)):
-                check_devices(self._name, self.__wrapped__, args, kwargs)
-                return self._run_on_devices(args, kwargs)  # type: ignore[no-any-return]
+            devices = devices_in((args, kwargs)) if takes_devices() else []
+            if devices:
+                return self._run_on_devices(devices, args, kwargs)  # type: ignore[no-any-return]
             args, kwargs = read_all(self._name, self.__wrapped__, args, kwargs, by_numpy=True)  # type: ignore[assignment]
         result: R
         arrays = arrays_in(args)
@@ -189,29 +189,36 @@ class Fused(Generic[P, R]):
         with asked.asking(engine="cpu"):
             return self._recorded(Recording(self._name, CAPTURED, self._strict), arrays, args, kwargs)
 
-    def _run_on_devices(self, args: Any, kwargs: Any) -> Any:
+    def _run_on_devices(self, devices: list[Any], args: Any, kwargs: Any) -> Any:
         """Run it where its arrays lie; its results will lie there, too."""
-        args, kwargs = mapped((args, kwargs), _given(self._name))
-        with asked.asking(engine="cuda"):
+        args, kwargs = mapped((args, kwargs), _given(self._name, devices))
+        with contextlib.nullcontext() if asked.current() == "cuda" else asked.asking(engine="cuda"):
             recording = Recording(self._name, CAPTURED, self._strict)
-            return self._recorded(recording, arrays_in([args, kwargs]), args, kwargs)
+            return self._recorded(recording, arrays_in([args, kwargs]), args, kwargs, devices)
 
     @property
     def _name(self) -> str:
         return getattr(self.__wrapped__, "__name__", "fused")
 
-    def _record(self, recording: Recording, arrays: list[Any], args: Any, kwargs: Any) -> Any:
+    def _record(
+        self, recording: Recording, arrays: list[Any], args: Any, kwargs: Any, devices: Sequence[Any] = ()
+    ) -> Any:
         recording.memory.given([plain(array) for array in arrays])
         body = functools.partial(self._run, recording, args, kwargs)
-        devices = devices_in((args, kwargs))
         if devices:
             body = functools.partial(self._run_lending, recording, devices, args, kwargs)
         return recording.memory.scope.run(recording.engine, body)
 
-    def _run_lending(self, recording: Recording, devices: list[Any], args: Any, kwargs: Any) -> Any:
-        lending = Lending(recording.memory, devices)
+    def _run_lending(self, recording: Recording, devices: Sequence[Any], args: Any, kwargs: Any) -> Any:
         try:
-            with asked.asking(devices=(lending.device,)):
+            lending = Lending(recording.memory, devices)
+        except errors.Error:
+            check_devices(self._name, self.__wrapped__, args, kwargs)  # which names the argument
+            raise
+        own = (lending.device,)
+        is_usual = asked.devices_asked() == own
+        try:
+            with contextlib.nullcontext() if is_usual else asked.asking(devices=own):
                 return self._run(recording, args, kwargs, lending)
         finally:
             lending.give_back()
@@ -258,10 +265,11 @@ class Fused(Generic[P, R]):
         """
         if asked.checked_current() == "numpy":
             return Explained(self._name, "numpy", (), ())
-        if takes_devices() and devices_in((args, kwargs)):
+        devices = devices_in((args, kwargs)) if takes_devices() else []
+        if devices:
             check_devices("explain", self.__wrapped__, args, kwargs)
             with asked.asking(engine="cuda"):
-                return self._explain(*mapped((args, kwargs), _given("explain")))
+                return self._explain(*mapped((args, kwargs), _given("explain", devices)))
         return self._explain(*read_all("explain", self.__wrapped__, args, kwargs, by_numpy=True))
 
     def _explain(self, args: Any, kwargs: Any) -> Explained:
@@ -271,7 +279,7 @@ class Fused(Generic[P, R]):
         arrays = arrays_in([args, kwargs])
         recording.memory.label(names_of(self.__wrapped__, args, kwargs))
         with apart():
-            self._recorded(recording, arrays, args, kwargs)
+            self._recorded(recording, arrays, args, kwargs, devices_in((args, kwargs)))
             whole = last_call()
         return Explained(
             self._name,
@@ -327,9 +335,10 @@ _MOST_KEYS = 256
 _LONG = 2e-3  # seconds
 
 
-def _given(title: str) -> Callable[[Any], Any]:
+def _given(title: str, devices: Sequence[Any]) -> Callable[[Any], Any]:
     """Return what reads an argument, but for what lies on a GPU."""
-    return lambda value: value if lies_there(value) else read(value, title)
+    there = {id(device) for device in devices}
+    return lambda value: value if id(value) in there else read(value, title)
 
 
 @overload

@@ -8,7 +8,7 @@ from typing import Any
 from pycudakit.fusing.computing import MOST_OUTPUTS
 from pycudakit.fusing.lending import Lending
 from pycudakit.fusing.namespaces import Generator
-from pycudakit.fusing.nested import draws, is_array, lies_there, mapped, plain
+from pycudakit.fusing.nested import draws, is_array, mapped, plain
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.stand_in import StandIn
 
@@ -34,7 +34,7 @@ class Homeward:
         return args, kwargs
 
     def _stand_in(self, value: Any) -> Any:
-        is_lent = self._lending is not None and lies_there(value)
+        is_lent = self._lending is not None and self._lending.has(value)
         if not (is_lent or is_array(value)):
             return Generator(value) if draws(value) else value
         if id(value) not in self._given:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,3 +58,83 @@ def is_view_at(array: Array, index: Any, value: Array | None) -> bool:
 def is_mask(part: Any) -> bool:
     """Tell whether a part of an index is a mask."""
     return (type(part) is StandIn or isinstance(part, np.ndarray)) and part.dtype == np.bool_
+
+
+class Picked(NamedTuple):
+    """What an index of integer arrays means: a view, and the arrays, which stand for as many of its axes."""
+
+    view: tuple[Any, ...]
+    axis: int  # the first of them
+    arrays: list[Any]
+
+
+def picked_by(index: Any, shape: tuple[int, ...]) -> Picked | None:
+    """Return what an index with arrays of integers picks; None for what NumPy alone takes.
+
+    A mask that is no stand-in counts as the integers that it stands for.
+    """
+    given: list[Any] = []
+    for part in parts(index):
+        taken = _taken(part, shape, given)
+        if taken is None:
+            return None
+        given += taken
+    places = [place for place, part in enumerate(given) if _is_picking(part)]
+    if not places or places[-1] - places[0] >= len(places):
+        return None
+    taken_up = sum(part is not None and part is not Ellipsis for part in given)
+    if taken_up > len(shape) or sum(part is Ellipsis for part in given) > 1:
+        return None  # which is an error
+    view = tuple([slice(None) if _is_picking(part) else part for part in given])
+    before = given[: places[0]]
+    axis = len(before)
+    if _has_ellipsis(before):
+        axis += len(shape) - taken_up - 1
+    return Picked(view, axis, [given[place] for place in places])
+
+
+def _array_of(numbers: list[Any]) -> Array | None:
+    if any(type(number) is StandIn for number in numbers):
+        return None
+    try:
+        return np.asarray(numbers)
+    except ValueError:  # it is ragged
+        return None
+
+
+def _has_ellipsis(given: list[Any]) -> bool:
+    return any(part is Ellipsis for part in given)
+
+
+def _is_picking(part: Any) -> bool:
+    return type(part) is StandIn or isinstance(part, np.ndarray)
+
+
+def _taken(part: Any, shape: tuple[int, ...], before: list[Any]) -> list[Any] | None:
+    """Return what to take a part of an index for, behind others."""
+    if part is None or part is Ellipsis or type(part) is slice:
+        has_stand_in = type(part) is slice and StandIn in map(type, (part.start, part.stop, part.step))
+        return None if has_stand_in else [part]
+    array = _array_of(part) if type(part) is list else part
+    if not _is_picking(array) or not array.ndim or not array.size:
+        return None
+    if array.dtype.kind in "iu":
+        return [array]
+    if type(array) is StandIn or array.dtype != np.bool_ or _has_ellipsis(before):
+        return None
+    axis = sum(each is not None for each in before)
+    return list(array.nonzero()) if array.shape == shape[axis : axis + array.ndim] else None
+
+
+def place_among(recording: Any, arrays: list[StandIn], lengths: tuple[int, ...], axis: int) -> StandIn:
+    """Return the places of elements among those of several axes in a row, by their indices along each."""
+    if len(arrays) == 1:
+        return arrays[0]
+    flat: Any = 0
+    for along, (each, length) in enumerate(zip(arrays, lengths, strict=True), axis):
+        if recording.resolved(np.max(np.maximum(each, ~each))) >= length:
+            least, greatest = map(int, recording.resolved((np.min(each), np.max(each))))
+            wrong = least if least < -length else greatest
+            raise IndexError(f"index {wrong} is out of bounds for axis {along} with size {length}")
+        flat = flat * length + np.where(each < 0, each + length, each)
+    return flat

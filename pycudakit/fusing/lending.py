@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._calls.device_array import DeviceArray, device_array
+from pycudakit._calls.device_array import DeviceArray, device_array, strides_of_dense
 from pycudakit._calls.others import library_of
-from pycudakit._calls.queued import MAKERS
+from pycudakit._calls.queued import LEGACY_STREAM, MAKERS, library_of_type
+from pycudakit._library import present
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array, DType
 from pycudakit.fusing.memory import Memory
@@ -39,11 +41,15 @@ class Lending:
             known for known in map(device_array, values) if known is not None
         ]  # which live as long
         self._lend(self._found)
-        devices = {storage.device for storage in self._storages}
+        devices = {0} if _is_alone() else {storage.lend() for storage in self._storages}
         if len(devices) > 1:
             listed = " and ".join(map(str, sorted(devices)))
             raise errors.InvalidArgument(f"the arrays lie on GPUs {listed}: bring them to one of them first")
         self.device = min(devices, default=0)
+
+    def has(self, value: Any) -> bool:
+        """Tell whether an object is one of them."""
+        return id(value) in self._arrays
 
     def array_of(self, value: Any) -> Array:
         """Return the array that stands for an object."""
@@ -58,7 +64,13 @@ class Lending:
         if make is None:
             return None
         made = make(shape, dtype, self._first)
-        known = device_array(made)
+        library = library_of_type(type(made))
+        if library is None:
+            known = device_array(made)
+        else:  # of which a look would take longer
+            strides = strides_of_dense(shape, dtype)
+            address, stream = library.address_of(made), self._found[0].stream
+            known = DeviceArray(made, address, shape, strides, dtype, stream=stream)
         if known is None:
             return None
         self._lend([known])
@@ -70,17 +82,23 @@ class Lending:
             self._storages.pop().give_back()
 
     def _lend(self, arrays: Iterable[DeviceArray]) -> None:
-        for group in _together(arrays):
-            low, high = _extent(group[0])[0], max(_extent(array)[1] for array in group)
+        for group, low, high in _together(arrays):
             room = np.empty(high - low + _ALIGNED, np.uint8)
             start = (low - address_of(room)) % _ALIGNED
             memory = room[start : start + high - low]
             for array in group:
                 self._arrays[id(array.owner)] = _standing(memory, array, low)
             if high > low:
-                storage = LentStorage(memory, self._memory.scope, low, {array.stream for array in group})
+                streams = {array.stream or LEGACY_STREAM for array in group}
+                storage = LentStorage(memory, self._memory.scope, low, streams)
                 self._memory.lent(storage)
                 self._storages.append(storage)
+
+
+@functools.cache
+def _is_alone() -> bool:
+    """Tell whether there is one GPU, so that nobody need ask which one an array lies on."""
+    return present.device_count() == 1
 
 
 def _standing(memory: Array, array: DeviceArray, low: int) -> Array:
@@ -100,15 +118,13 @@ def _extent(array: DeviceArray) -> tuple[int, int]:
     return low, array.address + sum(reach for reach in reaches if reach > 0) + array.dtype.itemsize
 
 
-def _together(arrays: Iterable[DeviceArray]) -> list[list[DeviceArray]]:
-    """Return them in groups whose memory overlaps."""
-    groups: list[list[DeviceArray]] = []
-    end = 0
-    for array in sorted(arrays, key=_extent):
-        low, high = _extent(array)
-        if groups and low < end:
-            groups[-1].append(array)
+def _together(arrays: Iterable[DeviceArray]) -> list[tuple[list[DeviceArray], int, int]]:
+    """Return them in groups whose memory overlaps, and where that begins and ends."""
+    groups: list[tuple[list[DeviceArray], int, int]] = []
+    for (low, high), array in sorted(((_extent(each), each) for each in arrays), key=lambda each: each[0]):
+        if groups and low < groups[-1][2]:
+            group, begin, end = groups.pop()
+            groups.append(([*group, array], begin, max(end, high)))
         else:
-            groups.append([array])
-        end = max(end, high)
+            groups.append(([array], low, high))
     return groups

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pycudakit._library.types import Array
 from pycudakit.fusing import device
-from pycudakit.fusing.storage import Storage, owner_of
+from pycudakit.fusing.storage import LentStorage, Storage, owner_of
+from pycudakit.fusing.twins import Twin
 
 
 class Memory:
@@ -18,9 +19,11 @@ class Memory:
         self.written: list[Storage] = []  # the caller's that were written to
         self._storages: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
         self._given: list[Storage] = []
+        self.stream = 0  # of memory that stands for some on a device, if there is any
         self._labels: Mapping[int, str] = {}
         self._names: dict[int, str] = {}  # of storages
         self._unnamed = 0
+        self._twins: list[Twin] = []
 
     def label(self, names: Mapping[int, str]) -> None:
         """Learn the arguments' names, by the identity of their arrays."""
@@ -42,9 +45,51 @@ class Memory:
                 if one.first < other.last and other.first < one.last:
                     one.may_keep = other.may_keep = False
 
-    def lent(self, storage: Storage) -> None:
+    def lent(self, storage: LentStorage) -> None:
         """Learn of memory that stands for some on a device."""
         self._storages[id(storage.owner)] = storage
+        self.stream = self.stream or storage.stream
+
+    def home_of(self, array: Array) -> int:
+        """Return where an array lies on a device, if a call that is queued there may use it; else 0."""
+        storage = self._storages.get(id(owner_of(array)))
+        return storage.home_of(array, self.stream) if type(storage) is LentStorage else 0
+
+    def lend(self, arrays: Iterable[Array]) -> None:
+        """Let entries find what lies on a device."""
+        for array in arrays if self.stream else ():
+            storage = self.storage_of(array)
+            if type(storage) is LentStorage:
+                storage.lend()
+
+    def twin_of(
+        self,
+        storage: Storage,
+        before_write: Callable[[Storage], None],
+        copy: Callable[[Array, Array], None],
+    ) -> Twin | None:
+        """Return what a memory has beside it from now on, if it can."""
+        whole = storage.whole
+        is_free = storage.may_keep and not storage.is_shared and type(storage) is Storage
+        if storage.twin is None and whole is not None and is_free:
+            if whole.nbytes != storage.last - storage.first:
+                return None
+            twin = Twin(storage, whole, before_write, copy)
+            self._twins.append(twin)
+            self._storages[id(twin.beside.owner)] = twin.beside
+            twin.beside.keep(device.TEMPORARY)
+        found: Twin | None = storage.twin
+        return None if found is None or found.own.is_shared else found
+
+    def join_twins(self) -> None:
+        """Have arrays that have two memories be in the caller's alone."""
+        for twin in self._twins:
+            twin.end()
+        self._twins.clear()
+
+    def newest(self, array: Array, storage: Storage) -> tuple[Array, Storage]:
+        """Return an array's elements where they are now."""
+        return (array, storage) if storage.twin is None else storage.twin.newest(array, storage)
 
     def storage_of(self, array: Array) -> Storage | None:
         """Return the known memory that an array lies in, as far as NumPy knows."""
@@ -88,6 +133,8 @@ class Memory:
         storage = self.storage_of(array)
         if storage is None:
             return "a number" if array.size == 1 else "an array"
+        if storage.twin is not None:
+            storage = storage.twin.own
         while id(storage) not in self._names:
             self._unnamed += 1
             name = f"t{self._unnamed}"

@@ -8,31 +8,22 @@ these: looked up when they are used, and so never stale.
 from __future__ import annotations
 
 import functools
+import importlib
 import re
 import sys
 from collections import ChainMap
 from collections.abc import Callable
-from contextvars import ContextVar
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from pycudakit._library.types import CODES
-from pycudakit.fusing.captured import CAPTURED, at_once
+from pycudakit.fusing.captured import CAPTURED, own_function
 from pycudakit.fusing.computing import stand_ins_in
-from pycudakit.fusing.recording import Recording
+from pycudakit.fusing.now import recording_now
 from pycudakit.fusing.shapes import empty, full
 from pycudakit.fusing.stand_in import StandIn
-
-active: ContextVar[Recording | None] = ContextVar("pycudakit_recording", default=None)
-
-
-def recording_now() -> Recording | None:
-    """Return the recording of the fused function that runs here: one that has ended counts no more."""
-    recording = active.get()
-    return None if recording is None or recording.is_over else recording
-
 
 _KIT = __name__.partition(".")[0]
 _TRANSFERS = frozenset({"In", "InOut", "Out"})
@@ -91,6 +82,13 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **ke
     return full(recording, recording.resolved(shape), fill_value, wanted, order)
 
 
+def _take(a: Any, indices: Any, *arguments: Any, **keywords: Any) -> Any:
+    recording = recording_now()
+    if recording is None or type(a) is StandIn or type(indices) is not StandIn:
+        return np.take(a, indices, *arguments, **keywords)
+    return recording.call(np.take, (np.asarray(a), indices, *arguments), keywords)  # which NumPy does not ask
+
+
 def _by_numpy(function: Any) -> Callable[..., Any]:
     """Return what has NumPy make an array of numbers, which is a stand-in's from then on."""
 
@@ -109,6 +107,7 @@ _MADE: dict[Any, Callable[..., Any]] = {
     np.ones: _ones,
     np.empty: _empty,
     np.full: _full,
+    np.take: _take,
     **{
         function: _by_numpy(function)
         for function in (np.arange, np.linspace, np.logspace, np.geomspace, np.eye, np.identity, np.tri)
@@ -140,9 +139,13 @@ def kit_function(function: Any) -> Callable[..., Any]:
         recording = recording_now()
         if recording is None or not (_has_stand_in(arguments) or _has_stand_in(keywords)):
             return function(*arguments, **keywords)
-        if is_numpys:
+        if isinstance(numpys, np.ufunc) and is_numpys:
             return numpys(*arguments, **keywords)
-        result = at_once(recording, function, arguments, keywords)
+        if is_numpys:  # which asks no stand-ins that are in lists
+            return recording.call(numpys, arguments, keywords)
+        if type(arguments[0]) is Generator:
+            return getattr(arguments[0], function.__name__)(*arguments[1:], **keywords)
+        result = own_function(recording, function, arguments, keywords)
         return keywords.get("out") if keywords.get("out") is not None else result
 
     return call
@@ -151,7 +154,7 @@ def kit_function(function: Any) -> Callable[..., Any]:
 def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
     """Evaluate an expression of stand-ins."""
     recording = recording_now()
-    own = vars(sys.modules[_KIT])["evaluate"]
+    own = sys.modules[_KIT].evaluate
     if recording is None:
         return own(expression, operands, out)
     if operands is None:
@@ -167,48 +170,6 @@ def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
     writes = [recording.store(stand_in) for stand_in in stand_ins_in(result)]
     recording.tell("evaluate", reads[0].shape if reads else (), arrays, writes)
     return result if out is None else out
-
-
-class Kernel:
-    """A kernel of the user's own, which takes stand-ins."""
-
-    def __init__(self, kernel: Any) -> None:
-        self._kernel = kernel
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        """The kernel's own, for those who ask with `isinstance`."""
-        return type(self._kernel)
-
-    def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the kernel's, such as a module's function."""
-        return meaning(getattr(self._kernel, name))
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Run it on arrays."""
-        recording = recording_now()
-        if recording is None:
-            return self._kernel(*arguments, **keywords)
-        return recording.on_host(self._kernel, arguments, keywords, may_write=True)
-
-
-@functools.cache
-def _transfer(kind: Any) -> Callable[[Any], Any]:
-    """Return what makes one of `In`, `Out` and `InOut` of the host's memory, which others then use."""
-
-    @functools.wraps(kind, updated=())
-    def make(array: Any) -> Any:
-        recording = recording_now()
-        if recording is not None and type(array) is StandIn:
-            values = recording.read(array)
-            storage = array.node.storage
-            if storage is not None:
-                recording.before_write(storage)
-                storage.share()
-            array = values
-        return kind(array)
-
-    return make
 
 
 # What the kit draws to an array, and returns it as it is.
@@ -291,6 +252,10 @@ def _is_the_kits(name: str) -> bool:
     return name == _KIT or name.startswith(_KIT + ".")
 
 
+def _own_kernels() -> Any:
+    return importlib.import_module("pycudakit.fusing.own_kernels")  # which few functions need
+
+
 def meaning(value: Any) -> Any:
     """Return what a global, or a name of a module, means in the body of a fused function."""
     kind = type(value)
@@ -312,9 +277,10 @@ def meaning(value: Any) -> Any:
         is_given = known is not None and known.is_given and known.holds(value)
         return recording.stand_in(value) if recording is not None and is_given else value
     if kind is type:
-        return _transfer(value) if value.__name__ in _TRANSFERS and _is_the_kits(value.__module__) else value
+        is_transfer = value.__name__ in _TRANSFERS and _is_the_kits(value.__module__)
+        return _own_kernels().transfer(value) if is_transfer else value
     if kind.__name__ in _OF_KERNELS and _is_the_kits(kind.__module__):
-        return Kernel(value)
+        return _own_kernels().Kernel(value, meaning)
     made = _BY_ID.get(id(value))
     if made is not None:
         return made

@@ -27,8 +27,8 @@ class Node:
     """
 
     __slots__ = (
-        *("__weakref__", "arguments", "array", "dtype", "function", "given", "reduction", "shape", "steps"),
-        *("storage", "uses"),
+        *("__weakref__", "arguments", "array", "dtype", "function", "given", "layout", "reduction"),
+        *("shape", "steps", "storage", "uses"),
     )
 
     def __init__(
@@ -46,6 +46,7 @@ class Node:
         self.dtype = dtype
         self.shape = shape
         self.array: Array | None = None
+        self.layout: Layout | None = None  # of the array, if a pass asked for it
         self.storage: Storage | None = None  # of the array, if others may see it
         self.reduction: Reduction | None = None  # that its array will be the result of
         self.uses = 0  # how often it was computed, and not kept
@@ -58,21 +59,35 @@ class Node:
         self.array, self.storage = array, storage
         self.function, self.arguments, self.steps, self.reduction = None, (), 0, None
 
+    def becomes(self, function: ElementFunction, of: Node) -> None:
+        """From now on, it is a function of one argument."""
+        self.function, self.arguments, self.given, self.steps = function, (of,), PLAIN, 1
+
     def needed(self) -> Iterator[Node]:
         """Yield the nodes that it needs, and itself."""
-        seen, pending = {id(self)}, [self]
-        while pending:
-            node = pending.pop()
-            yield node
-            before = node.arguments if node.reduction is None else (node.reduction.of,)
-            for argument in before:
-                if type(argument) is Node and id(argument) not in seen:
-                    seen.add(id(argument))
-                    pending.append(argument)
+        return _needed([self])
 
     def leaves(self) -> list[Array]:
         """Return the arrays that it reads."""
         return [node.array for node in self.needed() if node.array is not None]
+
+
+def _needed(nodes: list[Node]) -> Iterator[Node]:
+    """Yield these nodes, and those that they need."""
+    seen, pending = set(nodes), nodes
+    while pending:
+        node = pending.pop()
+        yield node
+        before = node.arguments if node.reduction is None else (node.reduction.of,)
+        for argument in before:
+            if type(argument) is Node and argument not in seen:
+                seen.add(argument)
+                pending.append(argument)
+
+
+def reads(storage: Storage, nodes: list[Node]) -> bool:
+    """Tell whether some of these nodes read memory."""
+    return any(node.array is not None and storage.has(node) for node in _needed(nodes))
 
 
 class Reduction(NamedTuple):
@@ -146,7 +161,9 @@ class Pass:
         return places[root]
 
     def _array(self, node: Node, array: Array) -> int:
-        layout = layout_of(array)
+        layout = node.layout
+        if layout is None:
+            layout = node.layout = layout_of(array)
         known = self._inputs.get(layout)
         if known is not None:
             return known

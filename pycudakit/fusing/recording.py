@@ -16,11 +16,21 @@ from pycudakit._library.types import CODES, Array, DType
 from pycudakit._programs.function import ElementFunction
 from pycudakit.fusing import device
 from pycudakit.fusing.computing import stand_ins_in
-from pycudakit.fusing.elements import Elements, cast, element_function
-from pycudakit.fusing.indices import WITH_STAND_IN, is_basic, is_mask, is_view_at, parts
+from pycudakit.fusing.elements import SMALL, Elements, cast, conversion, element_function
+from pycudakit.fusing.indices import (
+    WITH_STAND_IN,
+    is_basic,
+    is_mask,
+    is_view_at,
+    parts,
+    picked_by,
+    place_among,
+)
 from pycudakit.fusing.nodes import Node, leaf
 from pycudakit.fusing.stand_in import StandIn
-from pycudakit.fusing.storage import Storage
+from pycudakit.fusing.storage import LentStorage, Storage
+
+_MOST_PICKED = 16  # elements that come from the device by themselves: then all of their array does
 
 
 class Recording(Elements):
@@ -62,41 +72,125 @@ class Recording(Elements):
         if stand_in.is_scalar:
             return self.wrap(self.read(stand_in)[()][self.resolved(index)])
         basic = is_basic(index)
+        if not basic:
+            picked = self._picked(stand_in, index)
+            if picked is not None:
+                return picked
         if basic:
             if basic is not WITH_STAND_IN:
-                found = self.store(stand_in)[index]
-                self.costs.view()
+                if self.engine == "auto":
+                    self.costs.view()
+                node = stand_in.node
+                array = node.array
+                if node.storage is not None and node.storage.twin is not None:
+                    view = node.storage.twin.view(node, index)
+                    if view is not None:
+                        return StandIn(self, view)
+                found = (self.store(stand_in) if array is None or node.storage is None else array)[index]
                 if type(found) is np.ndarray:
                     return StandIn(self, leaf(found, stand_in.node.storage))
-                if stand_in.node.storage is not None and stand_in.node.storage.is_kept:
+                storage = stand_in.node.storage
+                if storage is not None and storage.is_kept:
+                    if storage.picked < _MOST_PICKED or type(storage) is LentStorage:
+                        storage.picked += 1
+                        part = self._part(self.store(stand_in), index, False)
+                        return self.apply(
+                            conversion(stand_in.node.dtype), (StandIn(self, leaf(part, storage)),)
+                        )
                     found = self.read(stand_in)[index]
                 return StandIn(self, leaf(np.asarray(found)), True)
         elif any(is_mask(part) for part in parts(index)):
             self.note_break("the number of elements that a mask keeps", "use numpy.where() to keep the shape")
+            kept = self._kept_by_mask(stand_in, index) if is_mask(index) else None
+            if kept is not None:
+                return kept
         return self.wrap(self.read(stand_in)[self.resolved(index)])
+
+    def _picked(self, stand_in: StandIn, index: Any) -> Any:
+        """Return the elements that arrays of integers pick, by the kit's `take`; None where NumPy does."""
+        if self.rest_is_numpys():
+            return None
+        picked = picked_by(index, stand_in.shape)
+        if picked is None or not self._is_worth_taking(stand_in, picked.arrays):
+            return None
+        array: Array = self.store(stand_in)[picked.view]
+        if not (array.size and array.dtype.isnative and _is_in_order(array)):
+            return None
+        if not array.flags.c_contiguous:
+            if stand_in.node.storage is None or not stand_in.node.storage.is_kept:
+                return None
+            stand_in = StandIn(self, leaf(array, stand_in.node.storage)).copy()
+            array = self.store(stand_in)
+        axis, arrays = picked.axis, [self._as_index(each) for each in picked.arrays]
+        lengths = array.shape[axis : axis + len(arrays)]
+        rest = array.shape[axis + len(arrays) :]
+        if len(arrays) > 1:
+            array = array.reshape(*array.shape[:axis], math.prod(lengths), *rest)
+        place = place_among(self, arrays, lengths, axis)
+        found = self.call(np.take, (StandIn(self, leaf(array, stand_in.node.storage)), place, axis), {})
+        if not axis:
+            return found
+        # NumPy has what is picked first in memory, and the rest within.
+        behind = tuple(range(axis, axis + place.ndim))
+        ahead = tuple(range(place.ndim))
+        moved = self.call(np.copy, (self.view(found, lambda a: np.moveaxis(a, behind, ahead)), "C"), {})
+        return self.view(moved, lambda a: np.moveaxis(a, ahead, behind))
+
+    def _kept_by_mask(self, stand_in: StandIn, mask: Any) -> Any:
+        """Return the elements that a mask keeps, where that can be on the device; else None."""
+        if not self.memory.scope.is_open or type(mask) is not StandIn or not (mask.ndim and mask.size):
+            return None
+        array, shape = self.store(stand_in), mask.shape
+        if shape != array.shape[: len(shape)] or not (array.flags.c_contiguous and array.dtype.isnative):
+            return None
+        merged = array.reshape(mask.size, *array.shape[len(shape) :])
+        place = self.call(np.flatnonzero, (mask,), {})
+        return self.call(np.take, (StandIn(self, leaf(merged, stand_in.node.storage)), place, 0), {})
+
+    def _as_index(self, integers: Any) -> StandIn:
+        """Return integers as the kit takes them for indices."""
+        if type(integers) is not StandIn:
+            node, _ = self.leaf_of(integers)
+            assert node is not None  # noqa: S101
+            integers = StandIn(self, node)
+        result: StandIn = integers if integers.dtype == np.int64 else integers.astype(np.int64)
+        return result
+
+    def _is_worth_taking(self, stand_in: StandIn, indices: Sequence[Any]) -> bool:
+        """Tell whether elements by indices are not better left to NumPy, whose bits are the same."""
+        if max(each.size for each in indices) > SMALL or stand_in.size > SMALL:
+            return True
+        nodes = [each.node for each in (stand_in, *indices) if type(each) is StandIn]
+        return any(node.storage is not None and node.storage.is_kept for node in nodes)
 
     def set(self, stand_in: StandIn, index: Any, value: Any) -> None:
         """Write to a view, or to the elements at some places."""
         self.heed_errors()
-        array = self.store(stand_in)
+        basic = is_basic(index) if not self.rest_is_numpys() else False
+        # Of an index that has values, others are read on the way.
+        array = self.store(stand_in) if basic is True else self.in_one_memory(stand_in)
         if type(value) is StandIn and is_view_at(array, index, value.node.array):
             return None  # what Python does after it changed a view in place
-        basic = is_basic(index) if not self.rest_is_numpys() else False
         if basic:
             part = self._part(array, index, basic is True)
             node = self._value_for(part, value)
             if node is not None:
-                return self.write(StandIn(self, leaf(part, stand_in.node.storage)), node)
+                is_seen = type(value) is StandIn
+                return self.write(StandIn(self, leaf(part, stand_in.node.storage)), node, is_seen)
         elif (
             not self.is_left_to_numpy
             and is_mask(index)
-            and index.shape == array.shape
-            and np.ndim(value) == 0
+            and index.ndim
+            and index.shape == array.shape[: index.ndim]
+            and np.ndim(value) <= array.ndim - index.ndim
         ):
-            node = self._value_for(array, value)
+            row = array if np.ndim(value) == 0 else array[(0,) * index.ndim] if array.size else None
+            node = None if row is None else self._value_for(row, value)
             if node is not None:
                 chosen = StandIn(self, node if node.dtype == array.dtype else cast(node, array.dtype))
-                return self.write(stand_in, self._chosen(index, chosen, stand_in).node)
+                missing = array.ndim - index.ndim
+                mask = index[(..., *((None,) * missing))] if missing else index
+                return self.write(stand_in, self._chosen(mask, chosen, stand_in).node)
         self._set_by_numpy(stand_in, array, index, value)
         return None
 
@@ -233,12 +327,14 @@ class Recording(Elements):
 
     def outside(self, array: Array) -> StandIn:
         """Return what stands for an array that is no argument, to be written to."""
-        return StandIn(self, leaf(array, self.memory.storage_for(array)))
+        return StandIn(self, leaf(*self.memory.newest(array, self.memory.storage_for(array))))
 
     def share(self, stand_in: StandIn) -> None:
-        """Bring what was written to an array that is no argument to the host, where others see it."""
+        """Bring it to the host, where others see it, and may write to it."""
+        self.in_one_memory(stand_in)
         storage = stand_in.node.storage
         if storage is not None:
+            self.compute_readers(storage)
             storage.share()
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -317,8 +413,20 @@ class Recording(Elements):
         self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], places: int = 1
     ) -> Any:
         """Call a function that finds its first `places` arguments on the device, and leaves results there."""
-        if not self.memory.scope.is_open or "out" in keywords:
+        out = keywords.get("out")
+        if not self.memory.scope.is_open or not (out is None or self.is_there(out)):
             return self.on_host(function, arguments, keywords, may_write="out" in keywords)
+        placed = [self._side_by_side(each) for each in arguments[:places]]
+        given = [*map(self.where_it_is, placed), *self.resolved(arguments[places:])]
+        named = self.resolved({key: value for key, value in keywords.items() if key != "out"})
+        if out is not None:
+            self.before_write(out.node.storage)
+            self.memory.keep([out.node.array])
+            named["out"] = out.node.array
+        return self.leave_results(function, given, named, (arguments, keywords))
+
+    def leave_results(self, function: Any, given: Sequence[Any], named: Mapping[str, Any], reads: Any) -> Any:
+        """Call a function with arrays, some of which the host does not have, and leave its results, too."""
         kept: list[Storage] = []
 
         def keep(array: Array) -> None:
@@ -326,22 +434,53 @@ class Recording(Elements):
             storage.keep(device.TEMPORARY)
             kept.append(storage)
 
-        given = [*map(self._where_it_is, arguments[:places]), *self.resolved(arguments[places:])]
-        resolved = self.resolved(keywords)
-        with result_memory.telling(keep):
-            result = function(*given, **resolved)
+        with result_memory.telling(keep, self._show):
+            result = function(*given, **named)
         wrapped = self.wrap(result)
         if self.passes is not None:
-            self._tell_of_host(function, (arguments, keywords), wrapped, None)
+            self._tell_of_host(function, reads, wrapped, None)
         return wrapped
 
-    def _where_it_is(self, argument: Any) -> Any:
+    def _dense(self, argument: StandIn) -> Array:
+        """Return a copy that is dense, on the device."""
+        array = result_memory.empty(argument.shape, argument.dtype)
+        storage = self.memory.storage_for(array)
+        storage.keep(device.TEMPORARY)
+        self.write(StandIn(self, leaf(array, storage)), argument.node)
+        return array
+
+    def is_there(self, out: Any) -> bool:
+        """Tell whether an entry may write to an array where it is."""
+        if type(out) is not StandIn or out.is_scalar:
+            return False
+        flags = self.store(out).flags
+        return bool(flags.c_contiguous and flags.writeable and out.dtype.isnative and out.size)
+
+    def _show(self, array: Array) -> None:
+        """Bring the values of what is on the device to the host, where a function looks at them after all."""
+        storage = self.memory.storage_of(array)
+        if storage is not None:
+            storage.fetch()
+
+    def _side_by_side(self, argument: Any) -> Any:
+        """Return a copy of a view of one dimension, if it is on the device and entries do not find it."""
+        if type(argument) is not StandIn or argument.ndim != 1:
+            return argument
+        array, storage = self.store(argument), argument.node.storage
+        is_there = storage is not None and storage.is_kept and array.dtype.isnative
+        return argument.copy() if is_there and not array.flags.c_contiguous else argument
+
+    def where_it_is(self, argument: Any) -> Any:
         """Return what an entry finds on the device, if that can be, and else on the host."""
         if type(argument) is not StandIn:
             return self.resolved(argument)
         array = self.store(argument)
-        if not (array.flags.c_contiguous and array.dtype.isnative):
+        if not array.dtype.isnative:
             return self.resolved(argument)
+        if not array.flags.c_contiguous:
+            if type(argument.node.storage) is not LentStorage:
+                return self.resolved(argument)
+            array = self._dense(argument)
         self.memory.keep([array])
         return array
 
@@ -369,6 +508,14 @@ class Recording(Elements):
             )
 
         return method
+
+
+def _is_in_order(array: Array) -> bool:
+    """Tell whether its elements lie in C order, though perhaps not side by side."""
+    strides = array.strides
+    return array.flags.c_contiguous or all(
+        outer >= inner > 0 for outer, inner in zip(strides, (*strides[1:], 1), strict=True)
+    )
 
 
 def _as_numpy_raises(inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

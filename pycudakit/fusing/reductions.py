@@ -47,8 +47,12 @@ class Reductions(Computing):
         compute = functools.partial(_call, function, keywords)
         axes = axes_of(axis, a.ndim) if a.shape else ()
         length = math.prod(a.shape[d] for d in axes)
+        is_away = a.node.storage is not None and a.node.storage.is_kept
         is_simple = (
-            a.size > TINY and type(ddof) in (int, float) and ddof < length and not self.reporting.is_at_once
+            (a.size > TINY or is_away)
+            and type(ddof) in (int, float)
+            and ddof < length
+            and not self.reporting.is_at_once
         )
         if not is_simple or (name.startswith("arg") and isinstance(axis, tuple)):
             array = self.read(a)
@@ -59,10 +63,7 @@ class Reductions(Computing):
         node = Node(None, (), PLAIN, _result_type(name, a.dtype), shape)
         node.reduction = Reduction(name, a.node, axes, compute)
         self.reductions.append(weakref.ref(node))
-        result = self.put_off(StandIn(self, node, shape == ()))
-        if self.engine == "cuda":  # what they share stays on the device
-            self.store(result)
-        return result
+        return self.put_off(StandIn(self, node, shape == ()))
 
     def run_reductions(self, nodes: Sequence[Node]) -> None:
         """Compute reductions of the same values along the same axes."""

@@ -25,6 +25,8 @@ class StandIn(Deferred):
         self.recording = recording
         self.node = node
         self.is_scalar = is_scalar  # what NumPy would have returned as a number
+        if node.storage is not None:
+            node.storage.see(self)
 
     def apply(self, function: Any, inputs: Sequence[Any]) -> Any:
         """Write a function down."""
@@ -314,6 +316,20 @@ def _transpose(self: StandIn, *axes: Any) -> Any:
     return self.recording.call(np.transpose, (self, axes), {})
 
 
+def _in_place_by(name: str) -> Callable[..., None]:
+    function = getattr(np, name)
+
+    def method(self: StandIn, *arguments: Any, **keywords: Any) -> None:
+        has_axis = None not in (*arguments, keywords.get("axis", -1))
+        if not self.is_scalar and has_axis and self.flags.writeable:
+            self.recording.set(self, ..., self.recording.call(function, (self, *arguments), keywords))
+        else:
+            self.__getattr__(name)(*arguments, **keywords)  # raises
+
+    method.__name__ = f"_{name}"
+    return method
+
+
 def _fill(self: StandIn, value: Any) -> None:
     self.recording.set(self, ..., value)
 
@@ -326,5 +342,6 @@ def _tolist(self: StandIn) -> Any:
     return self.recording.look(self, ".tolist()").tolist()
 
 
-for _method_of_its_own in (_copy, _flatten, _reshape, _transpose, _fill, _item, _tolist):
+_OF_ITS_OWN = (_copy, _flatten, _reshape, _transpose, _fill, _item, _tolist)
+for _method_of_its_own in (*_OF_ITS_OWN, _in_place_by("sort"), _in_place_by("partition")):
     setattr(StandIn, _method_of_its_own.__name__[1:], _method_of_its_own)

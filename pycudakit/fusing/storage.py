@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 from pycudakit._library.abi import LENT_DEVICE, LENT_HOST, address_of
 from pycudakit._library.types import Array
 from pycudakit.fusing.device import Scope
+
+_SEEN = 64  # stand-ins, of which those that are no more are then forgotten
 
 
 class Storage:
@@ -33,8 +36,15 @@ class Storage:
         "is_shared",
         "last",
         "may_keep",
+        "may_move",
+        "most_seen",
+        "overlapped",
         "owner",
+        "picked",
         "scope",
+        "seen",
+        "twin",
+        "whole",
     )
 
     def __init__(self, array: Array, scope: Scope, is_given: bool = False) -> None:
@@ -43,7 +53,14 @@ class Storage:
         self.is_given = is_given
         self.may_keep = True
         self.is_kept = False  # on the device
+        self.picked = 0  # elements that were asked for one by one
         self.is_shared = False  # with others, who may write to it unseen
+        self.overlapped = 0  # writes that read other elements of it
+        self.twin: Any = None  # its Twin
+        self.may_move = is_given  # to a twin: what stands for its arrays is remembered
+        self.seen: list[weakref.ref[Any]] = []
+        self.most_seen = _SEEN
+        self.whole: Array | None = None  # what is all of it, side by side
         self.first, self.last = _bounds(array)
 
     def __del__(self) -> None:
@@ -58,6 +75,17 @@ class Storage:
             self.first, self.last = first, last
         elif first < last:
             self.first, self.last = min(first, self.first), max(last, self.last)
+        if array.flags.c_contiguous and (first, last) == (self.first, self.last):
+            self.whole = array
+
+    def see(self, stand_in: Any) -> None:
+        """Learn of what stands for an array in it."""
+        seen = self.seen
+        if self.may_move:
+            if len(seen) >= self.most_seen:
+                seen[:] = [known for known in seen if known() is not None]
+                self.most_seen = max(_SEEN, 2 * len(seen))
+            seen.append(weakref.ref(stand_in))
 
     def keep(self, what: int) -> None:
         """Let the device keep it, if it has room."""
@@ -71,6 +99,8 @@ class Storage:
 
     def come_home(self) -> None:
         """Bring it to where the caller has it."""
+        if self.twin is not None:
+            self.twin.come_home()
         self.fetch()
 
     def changed(self) -> None:
@@ -81,15 +111,30 @@ class Storage:
     def leave(self) -> None:
         """Bring it to the host, and let the device forget it."""
         self.fetch()
+        self.forget()
+
+    def forget(self) -> None:
+        """Let the device forget it."""
         if self.is_kept:
             self.scope.drop(self.first)
         self.is_kept = False
 
     def share(self) -> None:
         """Keep it on the host from now on, where others read it, too."""
+        if self.twin is not None:
+            self.twin.come_home()
         self.leave()
         self.may_keep = False
         self.is_shared = True
+
+    def has(self, node: Any) -> bool:
+        """Tell whether some of a node's array lies in this memory."""
+        storage = node.storage
+        if storage is self:
+            return True
+        if storage is not None and storage.twin is not None and storage.twin is self.twin:
+            return False
+        return self.overlaps(node.array)
 
     def overlaps(self, array: Array) -> bool:
         """Tell whether some of an array lies in this memory."""
@@ -105,6 +150,9 @@ class Storage:
 class LentStorage(Storage):
     """Memory that stands for the caller's own on a device: its pages are touched only on the way of copies.
 
+    The device is told of it when an entry is to find it, or somebody looks at it. Until then its newest
+    values are where the caller has them, and calls may be queued there.
+
     Parameters
     ----------
     array
@@ -115,19 +163,63 @@ class LentStorage(Storage):
         Those that the home's values come in.
     """
 
-    __slots__ = ("_home", "device")
+    __slots__ = ("_home", "_is_lent", "_streams")
 
     def __init__(self, array: Array, scope: Scope, home: int, streams: Iterable[int]) -> None:
         super().__init__(array, scope, is_given=True)
-        self._home = home
-        for stream in streams:
-            if self.is_kept:
-                scope.drop(self.first)
-            self._lend(stream, LENT_DEVICE)
+        self._home, self._streams = home, tuple(streams)
+        self._is_lent = False
+        self.is_kept = True  # but for what is lost on the way
 
-    def _lend(self, stream: int, valid: int) -> None:
-        self.device = self.scope.lend(self.first, self.last - self.first, self._home, stream, valid)
-        self.is_kept = True
+    def __del__(self) -> None:
+        """Let the device forget it."""
+        if self._is_lent:
+            self.scope.drop(self.first)
+
+    @property
+    def stream(self) -> int:
+        """One of its streams."""
+        return self._streams[0]
+
+    def home_of(self, array: Array, stream: int) -> int:
+        """Return where an array's values are on the device, for a kernel in a stream; else 0."""
+        if self._is_lent or not self.is_kept or any(each != stream for each in self._streams):
+            return 0
+        home, item = self._home + address_of(array) - self.first, array.itemsize
+        is_aligned = home % item == 0 and all(stride % item == 0 for stride in array.strides)
+        return home if is_aligned and array.dtype.isnative else 0
+
+    def lend(self) -> int:
+        """Let entries find it, with what its streams were to do before; return the device."""
+        device = 0
+        for stream in self._streams if self.is_kept and not self._is_lent else ():
+            if self._is_lent:
+                self.scope.drop(self.first)
+            device = self._lend(stream, LENT_DEVICE)
+        return device
+
+    def _lend(self, stream: int, valid: int) -> int:
+        self._is_lent = True
+        return self.scope.lend(self.first, self.last - self.first, self._home, stream, valid)
+
+    def keep(self, what: int) -> None:  # noqa: ARG002
+        """Let entries find it."""
+        self.lend()
+
+    def fetch(self) -> None:
+        """Bring what the device alone has to the host."""
+        self.lend()
+        super().fetch()
+
+    def changed(self) -> None:
+        """Say that the host's memory was written to, by others than the engine."""
+        self.lend()
+        super().changed()
+
+    def leave(self) -> None:
+        """Bring it to the host, and let the device forget it until the end."""
+        super().leave()
+        self._is_lent = False
 
     def come_home(self) -> None:
         """Stay: its home is the device."""
@@ -136,9 +228,10 @@ class LentStorage(Storage):
         """Leave the device's memory to the caller, with the newest values."""
         if not self.is_kept:
             self._lend(0, LENT_HOST)
-        self.scope.send(self.first)
-        self.scope.drop(self.first)
-        self.is_kept = False
+        if self._is_lent:
+            self.scope.send(self.first)
+            self.scope.drop(self.first)
+        self._is_lent = self.is_kept = False
 
 
 def _bounds(array: Array) -> tuple[int, int]:

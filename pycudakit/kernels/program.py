@@ -66,6 +66,11 @@ class Program:
         self._open: list[list[Step | Loop]] = [self._steps]
         self._prepared: dict[tuple[str, int], Lowered] = {}
 
+    @property
+    def has_inouts(self) -> bool:
+        """Whether a buffer goes both ways."""
+        return any(memory.kind == "inout" for memory in self._memory)
+
     # ---- Buffers -----------------------------------------------------------------------------------
 
     def input(self, name: str, shape: Any, dtype: Any) -> Handle:

@@ -91,7 +91,7 @@ def drawn_ahead(method: F) -> F:
             return ahead.take(self._stream)
         result, offered = small.learned(method, self, *args, **kwargs)
         if offered is not None:
-            drawn, _, request = offered
+            drawn, request = offered
             if drawn is result or np.ndim(result) == drawn.ndim == 0:
                 if len(self._ahead) >= _MOST_CALLS:
                     self._ahead.clear()

@@ -248,13 +248,63 @@ def test_scripts_of_one_form(script, work, tmp_path):
 @pytest.mark.slow
 def test_many_machines(tmp_path):
     pytest.importorskip("distributed")
-    printed = run("many_machines", "--quick", "--png", folder=tmp_path)
+    printed = run("many_machines", "--quick", "--png", "--measure", "run.json", folder=tmp_path)
+    again = run("many_machines", "--from", "run.json", folder=tmp_path)
+    assert again.splitlines() == [line for line in printed.splitlines() if not line.startswith("drew")]
     told = [line.split()[3:] for line in printed.splitlines()[2:] if not line.startswith("drew")]
     assert ["measured"] in told
     assert ["measured,", "oversubscribed"] in told
     assert ["simulated"] in told
     assert " ".join(told[-1]) == "simulated, blocks 10 times as large"
     assert (tmp_path / "many_machines.png").exists() == DRAWS
+
+
+def test_a_run_of_crossovers_is_drawn(tmp_path):
+    printed = run("crossover", "--measure", "run.json", "--quick", "--only", "so", folder=tmp_path)
+    ran = json.loads((tmp_path / "run.json").read_text())
+    assert printed.splitlines()[-1] == f"wrote run.json: {len(ran['rows'])} times"
+    engines = {"NumPy", *(name for name in ("cpu", "cuda") if pk.engines()[name])}
+    assert {(row["call"], row["elements"], row["by"]) for row in ran["rows"]} == {
+        (call, size, by)
+        for call in ("sort", "argsort", "unique")
+        for size in (1000, 10_000, 100_000)
+        for by in engines
+    }
+    assert all(row["rounds"][0] > 0 for row in ran["rows"])
+    assert "/" not in json.dumps(ran)  # no paths of a machine
+    pytest.importorskip("matplotlib")
+    # A GPU that is ten times as slow as NumPy at first, and ten times as fast in the end.
+    for row in ran["rows"][:]:
+        if row["by"] == "cuda":
+            ran["rows"].remove(row)
+        if row["by"] == "NumPy":
+            factor = {1000: 10, 10_000: 10, 100_000: 0.1}[row["elements"]]
+            taken = [seconds * factor for seconds in row["rounds"]]
+            ran["rows"].append({**row, "by": "cuda", "rounds": taken})
+    (tmp_path / "run.json").write_text(json.dumps(ran))
+    rows = run("crossover", "--from", "run.json", "pays", folder=tmp_path).splitlines()[2:]
+    assert [row.split(" | ")[1] for row in rows] == ["`sort`", "`argsort`", "`unique`"]
+    assert (tmp_path / "pays" / "sort.svg").read_text().count("cuda") > 0
+
+
+@pytest.mark.skipif(not DRAWS, reason="needs matplotlib")
+def test_where_curves_cross(families):
+    pictures = importlib.import_module("crossover_pictures")
+    numpy, cpu = {10: 1.0, 1000: 100.0}, {10: 20.0, 1000: 50.0}
+    assert pictures.first_for_good({"NumPy": numpy, "cuda": {10: 10.0, 1000: 10.0}}, "cuda") == pytest.approx(
+        100
+    )
+    assert (
+        pictures.first_for_good({"NumPy": numpy, "cpu": cpu, "cuda": {10: 9.0, 1000: 60.0}}, "cuda") is None
+    )
+    assert pictures.first_for_good({"NumPy": {10: 1.0}, "cuda": {10: 2.0, 1000: 3.0}}, "cuda") == 1000
+    assert pictures.first_for_good({"NumPy": numpy, "cuda": {10: 0.5}}, "cuda") is None  # none of the largest
+    assert pictures.left_for_good({"NumPy": numpy, "cpu": {10: 10.0, 1000: 10.0}}, "NumPy") == pytest.approx(
+        100
+    )
+    assert pictures.left_for_good({"NumPy": numpy, "cpu": {10: 0.5, 1000: 10.0}}, "NumPy") == 10
+    words = [pictures.in_words(size, 10) for size in (None, 10, 123_456.7)]
+    assert words == ["never", "always", "100,000"]
 
 
 def test_reductions(tmp_path):

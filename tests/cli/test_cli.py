@@ -12,7 +12,7 @@ import pytest
 
 import pycudakit as pk
 from pycudakit.__main__ import main
-from pycudakit._cli import bench
+from pycudakit._cli import bench, work
 
 ROOT = Path(__file__).resolve().parents[2]
 needs_cpu = pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
@@ -111,6 +111,16 @@ def test_demo(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == "All checks passed."
     assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.skipif(not hasattr(os, "getloadavg"), reason="the system does not tell")
+def test_a_busy_machine_is_told(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    said = []
+    for load in (0.5, 4.0, 4.1):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
+        work.tell_if_busy(said.append)
+    assert said == ["This machine is busy (load 4.1, processors 4): times mean little."]
 
 
 @needs_cpu

@@ -47,9 +47,10 @@ def test_a_script(trace, tmp_path):
     assert [line.split()[0] for line in lines if line.split()[1:2] == ["cpu"]] == [
         *("multiply", "add", "sqrt", "exp") * 2
     ]
-    (finding,) = (line for line in lines if line.startswith("- "))
-    assert "calls could be one `fuse`" in finding
-    assert "passes over memory saved" in finding
+    findings = [line for line in lines if line.startswith("- ")]  # two, where other processes took a moment
+    assert findings
+    assert all("calls could be one `fuse`" in finding for finding in findings)
+    assert all("passes over memory saved" in finding for finding in findings)
     events = json.loads((tmp_path / "here.json").read_text())["traceEvents"]
     assert sum(event["name"] == "sqrt" for event in events) == 2
 
@@ -65,6 +66,9 @@ def test_a_script_that_fails_is_traced_so_far(trace, tmp_path):
     status, printed, said = trace("import pycudakit as pk\npk.add(1, 2)\n1 / 0\n")
     assert status == 1
     assert "ZeroDivisionError" in said
+    assert [line for line in said.splitlines() if line.startswith("  File ")] == [
+        '  File "script.py", line 3, in <module>'
+    ]
     assert "1 call" in printed
     assert (tmp_path / "here.json").exists()
     assert trace("raise SystemExit(5)")[0] == 5
@@ -99,6 +103,39 @@ def test_what_could_be_fused():
     assert not list(advice(apart))
     broken = following(calls[0], calls[1], call("sort"), calls[2], calls[3])
     assert not list(advice(broken))
+
+
+def fusable(names, seconds=0.01):
+    """Return what `advice` says of calls of the engine cpu that follow each other."""
+    calls = [call(name, "cpu", seconds=seconds, began=seconds * n) for n, name in enumerate(names.split())]
+    return list(advice(calls))
+
+
+def test_a_loop_is_told_by_its_body():
+    told = "these 4 calls could be one `fuse`, 5 times over: multiply, add, sqrt, exp"
+    four = f"{told}: 3 passes over memory saved"
+    assert fusable("multiply add sqrt exp " * 5) == [four]
+    assert fusable("mean var " + "multiply add sqrt exp " * 5 + "multiply") == [four]
+    assert fusable("multiply add add exp " * 2) == [
+        "these 4 calls could be one `fuse`, 2 times over: multiply, add, add, exp: 3 passes over memory saved"
+    ]
+    assert fusable("multiply add " * 3) == [
+        "these 2 calls could be one `fuse`, 3 times over: multiply, add: 1 pass over memory saved"
+    ]
+    assert fusable("multiply add " * 2) == []
+    assert fusable("exp " * 6) == []  # of six arrays, as likely
+    for names in ("add add add sqrt exp sin", "add sqrt exp sin cos tan"):  # no loop
+        (line,) = fusable(names)
+        assert line.startswith("these 6 calls could be one `fuse`: ")
+    assert fusable("sqrt exp sin " * 2, seconds=1e-4) == []  # too short to matter
+    assert len(fusable("sqrt exp sin " * 20, seconds=1e-4)) == 1
+
+
+def test_large_results_take_time_to_give_back():
+    calls = [call(name, "cpu", seconds=0.01, began=0.018 * n) for n, name in enumerate(("add", "exp", "sin"))]
+    assert len(list(advice(calls))) == 1
+    calls = [pk.Call(**{**vars(each), "began": 0.025 * n}) for n, each in enumerate(calls)]
+    assert not list(advice(calls))
 
 
 def test_memory_that_is_made_anew():

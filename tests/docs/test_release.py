@@ -50,8 +50,16 @@ def test_the_workflows_name_steps_that_there_are():
 
 
 def test_wheels_are_for_the_gpus_that_are_promised():
-    built = re.search(r"CUDA_ARCHITECTURES=(\S+)", text_of(".github/workflows/wheels.yml"))[1]
+    assert "PYCUDAKIT_ALL_GPUS=ON" in text_of(".github/workflows/wheels.yml")
+    built = re.search(r"^all_gpus\(\) \{ build '(\S+)'", text_of(".ci/run"), re.MULTILINE)[1]
     page = text_of("docs/compatibility.md")
     for number in re.findall(r"\d+", built):
         major, minor = number[:-1], number[-1]
         assert f"{major}.{minor}" in page or f"{major}.x" in page
+
+
+def test_wheels_are_for_the_macos_that_is_promised():
+    built = re.search(
+        r"MACOSX_DEPLOYMENT_TARGET=(\d+)\.0$", text_of(".github/workflows/wheels.yml"), re.MULTILINE
+    )[1]
+    assert f"| macOS | the CPU engine, {built} and newer |" in text_of("docs/compatibility.md")

@@ -234,6 +234,42 @@ def test_table_of_calls_on_gpus(monkeypatch):
     assert str(pk.Profile(calls)) == TABLE
 
 
+@pk.fuse
+def settled(x, turns):
+    y = (x - x.mean(axis=0)) / x.std(axis=0)
+    for _ in range(turns):
+        y[1:] *= 0.5
+    return np.cumsum(y, axis=0)
+
+
+def test_passes_of_a_fused_function(engine):
+    x = LARGE.reshape(3000, 1000)
+    settled(x, 1)
+    with pk.profile() as p:
+        settled(x, 5)
+        pk.sqrt(x)
+    fused, root = p.calls
+    home = ["to the host"] if engine == "cuda" else []
+    assert [one.function for one in fused.passes] == [
+        *("mean, std", "subtract, divide"),
+        *["multiply"] * 5,
+        *("cumsum", *home),
+    ]
+    assert root.passes == ()
+    assert {one.engine for one in fused.passes} == {engine}
+    assert sum(one.seconds for one in fused.passes) == pytest.approx(fused.seconds)
+    for what in ("bytes_up", "bytes_down", "chunks"):
+        assert sum(getattr(one, what) for one in fused.passes) == getattr(fused, what)
+    rows = [line.split("  ")[:2] for line in str(p).splitlines()[1:]]
+    assert [row[0] or row[1] for row in rows] == [
+        *("settled", "mean, std", "subtract, divide", "multiply, 5 times", "cumsum", *home),
+        *("sqrt", "2 calls"),
+    ]
+    assert [one.function for one in pk.last_call().passes] == []
+    settled(x, 2)
+    assert [one.function for one in pk.last_call().passes].count("multiply") == 2
+
+
 def test_no_calls():
     with pk.profile() as p:
         pass
@@ -322,6 +358,20 @@ def test_trace_of_two_gpus(tmp_path):
     ]
 
 
+def test_trace_of_a_fused_function(engine, tmp_path):
+    with pk.profile() as p:
+        settled(LARGE.reshape(3000, 1000), 2)
+    events, names = trace_of(p, tmp_path / "trace.json")
+    by_row = {}
+    for event in events:
+        by_row.setdefault(names["thread_name", event["pid"], event["tid"]], []).append(event)
+    assert [event["name"] for event in by_row["calls"]] == ["settled"]
+    passes = by_row["passes of fused functions"]
+    assert [event["name"] for event in passes] == [one.function for one in p.calls[0].passes]
+    ends = [event["ts"] + event["dur"] for event in passes]
+    assert all(end <= event["ts"] + 100 for end, event in zip(ends, passes[1:], strict=False))
+
+
 def test_trace_of_nothing(tmp_path):
     p = pk.Profile([pk.Call("add", "numpy", "")])
     assert trace_of(p, tmp_path / "trace.json")[0] == []
@@ -408,9 +458,13 @@ class Terminal(io.StringIO):
         return True
 
 
+class Notebook(io.StringIO):
+    __module__ = "ipykernel.iostream"
+
+
 @soon
 @pytest.mark.parametrize("with_tqdm", [True, False])
-@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+@pytest.mark.parametrize("stream", [Terminal, Notebook, io.StringIO])
 def test_display(engine, monkeypatch, with_tqdm, stream):
     if with_tqdm:
         pytest.importorskip("tqdm")

@@ -311,3 +311,17 @@ def test_a_reason_that_is_added_is_in_the_profile_too(engine):
         assert pk.last_call().reason == f"{before}; and more"
         if collects:
             assert [call.reason for call in p.calls] == [f"{before}; and more"]
+
+
+def test_a_part_that_somebody_asked_about_counts_once(engine):
+    seen = []
+
+    @invocation.one_call("twice")
+    def twice():
+        for _ in range(2):
+            pk.sqrt(X)
+            seen.append(pk.last_call())
+
+    twice()
+    assert pk.last_call().seconds == pytest.approx(sum(call.seconds for call in seen))
+    assert pk.last_call().chunks == sum(call.chunks for call in seen)

@@ -96,8 +96,23 @@ def test_arguments_that_are_named_as_others_would_be():
 def test_picture(engine):
     import xml.etree.ElementTree as ET
 
-    picture = ET.fromstring(softmax.explain(values(200, 300)).svg())
+    plan = softmax.explain(values(200, 300))
+    picture = ET.fromstring(plan.svg())
     assert len(picture.findall("{http://www.w3.org/2000/svg}rect")) == 3
+    shown = plan._repr_html_()
+    assert plan.svg() in shown
+    assert "softmax: 3 passes on" in shown
+    assert "&lt;-" in shown
+
+
+def test_a_picture_names_all_that_goes_to_the_next_pass():
+    @pk.fuse
+    def standardise(x):
+        return (x - x.mean(axis=0)) / x.std(axis=0)
+
+    with pk.engine("cpu"):
+        picture = standardise.explain(values(200, 300)).svg()
+    assert picture.count(">t1, t2</text>") == 1
 
 
 def test_one_record(engine):

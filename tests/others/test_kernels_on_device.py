@@ -451,15 +451,18 @@ def test_what_cannot_be_captured():
     if not torch.cuda.is_available():
         pytest.skip("no GPU for PyTorch")
     with pk.engine("cuda"):
-        a = torch.ones(4, dtype=torch.float64, device="cuda")
+        a, b = (torch.full((4,), x, dtype=torch.float64, device="cuda") for x in (1.0, 2.0))
         SILENT(a, block=4)
+        AXPY(torch.zeros_like(a), b, 1.0, 4, block=4)  # which loads it
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             with pytest.raises(errors.Unsupported, match=r"cannot be captured .*kernels that do not print"):
                 SILENT(a, block=4)
             with pytest.raises(errors.Unsupported, match=r"cannot be captured .*without time_kernel"):
-                AXPY(a, a, 1.0, 4, block=4, time_kernel=True)
-            AXPY(a, a, 1.0, 4, block=4)
+                AXPY(a, b, 1.0, 4, block=4, time_kernel=True)
+            with pytest.raises(errors.Unsupported, match=r"captured .*written as another parameter"):
+                AXPY(a, a, 1.0, 4, block=4)  # which would read a copy
+            AXPY(a, b, 1.0, 4, block=4)
         graph.replay()
         torch.cuda.synchronize()
         assert (a == 4).all()

@@ -54,6 +54,32 @@ def test_example(name, tmp_path):
     assert run(text, tmp_path) == shown
 
 
+def test_a_notebook(tmp_path):
+    """A cell of the page's block, one that shows a plan, and one that takes long."""
+    client, formats = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    for needed in ("ipykernel", "tqdm"):
+        pytest.importorskip(needed)
+    text, shown = EXAMPLES["Jupyter"]
+    explained = 'with pk.engine("cpu"):\n    plan = wave.explain(y)\nplan'
+    slow = """
+from pycudakit._calls import progress
+progress.LONG = progress.PAUSE = 0.0  # which are for calls of a second and more
+with pk.engine("cpu", progress=True):
+    pk.sort(np.arange(5e6))
+"""
+    cells = [formats.v4.new_code_cell(each) for each in (text, explained, slow)]
+    notebook = formats.v4.new_notebook(cells=cells)
+    client.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    printed, plan, bar = (cell.outputs for cell in notebook.cells)
+    assert "".join(each["text"] for each in printed if each["output_type"] == "stream") == shown
+    page = plan[0]["data"]["text/html"]
+    assert page.startswith("<svg")
+    assert "wave: 1 pass on cpu" in page
+    told = "".join(each["text"] for each in bar if each.get("name") == "stderr")
+    assert "sort" in told
+    assert "100%" in told
+
+
 def test_every_section_is_tested():
     assert set(EXAMPLES) == set(NEEDS) == set(re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE))
 

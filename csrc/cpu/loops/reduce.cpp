@@ -94,11 +94,14 @@ constexpr bool in_registers = false;
 template <class Item>
 constexpr bool in_registers<Sum<sizeof(Item) == 8, false>, Item> = std::is_floating_point<Item>::value;
 template <class Item>
+constexpr bool in_registers<Moments<false, false>, Item> = std::is_same<Item, float>::value;
+template <class Item>
 constexpr bool in_registers<Dot<false>, Item> = std::is_same<Item, float>::value;
 
 // Returns the row up to which all are added to the lanes, which were just started.
 template <class Op, class Word, class Item>
-PK_HD int64_t gather(Word *lanes, const Item *values, const Item *others, int64_t rows, bool has_others) {
+PK_HD int64_t gather(Word *lanes, Word pivot, const Item *values, const Item *others, int64_t rows,
+                     bool has_others) {
     constexpr int BYTES = std::min<int>(REGISTER, LANES * sizeof(Word)), WIDE = BYTES / sizeof(Word);
     constexpr int PARTS = LANES / WIDE;
     typedef Word Words __attribute__((vector_size(BYTES)));
@@ -108,6 +111,7 @@ PK_HD int64_t gather(Word *lanes, const Item *values, const Item *others, int64_
         memcpy(&items, from, sizeof(items));
         return __builtin_convertvector(items, Words);
     };
+    const Words one = Words{} + 1, pivots = Words{} + pivot;
     Words held[PARTS][Op::WORDS];
     for (int p = 0; p < PARTS; ++p) {
         for (int w = 0; w < Op::WORDS; ++w) memcpy(&held[p][w], lanes + w * LANES + p * WIDE, BYTES);
@@ -117,7 +121,7 @@ PK_HD int64_t gather(Word *lanes, const Item *values, const Item *others, int64_
 #pragma GCC unroll 16
         for (int p = 0; p < PARTS; ++p) {
             const Words value = load(values + row + p * WIDE);
-            Op::add(held[p], value, has_others ? load(others + row + p * WIDE) : value, value);
+            Op::add(held[p], value, has_others ? load(others + row + p * WIDE) : one, pivots);
         }
     }
     for (int p = 0; p < PARTS; ++p) {
@@ -228,7 +232,8 @@ void reduce(const ValueBlock &block, void *lanes_, void *partials_) {
     const bool dense = column == 1 && block.stride == width;  // rows side by side, and so lanes
     int64_t row = 0;
     if constexpr (in_registers<Op, Item> && has != Others::mask) {
-        if (width == 1 && dense) row = gather<Op>(lanes, values, others, rows, has == Others::values);
+        if (width == 1 && dense)
+            row = gather<Op>(lanes, Op::has_pivot ? *pivots : 0, values, others, rows, has == Others::values);
     }
     const int64_t count = dense ? apart : width, many = rows / (TIMES * LANES) * (TIMES * LANES);
     const int64_t step = LANES * block.stride;

@@ -135,24 +135,26 @@ class Counter : public Work {
 
 class Digitizer : public Work {
    public:
-    Digitizer(const DigitizeRequest &request, Call &call, const std::vector<int> &devices)
-        : Work(request.layout, {{0, 0}}, {{1, 0}}, 0, 0),
+    // The edges are there already.
+    Digitizer(const DigitizeRequest &request, const plan::Homes &homes, const Resident &resident,
+              int64_t edges_at)
+        : Work(request.layout, homes.loads({0}), homes.stores(1), 0, 0),
           bins_(*request.bins),
           right_(request.right),
-          decreasing_(request.decreasing) {
-        edges_at_ = keep_edges(resident_, bins_);
-        has_room = resident_.upload(call, devices);
-    }
+          decreasing_(request.decreasing),
+          homes_(homes),
+          resident_(resident),
+          edges_at_(edges_at) {}
 
     void launch(const Chunk &chunk) override {
         const int type = layout.views[0].type;
         const device::Search given{
-            axis_on(resident_.on(chunk.device), bins_, edges_at_, chunk.operand(loads[0]), type),
+            axis_on(resident_.on(chunk.device), bins_, edges_at_, offset_of(*this, homes_, 0, chunk), type),
             !right_,
             decreasing_,
             chunk.memory,
             chunk.count,
-            chunk.operand(stores[0]),
+            offset_of(*this, homes_, 1, chunk),
         };
         device::digitize<<<blocks_for(chunk.count), THREADS, 0, chunk.queue>>>(given);
         PK_CUDA(cudaGetLastError());
@@ -160,13 +162,12 @@ class Digitizer : public Work {
 
     void collect(const void *) override {}
 
-    bool has_room = false;
-
    private:
     const pk_bins &bins_;
     const bool right_, decreasing_;
-    Resident resident_;
-    int64_t edges_at_ = 0;
+    const plan::Homes &homes_;
+    const Resident &resident_;
+    const int64_t edges_at_;
 };
 
 // Takes all elements to a device, where they stay, unless they are at home; and finds the extent.

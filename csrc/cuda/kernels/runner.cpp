@@ -36,18 +36,20 @@ std::string triple(const dim3 &of) {
 class Runner {
    public:
     // What is printed has so much room, in bytes of records.
-    Runner(const Run &run, Call &call, int device, int64_t room)
-        : run_(run), call_(call), device_(device), room_(room), there_(run, device) {}
+    Runner(const Run &run, Call &call, int device, int64_t room, Progress *in_plan)
+        : run_(run), call_(call), device_(device), room_(room), in_plan_(in_plan), there_(run, device) {}
 
     void run() {
         for (const pk_image &image : run_.images) modules_.push_back(loaded(image));
+        const bool is_queued = can_be_queued();
+        if (!is_queued) refuse_capture();
         use_modules();
         prepare();
-        if (can_be_queued()) return queue();
-        refuse_capture();
+        if (is_queued) return queue();
         const Symbols symbols(run_, modules_);
         held_.track = take_track(device_);
         queue_ = held_.queue();
+        if (in_plan_ != nullptr) in_plan_->has_begun = true;
         try {
             Buffers buffers(run_, call_, device_, held_);
             bind(buffers);
@@ -78,7 +80,7 @@ class Runner {
     // Whether a run needs nothing but its kernels in the arrays' stream, and nobody has to wait for them.
     bool can_be_queued() const {
         const auto prints = [](const auto &module) { return module->printed().has_value(); };
-        return there_.is_enough() && there_.streams().size() == 1 && run_.launches <= UNPACED &&
+        return in_plan_ == nullptr && there_.is_enough() && there_.streams().size() == 1 && run_.launches <= UNPACED &&
                run_.symbols.size == 0 && call_.options().waits == 0 &&
                std::none_of(modules_.begin(), modules_.end(), prints);
     }
@@ -93,7 +95,8 @@ class Runner {
             fail(PK_UNSUPPORTED, "this run cannot be captured in a CUDA graph: that takes at most " +
                                      std::to_string(UNPACED) +
                                      " launches, of kernels that do not print, in arrays on the GPU of one "
-                                     "stream alone, without time_kernel, wait and symbols");
+                                     "stream alone, of which none is written as another parameter, without "
+                                     "time_kernel, wait and symbols");
         }
     }
 
@@ -115,6 +118,7 @@ class Runner {
     // Has what comes wait for what is in those streams. The other way round the host waits.
     void follow_streams() {
         for (const cudaStream_t stream : there_.streams()) {
+            if (in_plan_ != nullptr && stream == nullptr) continue;
             PK_CUDA(cudaEventRecord(held_.track->arrived.get(), stream));
             PK_CUDA(cudaStreamWaitEvent(queue_, held_.track->arrived.get()));
         }
@@ -271,6 +275,7 @@ class Runner {
             if (call_.seconds() - since > LAST_PATIENCE) {
                 for (const pk_image &image : run_.images) unload(image);
                 abandon(holdings_);
+                if (in_plan_ != nullptr) in_plan_->is_abandoned = true;
                 return;
             }
             std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -307,6 +312,7 @@ class Runner {
     Call &call_;
     const int device_;
     const int64_t room_;
+    Progress *const in_plan_;
     const There there_;
     Modules modules_;
     std::vector<Prepared> prepared_;   // a step's each
@@ -330,8 +336,9 @@ void give(const std::string &text, uint8_t *to, int64_t capacity, int64_t *lengt
 
 }  // namespace
 
-void run(const Request &request, Call &call, int device) {
-    Runner runner(request.run, call, device, std::clamp(request.capacity, LEAST_ROOM / 8, MOST_ROOM / 8) * 8);
+void run(const Request &request, Call &call, int device, Progress *in_plan) {
+    const int64_t room = std::clamp(request.capacity, LEAST_ROOM / 8, MOST_ROOM / 8) * 8;
+    Runner runner(request.run, call, device, room, in_plan);
     runner.run();
     call.took(PK_KERNEL, runner.kernel_seconds());
     give(runner.text(), request.text, request.capacity, request.length);

@@ -6,7 +6,14 @@
 
 namespace pk::kernels {
 
-// On the device, which is the current one.
-void run(const Request &request, Call &call, int device);
+// How far a run has come.
+struct Progress {
+    bool has_begun = false;     // some of its memory may have been written to
+    bool is_abandoned = false;  // a kernel is under way that nobody can end
+};
+
+// On the device, which is the current one. In a plan, which wants to know how far it came, it has ended with
+// this call, and waits for no stream 0.
+void run(const Request &request, Call &call, int device, Progress *in_plan = nullptr);
 
 }  // namespace pk::kernels

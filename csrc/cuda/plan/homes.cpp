@@ -223,6 +223,19 @@ void Homes::settle() {
     for (Kept *kept : written_on_host_) kept->change_on_host();
 }
 
+void Homes::leave() { is_settled_ = true; }
+
+void Homes::abandon() {
+    is_settled_ = true;
+    call_.not_delivered(call_.ranges());
+    std::sort(written_.begin(), written_.end());
+    written_.erase(std::unique(written_.begin(), written_.end()), written_.end());
+    for (Kept *kept : written_) {
+        kept->memory.abandon();
+        Plan::drop(*kept);
+    }
+}
+
 Homes::~Homes() {
     if (is_settled_) return;
     for (const auto *group : {&arriving_, &written_, &written_on_host_}) {

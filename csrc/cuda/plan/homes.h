@@ -64,6 +64,10 @@ class Homes {
     // Whether more calls of this kind are likely to come.
     bool are_lasting() const { return are_callers_ || Plan::innermost() != nullptr; }
     void settle();
+    // If the call has failed before it wrote to anything.
+    void leave();
+    // If somebody may write to what it was writing to for ever: nobody is to have that memory again.
+    void abandon();
 
     // Of dense operands: what a work carries, and where a chunk's elements of one are; null if nowhere.
     std::vector<Carried> loads(const std::vector<int> &operands) const;

@@ -102,6 +102,12 @@ Memory::~Memory() {
     to.kept.emplace(bytes_, std::move(memory_));
 }
 
+void Memory::abandon() {
+    if (bytes_ == 0) return;
+    (void)new DeviceMemory(std::move(memory_));
+    bytes_ = 0;
+}
+
 void add_memory(pk_memory &memory) {
     Pool &of = pool();
     const std::lock_guard<std::mutex> lock(of.mutex);

@@ -20,6 +20,8 @@ class Memory {
     Memory(const Memory &) = delete;
 
     char *get() const { return static_cast<char *>(memory_.get()); }
+    // Leaves it to whoever is at work on it.
+    void abandon();
 
    private:
     DeviceMemory memory_;

@@ -26,9 +26,26 @@ namespace device {
 
 constexpr int GROUP = 1024;  // blocks that are joined together: a power of two, as of Partials
 
-// Joins blocks that are so far `apart`, as many as GROUP, of a column of a slab each.
+// Writes the result of a column of a slab, whose blocks are one.
 template <class Op>
-__global__ void __launch_bounds__(GROUP / 2) join(Gathered given, int64_t apart) {
+__device__ void write_column(const Gathered &given, const pk_reduction &asked, const Results &results,
+                             int64_t slab, int64_t column) {
+    using Word = typename Op::Word;
+    const int64_t inner = given.slabs.inner;
+    Word partial[Op::PARTIAL];
+    const Word *const from = reinterpret_cast<const Word *>(given.partials) +
+                             (slab * given.slabs.blocks() * inner + column) * Op::PARTIAL;
+    for (int i = 0; i < Op::PARTIAL; ++i) partial[i] = from[i];
+    const int64_t place =
+        slab / results.tiles * results.columns + results.first_column + slab % results.tiles * inner + column;
+    write_result<Op>(asked, partial, given.slabs.length, results.type, results.at + place * results.item);
+}
+
+// Joins blocks that are so far `apart`, as many as GROUP, of a column of a slab each; and writes the result,
+// if that is all.
+template <class Op>
+__global__ void __launch_bounds__(GROUP / 2)
+    join(Gathered given, int64_t apart, pk_reduction asked, Results results) {
     using Word = typename Op::Word;
     const int64_t blocks = given.slabs.blocks(), inner = given.slabs.inner;
     const int64_t groups = (blocks + apart * GROUP - 1) / (apart * GROUP);
@@ -44,27 +61,40 @@ __global__ void __launch_bounds__(GROUP / 2) join(Gathered given, int64_t apart)
         if (place + step < GROUP && from < blocks) Op::merge(partial(to), partial(from));
         __syncthreads();
     }
+    if (groups == 1 && threadIdx.x == 0) write_column<Op>(given, asked, results, slab, column);
 }
 
 template <class Op>
 __global__ void write(Gathered given, pk_reduction asked, Results results) {
-    using Word = typename Op::Word;
     const int64_t inner = given.slabs.inner, index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (index >= given.slabs.count * inner) return;
-    const int64_t slab = index / inner, column = index % inner;
-    Word partial[Op::PARTIAL];
-    const Word *const from = reinterpret_cast<const Word *>(given.partials) +
-                             (slab * given.slabs.blocks() * inner + column) * Op::PARTIAL;
-    for (int i = 0; i < Op::PARTIAL; ++i) partial[i] = from[i];
-    const int64_t place =
-        slab / results.tiles * results.columns + results.first_column + slab % results.tiles * inner + column;
-    write_result<Op>(asked, partial, given.slabs.length, results.type, results.at + place * results.item);
+    if (index < given.slabs.count * inner)
+        write_column<Op>(given, asked, results, index / inner, index % inner);
 }
 
 }  // namespace device
 
-// Queues what makes results of a region's partials.
-inline void finish_there(const Reduction &reduction, const Region &region, char *partials,
+// Queues what makes results of partials, of one block each.
+template <class Op>
+void write(const Gathered &given, const pk_reduction &asked, const Results &results, cudaStream_t queue) {
+    constexpr int64_t THREADS = 128;
+    const int64_t columns = given.slabs.count * given.slabs.inner;
+    device::write<Op>
+        <<<unsigned((columns + THREADS - 1) / THREADS), THREADS, 0, queue>>>(given, asked, results);
+    PK_CUDA(cudaGetLastError());
+}
+
+// The same of some slabs' partials; the results lie side by side.
+inline void write_side_by_side(const Reduction &reduction, const Slabs &slabs, char *partials, char *results,
+                               cudaStream_t queue) {
+    const View &result = reduction.result.views[0];
+    visit_kind(reduction.asked.kind, reduction.type, reduction.masked, [&](auto op) {
+        write<decltype(op)>({partials, slabs}, reduction.asked,
+                            {results, result.type, result.item, slabs.count, 0, 0}, queue);
+    });
+}
+
+// Queues what makes results of a region's partials, of which so many have become one each already.
+inline void finish_there(const Reduction &reduction, const Region &region, char *partials, int64_t joined,
                          cudaStream_t queue) {
     const View &result = reduction.result.views[0];
     const Gathered given{partials, region.slabs};
@@ -73,15 +103,13 @@ inline void finish_there(const Reduction &reduction, const Region &region, char 
     const int64_t blocks = region.slabs.blocks(), columns = region.slabs.count * region.slabs.inner;
     visit_kind(reduction.asked.kind, reduction.type, reduction.masked, [&](auto op) {
         using Op = decltype(op);
-        for (int64_t apart = 1; apart < blocks; apart *= device::GROUP) {
+        for (int64_t apart = joined; apart < blocks; apart *= device::GROUP) {
             const int64_t groups = (blocks + apart * device::GROUP - 1) / (apart * device::GROUP);
-            device::join<Op><<<unsigned(groups * columns), device::GROUP / 2, 0, queue>>>(given, apart);
+            device::join<Op><<<unsigned(groups * columns), device::GROUP / 2, 0, queue>>>(
+                given, apart, reduction.asked, results);
             PK_CUDA(cudaGetLastError());
         }
-        constexpr int THREADS = 128;
-        device::write<Op><<<unsigned((columns + THREADS - 1) / THREADS), THREADS, 0, queue>>>(
-            given, reduction.asked, results);
-        PK_CUDA(cudaGetLastError());
+        if (joined >= blocks) write<Op>(given, reduction.asked, results, queue);  // else the last join did
     });
 }
 

@@ -119,15 +119,12 @@ __global__ void run_segments(const __grid_constant__ Given given) {
                              ? at.in.rows - 1 - at.segment * SEGMENT
                              : int64_t(Slabs::BLOCK);
     double before = rounded(double(Op::value(state)), given.to_type);
+    Term earlier = at.in.block == 0 && at.segment == 0 ? identity_of<Op>() : Op::value(state);
     for_terms<Term>(given, at.first, at.rows, met, [&](int64_t row, Term term) {
-        const int64_t index = at.first + row * given.inner;
-        if (given.is_exclusive) {
-            const bool begins = at.in.block == 0 && at.segment == 0 && row == 0;
-            store(given, index, begins ? identity_of<Op>() : Op::value(state));
-        }
         Op::step(state, term);
         const Term value = Op::value(state);
-        if (!given.is_exclusive) store(given, index, value);
+        store(given, at.first + row * given.inner, given.is_exclusive ? earlier : value);
+        earlier = value;
         if (!given.reports) return;
         const double result = rounded(double(value), given.to_type);
         if (!given.is_exclusive || row != last) met |= scan::met(double(term), before, result);

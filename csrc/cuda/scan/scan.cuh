@@ -20,7 +20,9 @@ struct Given {
     unsigned *done;  // tiles whose totals are known; zero between chunks
     double instead_of_nan;
     int from_type, to_type;
+    uint64_t flipped;  // bits of terms, and of results again: what makes of any extreme the same one
     bool narrows, skips_nan, is_exclusive, reports;
+    bool runs_apart;  // another kernel finds what is before each part
 };
 
 struct Part {
@@ -126,9 +128,13 @@ __device__ Term term_of(const Given &given, T element, unsigned &met) {
     } else if constexpr (is_float) {
         return double(element);
     } else {
-        const uint64_t bits = uint64_t(element);
-        return Term(given.narrows ? narrowed(bits, given.to_type) : bits);
+        return Term(uint64_t(element));
     }
+}
+
+template <class Term>
+__device__ Term flip(const Given &given, Term term) {
+    return bit_cast<Term>(bit_cast<uint64_t>(term) ^ given.flipped);
 }
 
 // Elements so far apart as terms; all are asked for before the first is looked at.
@@ -146,6 +152,16 @@ __device__ void load_terms(const Given &given, int64_t first, int64_t stride, in
         for (int i = 0; i < MOST; ++i)
             if (i < count) terms[i] = term_of<Term>(given, elements[i], met);
     });
+    if constexpr (!std::is_floating_point<Term>::value) {
+        if (given.narrows) {
+#pragma unroll
+            for (int i = 0; i < MOST; ++i)
+                if (i < count) terms[i] = narrowed(terms[i], given.to_type);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < MOST; ++i)
+        if (i < count) terms[i] = flip(given, terms[i]);
 }
 
 template <class Term>
@@ -155,7 +171,8 @@ __device__ Term term_at(const Given &given, int64_t index, unsigned &met) {
     return terms[0];
 }
 
-__device__ inline void store(const Given &given, int64_t index, double value) {
+__device__ inline void store(const Given &given, int64_t index, double result) {
+    const double value = flip(given, result);
     switch (given.to_type) {
         case PK_FLOAT16:
             reinterpret_cast<uint16_t *>(given.to)[index] = half::from_float(half::to_odd(value));
@@ -165,16 +182,14 @@ __device__ inline void store(const Given &given, int64_t index, double value) {
     }
 }
 
-__device__ inline void store(const Given &given, int64_t index, uint64_t value) {
+__device__ inline void store(const Given &given, int64_t index, uint64_t result) {
+    const uint64_t value = flip(given, result);
     switch (size_of(given.to_type)) {
         case 1: reinterpret_cast<uint8_t *>(given.to)[index] = uint8_t(value); break;
         case 2: reinterpret_cast<uint16_t *>(given.to)[index] = uint16_t(value); break;
         case 4: reinterpret_cast<uint32_t *>(given.to)[index] = uint32_t(value); break;
         default: reinterpret_cast<uint64_t *>(given.to)[index] = value;
     }
-}
-__device__ inline void store(const Given &given, int64_t index, int64_t value) {
-    store(given, index, uint64_t(value));
 }
 
 template <class Op>

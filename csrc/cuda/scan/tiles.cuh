@@ -8,6 +8,9 @@ namespace pk::scan::device {
 
 constexpr int TILE = 4096, TILE_THREADS = 256, TOGETHER = 8;
 constexpr int PADDED_TILE = TILE + TILE / int(SEGMENT);
+// On a processor, as far as registers go.
+template <class Op>
+constexpr int TILES_AT_ONCE = sizeof(typename Op::State) == 8 ? 4 : 2;
 static_assert(TILE % Slabs::BLOCK == 0, "a tile is made of blocks");
 
 // Where an element of a tile is in shared memory, so that neighbouring threads' segments are in different
@@ -46,8 +49,9 @@ struct InTile {
     }
 };
 
+// This and store_tile() are called once for many elements: apart, they are compiled once for all operations.
 template <class Term>
-__device__ void load_tile(const Given &given, const Tile &at, Term *tile, unsigned &met) {
+__device__ __noinline__ void load_tile(const Given &given, const Tile &at, Term *tile, unsigned &met) {
     constexpr int MOST = TILE / TILE_THREADS;
     Term terms[MOST];
     const int thread = int(threadIdx.x), left = at.elements - thread;
@@ -63,11 +67,11 @@ __device__ void store_as(const Given &given, const Tile &at, const Term *tile, C
     To *const to = reinterpret_cast<To *>(given.to) + at.first;
 #pragma unroll 4
     for (int index = int(threadIdx.x); index < at.elements; index += TILE_THREADS)
-        to[index] = convert(tile[padded(index)]);
+        to[index] = convert(flip(given, tile[padded(index)]));
 }
 
 template <class Term>
-__device__ void store_tile(const Given &given, const Tile &at, const Term *tile) {
+__device__ __noinline__ void store_tile(const Given &given, const Tile &at, const Term *tile) {
     if constexpr (std::is_floating_point<Term>::value) {
         switch (given.to_type) {
             case PK_FLOAT16:
@@ -182,9 +186,39 @@ __device__ State written_elsewhere(const State *from) {
     return state;
 }
 
+// Makes of all parts' totals what is before each, by a block of threads.
+template <class Op>
+__device__ void run_all(const Given &given, typename Op::State *totals, typename Op::State &running) {
+    using State = typename Op::State;
+    const int thread = int(threadIdx.x);
+    State *const all = static_cast<State *>(given.totals);
+    if (thread == 0) running = *static_cast<const State *>(given.running);
+    State next = thread < given.parts ? written_elsewhere(all + thread) : Op::identity();
+    for (int64_t first = 0; first < given.parts; first += TILE_THREADS) {
+        const int64_t left = given.parts - first;
+        const int count = left < TILE_THREADS ? int(left) : TILE_THREADS;
+        totals[thread] = next;
+        __syncthreads();
+        // The next ones are on their way while one thread runs through these.
+        const int64_t ahead = first + TILE_THREADS + thread;
+        if (ahead < given.parts) next = written_elsewhere(all + ahead);
+        run_slabs<Op>(given, first, count, totals, running);
+        if (thread < count) all[first + thread] = totals[thread];
+    }
+    if (thread == 0) *static_cast<State *>(given.running) = running;
+}
+
+template <class Op>
+__global__ void __launch_bounds__(TILE_THREADS) run_totals(const __grid_constant__ Given given) {
+    __shared__ typename Op::State totals[TILE_THREADS];
+    __shared__ typename Op::State running;
+    run_all<Op>(given, totals, running);
+}
+
 // Of slabs of several blocks: finds what is before each part. The tile that is done last does so for all.
 template <class Op>
-__global__ void __launch_bounds__(TILE_THREADS) total_tiles(const __grid_constant__ Given given) {
+__global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
+    total_tiles(const __grid_constant__ Given given) {
     using State = typename Op::State;
     using Term = typename Op::Term;
     __shared__ Term tile[PADDED_TILE];
@@ -207,24 +241,14 @@ __global__ void __launch_bounds__(TILE_THREADS) total_tiles(const __grid_constan
         __threadfence();
     }
     __syncthreads();
+    if (given.runs_apart) return;
     if (thread == 0) is_last = atomicAdd(given.done, 1u) + 1 == gridDim.x;
     __syncthreads();
     if (!is_last) return;
 
     __threadfence();
-    if (thread == 0) running = *static_cast<const State *>(given.running);
-    for (int64_t first = 0; first < given.parts; first += TILE_THREADS) {
-        const int64_t left = given.parts - first;
-        const int count = left < TILE_THREADS ? int(left) : TILE_THREADS;
-        if (thread < count) totals[thread] = written_elsewhere(all + first + thread);
-        __syncthreads();
-        run_slabs<Op>(given, first, count, totals, running);
-        if (thread < count) all[first + thread] = totals[thread];
-    }
-    if (thread == 0) {
-        *static_cast<State *>(given.running) = running;
-        *given.done = 0;
-    }
+    run_all<Op>(given, totals, running);
+    if (thread == 0) *given.done = 0;
 }
 
 // What is met on the way through rows from an element on.
@@ -260,18 +284,22 @@ __device__ unsigned run_segment(const Given &given, const Tile &at, const InTile
         const unsigned magnitude = unsigned(bit_cast<uint64_t>(value) >> 32) << 1;
         largest = magnitude > largest ? magnitude : largest;
     });
-    if (!given.reports) return 0;
-    // Where nothing comes near to what the results' type holds, nothing is met.
-    const unsigned bound = given.to_type == PK_FLOAT16 ? 15 : given.to_type == PK_FLOAT32 ? 127 : 1023;
-    if (largest >> 21 < bound + 1023) return 0;
-    // What is after the last row is no result of an exclusive scan.
-    const bool ends =
-        (in.part.block + 1) * Slabs::BLOCK >= given.length && in.segment * SEGMENT + in.rows == in.part.rows;
-    return met_from<Op>(given, before, at.first + in.first, in.rows - (given.is_exclusive && ends));
+    if constexpr (std::is_floating_point<Term>::value) {
+        // Where nothing comes near to what the results' type holds, nothing is met.
+        const unsigned bound = given.to_type == PK_FLOAT16 ? 15 : given.to_type == PK_FLOAT32 ? 127 : 1023;
+        if (!given.reports || largest >> 21 < bound + 1023) return 0;
+        // What is after the last row is no result of an exclusive scan.
+        const bool ends = (in.part.block + 1) * Slabs::BLOCK >= given.length &&
+                          in.segment * SEGMENT + in.rows == in.part.rows;
+        return met_from<Op>(given, before, at.first + in.first, in.rows - (given.is_exclusive && ends));
+    } else {
+        return 0;  // of integers nothing is reported
+    }
 }
 
 template <class Op>
-__global__ void __launch_bounds__(TILE_THREADS) run_tiles(const __grid_constant__ Given given) {
+__global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
+    run_tiles(const __grid_constant__ Given given) {
     using State = typename Op::State;
     using Term = typename Op::Term;
     __shared__ Term tile[PADDED_TILE];

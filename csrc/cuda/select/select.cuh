@@ -15,14 +15,15 @@ struct Prefixes {
 namespace device {
 
 // Adds the elements that begin with each prefix to its counters, by their next digits.
-template <Encoding encoding, class Key>
-__global__ void count_digits(const Key *in, int64_t size, Prefixes<Key> prefixes, uint32_t *counters) {
+template <class Key>
+__global__ void count_digits(Encoding encoding, const Key *in, int64_t size, Prefixes<Key> prefixes,
+                             uint32_t *counters) {
     constexpr int WIDTH = 8 * sizeof(Key);
     const int rest = WIDTH - prefixes.known - prefixes.digits;
     const uint64_t mask = (uint64_t(1) << prefixes.digits) - 1;
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
-        const uint64_t key = key_of<encoding>(in[i]);
+        const uint64_t key = key_of(encoding, in[i]);
         int64_t group = 0;
         if (prefixes.known > 0) {
             const uint64_t prefix = key >> (WIDTH - prefixes.known);
@@ -44,6 +45,7 @@ __global__ void count_digits(const Key *in, int64_t size, Prefixes<Key> prefixes
 // What select_rows works on. Row i has its own ranks at ranks + i * rank_stride.
 template <class Key>
 struct Rows {
+    Encoding encoding;
     const Key *in;
     int64_t rows, columns;
     const int64_t *ranks;
@@ -53,7 +55,7 @@ struct Rows {
 };
 
 // A block for each row: counts, for each rank, the elements by eight bits, from the highest on.
-template <Encoding encoding, class Key>
+template <class Key>
 __global__ void select_rows(Rows<Key> given) {
     constexpr int WIDTH = 8 * sizeof(Key), DIGITS = 8;
     __shared__ uint32_t counters[1 << DIGITS];
@@ -66,10 +68,10 @@ __global__ void select_rows(Rows<Key> given) {
         Key *out = given.out + row * given.rank_count;
         if (threadIdx.x == 0) nans = 0;
         __syncthreads();
-        if (encoding == Encoding::floating) {
+        if (given.encoding == Encoding::floating) {
             uint32_t own = 0;
             for (int64_t i = threadIdx.x; i < given.columns; i += blockDim.x) {
-                own += key_of<encoding>(in[i]) == Key(~Key(0));
+                own += key_of(given.encoding, in[i]) == Key(~Key(0));
             }
             if (own != 0) atomicAdd(&nans, own);
             __syncthreads();
@@ -82,7 +84,7 @@ __global__ void select_rows(Rows<Key> given) {
                 for (int i = threadIdx.x; i < 1 << DIGITS; i += blockDim.x) counters[i] = 0;
                 __syncthreads();
                 for (int64_t i = threadIdx.x; i < given.columns; i += blockDim.x) {
-                    const uint64_t key = key_of<encoding>(in[i]);
+                    const uint64_t key = key_of(given.encoding, in[i]);
                     const bool begins_alike =
                         shift + DIGITS == WIDTH || (key ^ prefix) >> (shift + DIGITS) == 0;
                     if (begins_alike) atomicAdd(counters + (key >> shift & ((1 << DIGITS) - 1)), 1u);
@@ -98,7 +100,7 @@ __global__ void select_rows(Rows<Key> given) {
                 prefix |= found << shift;
                 rank = left;
             }
-            if (threadIdx.x == 0) out[j] = bits_of_key<encoding>(Key(prefix));
+            if (threadIdx.x == 0) out[j] = bits_of_key(given.encoding, Key(prefix));
         }
         __syncthreads();  // before the next row's nans
     }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <thrust/iterator/counting_iterator.h>
-#include <thrust/iterator/transform_iterator.h>
 
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_select.cuh>
@@ -19,8 +18,9 @@ constexpr int BINS = 2048, DIGIT = 11;
 
 __device__ inline int64_t thread_index() { return int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
 
-template <class Order, class Key>
-__global__ void load(Order order, const Key *elements, int64_t begin, int64_t count, Key *keys,
+// A Sorted is a key, or wider.
+template <class Order, class Key, class Sorted>
+__global__ void load(Order order, const Key *elements, int64_t begin, int64_t count, Sorted *keys,
                      uint32_t *indices) {
     const int64_t i = thread_index();
     if (i >= count) return;
@@ -28,20 +28,58 @@ __global__ void load(Order order, const Key *elements, int64_t begin, int64_t co
     if (indices != nullptr) indices[i] = uint32_t(begin + i);
 }
 
-template <class Order, class Key>
-__global__ void gather(Order order, const Key *elements, const uint32_t *indices, int64_t count, Key *keys) {
+template <class Order, class Key, class Sorted>
+__global__ void gather(Order order, const Key *elements, const uint32_t *indices, int64_t count,
+                       Sorted *keys) {
     const int64_t i = thread_index();
     if (i < count) keys[i] = order.key(elements[indices[i]]);
 }
 
+// A LateOrdering whose width, too, is known at run time alone: CUB's kernels that select by it are the same
+// for all types. What depends on the width is called, not inlined: they would have it many times.
+struct AnyOrdering {
+    int bytes;
+    bool of_floats, one_zero;
+    uint64_t flip, invert;
+
+    template <class Key>
+    explicit AnyOrdering(const LateOrdering<Key> &order)
+        : bytes(int(sizeof(Key))),
+          of_floats(order.of_floats),
+          one_zero(order.one_zero),
+          flip(order.flip),
+          invert(order.invert) {}
+};
+
+// Calls visit(zero of the key's type).
+template <class Visit>
+__device__ auto visit_key(int bytes, Visit visit) {
+    switch (bytes) {
+        case 1: return visit(uint8_t(0));
+        case 2: return visit(uint16_t(0));
+        case 4: return visit(uint32_t(0));
+        default: return visit(uint64_t(0));
+    }
+}
+
+static __device__ __noinline__ uint64_t key_at(const void *elements, uint32_t index, int bytes,
+                                               bool of_floats, bool one_zero, uint64_t flip,
+                                               uint64_t invert) {
+    return visit_key(bytes, [&](auto zero) {
+        using Key = decltype(zero);
+        const LateOrdering<Key> order{of_floats, Key(flip), Key(invert), one_zero};
+        return uint64_t(order.key(static_cast<const Key *>(elements)[index]));
+    });
+}
+
 // Which elements have a key from low to high.
-template <class Order, class Key>
 struct Within {
-    Order order;
-    const Key *elements;
-    Key low, high;
+    AnyOrdering order;
+    const void *elements;
+    uint64_t low, high;
     __device__ bool operator()(uint32_t index) const {
-        const Key key = order.key(elements[index]);
+        const uint64_t key =
+            key_at(elements, index, order.bytes, order.of_floats, order.one_zero, order.flip, order.invert);
         return low <= key && key <= high;
     }
 };
@@ -111,26 +149,37 @@ static __global__ void widen_places(const uint32_t *places, int64_t count, int64
     if (i < count) wide[i] = int64_t(places[i]);
 }
 
-// Of sorted keys: the elements, and whether each is the first of its kind; `before`, if not null, is the key
+static __device__ __noinline__ bool is_first_at(const void *keys, uint32_t index, const void *before,
+                                                int bytes, bool of_floats, bool splits_nan, uint64_t flip) {
+    return visit_key(bytes, [&](auto zero) {
+        using Key = decltype(zero);
+        const LateOrdering<Key> order{of_floats, Key(flip), 0, false}, same{of_floats, Key(flip), 0, true};
+        const Key *const own = static_cast<const Key *>(keys) + index;
+        if (splits_nan && *own == order.key(order.NAN_BITS)) return true;
+        const Key *const previous = index == 0 ? static_cast<const Key *>(before) : own - 1;
+        return previous == nullptr || same.key(order.bits(*own)) != same.key(order.bits(*previous));
+    });
+}
+
+// Which of ascending keys are the first of their kind, of both zeros one; `before`, if not null, is the key
 // that comes before them all.
-template <class Order, class Key>
-struct Element {
-    Order order;
-    const Key *keys;
-    __device__ Key operator()(uint32_t i) const { return order.bits(keys[i]); }
-};
-template <class Order, class Key>
 struct IsFirst {
-    Order order, same;  // by which they are sorted, and by which they are equal
+    AnyOrdering order;
     bool splits_nan;
-    const Key *keys, *before;
-    __device__ bool operator()(uint32_t i) const {
-        const Key key = keys[i];
-        if (splits_nan && key == order.key(Order::NAN_BITS)) return true;
-        const Key *const previous = i == 0 ? before : keys + i - 1;
-        return previous == nullptr || same.key(order.bits(key)) != same.key(order.bits(*previous));
+    const void *keys, *before;
+    __device__ bool operator()(uint32_t index) const {
+        return is_first_at(keys, index, before, order.bytes, order.of_floats, splits_nan, order.flip);
     }
 };
+
+// The elements of those keys that were selected.
+template <class Order, class Key>
+__global__ void put_selected(Order order, const Key *keys, const uint32_t *indices, const uint32_t *selected,
+                             Key *results) {
+    const int64_t count = *selected;
+    for (int64_t i = thread_index(); i < count; i += int64_t(gridDim.x) * blockDim.x)
+        results[i] = order.bits(keys[indices[i]]);
+}
 
 // Keeps the last key for those that follow, and tells the host how many were selected.
 template <class Key>
@@ -158,6 +207,36 @@ static __global__ void put_places(const uint32_t *indices, int64_t count, int64_
 
 }  // namespace device
 
+// CUB's functions, which are inlined whole wherever they are called: so at one place each, for the bytes that
+// they need, too.
+namespace cub_once {
+
+template <class Key>
+[[gnu::noinline]] void sort_keys(void *scratch, size_t &bytes, cub::DoubleBuffer<Key> &keys, uint32_t count,
+                                 int bits, cudaStream_t queue) {
+    PK_CUDA(cub::DeviceRadixSort::SortKeys(scratch, bytes, keys, count, 0, bits, queue));
+}
+template <class Key>
+[[gnu::noinline]] void sort_pairs(void *scratch, size_t &bytes, cub::DoubleBuffer<Key> &keys,
+                                  cub::DoubleBuffer<uint32_t> &values, uint32_t count, int bits,
+                                  cudaStream_t queue) {
+    PK_CUDA(cub::DeviceRadixSort::SortPairs(scratch, bytes, keys, values, count, 0, bits, queue));
+}
+// Of the numbers from `begin` on those that are chosen.
+template <class Chosen>
+[[gnu::noinline]] void select(void *scratch, size_t &bytes, uint32_t begin, uint32_t *out, uint32_t *found,
+                              int64_t count, Chosen chosen, cudaStream_t queue) {
+    const thrust::counting_iterator<uint32_t> numbers(begin);
+    PK_CUDA(cub::DeviceSelect::If(scratch, bytes, numbers, out, found, count, chosen, queue));
+}
+template <class Key>
+[[gnu::noinline]] void select_zeros(void *scratch, size_t &bytes, const Key *elements, Key *zeros,
+                                    uint32_t *found, int64_t count, cudaStream_t queue) {
+    PK_CUDA(cub::DeviceSelect::If(scratch, bytes, elements, zeros, found, count, device::IsZero(), queue));
+}
+
+}  // namespace cub_once
+
 // Some of the resident elements, which are sorted together: whole rows, or those of one row from `begin` to
 // `end` whose keys are from `low` to `high`.
 template <class Key>
@@ -183,6 +262,9 @@ template <class Order>
 class DeviceSorter {
    public:
     using Key = typename Order::Key;
+    // Keys that are sorted together with indices: narrow ones are widened, as kernels for each width would be
+    // much that is seldom used.
+    using Paired = std::conditional_t<sizeof(Key) < sizeof(uint32_t), uint32_t, Key>;
     static constexpr int RESULTS = 2;  // buffers: one is filled while the other is downloaded
     // For how many resident elements there are indices.
     static constexpr int64_t MOST = int64_t(1) << 30;
@@ -242,7 +324,7 @@ class DeviceSorter {
     // Queues the counting of elements by ranges of their keys, into counts.
     void count_keys(int64_t count, Key low, Key high, int shift, cudaStream_t queue) const {
         PK_CUDA(cudaMemsetAsync(counts, 0, COUNTS * sizeof(uint32_t), queue));
-        const auto blocks = unsigned(std::min<int64_t>(blocks_for(count), 2048));
+        const auto blocks = unsigned(std::min<int64_t>(blocks_for(count), MOST_BLOCKS));
         device::count_keys<<<blocks, device::THREADS, 0, queue>>>(order_, elements, count, low, high, shift,
                                                                   counts);
         PK_CUDA(cudaGetLastError());
@@ -261,25 +343,31 @@ class DeviceSorter {
     void sort(const Bucket<Key> &given, int64_t columns, int64_t kept, int buffer, cudaStream_t queue) {
         const int64_t count = given.count;
         const unsigned blocks = blocks_for(count);
-        cub::DoubleBuffer<Key> keys(keys_[0], keys_[1]);
+        cub::DoubleBuffer<Key> keys = key_buffers<Key>();
+        cub::DoubleBuffer<Paired> paired = key_buffers<Paired>();
         cub::DoubleBuffer<uint32_t> indices(indices_[0], indices_[1]);
-        if (given.is_selected) {
-            select(given, queue);
-            device::gather<<<blocks, device::THREADS, 0, queue>>>(order_, elements, indices_[0], count,
-                                                                  keys_[0]);
-        } else {
-            device::load<<<blocks, device::THREADS, 0, queue>>>(order_, elements, given.begin, count,
-                                                                keys_[0], indices_[0]);
-        }
-        PK_CUDA(cudaGetLastError());
         const bool many_rows = !given.is_selected && count > columns;
+        const bool by_pairs = needs_.order || many_rows;
+        if (given.is_selected) select(given, queue);
+        auto begin_with = [&](auto *sorted) {
+            if (given.is_selected) {
+                device::gather<<<blocks, device::THREADS, 0, queue>>>(order_, elements, indices_[0], count,
+                                                                      sorted);
+            } else {
+                device::load<<<blocks, device::THREADS, 0, queue>>>(order_, elements, given.begin, count,
+                                                                    sorted, indices_[0]);
+            }
+            PK_CUDA(cudaGetLastError());
+        };
         const int bits = given.is_selected ? bits_of(uint64_t(given.low ^ given.high)) : int(8 * sizeof(Key));
         size_t bytes = size_t(scratch_bytes_);
-        if (bits != 0 && !needs_.order && !many_rows) {
-            PK_CUDA(cub::DeviceRadixSort::SortKeys(scratch_, bytes, keys, uint32_t(count), 0, bits, queue));
-        } else if (bits != 0) {
-            PK_CUDA(cub::DeviceRadixSort::SortPairs(scratch_, bytes, keys, indices, uint32_t(count), 0, bits,
-                                                    queue));
+        if (by_pairs) {
+            begin_with(paired.Current());
+            if (bits != 0)
+                cub_once::sort_pairs(scratch_, bytes, paired, indices, uint32_t(count), bits, queue);
+        } else {
+            begin_with(keys.Current());
+            if (bits != 0) cub_once::sort_keys(scratch_, bytes, keys, uint32_t(count), bits, queue);
         }
         if (many_rows) {
             device::find_rows<<<blocks, device::THREADS, 0, queue>>>(indices.Current(), count, given.begin,
@@ -287,8 +375,8 @@ class DeviceSorter {
             PK_CUDA(cudaGetLastError());
             cub::DoubleBuffer<uint32_t> rows(rows_[0], rows_[1]);
             bytes = size_t(scratch_bytes_);
-            PK_CUDA(cub::DeviceRadixSort::SortPairs(scratch_, bytes, rows, indices, uint32_t(count), 0,
-                                                    bits_of(uint64_t(count / columns - 1)), queue));
+            cub_once::sort_pairs(scratch_, bytes, rows, indices, uint32_t(count),
+                                 bits_of(uint64_t(count / columns - 1)), queue);
         }
         if (needs_.order) {
             // What was selected is all of one row, which begins where the elements do.
@@ -311,12 +399,11 @@ class DeviceSorter {
     // Queues what sort() does for all elements, with zeros in the order in which they came.
     void sort_all(int64_t columns, int64_t kept, cudaStream_t queue) {
         sort({0, bucket, 0, 0, false, bucket, 0, bucket}, columns, kept, 0, queue);
-        if (!Order::of_floats || needs_.order || needs_.rows) return;
+        if (!order_.of_floats || needs_.order || needs_.rows) return;
         // In several rows one key has stood for both.
-        Key *const zeros = keys_[0];
+        Key *const zeros = key_buffers<Key>().Current();
         size_t bytes = size_t(scratch_bytes_);
-        PK_CUDA(
-            cub::DeviceSelect::If(scratch_, bytes, elements, zeros, counts, bucket, device::IsZero(), queue));
+        cub_once::select_zeros(scratch_, bytes, elements, zeros, counts, bucket, queue);
         device::put_zeros<<<device::ZEROS_BLOCKS, device::THREADS, 0, queue>>>(
             order_, zeros, counts, reinterpret_cast<Key *>(results[0]), bucket);
         PK_CUDA(cudaGetLastError());
@@ -340,7 +427,7 @@ class DeviceSorter {
     uint32_t *found[RESULTS] = {};  // where the device finds memory of the host
 
    private:
-    static constexpr int64_t LEAST = 1024;
+    static constexpr int64_t LEAST = 1024, MOST_BLOCKS = 2048;
     static constexpr int64_t OVERHEAD = 32 << 10;  // counts, and what alignment takes
 
     // Memory that is handed out from its begin on.
@@ -356,7 +443,7 @@ class DeviceSorter {
     };
 
     void place_bucket(Room &room, int i, bool with_indices) {
-        keys_[i] = room.template take<Key>(bucket);
+        keys_[i] = room.template take<char>(bucket * key_item(needs_));
         if (with_indices) indices_[i] = room.template take<uint32_t>(bucket);
         if (needs_.rows) rows_[i] = room.template take<uint32_t>(bucket);
     }
@@ -367,19 +454,25 @@ class DeviceSorter {
     }
 
     int64_t zeros_scratch() const {
-        if (!Order::of_floats) return 0;
+        if (!order_.of_floats) return 0;
         size_t bytes = 0;
-        PK_CUDA(cub::DeviceSelect::If(nullptr, bytes, elements, keys_[0], counts, bucket, device::IsZero()));
+        cub_once::select_zeros<Key>(nullptr, bytes, elements, nullptr, counts, bucket, nullptr);
         return int64_t(bytes);
     }
 
+    template <class K>
+    cub::DoubleBuffer<K> key_buffers() const {
+        return {reinterpret_cast<K *>(keys_[0]), reinterpret_cast<K *>(keys_[1])};
+    }
+    static int64_t key_item(Needs needs) {
+        return needs.order || needs.rows ? int64_t(sizeof(Paired)) : int64_t(sizeof(Key));
+    }
     static int64_t result_item(Needs needs) {
         return needs.order ? int64_t(sizeof(uint32_t)) : int64_t(sizeof(Key));
     }
     // Bytes for each element of a bucket, everything twice.
     static int64_t bucket_item(Needs needs) {
-        return 2 *
-               (int64_t(sizeof(Key)) + (needs.rows ? 2 : 1) * int64_t(sizeof(uint32_t)) + result_item(needs));
+        return 2 * (key_item(needs) + (needs.rows ? 2 : 1) * int64_t(sizeof(uint32_t)) + result_item(needs));
     }
     int64_t bucket_item() const { return bucket_item(needs_); }
 
@@ -395,29 +488,22 @@ class DeviceSorter {
     }
 
     void select(const Bucket<Key> &given, cudaStream_t queue) {
-        const device::Within<Order, Key> within{order_, elements, given.low, given.high};
         size_t bytes = size_t(scratch_bytes_);
-        PK_CUDA(cub::DeviceSelect::If(scratch_, bytes,
-                                      thrust::counting_iterator<uint32_t>(uint32_t(given.begin)), indices_[0],
-                                      counts, given.end - given.begin, within, queue));
+        cub_once::select(scratch_, bytes, uint32_t(given.begin), indices_[0], counts, given.end - given.begin,
+                         device::Within{any_order(), elements, given.low, given.high}, queue);
     }
 
-    using Places = thrust::counting_iterator<uint32_t>;
-    auto elements_of(const Key *keys) const {
-        return thrust::make_transform_iterator(Places(0), device::Element<Order, Key>{order_, keys});
-    }
-    auto firsts_of(const Key *keys) const {
-        Order same = order_;
-        same.one_zero = true;
-        const bool splits = Order::of_floats && needs_.splits_nan;
-        return thrust::make_transform_iterator(
-            Places(0), device::IsFirst<Order, Key>{order_, same, splits, keys, before_});
-    }
+    device::AnyOrdering any_order() const { return device::AnyOrdering(order_); }
 
     void put_distinct(const Key *keys, int64_t count, int buffer, cudaStream_t queue) {
+        const bool splits = order_.of_floats && needs_.splits_nan;
         size_t bytes = size_t(scratch_bytes_);
-        PK_CUDA(cub::DeviceSelect::Flagged(scratch_, bytes, elements_of(keys), firsts_of(keys),
-                                           reinterpret_cast<Key *>(results[buffer]), counts, count, queue));
+        cub_once::select(scratch_, bytes, 0, indices_[0], counts, count,
+                         device::IsFirst{any_order(), splits, keys, before_}, queue);
+        device::put_selected<<<unsigned(std::min<int64_t>(blocks_for(count), MOST_BLOCKS)), device::THREADS,
+                               0, queue>>>(order_, keys, indices_[0], counts,
+                                           reinterpret_cast<Key *>(results[buffer]));
+        PK_CUDA(cudaGetLastError());
         device::conclude<<<1, 1, 0, queue>>>(keys, count, counts, last_[buffer], found[buffer]);
         PK_CUDA(cudaGetLastError());
         before_ = last_[buffer];
@@ -425,26 +511,27 @@ class DeviceSorter {
 
     // What CUB needs for the largest bucket, and for selecting from so many.
     int64_t scratch_for(int64_t most) const {
-        cub::DoubleBuffer<Key> keys(keys_[0], keys_[1]);
+        cub::DoubleBuffer<Key> keys = key_buffers<Key>();
+        cub::DoubleBuffer<Paired> paired = key_buffers<Paired>();
         cub::DoubleBuffer<uint32_t> indices(indices_[0], indices_[1]), rows(rows_[0], rows_[1]);
-        const device::Within<Order, Key> within{order_, elements, 0, 0};
         size_t of_keys = 0, of_pairs = 0, of_rows = 0, of_selecting = 0, of_distinct = 0;
         const auto count = uint32_t(bucket);
-        PK_CUDA(cub::DeviceRadixSort::SortKeys(nullptr, of_keys, keys, count));
-        PK_CUDA(cub::DeviceRadixSort::SortPairs(nullptr, of_pairs, keys, indices, count));
-        PK_CUDA(cub::DeviceRadixSort::SortPairs(nullptr, of_rows, rows, indices, count));
-        PK_CUDA(cub::DeviceSelect::If(nullptr, of_selecting, thrust::counting_iterator<uint32_t>(0),
-                                      indices_[0], counts, most, within));
+        const int bits = int(8 * sizeof(Key));
+        cub_once::sort_keys(nullptr, of_keys, keys, count, bits, nullptr);
+        cub_once::sort_pairs(nullptr, of_pairs, paired, indices, count, bits, nullptr);
+        cub_once::sort_pairs(nullptr, of_rows, rows, indices, count, 32, nullptr);
+        cub_once::select(nullptr, of_selecting, 0, indices_[0], counts, most,
+                         device::Within{any_order(), elements, 0, 0}, nullptr);
         if (needs_.distinct) {
-            PK_CUDA(cub::DeviceSelect::Flagged(nullptr, of_distinct, elements_of(nullptr), firsts_of(nullptr),
-                                               elements, counts, bucket));
+            cub_once::select(nullptr, of_distinct, 0, indices_[0], counts, bucket,
+                             device::IsFirst{any_order(), false, nullptr, nullptr}, nullptr);
         }
         return int64_t(std::max({of_keys, of_pairs, of_rows, of_selecting, of_distinct})) + 256;
     }
 
     const Order order_;
     Needs needs_;
-    Key *keys_[2] = {};
+    char *keys_[2] = {};
     uint32_t *indices_[2] = {}, *rows_[2] = {};
     Key *last_[RESULTS] = {};      // of each buffer's keys, when those are distinct
     const Key *before_ = nullptr;  // of the keys that come next

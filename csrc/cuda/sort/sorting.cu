@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "common/sort_unique.h"
-#include "cuda/plan/workspace.h"
 #include "cuda/stream/pinned.h"
 #include "device.cuh"
 #include "equipment.cuh"
@@ -55,7 +54,10 @@ class Sorting {
         }
         const HostWork timed(call_, size);
         const Key *const merged = merge(call_, all, items.get(), other.get(), count, less());
-        return copy_distinct(call_, ordering(), merged, count, needs_.splits_nan, out);
+        return ordering().of_floats
+                   ? copy_distinct(call_, typename Order::OfFloats(), merged, count, needs_.splits_nan, out)
+                   : copy_distinct(call_, typename Order::OfIntegers(), merged, count, needs_.splits_nan,
+                                   out);
     }
 
     // Into `out`, or into `order` what is wanted of it.
@@ -415,46 +417,56 @@ class Sorting {
 
 // The same of rows that lie on a device, into memory there.
 template <class Order>
-void sort_there(const Order &ordering, const Rows &rows, bool wants_order, void *out, int64_t *places,
-                int64_t kept, const Queued &queued) {
-    using Key = typename Order::Key;
+auto sorter_there(const Order &ordering, const Rows &rows, bool wants_order) {
     using Sorter = DeviceSorter<Order>;
-    const int64_t count = rows.elements();
-    require(count <= Sorter::MOST, "there are more than 2^30 elements on a device");
-    Sorter sorter(typename Sorter::There(), ordering, {count, wants_order, rows.count > 1});
-    const auto *const in = static_cast<const Key *>(rows.in);
-    auto *const sorted = static_cast<Key *>(out);
-    const plan::Workspace memory(queued.device, sorter.place_there(nullptr, in, sorted));
-    sorter.place_there(memory.get(), in, sorted);
-    sorter.sort_all(rows.columns, kept, queued.stream);
-    if (wants_order) {
-        const int64_t results = rows.count * kept;
-        device::widen_places<<<unsigned((results + device::THREADS - 1) / device::THREADS), device::THREADS,
-                               0, queued.stream>>>(reinterpret_cast<const uint32_t *>(sorter.results[0]),
-                                                   results, places);
-        PK_CUDA(cudaGetLastError());
-    }
-    queued.end(true);  // the memory is in use
+    static_assert(Sorter::MOST == MOST_THERE);
+    require(rows.elements() <= MOST_THERE, "there are more than 2^30 elements on a device");
+    return Sorter(typename Sorter::There(), ordering, {rows.elements(), wants_order, rows.count > 1});
 }
 
 }  // namespace
 
-void sort_there(const SortRequest &request, const Queued &queued) {
-    if (request.elements() == 0) return;
-    with_ordering(request.type, false, request.count > 1, [&](auto ordering) {
-        sort_there(ordering, request, false, request.out, nullptr, request.columns, queued);
+int64_t bytes_there(const SortRequest &request) {
+    int64_t bytes = 0;
+    with_late_ordering(request.type, false, request.count > 1, [&](auto ordering) {
+        bytes = sorter_there(ordering, request, false).place_there(nullptr, nullptr, nullptr);
+    });
+    return bytes;
+}
+
+int64_t bytes_there(const ArgsortRequest &request) {
+    int64_t bytes = 0;
+    with_late_ordering(request.type, request.descending, true, [&](auto ordering) {
+        bytes = sorter_there(ordering, request, true).place_there(nullptr, nullptr, nullptr);
+    });
+    return bytes;
+}
+
+void sort_there(const SortRequest &request, char *memory, cudaStream_t queue) {
+    with_late_ordering(request.type, false, request.count > 1, [&](auto ordering) {
+        using Key = typename decltype(ordering)::Key;
+        auto sorter = sorter_there(ordering, request, false);
+        sorter.place_there(memory, static_cast<const Key *>(request.in), static_cast<Key *>(request.out));
+        sorter.sort_all(request.columns, request.columns, queue);
     });
 }
 
-void sort_there(const ArgsortRequest &request, const Queued &queued) {
-    if (request.elements() == 0 || request.kept == 0) return;
-    with_ordering(request.type, request.descending, true, [&](auto ordering) {
-        sort_there(ordering, request, true, nullptr, request.order, request.kept, queued);
+void sort_there(const ArgsortRequest &request, char *memory, cudaStream_t queue) {
+    with_late_ordering(request.type, request.descending, true, [&](auto ordering) {
+        using Key = typename decltype(ordering)::Key;
+        auto sorter = sorter_there(ordering, request, true);
+        sorter.place_there(memory, static_cast<const Key *>(request.in), nullptr);
+        sorter.sort_all(request.columns, request.kept, queue);
+        const int64_t results = request.count * request.kept;
+        device::widen_places<<<unsigned((results + device::THREADS - 1) / device::THREADS), device::THREADS,
+                               0, queue>>>(reinterpret_cast<const uint32_t *>(sorter.results[0]), results,
+                                           request.order);
+        PK_CUDA(cudaGetLastError());
     });
 }
 
 void sort_rows(const Rows &rows, void *out, Call &call) {
-    with_ordering(rows.type, false, false, [&](auto ordering) {
+    with_late_ordering(rows.type, false, false, [&](auto ordering) {
         using Order = decltype(ordering);
         Sorting<Order> sorting(ordering, rows, {rows.count * rows.columns, false, rows.count > 1}, call);
         sorting.run(static_cast<typename Order::Key *>(out), nullptr, rows.columns);
@@ -463,7 +475,7 @@ void sort_rows(const Rows &rows, void *out, Call &call) {
 
 int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call) {
     int64_t found = 0;
-    with_ordering(row.type, false, false, [&](auto ordering) {
+    with_late_ordering(row.type, false, false, [&](auto ordering) {
         using Order = decltype(ordering);
         Sorting<Order> sorting(ordering, row, {row.columns, false, false, true, splits_nan}, call);
         found = sorting.run_distinct(static_cast<typename Order::Key *>(values));
@@ -472,7 +484,7 @@ int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call) {
 }
 
 void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descending, Call &call) {
-    with_ordering(rows.type, descending, true, [&](auto ordering) {
+    with_late_ordering(rows.type, descending, true, [&](auto ordering) {
         using Order = decltype(ordering);
         Sorting<Order> sorting(ordering, rows, {rows.count * rows.columns, true, rows.count > 1}, call);
         sorting.run(nullptr, order, kept);

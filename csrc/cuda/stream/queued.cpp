@@ -45,6 +45,130 @@ void Queued::end(bool must_wait) const {
     if (waits_ || must_wait) PK_CUDA(cudaStreamSynchronize(stream));
 }
 
+namespace {
+
+constexpr int64_t MOST_QUEUED = 64 << 20;  // bytes of a call; and what is kept for the next ones
+
+struct Pools {
+    std::mutex mutex;
+    std::unordered_map<int, cudaMemPool_t> of_devices;  // null: it has none
+};
+
+// Never destroyed: at the process's exit the driver may be gone before it.
+Pools &pools() {
+    static auto *const pools = new Pools;
+    return *pools;
+}
+
+cudaMemPool_t new_pool(int device) {
+    int has_pools = 0;
+    PK_CUDA(cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, device));
+    if (has_pools == 0) return nullptr;
+    cudaMemPoolProps properties{};
+    properties.allocType = cudaMemAllocationTypePinned;
+    properties.handleTypes = cudaMemHandleTypeNone;
+    properties.location.type = cudaMemLocationTypeDevice;
+    properties.location.id = device;
+    cudaMemPool_t pool = nullptr;
+    PK_CUDA(cudaMemPoolCreate(&pool, &properties));
+    uint64_t kept = MOST_QUEUED;
+    PK_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept));
+    return pool;
+}
+
+cudaMemPool_t pool_of(int device) {
+    const std::lock_guard<std::mutex> lock(pools().mutex);
+    const auto known = pools().of_devices.find(device);
+    if (known != pools().of_devices.end()) return known->second;
+    return pools().of_devices[device] = new_pool(device);
+}
+
+}  // namespace
+
+QueuedMemory::QueuedMemory(const Queued &queued, int64_t bytes) : stream_(queued.stream) {
+    const cudaMemPool_t pool = bytes <= MOST_QUEUED ? pool_of(queued.device) : nullptr;
+    if (pool == nullptr) return;
+    void *memory = nullptr;
+    const cudaError_t state = cudaMallocFromPoolAsync(&memory, size_t(bytes), pool, stream_);
+    if (state == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        return;
+    }
+    check_cuda(state, "cudaMallocFromPoolAsync", __FILE__, __LINE__);
+    memory_ = static_cast<char *>(memory);
+}
+
+QueuedMemory::~QueuedMemory() {
+    // A failure follows one that was reported.
+    if (memory_ != nullptr) (void)cudaFreeAsync(memory_, stream_);
+}
+
+void release_queued_memory() {
+    const std::lock_guard<std::mutex> lock(pools().mutex);
+    for (const auto &[device, pool] : pools().of_devices) {
+        if (pool != nullptr) PK_CUDA(cudaMemPoolTrimTo(pool, 0));
+    }
+}
+
+// Those that no call has, of each device.
+struct Asides {
+    std::mutex mutex;
+    std::unordered_map<int, std::vector<Aside::Own>> idle;
+
+    // Never destroyed, as the pools.
+    static Asides &all() {
+        static auto *const asides = new Asides;
+        return *asides;
+    }
+
+    static Aside::Own made() {
+        int least = 0, greatest = 0;
+        PK_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+        cudaStream_t stream = nullptr;
+        PK_CUDA(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest));
+        return {Stream(stream), event(), {}};
+    }
+
+    Aside::Own take(int device) {
+        {
+            const std::lock_guard<std::mutex> lock(mutex);
+            std::vector<Aside::Own> &known = idle[device];
+            if (!known.empty()) {
+                Aside::Own own = std::move(known.back());
+                known.pop_back();
+                return own;
+            }
+        }
+        return made();
+    }
+};
+
+Aside::Aside(const Queued &queued) : queued_(queued), own_(Asides::all().take(queued.device)) {}
+
+void Aside::follow() {
+    PK_CUDA(cudaEventRecord(own_.before.get(), queued_.stream));
+    PK_CUDA(cudaStreamWaitEvent(own_.stream.get(), own_.before.get()));
+}
+
+int Aside::mark() {
+    if (size_t(marks_) == own_.marks.size()) own_.marks.push_back(event());
+    PK_CUDA(cudaEventRecord(own_.marks[size_t(marks_)].get(), own_.stream.get()));
+    return marks_++;
+}
+
+void Aside::join(int mark) {
+    PK_CUDA(cudaStreamWaitEvent(queued_.stream, own_.marks[size_t(mark)].get()));
+    joined_ = mark + 1;
+}
+
+Aside::~Aside() {
+    // What was not joined would go on in memory that is given back. A failure follows one that was reported.
+    if (joined_ != marks_ || marks_ == 0) (void)cudaStreamSynchronize(own_.stream.get());
+    Asides &all = Asides::all();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    all.idle[queued_.device].push_back(std::move(own_));
+}
+
 char *unread_notes() {
     int device = 0;
     PK_CUDA(cudaGetDevice(&device));

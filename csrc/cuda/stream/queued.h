@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <vector>
 
 #include "common/call/call.h"
 #include "common/layout.h"
@@ -28,6 +29,52 @@ class Queued {
    private:
     const bool waits_;
     const CurrentDevice current_;
+};
+
+// Memory for a call of arrays on a device, given back in the call's stream: nobody waits for it. There is
+// none of much, or where the device has no such memory; a call then waits before it gives back other memory.
+class QueuedMemory {
+   public:
+    QueuedMemory(const Queued &queued, int64_t bytes);
+    ~QueuedMemory();
+    QueuedMemory(const QueuedMemory &) = delete;
+    QueuedMemory &operator=(const QueuedMemory &) = delete;
+    char *get() const { return memory_; }
+
+   private:
+    const cudaStream_t stream_;
+    char *memory_ = nullptr;
+};
+
+// Gives back what calls have left to the next ones.
+void release_queued_memory();
+
+// A stream beside that of a call, for what is long and takes few threads, while the others go on.
+class Aside {
+   public:
+    explicit Aside(const Queued &queued);
+    ~Aside();  // waits, if it was not joined
+    Aside(const Aside &) = delete;
+    Aside &operator=(const Aside &) = delete;
+
+    cudaStream_t stream() const { return own_.stream.get(); }
+    // Has what comes here wait for what is in the call's stream.
+    void follow();
+    // A place in this stream, for the call's to wait for.
+    int mark();
+    void join(int mark);
+
+   private:
+    friend struct Asides;
+    struct Own {
+        Stream stream;
+        Event before;
+        std::vector<Event> marks;
+    };
+
+    const Queued &queued_;
+    Own own_;
+    int marks_ = 0, joined_ = 0;
 };
 
 // Memory of the current device for what instructions of queued calls meet, which nobody reads: so much for

@@ -48,6 +48,13 @@ _TRIL, _TRIU = (
     ElementFunction(name, getattr(np, name), functools.partial(_write_triangle, name == "tril"))
     for name in ("tril", "triu")
 )
+TRIANGLES = {"tril": _TRIL, "triu": _TRIU}
+
+
+def rows_of_triangle(rows: int, columns: int, k: int) -> Array:
+    """Return the number that a row keeps columns up to, or from."""
+    row: Array = (np.arange(rows) + max(-rows - 1, min(k, columns + 1)))[:, None]
+    return row
 
 
 def _copy(function: ElementFunction, source: Array, out: Array) -> None:
@@ -326,9 +333,7 @@ def _triangle(function: ElementFunction, m: Any, k: Any) -> Any:
             return function.numpy(m, k)  # raises
         array = np.broadcast_to(array, (array.size, array.size))
     rows, columns = array.shape[-2:]
-    by = max(-rows - 1, min(by, columns + 1))
-    # A row keeps columns up to, or from, its own number and k.
-    row = (np.arange(rows) + by)[:, None]
+    row = rows_of_triangle(rows, columns, by)
     kept = np.empty((rows, columns), bool)  # as NumPy has it, to lay the result out by
     out = operands.allocate(array.dtype.newbyteorder("="), array.shape, [kept, array])
     call(

@@ -117,7 +117,7 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
                 and casting == "same_kind"
                 and (_here.get().fast or asked.process) == "auto"
             ):
-                return short(x) if out is None else short(x, out=out)
+                return short(x) if out is None else short(x, out)
             return call(function, (x,), out, where, dtype, casting)
         given = full.one_signature(signature, sig)
         return full.with_keywords(function, (x,), out, where, dtype, casting, order, subok, given)
@@ -128,7 +128,7 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
 def binary(function: ElementFunction, ufunc: Any) -> Binary:
     """Return a function of two arrays, of which small ones go to NumPy at once."""
     below, record_small = function.numpy_below, function.record_small
-    short = short_way(ufunc, lambda x1, x2, out=None: call(function, (x1, x2), out))
+    short = short_way(_taking_out(ufunc), lambda x1, x2, out=None: call(function, (x1, x2), out))
 
     def call_binary(
         x1: Any,
@@ -170,7 +170,7 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
                 and casting == "same_kind"
                 and (_here.get().fast or asked.process) == "auto"
             ):
-                return short(x1, x2) if out is None else short(x1, x2, out=out)
+                return short(x1, x2) if out is None else short(x1, x2, out)
             return call(function, (x1, x2), out, where, dtype, casting)
         return full.with_keywords(
             function,
@@ -185,6 +185,13 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
         )
 
     return cast("Binary", call_binary)
+
+
+def _taking_out(ufunc: Any) -> Any:
+    """Return a ufunc that takes `out` by position, of which NumPy warns where one may have meant an operand."""
+    if ufunc in (np.maximum, np.minimum):
+        return lambda x1, x2, out=None: ufunc(x1, x2, out=out)
+    return ufunc
 
 
 def _takes(function: ElementFunction, out: Any, shape: tuple[int, ...], inputs: Sequence[Any]) -> bool:

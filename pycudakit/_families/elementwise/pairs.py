@@ -20,6 +20,22 @@ _DIVMOD, _FREXP, _MODF = (
 _NO_OUTS = (None, None)
 
 
+def _part(function: ElementFunction, index: int) -> ElementFunction:
+    """Return the function of one of the two results."""
+
+    @functools.wraps(function.numpy)
+    def numpy(*inputs: Any, **keywords: Any) -> Any:
+        return function.numpy(*inputs, **keywords)[index]
+
+    def write(*arguments: Any, out: Any = None, **keywords: Any) -> tuple[Any]:  # noqa: ARG001
+        return (function.write(*arguments, out=_NO_OUTS, **keywords)[index],)
+
+    return ElementFunction(function.name, numpy, write)
+
+
+PARTS = {f.name: (_part(f, 0), _part(f, 1)) for f in (_DIVMOD, _FREXP, _MODF)}
+
+
 def _short(function: Callable[..., Any]) -> Callable[..., Any]:
     return functools.wraps(function)(short_way(getattr(np, function.__name__), function))
 

@@ -407,6 +407,7 @@ def _warn(name: str, x: Array, y: Array, result: Array) -> None:
 
     if result.dtype.kind != "f":
         return
+    result_memory.look(x, y, result)
     if (np.isnan(result) & ~in_either(np.isnan(x), np.isnan(y))).any():
         floating.report("invalid", name)
     if (np.isinf(result) & ~in_either(~np.isfinite(x), ~np.isfinite(y))).any():

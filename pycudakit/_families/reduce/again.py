@@ -13,35 +13,88 @@ from pycudakit._calls.operands import outline_of, place_of
 from pycudakit._calls.plan import on_cpu
 from pycudakit._calls.small import MOST, Way
 from pycudakit._families.reduce.recipe import Recipe, ReduceWork, Request, set_numbers, shape_without
-from pycudakit._library.abi import address_of
+from pycudakit._library.abi import address_of, address_of_dense
+from pycudakit._library.types import Array
 
 _all = np.logical_and.reduce  # `ndarray.all`, without its call in Python
+_FEW = 100  # numbers of which Python's sum takes less time
+
+
+def _is_finite(result: Array) -> bool:
+    """Tell whether all numbers are finite; for some that are it may say no."""
+    if result.size <= _FEW:
+        return math.isfinite(sum(result.ravel().tolist()))
+    return bool(_all(np.isfinite(result), None))
 
 
 def whole(recipe: Recipe, name: str, arguments: tuple[Any, ...]) -> Way | None:
-    """Return what reduces the whole of a dense array, the first argument, of any shape."""
-    if any(type(value) is np.ndarray for value in arguments[1:]):
+    """Return what reduces the whole of dense arrays, the first arguments, of any shape that they all have."""
+    count = 1 + max(o.position for o in recipe.program.operands if o.source == "input")
+    if any(type(value) is np.ndarray for value in arguments[count:]):
         return None
-    plan, dtype, may_warn = on_cpu(name), recipe.folded.result, recipe.folded.result.kind == "f"
+    plan, may_warn = on_cpu(name), recipe.folded.result.kind == "f"
+    pool: Pool[_Whole] = Pool(functools.partial(_Whole, recipe))
 
     def compute(arguments: tuple[Any, ...]) -> Any:
-        array = arguments[0]
-        if not 0 < array.nbytes <= MOST or not array.flags.c_contiguous:
-            return None
-        result = np.empty((), dtype)
-        work = recipe.works.take()
+        work = pool.take()
         try:
-            work.aim(result, array)
-            met = work.run(plan, array.size)
+            if not work.aim_at(arguments):
+                return None
+            met = work.run_short(plan)
+            number = work.result[()]
         finally:
-            recipe.works.give_back(work)
-        number = result[()]
+            pool.give_back(work)
         return None if met or (may_warn and not math.isfinite(number)) else number
 
-    return compute
+    return Way(compute, of_any_shape=True)
 
 
-def of_shape(request: Request, keepdims: bool, name: str, arguments: tuple[Any, ...]) -> Way | None:
+class _Whole(ReduceWork):
+    """What reduces to one number, which it keeps."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__(recipe.program, recipe.folded)
+        self.result = np.empty((), recipe.folded.result)
+        self.addresses[-1] = address_of(self.result)
+
+    def aim_at(self, arguments: tuple[Any, ...]) -> bool:
+        """Take dense arrays of one shape, or tell that they are none, or too large to be few."""
+        first = arguments[0]
+        shape, size, addresses = first.shape, first.size, self.addresses
+        if not 0 < size <= MOST // 8:
+            return False
+        for row, position in self.inputs:
+            array = arguments[position]
+            if not array.flags.c_contiguous or array.shape != shape:
+                return False
+            addresses[row] = address_of_dense(array)
+        self._shape[0] = size
+        return True
+
+
+def way_of(request: Request, keepdims: bool, name: str, arguments: tuple[Any, ...]) -> Way | None:
+    """Return what reduces other arrays as those of a request."""
+    is_whole = (
+        len(request.axes) == len(request.shape)
+        and not keepdims
+        and request.initial is None
+        and request.ddof == 0
+        and len(request.values) <= len(arguments)
+        and all(
+            type(a) is np.ndarray
+            and v.flags.c_contiguous
+            and v.dtype.isnative
+            and v.shape == a.shape == request.shape
+            for v, a in zip(request.values, arguments, strict=False)
+        )
+        and all(place_of(v, arguments, i) == (i, 0) for i, v in enumerate(request.values))
+    )
+    return (
+        whole(request.recipe, name, arguments) if is_whole else _of_shape(request, keepdims, name, arguments)
+    )
+
+
+def _of_shape(request: Request, keepdims: bool, name: str, arguments: tuple[Any, ...]) -> Way | None:
     """Return what reduces other arrays of the same shapes and strides, unless an operand is a copy."""
     values = request.values
     kept_axes = len(shape_without(request.shape, request.axes, False))
@@ -51,7 +104,6 @@ def of_shape(request: Request, keepdims: bool, name: str, arguments: tuple[Any, 
     recipe, plan = request.recipe, on_cpu(name)
     dtype, may_warn = recipe.folded.result, recipe.folded.result.kind == "f"
     shape = shape_without(request.shape, request.axes, keepdims)
-    size = math.prod(request.shape)
     pool: Pool[ReduceWork] = Pool(functools.partial(_aimed, request))
     work = pool.take()
     sources = []  # of operands: their row in the table, their argument, and where in it they begin
@@ -72,15 +124,15 @@ def of_shape(request: Request, keepdims: bool, name: str, arguments: tuple[Any, 
             for row, place, offset in sources:
                 addresses[row] = address_of(arguments[place]) + offset
             addresses[-1] = address_of(result)
-            met = work.run(plan, size)
+            met = work.run_short(plan)
         finally:
             pool.give_back(work)
         if shape:
-            return None if met or (may_warn and not _all(np.isfinite(result), None)) else result
+            return None if met or (may_warn and not _is_finite(result)) else result
         number = result[()]
         return None if met or (may_warn and not math.isfinite(number)) else number
 
-    return compute
+    return Way(compute)
 
 
 def _aimed(request: Request) -> ReduceWork:

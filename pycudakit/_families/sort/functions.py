@@ -37,6 +37,7 @@ from pycudakit._families.sort.keys import (
     plan_topk,
     sorted_along,
 )
+from pycudakit._library import result_memory
 from pycudakit._library.types import Array
 
 # Small calls go straight to NumPy: what `sort`, `argsort` and `unique` begin with is all that they cost more.
@@ -250,6 +251,7 @@ def _is_kth(kth: Any, array: Array, axis: Any) -> bool:
     return within and bool(((places >= -columns) & (places < columns)).all())
 
 
+@queued_by(queued.partition)
 @answered_by(np.partition)
 def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Any:
     """Return a copy in which the `kth` element is where sorting would put it, the smaller ones before it.
@@ -281,6 +283,7 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order
     return sorted_along(plan, array, axis)
 
 
+@queued_by(queued.argpartition)
 @answered_by(np.argpartition)
 def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Any:
     """Return the indices that would partition an array as `partition` does.
@@ -351,7 +354,7 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     dtype = np.result_type(array.dtype, values.dtype)
     name, keys = as_keys(array.astype(dtype, copy=False))
     _, sought = as_keys(values.astype(dtype, copy=False))
-    places = np.empty(sought.shape, np.int64)
+    places = result_memory.empty(sought.shape, np.int64)
     arguments = keys, keys.size, sought, places, sought.size, int(side == "right")
     invocation.run(plan, f"pk_searchsorted_{name}", *arguments, size=sought.size)
     found = places.astype(np.intp, copy=False)
@@ -395,6 +398,13 @@ def topk(a: Any, k: Any, axis: Any = -1, largest: Any = True) -> TopK:
     (array([9., 9., 5.]), array([1, 3, 0]))
     """
     array = operands.as_array(a)
+    indices = topk_indices(array, k, axis, largest)
+    flat, axis = (array.ravel(), 0) if axis is None else (array, axis)
+    return TopK(np.take_along_axis(flat, indices, axis), indices)
+
+
+def topk_indices(array: Any, k: Any, axis: Any, largest: Any) -> Array:
+    """Return the indices that `topk` returns."""
     k = operator.index(k)
     plan = plan_topk(array, axis, k)
     if plan.engine == "numpy" or array is None:
@@ -402,5 +412,4 @@ def topk(a: Any, k: Any, axis: Any = -1, largest: Any = True) -> TopK:
     flat, axis = (array.ravel(), 0) if axis is None else (array, normalize_axis_index(axis, array.ndim))
     if not 0 <= k <= flat.shape[axis]:
         raise ValueError(f"k={k} is not from 0 to {flat.shape[axis]}, the length of the axis")
-    indices = order_along(plan, flat, axis, k, bool(largest))
-    return TopK(np.take_along_axis(flat, indices, axis), indices)
+    return order_along(plan, flat, axis, k, bool(largest))

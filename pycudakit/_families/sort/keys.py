@@ -103,7 +103,8 @@ def sorted_along(plan: Plan, array: Array, axis: Any) -> Array:
     out = result_memory.empty(keys.shape, keys.dtype)
     invocation.run(plan, f"pk_sort_{name}", keys, out, rows, columns, size=keys.size)
     result: Array = np.moveaxis(out.view(array.dtype.newbyteorder("=")), -1, axis)
-    if array.dtype.isnative and (array.strides == result.strides or array.ndim == 1):
+    are_alike = array.strides == result.strides or (array.flags.c_contiguous and result.flags.c_contiguous)
+    if array.dtype.isnative and (are_alike or array.ndim == 1):
         return result
     copy = np.empty_like(array)
     copy[...] = result

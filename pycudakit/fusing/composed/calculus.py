@@ -18,6 +18,33 @@ def _along(axis: int, part: Any) -> tuple[Any, ...]:
     return (*(slice(None),) * axis, part)
 
 
+_NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
+
+
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: Any = _NOT_GIVEN) -> Any:
+    """Return the differences of neighbours, as `pycudakit.diff` does."""
+    if n == 0:
+        return a
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n!r}")
+    if np.ndim(a) == 0:
+        raise ValueError("diff requires input that is at least one dimensional")
+    axis = normalize_axis_index(axis, np.ndim(a))
+    parts = [a]
+    for place, given in ((0, prepend), (2, append)):
+        if given is _NOT_GIVEN:
+            continue
+        one = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
+        parts.insert(place, np.broadcast_to(given, one) if np.ndim(given) == 0 else given)
+    if len(parts) > 1:
+        a = np.concatenate(parts, axis)
+    late, early = _along(axis, slice(1, None)), _along(axis, slice(None, -1))
+    differ = np.not_equal if a.dtype == np.bool_ else np.subtract
+    for _ in range(n):
+        a = differ(a[late], a[early])
+    return a
+
+
 @whole("f")
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Return the slope at each sample, by differences of the second order inside.

@@ -248,6 +248,8 @@ class Slot:
             bound.arguments.append(None)
             bound.is_plain = False
             return
+        elif isinstance(given, Wrapper):
+            return self.add(bound, given.settled())
         else:
             array, flags = self._foreign(given), self._bare
         if type(array) is not np.ndarray:

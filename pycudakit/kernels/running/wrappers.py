@@ -22,6 +22,10 @@ class Wrapper:
         """Return what makes it."""
         return f"{type(self).__name__}({self.array!r})"
 
+    def settled(self) -> Wrapper:
+        """Return it as one of an array that is there: in a fused function, it may be of one that is not."""
+        return self
+
 
 class In(Wrapper):
     """An array that a kernel reads: it goes to the device, and what the kernel changes there is dropped.

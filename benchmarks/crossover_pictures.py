@@ -1,0 +1,237 @@
+"""Draws crossover.py's plots, and writes what docs/which-calls-pay.md says of them."""
+
+import math
+import re
+from pathlib import Path
+from statistics import median
+
+import crossover
+import crossover_model
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+
+mpl.use("agg")
+mpl.rcParams["svg.hashsalt"] = "pycudakit"  # the same bytes each time
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+TIMES, PAGE = DOCS / "measured.md", DOCS / "which-calls-pay.md"
+BEGIN, END = "<!-- Written by benchmarks/crossover.py. -->\n", "<!-- Up to here. -->\n"
+COLOURS = {"NumPy": "#888888", "cpu": "#1f77b4", "cuda": "#2ca02c"}
+TITLES = {
+    "elementwise": "Elementwise functions",
+    "expression": "Expressions",
+    "reduce": "Reductions",
+    "scan": "Running sums",
+    "sort": "Sorting",
+    "histogram": "Histograms",
+    "select": "Medians",
+    "matmul": "Products of matrices",
+    "interp": "Interpolation",
+    "take": "Chosen elements",
+    "random": "Random numbers",
+    "image": "Filters of images",
+    "fusing": "Fused functions",
+}
+
+
+def draw(folder, run):
+    """Draw a run's plots, or the model's if there is none, and write the page's part."""
+    _draw_contenders(folder)
+    curves = _measured(run) if run else crossover_model.curves(crossover.FAMILIES)
+    dots = {} if run else _measured_dots()
+    table = ["| family | call | NumPy is left from | the GPU from |", "| --- | --- | --- | --- |"]
+    for family, calls in curves.items():
+        _draw(family, calls, dots, not run, folder)
+        table += [_row(family, name, lines) for name, lines in calls.items()]
+    print("\n".join(table))
+    if folder.resolve() == DOCS / "pays":
+        _write_page(table, curves, run)
+
+
+def _measured(run):
+    curves = {}
+    for row in run["rows"]:
+        lines = curves.setdefault(row["family"], {}).setdefault(row["call"], {})
+        lines.setdefault(row["by"], {})[row["elements"]] = median(row["rounds"])
+    return curves
+
+
+def _measured_dots():
+    """Return the rows of docs/measured.md of 64M elements: seconds by engine."""
+    text = TIMES.read_text(encoding="utf-8")
+    found = {}
+    for work, cuda, cpu in re.findall(
+        r"^(\S.*?) {2,}([\d.]+) +([\d.]+) +[\d.]+ +\S+ +[\d.]+$", text, re.MULTILINE
+    ):
+        found[work] = {"cuda": float(cuda) / 1e3, "cpu": float(cpu) / 1e3}
+    for work, cuda in re.findall(r"^(random\S* .*?) {2,}([\d.]+) +[\d.]+ +- +[\d.]+$", text, re.MULTILINE):
+        found[work] = {"cuda": float(cuda) / 1e3}
+    found["add"] = {
+        by: float(ms) / 1e3
+        for by, ms in re.findall(r"^add +64,000,000 +pycudakit (cpu|cuda) +([\d.]+) ms", text, re.MULTILINE)
+    }
+    return found
+
+
+# ---- Where curves cross -------------------------------------------------------------------------------
+
+
+def first_for_good(lines, engine):
+    """Return the size from which on an engine comes first, or None; an engine that has no time is behind.
+
+    Between two sizes, times are taken to follow a power of the size.
+    """
+    return _crossing(lines, [engine], [by for by in lines if by != engine])
+
+
+def left_for_good(lines, engine):
+    """Return the size from which on an engine never comes first, or None."""
+    return _crossing(lines, [by for by in lines if by != engine], [engine])
+
+
+def _crossing(lines, ours, theirs):
+    sizes = sorted({size for times in lines.values() for size in times})
+    gains = []
+    for size in sizes:
+        mine, other = (
+            min((lines[by].get(size, math.inf) for by in names if by in lines), default=math.inf)
+            for names in (ours, theirs)
+        )
+        gains.append(-math.inf if mine == math.inf else math.log(other / mine))
+    behind = [i for i, gain in enumerate(gains) if gain <= 0]
+    if not behind:
+        return sizes[0]
+    last = behind[-1]
+    if last == len(sizes) - 1:
+        return None
+    before, after = gains[last : last + 2]
+    part = -before / (after - before) if math.isfinite(before) and math.isfinite(after) else 1
+    return sizes[last] * (sizes[last + 1] / sizes[last]) ** part
+
+
+def in_words(size, smallest):
+    """Return a size in one digit, or what else there is to say."""
+    if size is None:
+        return "never"
+    if size <= smallest:
+        return "always"
+    digits = 10 ** (len(str(round(size))) - 1)
+    return f"{round(size / digits) * digits:,}"
+
+
+def _row(family, name, lines):
+    smallest = min(size for times in lines.values() for size in times)
+    left = in_words(left_for_good(lines, "NumPy"), smallest) if "NumPy" in lines else "always"
+    first = in_words(first_for_good(lines, "cuda"), smallest) if "cuda" in lines else "not measured"
+    return f"| {family} | `{name}` | {left} | {first} |"
+
+
+# ---- Pictures -----------------------------------------------------------------------------------------
+
+
+def _draw(family, calls, dots, modelled, folder):
+    """Draw a family's calls side by side."""
+    figure, axes = plt.subplots(
+        1, len(calls), figsize=(3.6 * len(calls), 3.1), layout="constrained", squeeze=False
+    )
+    for axis, (name, lines) in zip(axes[0], calls.items(), strict=True):
+        for engine, colour in COLOURS.items():
+            times = sorted(lines.get(engine, {}).items())
+            if times:
+                sizes, seconds = zip(*times, strict=True)
+                style = "-" if modelled else ".-"
+                label = f"{engine}, modelled" if modelled else engine
+                axis.plot(sizes, [each * 1e3 for each in seconds], style, color=colour, label=label)
+        for engine, seconds in dots.get(crossover.FAMILIES[family][name].row, {}).items():
+            axis.plot(64e6, seconds * 1e3, "o", color=COLOURS[engine], label=f"{engine}, measured")
+        where = first_for_good(lines, "cuda") if "cuda" in lines else None
+        if where:
+            axis.axvline(where, color=COLOURS["cuda"], linestyle=":", linewidth=1)
+        axis.set(xscale="log", yscale="log", title=name, xlabel="elements", ylabel="ms")
+        axis.grid(alpha=0.3)
+    axes[0][0].legend(fontsize=7)
+    figure.savefig(folder / f"{family}.svg", metadata={"Date": None})
+    plt.close(figure)
+
+
+def _draw_contenders(folder):
+    """Draw the measured times of one expression by everybody: the README's plot."""
+    text = TIMES.read_text(encoding="utf-8")
+    rows = re.findall(r"^evaluate +64,000,000 +(.+?) {2,}([\d.]+) ms", text, re.MULTILINE)
+    rows = sorted(((name, float(ms)) for name, ms in rows if name != "raw copy"), key=lambda row: -row[1])
+    floor = float(re.search(r"^evaluate +64,000,000 +raw copy +([\d.]+) ms", text, re.MULTILINE)[1])
+    figure, axis = plt.subplots(figsize=(7.5, 2.9), layout="constrained")
+    colours = ["#2ca02c" if name.startswith("pycudakit") else "#b0b0b0" for name, _ in rows]
+    bars = axis.barh([name for name, _ in rows], [ms for _, ms in rows], color=colours)
+    axis.bar_label(bars, fmt="%.3g ms", padding=3, fontsize=8)
+    axis.axvline(floor, color="black", linestyle=":", linewidth=1)
+    axis.set(xlabel="ms, measured on one H200 and 16 cores (dotted: the link alone)", xlim=(0, 800))
+    axis.set_title("An expression of 64,000,000 float32, NumPy arrays in and out", fontsize=10)
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(folder / "readme.svg", metadata={"Date": None})
+    plt.close(figure)
+
+
+# ---- The page -----------------------------------------------------------------------------------------
+
+MODELLED = """\
+For float32 on a machine with one H200 on PCIe 5 and 16 cores. **These sizes are modelled, not timed**: they
+are where the curves of the cost model cross, by which `auto` decides, from rates measured on one core
+(`benchmarks/calibrate.py`), measured times of calls, and the measured speed of the link. Your machine's are
+other ones.
+
+{table}
+
+*NumPy is left from* is "always" where NumPy is not asked at any size drawn: for functions whose bits would
+differ, and for expressions of several functions. *never* is up to
+{largest} elements, where all plots end.
+
+## The curves
+
+Lines are modelled as said above; dots are measured, of [64,000,000 elements on that machine](measured.md).
+The dotted line is where the GPU comes first. `python benchmarks/crossover.py docs/pays` draws them.
+"""
+MEASURED = """\
+Measured on {day}, of float32 where nothing else is said, with ordinary arrays in and new ones out: {machine}.
+Each time is the median of {fewest} to {most}. Your machine's sizes are other ones.
+
+{table}
+
+Between the sizes that were timed, times are taken to follow a power of the size. "always" is from {smallest}
+elements on, and *never* is up to {largest}. *NumPy is left from* is "always", too, where NumPy has no such
+function. `standardise` and `haversine` are whole functions, [fused](fusing.md).
+
+## The curves
+
+The dotted line is where the GPU comes first. A curve ends where a call takes too long to be timed so often.
+`python benchmarks/crossover.py --measure run.json` times all of it on a machine with a GPU, and
+`--from run.json docs/pays` draws it.
+"""
+
+
+def _write_page(table, curves, run):
+    sizes = [
+        size
+        for calls in curves.values()
+        for lines in calls.values()
+        for times in lines.values()
+        for size in times
+    ]
+    said = {"table": "\n".join(table), "smallest": f"{min(sizes):,}", "largest": in_words(max(sizes), 0)}
+    if run:
+        rounds = [len(row["rounds"]) for row in run["rows"]]
+        said |= {"day": run["day"], "machine": _machine(run), "fewest": min(rounds), "most": max(rounds)}
+    pictures = "\n\n".join(f"![{TITLES[family]}: time against size](pays/{family}.svg)" for family in curves)
+    made = f"{(MEASURED if run else MODELLED).format(**said)}\n{pictures}\n"
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{made}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+
+
+def _machine(run):
+    """Return a run's machine in words."""
+    parts = [
+        f"{name} ({link['up'] / 1e9:.0f} GB/s up, {link['down'] / 1e9:.0f} down)"
+        for name, link in zip(run["devices"], run["links"], strict=True)
+    ]
+    parts += [run["processor"], run["cpu"], f"NumPy {run['numpy']}, pycudakit {run['pycudakit']}"]
+    return "; ".join(parts)

@@ -1,0 +1,234 @@
+"""A GPU that is none: the CPU library in the CUDA one's place, and what is "there" hidden from the host.
+
+Memory that only the device has is overwritten on the host while no entry of the library runs, so that whoever
+looks at it without bringing it home has wrong values, as on a GPU. What goes over the link is counted.
+"""
+
+import ctypes
+import gc
+import sys
+import types
+
+import numpy as np
+
+from pycudakit._calls.invocation import Invocation
+from pycudakit._library import abi, loader
+
+_HIDDEN = 0xA5
+# The entries that find what has a home there.
+_NAMES = """digitize evaluate filter gray histogram histogram_of_extent interp
+lookup argsort matmul random reduce reduce_several resize scan searchsorted select sort take unique"""
+_AT_HOME = frozenset(_NAMES.split())
+_OPERANDS = {"pk_evaluate": (2, 3), "pk_reduce": (3, 4), "pk_scan": (2, None)}
+_OPTIONS = {"pk_evaluate": -3}
+
+
+def _bytes_at(address, size):
+    return np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8)
+
+
+class _Range:
+    """The host's memory that has a home on the device."""
+
+    def __init__(self, address, size, home, on_host, on_device):
+        self.host, self.home = _bytes_at(address, size), home
+        self.on_host, self.on_device = on_host, on_device
+
+    def show(self):
+        """Let an entry find the values."""
+        if self.on_device:
+            self.host[:] = self.home
+        else:
+            self.home[:] = self.host
+        self.before = self.host.copy()
+
+    def hide(self):
+        """Let nobody else."""
+        if not np.array_equal(self.before, self.host):
+            self.home[:] = self.host
+            self.on_host, self.on_device = False, True
+        elif self.on_device is False:
+            self.on_device = True
+        if not self.on_host:
+            self.host[:] = _HIDDEN
+
+
+class _Entry:
+    def __init__(self, gpu, name, function):
+        self.__dict__.update(gpu=gpu, name=name, function=function)
+
+    def __setattr__(self, name, value):
+        setattr(self.function, name, value)
+
+    def __call__(self, *arguments):
+        return self.gpu.run(self.name, self.function, arguments)
+
+
+class StandInGpu:
+    """The library."""
+
+    def __init__(self):
+        self._cpu = loader.library("cpu")
+        self._ranges = {}
+        self.bytes_up = self.bytes_down = self.queued = self.lent = 0
+
+    def __getitem__(self, name):
+        return _Entry(self, name, self._cpu[name])
+
+    def __getattr__(self, name):
+        function = getattr(self._cpu, name)
+        if name in ("pk_last_error", "pk_plan_wanted") or not name.startswith("pk_"):
+            return function
+        return _Entry(self, name, function)
+
+    def run(self, name, function, arguments):
+        if name == "pk_run_plan":
+            return function(*arguments)
+        entry = name.removeprefix("pk_")
+        is_at_home = not _AT_HOME.isdisjoint((entry, entry.rpartition("_")[0]))
+        shown = list(self._ranges.values()) if is_at_home else []
+        for one in shown:
+            one.show()
+        try:
+            return self._queued(name, function, arguments)
+        finally:
+            for one in shown:
+                one.hide()
+
+    def _queued(self, name, function, arguments):
+        """Run an entry with arrays "on the device", which lie on the host as well."""
+        if name.startswith(("pk_sort", "pk_argsort")):
+            return self._sorted(function, arguments)
+        if name not in _OPERANDS:
+            return function(*arguments)
+        at, count = _OPERANDS[name]
+        operands = arguments[at]
+        size = 2 if count is None else getattr(arguments[count], "value", arguments[count])
+        address = operands.ctypes.data if isinstance(operands, np.ndarray) else operands.value
+        table = _bytes_at(address, size * abi.OPERAND.itemsize).view(abi.OPERAND)
+        there = table["flags"] & abi.ON_DEVICE
+        self.queued += bool(there.any())
+        table["flags"] &= ~abi.ON_DEVICE
+        try:
+            return function(*arguments)
+        finally:
+            table["flags"] |= there
+
+    def _sorted(self, function, arguments):
+        """Run an entry that has no table: `options` say in which stream the arrays are."""
+        options = arguments[-2]
+        if isinstance(options, abi.Lasting):
+            options = _bytes_at(options.value, abi.OPTIONS.itemsize).view(abi.OPTIONS)
+        stream = options["stream"].copy()
+        self.queued += bool(stream)
+        options["stream"] = 0
+        try:
+            return function(*arguments)
+        finally:
+            options["stream"] = stream
+
+    # ---- Plans -----------------------------------------------------------------------------------------
+
+    def pk_device_count(self, count):
+        count._obj.value = 1
+
+    def pk_plan_keep(self, address, size, what, kept):
+        self._ranges[address] = _Range(address, size, np.empty(size, np.uint8), what == abi.KEEP_INPUT, False)
+        kept._obj.value = 1
+
+    def pk_plan_lend(self, address, size, home, _, valid, device):
+        self.lent += 1
+        on_host = valid == abi.LENT_HOST
+        self._ranges[address] = one = _Range(address, size, _bytes_at(home, size), on_host, not on_host)
+        if not on_host:
+            one.host[:] = _HIDDEN
+        device._obj.value = 0
+
+    def _of(self, address):
+        for first, one in self._ranges.items():
+            if first <= address < first + one.host.size:
+                return one
+        return None
+
+    def pk_plan_send(self, address, _, report):
+        one = self._of(address)
+        if one is not None and one.on_host and not one.on_device:
+            one.home[:] = one.host
+            one.on_device = True
+            self.bytes_up += one.host.size
+            report["bytes_up"] = one.host.size
+
+    def pk_plan_fetch(self, address, _, report):
+        one = self._of(address)
+        if one is not None and one.on_device and not one.on_host:
+            one.host[:] = one.home
+            one.on_host = True
+            self.bytes_down += one.host.size
+            report["bytes_down"] = one.host.size
+
+    def pk_plan_changed(self, address):
+        one = self._of(address)
+        if one is not None:
+            one.on_host, one.on_device = True, False
+
+    def pk_plan_drop(self, address):
+        self._ranges.pop(address, None)
+
+
+# ---- What keeps arrays there ---------------------------------------------------------------------------
+
+
+class ndarray:
+    """An array of a library that is known to keep its arrays on a GPU."""
+
+    def __init__(self, values):
+        self.values = values
+        self.data = types.SimpleNamespace(ptr=values.ctypes.data)
+        self.device = types.SimpleNamespace(id=0)
+        self.shape, self.dtype = values.shape, values.dtype
+
+    @property
+    def __cuda_array_interface__(self):
+        x = self.values
+        return {
+            "shape": x.shape,
+            "typestr": x.dtype.str,
+            "data": (x.ctypes.data, not x.flags.writeable),
+            "strides": None if x.flags.c_contiguous else x.strides,
+            "version": 3,
+            "stream": 1,
+        }
+
+    def __getitem__(self, index):
+        return ndarray(self.values[index])
+
+
+ndarray.__module__ = "cupy"
+
+
+def module():
+    """Return what stands for CuPy."""
+    made = types.ModuleType("cupy")
+    made.ndarray = ndarray
+    made.empty = lambda shape, dtype: ndarray(np.full(shape, 77).astype(dtype))
+    made.asarray = lambda x: ndarray(np.array(x))
+    made.asnumpy = lambda x: x.values
+    runtime = types.SimpleNamespace(getDevice=lambda: 0)
+    made.cuda = types.SimpleNamespace(runtime=runtime)
+    return made
+
+
+def forget():
+    """Have calls that are prepared look for their library again."""
+    for known in gc.get_objects():
+        if isinstance(known, Invocation):
+            known._entries.pop("cuda", None)
+
+
+def put(monkeypatch):
+    """Put both in their places; return the GPU."""
+    forget()
+    gpu, real = StandInGpu(), loader.library
+    monkeypatch.setattr(loader, "library", lambda name: gpu if name == "cuda" else real(name))
+    monkeypatch.setitem(sys.modules, "cupy", module())
+    return gpu

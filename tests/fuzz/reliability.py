@@ -59,8 +59,7 @@ TRIED = [
         ["fuzz/test_entries.py"],
     ),
     (
-        "85 kinds of bad input, such as generators, objects, what lies in `__array__`, in each function of NumPy's"
-        " names",
+        "85 kinds of bad input, generators, objects, what lies in `__array__`, in each function of NumPy's names",
         "NumPy's answer and type, or a plain error",
         ["others/test_bad_input.py"],
     ),
@@ -112,7 +111,7 @@ def outcome(paths: list[str]) -> str:
 
 
 def calls_table(told: list[list[dict[str, int]]]) -> str:
-    """Return a table of what runs of entries.py tell: of each entry, for all types, how often it was called."""
+    """Return a table of what runs of entries.py tell: how often each entry was called, for all types."""
     rows: dict[str, list[int]] = {}
     for run in told:
         for place, counts in enumerate(run):
@@ -152,8 +151,9 @@ def main() -> None:
         say(f"| {what} | {wanted} | {names} | {outcome(paths)} |\n")
     say(
         "\n## Calls of the C ABI\n\n"
-        "What `tests/fuzz/entries.py` called; no call ended the process, none of those refused wrote anything,\n"
-        "and none failed by a fault of the library's own. `PYCUDAKIT_FUZZ_CALLS` says how many are spoilt.\n\n"
+        "What `tests/fuzz/entries.py` called; no call ended the process, none of those refused wrote\n"
+        "anything, and none failed by a fault of the library's own.\n"
+        "`PYCUDAKIT_FUZZ_CALLS` says how many are spoilt.\n\n"
     )
     say(calls_table([fuzz()]))
 

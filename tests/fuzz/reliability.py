@@ -59,7 +59,7 @@ TRIED = [
         ["fuzz/test_entries.py"],
     ),
     (
-        "85 kinds of bad input, generators, objects, what lies in `__array__`, in each function of NumPy's names",
+        "85 kinds of bad input, generators, objects, what lies in `__array__`, in all of NumPy's names",
         "NumPy's answer and type, or a plain error",
         ["others/test_bad_input.py"],
     ),

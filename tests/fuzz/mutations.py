@@ -1,35 +1,40 @@
-"""Arguments of a valid call, spoilt at random, so that the memory they tell of is there if they are believed."""
+"""Arguments of a valid call, spoilt at random, so that the memory they tell of is there."""
 
+import collections
 import ctypes
 
 import numpy as np
 
 from pycudakit._library import abi
 
-CODES = {
-    "what",
-    "kind",
-    "how",
-    "mode",
-    "flags",
-    "finish",
-    "outside",
-    "border",
-    "word",
-    "has_initial",
-    "has_half",
+# The fields of tables that may be any number, and, beside those of 64 bits without a sign, the addresses.
+CODES = {"image", "kernel", "buffer", "offset", "first_argument", "shared", "block_limit", "device_count"}
+CODES |= {"span_capacity", "stream", "waits"}
+IN_A_RUN = {
+    "images": abi.IMAGE,
+    "kernels": abi.USER_KERNEL,
+    "buffers": abi.BUFFER,
+    "symbols": abi.SYMBOL,
+    "steps": abi.STEP,
+    "arguments": abi.ARGUMENT,
 }
-ADDRESSES = {"address", "edges", "low", "high", "watch", "devices", "rest", "spans"}
+ADDRESSES = {*IN_A_RUN, "values", "name", "address"}
 ANY_NUMBER = {
-    **dict.fromkeys(["pk_scan"], {0, 1}),
+    "pk_scan": {0, 1},
     **{f"pk_unique_{t}": {2} for t in abi.SORTED},
     **{f"pk_argsort_{t}": {5} for t in abi.SORTED},
     **{f"pk_searchsorted_{t}": {5} for t in abi.SORTED},
     **{f"pk_matmul_{t}": {8, 9} for t in abi.MULTIPLIED},
-    **{"pk_gray": {4, 5}, "pk_resize": {5}, "pk_device_info": {0}, "pk_link_speed": {0}},
-    **{"pk_tuning_info": {0}, "pk_operation_info": {0}, "pk_tune": {0, 1}},
+    "pk_gray": {4, 5},
+    "pk_resize": {5},
+    "pk_device_info": {0},
+    "pk_link_speed": {0},
+    "pk_tuning_info": {0},
+    "pk_operation_info": {0},
+    "pk_tune": {0, 1},
 }
 WRITEABLE = 0x400  # NumPy's NPY_ARRAY_WRITEABLE
+KEPT = collections.deque(maxlen=8)  # the tables that the last calls' runs are made of
 FLOATS = [0.0, -0.0, -1.0, 0.5, 1e-310, 1e308, -1e308, 2.0**63, np.inf, -np.inf, np.nan]
 
 
@@ -73,29 +78,48 @@ def _less(rng, number):
 
 def _table(rng, array):
     other = array.copy()
+    if array.dtype == abi.RUN and rng.random() < 0.7:
+        return _run(rng, other)
     rows = other.reshape(-1)[: 1 + int(rng.integers(min(array.size, 8)))]
     row, field = rows[-1:], str(rng.choice(array.dtype.names))
     type_ = array.dtype[field].base
     if array.dtype[field].shape:
-        if field in ("key", "counter"):
-            row[field] = rng.integers(0, 2**64, row[field].shape, np.uint64)
-        elif field == "strides":
-            row[field][..., int(rng.integers(abi.MAX_DIMS))] = 0
+        values = row[field].reshape(-1)
+        at = int(rng.integers(values.size))
+        if type_.kind == "u":
+            values[at] = rng.integers(0, 2**64, dtype=np.uint64)
+        else:
+            values[at] = 0 if field == "strides" else _less(rng, int(values[at]))
+        row[field] = values.reshape(row[field].shape)
     elif array.dtype == abi.INSTRUCTION:
-        row[field] = (
-            rng.integers(0, 20) if rng.random() < 0.5 else np.uint64(_code(rng, 63) % 2**64).astype(type_)
-        )
-    elif field in ADDRESSES:
-        row[field] = 0
-    elif field == "type":
-        row[field] = rng.choice([_smaller(rng, int(row[field][0])), -1, 12, 99, 255, 2**31 - 1])
+        number = int(rng.integers(0, 20)) if rng.random() < 0.5 else _code(rng, 63)
+        row[field] = np.int64(number).astype(type_)
+    elif type_.kind == "S":
+        row[field] = b"\xff" * type_.itemsize  # which does not end
     elif type_.kind == "f":
         row[field] = rng.choice(FLOATS)
-    elif array.dtype == abi.OPTIONS or field in CODES or type_.itemsize == 4:
+    elif field == "type":
+        row[field] = rng.choice([_smaller(rng, int(row[field][0])), -1, 12, 99, 255, 2**31 - 1])
+    elif field in CODES or type_.itemsize == 4:
         row[field] = np.int64(_code(rng, 8 * type_.itemsize)).astype(type_)
+    elif type_.kind == "u" or (field in ADDRESSES and array.dtype in (abi.RUN, abi.SYMBOL)):
+        row[field] = 0
     else:
         row[field] = _less(rng, int(row[field][0]))
     return other
+
+
+def _run(rng, run):
+    """Change what one of the tables says that a run is made of."""
+    field = str(rng.choice(list(IN_A_RUN)))
+    address = int(run[field][0])
+    count = int(run[field.removesuffix("s") + "_count"][0])
+    if address and count > 0:
+        dtype = IN_A_RUN[field]
+        memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+        KEPT.append(_table(rng, np.frombuffer(memory, dtype)))
+        run[field] = KEPT[-1].ctypes.data
+    return run
 
 
 def _smaller(rng, code):

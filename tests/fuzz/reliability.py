@@ -1,6 +1,8 @@
 """Write docs/reliability.md, to stdout: what was tried to break the library, and what came out."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -57,6 +59,11 @@ TRIED = [
         ["fuzz/test_entries.py"],
     ),
     (
+        "85 kinds of bad input, generators, objects, what lies in `__array__`, in all of NumPy's names",
+        "NumPy's answer and type, or a plain error",
+        ["others/test_bad_input.py"],
+    ),
+    (
         "inputs that another thread changes during the call",
         "any answer, and no other memory",
         ["fuzz/test_scribble.py"],
@@ -103,6 +110,29 @@ def outcome(paths: list[str]) -> str:
     return ", ".join(told)
 
 
+def calls_table(told: list[list[dict[str, int]]]) -> str:
+    """Return a table of what runs of entries.py tell: how often each entry was called, for all types."""
+    rows: dict[str, list[int]] = {}
+    for run in told:
+        for place, counts in enumerate(run):
+            for name, count in counts.items():
+                row = rows.setdefault(re.sub(r"_([iuf]\d+|bool)$", "_*", name), [0, 0, 0])
+                row[place] += count
+    head = "| entry | valid calls | spoilt calls | of which refused |\n| --- | --- | --- | --- |\n"
+    return head + "".join(
+        f"| `{name}` | {a:,} | {b:,} | {c:,} |\n" for name, (a, b, c) in sorted(rows.items())
+    )
+
+
+def fuzz() -> list[dict[str, int]]:
+    """Call every entry, each with spoilt arguments, too."""
+    calls = os.environ.get("PYCUDAKIT_FUZZ_CALLS", "100000")
+    command = [sys.executable, str(TESTS / "fuzz" / "entries.py"), calls]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    told: list[dict[str, int]] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
 def main() -> None:
     """Write the page."""
     engines = ", ".join(f"`{name}`" for name, status in pk.engines().items() if status and name != "numpy")
@@ -119,6 +149,13 @@ def main() -> None:
     for what, wanted, paths in TRIED:
         names = ", ".join(f"`tests/{path}`" for path in paths)
         say(f"| {what} | {wanted} | {names} | {outcome(paths)} |\n")
+    say(
+        "\n## Calls of the C ABI\n\n"
+        "What `tests/fuzz/entries.py` called; no call ended the process, none of those refused wrote\n"
+        "anything, and none failed by a fault of the library's own.\n"
+        "`PYCUDAKIT_FUZZ_CALLS` says how many are spoilt.\n\n"
+    )
+    say(calls_table([fuzz()]))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def _of_call(function, guess):
 
 def _of_program(function, program, size, up):
     known, down = estimate.estimate(program), size * program.out_bytes
-    calls = len(program.work) * estimate.NUMPY_CALL
+    calls = len({(name, call) for name, _, call in program.work}) * estimate.NUMPY_CALL
     times = {
         "NumPy": calls + size * known.numpy if program.numpy_agrees or len(program.work) == 1 else None,
         "cpu": estimate.cpu_seconds(program, size, up + down),

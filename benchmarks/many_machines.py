@@ -1,6 +1,8 @@
 """Dask with 1 to N processes on this machine, and what more of them would take, simulated.
 
     python benchmarks/many_machines.py --png docs/many_machines.svg
+    python benchmarks/many_machines.py --measure run.json                              # on one machine,
+    python benchmarks/many_machines.py --from run.json --png docs/many_machines.svg    # drawn on another
 
 What is timed is work as that of `examples/dask_pipeline.py`: random numbers, arithmetic, a mean, block
 by block, by processes of one thread each; and the same tasks of blocks of a few elements, which is the
@@ -9,8 +11,10 @@ said to be oversubscribed. Beyond, times are simulated: a machine of its own for
 out in turns, and the scheduler's time. Each is the least of some runs; let the machine do nothing else.
 """
 
+import json
 import os
 import time
+from pathlib import Path
 
 import dask
 from dask.distributed import Client, LocalCluster
@@ -54,14 +58,32 @@ def simulated(processes, blocks, computing, tasks):
     return tasks + computing * turns / blocks
 
 
-def main():
-    options = parser(__file__, __doc__).parse_args()
-    rows, blocks, rounds = (400_000, 8, 1) if options.quick else (64_000_000, 64, 7)
+def measure(quick):
+    """Return a run, as plain data: seconds by the number of processes, and the scheduler's part of them."""
+    rows, blocks, rounds = (400_000, 8, 1) if quick else (64_000_000, 64, 7)
     here = os.cpu_count() or 1
     last = max(2 * here, 4)  # the most that are measured, oversubscribed
     found = {p: measured(p, rows, blocks, rounds) for p in PROCESSES if p <= last}
-    times = {p: whole for p, (whole, _) in found.items()}
-    tasks = max(alone for p, (_, alone) in found.items() if p <= here)
+    return {
+        "rows": rows,
+        "blocks": blocks,
+        "processors": here,
+        "seconds": [[p, whole] for p, (whole, _) in found.items()],
+        "tasks": max(alone for p, (_, alone) in found.items() if p <= here),
+    }
+
+
+def main():
+    """Measure, or take a run; print the table, and draw."""
+    arguments = parser(__file__, __doc__)
+    arguments.add_argument("--measure", type=Path, metavar="JSON", help="write the run, to be drawn later")
+    arguments.add_argument("--from", type=Path, metavar="JSON", dest="run", help="take this run")
+    options = arguments.parse_args()
+    run = json.loads(options.run.read_text(encoding="utf-8")) if options.run else measure(options.quick)
+    if options.measure:
+        options.measure.write_text(json.dumps(run) + "\n", encoding="utf-8")
+    rows, blocks, here, tasks = (run[name] for name in ("rows", "blocks", "processors", "tasks"))
+    times = dict(run["seconds"])
     computing = max(times[1] - tasks, 0.0)
     model, larger = (
         {p: simulated(p, blocks, scale * computing, tasks) for p in PROCESSES if p <= blocks}

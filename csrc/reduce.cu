@@ -41,11 +41,23 @@ class Reducer : public Interpreter {
         const char *values[2] = {nullptr, nullptr};
         for (int i = 0; i < reduction_.asked.values; ++i)
             values[i] = dense(chunk, is_plain_ ? reduction_.loaded(i) : reduction_.first_value + i);
-        const Given given{values[0],         values[1],         reduction_.type, region_.slabs,
-                          chunk.units.start, chunk.units.count, chunk.start,     chunk.memory + chunk.results,
-                          is_alone_};
+        char *const results = chunk.memory + chunk.results;
+        char *const partials =
+            finishes_ ? chunk.memory + chunk.scratch + chunk.rounded * partials_at_ : results;
+        const Given given{values[0],         values[1],   reduction_.type, region_.slabs, chunk.units.start,
+                          chunk.units.count, chunk.start, partials,        is_alone_};
         const int64_t joined = launch_reduction(reduction_, given, chunk.queue);
         if (is_alone_) joined_ = joined;  // other chunks are launched by several threads
+        if (finishes_) write_side_by_side(reduction_, slabs_of(chunk), partials, results, chunk.queue);
+    }
+
+    // Has results come down, which are smaller than partials, where each is of one.
+    void finish_on_device() {
+        finishes_ = region_.slabs.blocks() == 1 && !walks;  // what walks has no scratch
+        if (!finishes_) return;
+        result_bytes = partials_.result_bytes_a_unit();
+        partials_at_ = scratch_bytes;
+        scratch_bytes += (partials_.bytes_a_unit() + unit_elements - 1) / unit_elements;
     }
 
     // All at once, of what lies on a device. Returns how many blocks have become one partial.
@@ -63,10 +75,22 @@ class Reducer : public Interpreter {
     }
 
     void deliver(const Chunk &chunk, const char *results) override {
-        partials_.take(chunk.units.start, chunk.units.count, results);
+        if (finishes_) {
+            partials_.take_results(chunk.units.start, chunk.units.count, results);
+        } else {
+            partials_.take(chunk.units.start, chunk.units.count, results);
+        }
     }
 
    private:
+    // A chunk's, where they have one block.
+    Slabs slabs_of(const Chunk &chunk) const {
+        const Slabs::Unit last = region_.slabs.unit(chunk.units.start + chunk.units.count - 1);
+        Slabs slabs = region_.slabs;
+        slabs.count = last.slab + last.slabs - region_.slabs.unit(chunk.units.start).slab;
+        return slabs;
+    }
+
     // The last unit may have fewer partials than the others, and room for as many, which comes down, too.
     void clear_beyond(const Chunk &chunk) const {
         const int64_t last = chunk.units.start + chunk.units.count - 1;
@@ -79,8 +103,8 @@ class Reducer : public Interpreter {
     const Region &region_;
     Partials &partials_;
     bool is_plain_ = true;  // the values are what a load brings
-    bool is_alone_ = false;
-    int64_t joined_ = 1;
+    bool is_alone_ = false, finishes_ = false;
+    int64_t joined_ = 1, partials_at_ = 0;
 };
 
 void reduce_region(const Reduction &reduction, const Region &region, Call &call,
@@ -91,7 +115,11 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
     plan::bring_up(region.layout, reduction.program, call, devices);
     Partials partials(reduction, region);
     with_room<Reducer>(
-        evaluation, call, devices, [&](Reducer &work) { stream(work, call, devices, {{0, work.units()}}); },
+        evaluation, call, devices,
+        [&](Reducer &work) {
+            work.finish_on_device();
+            stream(work, call, devices, {{0, work.units()}});
+        },
         reduction, region, partials);
     partials.finish(call);
 }

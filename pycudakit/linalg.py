@@ -157,8 +157,11 @@ def _of_vectors(numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> 
 
 def _of_matrices(numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> Any:
     rows, columns = axes if ord in (1, -1) else axes[::-1]
-    sums = _folded("norm", kinds.MAGNITUDES, numpy, array, (rows,), True)
+    call = Reduction("norm", kinds.MAGNITUDES, numpy, [array], (rows,), keepdims=True)
+    if call.is_numpys:
+        return call.by_numpy()
+    sums = call.reduce()
+    call.warn(sums, "dot")
+    sums = call.finish(sums)
     fold = extremes.max if ord > 0 else extremes.min
-    if not array.size:
-        return numpy()
     return fold(sums, axis=axes if keepdims else (rows, columns), keepdims=keepdims)

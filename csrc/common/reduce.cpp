@@ -198,6 +198,16 @@ Partials::Partials(const Reduction &reduction, const Region &region)
 
 int64_t Partials::bytes_a_unit() const { return region_.slabs.slabs_a_unit() * region_.slabs.inner * bytes_; }
 
+int64_t Partials::result_bytes_a_unit() const {
+    return region_.slabs.slabs_a_unit() * region_.slabs.inner * reduction_.result.views[0].item;
+}
+
+void Partials::take_results(int64_t first_unit, int64_t units, const char *results) const {
+    const int64_t first = region_.slabs.unit(first_unit).slab;
+    const Slabs::Unit last = region_.slabs.unit(first_unit + units - 1);
+    put(first, last.slab + last.slabs - first, results);
+}
+
 void Partials::take(int64_t first_unit, int64_t units, const char *partials) {
     const Slabs &slabs = region_.slabs;
     const int64_t each = bytes_a_unit();
@@ -215,8 +225,7 @@ void Partials::take(int64_t first_unit, int64_t units, const char *partials) {
 
 // Writes the results of slabs, whose partials begin so many bytes apart.
 void Partials::write(int64_t slab, int64_t slabs, char *partials, int64_t apart) const {
-    const Layout &layout = reduction_.result;
-    const View &view = layout.views[0];
+    const View &view = reduction_.result.views[0];
     const int64_t inner = region_.slabs.inner;
     std::vector<char> results(static_cast<size_t>(slabs * inner * view.item));
     char *result = results.data();
@@ -226,12 +235,19 @@ void Partials::write(int64_t slab, int64_t slabs, char *partials, int64_t apart)
                                      region_.slabs.length, view.type, result);
         }
     }
+    put(slab, slabs, results.data());
+}
+
+void Partials::put(int64_t slab, int64_t slabs, const char *results) const {
+    const Layout &layout = reduction_.result;
+    const View &view = layout.views[0];
+    const int64_t inner = region_.slabs.inner;
     if (region_.columns == inner) {  // so that slabs' results lie side by side, too
-        layout.scatter(view, slab * inner, slabs * inner, results.data());
+        layout.scatter(view, slab * inner, slabs * inner, results);
         return;
     }
     for (int64_t i = 0; i < slabs; ++i)
-        layout.scatter(view, region_.result(slab + i), inner, results.data() + i * inner * view.item);
+        layout.scatter(view, region_.result(slab + i), inner, results + i * inner * view.item);
 }
 
 // Joins blocks [first, end) of a slab with their neighbours, those with theirs, and so on, from neighbours on

@@ -76,6 +76,9 @@ class Partials {
     // other, of each column. Every unit has room for as many as the largest. Any thread may come.
     void take(int64_t first_unit, int64_t units, const char *partials);
     int64_t bytes_a_unit() const;
+    // The same of results that were made of partials already, where slabs have one block: without gaps.
+    void take_results(int64_t first_unit, int64_t units, const char *results) const;
+    int64_t result_bytes_a_unit() const;
 
     // When all have been taken.
     void finish(Call &call);
@@ -83,6 +86,7 @@ class Partials {
    private:
     void join(int64_t slab, int64_t first, int64_t end, int64_t apart) const;
     void write(int64_t slab, int64_t slabs, char *partials, int64_t apart) const;
+    void put(int64_t slab, int64_t slabs, const char *results) const;
 
     const Reduction &reduction_;
     const Region &region_;

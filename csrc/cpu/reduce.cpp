@@ -167,8 +167,7 @@ class Folder {
             for (Fold &fold : folds_) {
                 double *const partials = fold.folded.data() + place * fold.words_a_unit();
                 block.leader = fold.led == unit.slab ? &fold.leader : nullptr;
-                fold.loop(block, lanes_.get(),
-                          partials + slab * slabs_.inner * fold.reduction.joining.words);
+                fold.loop(block, lanes_.get(), partials + slab * slabs_.inner * fold.reduction.joining.words);
             }
         }
         if (slabs_.blocks() == 1 || slabs_.inner != 1) return;
@@ -216,7 +215,7 @@ class Folder {
     std::vector<Fold> folds_;
     std::optional<Machine> machine_;             // where the values are a program's
     std::vector<std::vector<double>> computed_;  // by it
-    std::unique_ptr<double[]> lanes_;  // which each loop fills first
+    std::unique_ptr<double[]> lanes_;            // which each loop fills first
 };
 
 void reduce_region(const All &reductions, const Region &region, Call &call) {

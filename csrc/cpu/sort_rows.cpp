@@ -163,6 +163,47 @@ void argsort_each(KeyAt key_at, const Rows &rows, int64_t *order, int64_t kept, 
     }
 }
 
+// Of keys of one byte, where all that is kept has the least of them, as of bools: their places, as they lie.
+// If it is otherwise, returns false.
+bool places_of_least(const Ordering<uint8_t, false> &ordering, const Rows &row, int64_t *order, int64_t kept,
+                     Call &call) {
+    constexpr int64_t BLOCK = 64;
+    const auto *const in = static_cast<const uint8_t *>(row.in);
+    const int64_t size = row.columns, chunk = chunk_of(size), chunks = (size + chunk - 1) / chunk;
+    std::vector<uint8_t> leasts(size_t(chunks), 0xff);
+    in_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
+        uint8_t least = 0xff;
+        for (int64_t i = begin; i < end; ++i) least = std::min(least, ordering.key(in[i]));
+        leasts[size_t(index)] = least;
+    });
+    const uint8_t wanted = ordering.bits(*std::min_element(leasts.begin(), leasts.end()));
+    std::vector<int64_t> starts(size_t(chunks) + 1);
+    in_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
+        starts[size_t(index) + 1] = std::count(in + begin, in + end, wanted);
+    });
+    for (size_t i = 0; i < size_t(chunks); ++i) starts[i + 1] += starts[i];
+    if (starts.back() < kept) return false;
+    in_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
+        // No further, even if someone writes to the array meanwhile and there are more of them than there
+        // were.
+        const int64_t limit = std::min(kept, starts[size_t(index) + 1]);
+        int64_t next = starts[size_t(index)], found[BLOCK];
+        for (int64_t block = begin; block < end && next < limit; block += BLOCK) {
+            const int64_t last = std::min(end, block + BLOCK);
+            int64_t count = 0;
+            for (int64_t i = block; i < last; ++i) {
+                found[count] = i;
+                count += in[i] == wanted;
+            }
+            count = std::min(count, limit - next);
+            std::copy_n(found, count, order + next);
+            next += count;
+        }
+        call.advance(end - begin);
+    });
+    return true;
+}
+
 // Keys of any type, for rows that are too long for narrow indices: they are rare, and so compiled once for
 // all.
 struct WideKeys {
@@ -207,6 +248,10 @@ void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descendin
     const HostWork timed(call, rows.count * rows.columns);
     with_ordering(rows.type, descending, true, [&](auto ordering) {
         using Key = typename decltype(ordering)::Key;
+        if constexpr (sizeof(Key) == 1) {
+            const bool is_long = rows.count == 1 && rows.columns >= LONG_ROW;
+            if (is_long && places_of_least(ordering, rows, order, kept, call)) return;
+        }
         if (kept < rows.columns / 8) return argsort_few(ordering, rows, order, kept, call);
         if (sizeof(Key) < 8 && rows.columns > LONGEST_NARROW) {
             const WideKeys keys{rows.type, rows.in, descending};

@@ -29,6 +29,7 @@ STAGING_BANDWIDTH = _here("STAGING_BANDWIDTH", 52e9)
 LINK_TIMES = _here("LINK_TIMES", 1.2)
 
 SMALL = "auto: NumPy answers first at this size"
+QUICKER = "auto: NumPy's own answers first"
 CPU_FIRST = "auto: the CPU engine answers first"
 
 

@@ -47,7 +47,8 @@ def answered_by(numpy: Callable[..., Any] | None) -> Callable[[F], F]:
 def form_of(arguments: tuple[Any, ...], named: dict[str, Any] | None = None) -> Form | None:
     """Return what decides, of plain arguments, whether NumPy answers first; None of others.
 
-    Of arrays these are type, dimensions, and about how many elements. LONG is for lists that are to be arrays.
+    Of arrays these are type, dimensions, and about how many elements. LONG stands for lists that are to be
+    arrays.
     """
     form: list[Any] = []
     if named:
@@ -157,17 +158,15 @@ class Short:
         self.ways_by_shape: dict[Form, dict[Form, Callable[[tuple[Any, ...]], Any]]] = {}
 
     def engines(self, form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Compute what is not known to be NumPy's."""
+        """Compute what is not known to be NumPy's, nor to have a way for any shape."""
         arguments = (*args, *kwargs.values()) if kwargs else args
-        way = self.ways.get(form)
-        if way is None:
-            by_shape = self.ways_by_shape.get(form)
-            if by_shape is not None:
-                way = by_shape.get(_shapes_of(arguments))
-        if way is not None:
-            result = way(arguments)
-            if result is not None:
-                return result
+        by_shape = self.ways_by_shape.get(form)
+        if by_shape is not None:
+            way = by_shape.get(_shapes_of(arguments))
+            if way is not None:
+                result = way(arguments)
+                if result is not None:
+                    return result
         before = invocation.last_record()
         result, offered = learned(self._function, *args, **kwargs)
         known = invocation.last_record()
@@ -204,7 +203,7 @@ def _with_room(known: dict[Any, Any]) -> dict[Any, Any]:
 def short_way(numpy: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that has NumPy, or an engine, at once answer the calls that it was seen to answer."""
     short = Short(function)
-    recorders = short.recorders
+    recorders, ways = short.recorders, short.ways
 
     def of_long_lists(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         arrays = _as_arrays(args)
@@ -225,10 +224,15 @@ def short_way(numpy: Callable[..., Any], function: Callable[..., Any]) -> Callab
         if form is LONG:
             return of_long_lists(args, kwargs)
         record = recorders.get(form)
-        if record is None:
-            return short.engines(form, args, kwargs)
-        result = numpy(*args, **kwargs)
-        record()
-        return result
+        if record is not None:
+            result = numpy(*args, **kwargs)
+            record()
+            return result
+        way = ways.get(form)
+        if way is not None:
+            result = way((*args, *kwargs.values()) if kwargs else args)
+            if result is not None:
+                return result
+        return short.engines(form, args, kwargs)
 
     return call

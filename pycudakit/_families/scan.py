@@ -349,7 +349,7 @@ def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any 
     return _scan(_EXCLUSIVE_SCAN, a, axis, dtype, out)
 
 
-@answered_by(np.cumulative_sum)
+@answered_by(getattr(np, "cumulative_sum", None))  # NumPy 2.0 has none
 def cumulative_sum(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:
@@ -375,7 +375,7 @@ def cumulative_sum(
     return _cumulative(_CUMULATIVE_SUM, x, axis, dtype, out, include_initial)
 
 
-@answered_by(np.cumulative_prod)
+@answered_by(getattr(np, "cumulative_prod", None))  # NumPy 2.0 has none
 def cumulative_prod(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:

@@ -32,9 +32,8 @@ class _Work(Invocation):
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
         """Return the entry with its arguments."""
         operation, flags, _, shape, outer, rows = self._described
-        kind, skips, count, before, along = map(ctypes.c_int64, (operation, flags, len(shape), outer, rows))
-        given = (kind, skips, self._table, self.shape, count, before, along, self.options, self.report)
-        return abi.bound(library, "pk_scan", *given)
+        given = (operation, flags, self._table, self.shape, len(shape), outer, rows)
+        return abi.bound(library, "pk_scan", *given, self.options, self.report)
 
 
 def way_of(described: Described, array: Array, result: Array) -> Callable[[str, tuple[Any, ...]], Way | None]:

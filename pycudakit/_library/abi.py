@@ -562,11 +562,13 @@ def _unchecked(library: Any, name: str) -> Any:
 def bound(library: Any, name: str, *arguments: Any) -> Callable[[], int]:
     """Return an entry with its arguments, for many calls: they are checked now, and not again.
 
-    The arguments are arrays, which must live as long, and numbers of ctypes. What is in them may change. The
-    status that a call returns is the caller's to check: ctypes would take its time over that.
+    The arguments are arrays, which must live as long, and numbers. What is in arrays may change, and so may
+    numbers of ctypes. The status that a call returns is the caller's to check, as ctypes is slow at that.
     """
-    given = (
-        kind.from_param(argument) if isinstance(argument, np.ndarray) else argument
-        for kind, argument in zip(SIGNATURES[name], arguments, strict=True)
-    )
+    given = []
+    for kind, argument in zip(SIGNATURES[name], arguments, strict=True):
+        if isinstance(argument, np.ndarray):
+            given.append(ctypes.c_void_p.from_param(kind.from_param(argument).value))
+        else:
+            given.append(kind.from_param(argument) if isinstance(argument, int) else argument)
     return functools.partial(_unchecked(library, name), *given)

@@ -33,7 +33,9 @@ class Builder:
         self._instructions: list[tuple[int, int, int, int, int, int]] = []
         self._names: list[str] = []
         self._operands: list[Operand] = []
-        self._name = "cast"
+        self._name, self._call = "cast", 0
+        self._calls: list[int] = []  # each instruction's
+        self._namings = 0
         self._known: dict[tuple[int, ...], Value] = {}
         self._loaded: dict[tuple[Any, ...], Value] = {}
         self._out_dtypes: list[DType] = []
@@ -49,14 +51,17 @@ class Builder:
             known = self._known[instruction] = Value(len(self._instructions), dtype)
             self._instructions.append(instruction)
             self._names.append(self._name)
+            self._calls.append(self._call)
         return known
 
     @contextmanager
     def naming(self, name: str) -> Iterator[None]:
         """Say which function the instructions written in the block are part of."""
-        outer, self._name = self._name, name
+        outer = self._name, self._call
+        self._namings += 1
+        self._name, self._call = name, self._namings
         yield
-        self._name = outer
+        self._name, self._call = outer
 
     def load(
         self, source: str, position: int, dtype: DType, constant: np.ndarray[Any, Any] | None = None
@@ -119,6 +124,7 @@ class Builder:
         return ElementProgram(
             instructions,
             tuple(self._names),
+            tuple(self._calls),
             tuple(self._operands),
             tuple(self._out_dtypes),
             self.may_refuse,

@@ -50,6 +50,17 @@ def measured(name: str, code: int) -> tuple[float, float]:
     return float(numpy), float(ours)
 
 
+def _pairs_of(program: ElementProgram) -> list[tuple[float, float]]:
+    """Return what was measured of a program's functions, each once, however many instructions it became."""
+    pairs, seen = [], set()
+    for name, code, call in program.work:
+        pair = measured(name, code)
+        if pair is UNKNOWN or (name, call) not in seen:
+            pairs.append(pair)
+        seen.add((name, call))
+    return pairs
+
+
 @dataclass(frozen=True)
 class Estimate:
     """What is known of a program before its arrays are."""
@@ -65,7 +76,7 @@ class Estimate:
 @functools.lru_cache(4096)
 def estimate(program: ElementProgram) -> Estimate:
     """Return what is known of a program."""
-    pairs = [measured(name, code) for name, code in program.work]
+    pairs = _pairs_of(program)
     numpy, ours = (1e-9 * sum(pair[i] for pair in pairs) for i in (0, 1))
     if len(pairs) > 1:
         ours *= FUSED

@@ -27,8 +27,8 @@ class Node:
     """
 
     __slots__ = (
-        *("__weakref__", "arguments", "array", "dtype", "function", "given", "reduction", "shape", "steps"),
-        *("storage", "uses"),
+        *("__weakref__", "arguments", "array", "dtype", "function", "given", "layout", "reduction"),
+        *("shape", "steps", "storage", "uses"),
     )
 
     def __init__(
@@ -46,6 +46,7 @@ class Node:
         self.dtype = dtype
         self.shape = shape
         self.array: Array | None = None
+        self.layout: Layout | None = None  # of the array, if a pass asked for it
         self.storage: Storage | None = None  # of the array, if others may see it
         self.reduction: Reduction | None = None  # that its array will be the result of
         self.uses = 0  # how often it was computed, and not kept
@@ -160,7 +161,9 @@ class Pass:
         return places[root]
 
     def _array(self, node: Node, array: Array) -> int:
-        layout = layout_of(array)
+        layout = node.layout
+        if layout is None:
+            layout = node.layout = layout_of(array)
         known = self._inputs.get(layout)
         if known is not None:
             return known

@@ -78,11 +78,15 @@ class Recording(Elements):
                 return picked
         if basic:
             if basic is not WITH_STAND_IN:
-                node = stand_in.node
-                array = node.array
-                found = (self.store(stand_in) if array is None or node.storage is None else array)[index]
                 if self.engine == "auto":
                     self.costs.view()
+                node = stand_in.node
+                array = node.array
+                if node.storage is not None and node.storage.twin is not None:
+                    view = node.storage.twin.view(node, index)
+                    if view is not None:
+                        return StandIn(self, view)
+                found = (self.store(stand_in) if array is None or node.storage is None else array)[index]
                 if type(found) is np.ndarray:
                     return StandIn(self, leaf(found, stand_in.node.storage))
                 storage = stand_in.node.storage

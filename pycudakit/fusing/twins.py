@@ -9,6 +9,7 @@ be computed first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from pycudakit.fusing.storage import Storage
 
 OFTEN = 2  # such writes that come before a twin
 _MOST_PLACES = 8  # that are told apart
+_MOST_KNOWN = 128  # arrays, of steps that are likely to come again
 
 
 class Twin:
@@ -55,6 +57,7 @@ class Twin:
         self._bytes = {key: array.reshape(-1).view(np.uint8) for key, array in self._wholes.items()}
         self._older = [whole]  # places of the array that the other memory has older values of
         self._pairs: dict[Node, Node] = {}  # of both memories, what is at the same places
+        self._views: dict[tuple[Any, ...], Node] = {}  # by what they are of, and the index
         own.twin = self.beside.twin = self
 
     @property
@@ -74,6 +77,23 @@ class Twin:
         if storage is self.now or not storage.holds(array):
             return array, storage
         return self.same_in(self.now, array), self.now
+
+    def view(self, node: Node, index: Any) -> Node | None:
+        """Return the view at a plain index of what is in one of both, if it is one."""
+        parts = index if type(index) is tuple else (index,)
+        key = (node, *[(p.start, p.stop, p.step) if type(p) is slice else p for p in parts])
+        try:
+            known = self._views.get(key)
+        except TypeError:  # what has an index, and no hash
+            return None
+        if known is None and node.array is not None:
+            array = node.array[index]
+            if type(array) is not np.ndarray:
+                return None
+            if len(self._views) >= _MOST_KNOWN:
+                self._views.clear()
+            known = self._views[key] = leaf(array, node.storage)
+        return known
 
     # ---- Writes --------------------------------------------------------------------------------------
 
@@ -98,7 +118,7 @@ class Twin:
     def move(self, written: Array) -> None:
         """Have the array be in the other memory, of which some was just written."""
         before, after = self.now, self.other
-        pairs: dict[Node, Node] = {}
+        pairs = self._pairs if len(self._pairs) < _MOST_KNOWN else {}
         for known in before.seen:
             stand_in = known()
             node = None if stand_in is None else stand_in.node

@@ -248,7 +248,9 @@ def test_scripts_of_one_form(script, work, tmp_path):
 @pytest.mark.slow
 def test_many_machines(tmp_path):
     pytest.importorskip("distributed")
-    printed = run("many_machines", "--quick", "--png", folder=tmp_path)
+    printed = run("many_machines", "--quick", "--png", "--measure", "run.json", folder=tmp_path)
+    again = run("many_machines", "--from", "run.json", folder=tmp_path)
+    assert again.splitlines() == [line for line in printed.splitlines() if not line.startswith("drew")]
     told = [line.split()[3:] for line in printed.splitlines()[2:] if not line.startswith("drew")]
     assert ["measured"] in told
     assert ["measured,", "oversubscribed"] in told

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 import pycudakit as pk
 from pycudakit import errors
+from pycudakit._calls import cost
+from pycudakit._library import present
+from pycudakit.fusing.composed import signals
 
 TYPES = ["bool", "int8", "uint16", "int64", "float16", "float32", "float64"]
 EACH = each_with_smoke(TYPES)
@@ -171,6 +174,30 @@ def test_long_sequences(engine):
     for name in ("convolve", "correlate"):
         for length in (1, 7, 200):
             compare(name, a, v[:length], "same", rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("count", "taps", "dtype", "wanted"),
+    [
+        *((2, 9, kind, "numpy") for kind in ("f4", "f8")),
+        (2, 9, "i8", "cpu"),
+        (2, 100, "f8", "cpu"),
+        (16, 9, "f8", "cpu"),
+    ],
+)
+def test_auto_knows_numpys_own_loops(monkeypatch, count, taps, dtype, wanted):
+    """On few threads they are quicker than the steps that a fused function takes."""
+    monkeypatch.setattr(signals, "threads", lambda: count)
+    monkeypatch.setattr(present, "status", lambda name: present.EngineStatus(name == "cpu", ""))
+    arrays = [np.ones(taps, dtype), np.broadcast_to(np.ones((), dtype), 20_000_000)]
+    assert signals._is_numpys(arrays) == (wanted == "numpy")
+    if wanted == "numpy":
+        with pk.engine("auto"):
+            few = [arrays[1][:300_000].copy(), arrays[0]]
+            np.testing.assert_array_equal(pk.convolve(*few), np.convolve(*few), strict=True)
+            np.testing.assert_array_equal(pk.correlate(*few), np.correlate(*few), strict=True)
+        call = pk.last_call()
+        assert (call.function, call.engine, call.reason) == ("correlate", "numpy", cost.QUICKER)
 
 
 def test_errors_of_sequences(engine):

@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 
 from pycudakit._calls import cost
+from pycudakit._calls.plan import plan_call
+from pycudakit._families import scan
+from pycudakit._families.reduce import kinds
+from pycudakit._families.reduce.recipe import cost_of, recipe_for
+from pycudakit._families.select import rows
+from pycudakit._families.sort import keys
 from pycudakit._library import machine, present
 from pycudakit._library.machine import Link
+from pycudakit._library.types import CODES
 from pycudakit._programs import estimate
 from pycudakit._programs.function import ElementFunction, compile_function
 from pycudakit._programs.ufuncs import write_ufunc
@@ -132,3 +139,53 @@ def test_more_threads_never_leave_more_to_numpy(pretend, name, dtype):
         made.estimate = None
         below.append(estimate.estimate(made).numpy_below)
     assert below == sorted(below, reverse=True)
+
+
+def test_a_function_of_several_instructions_counts_once(pretend):
+    pretend(2)
+
+    def of_two(name):
+        function = ElementFunction(name, getattr(np, name), outputs=2)
+        types = (np.dtype("f8"),) * function.numpy.nin
+        return compile_function(function, types, (None, None), False, None, "same_kind")
+
+    for name in ("modf", "divmod"):
+        made = of_two(name)
+        assert len(made.work) > 1
+        numpy, ours = estimate.measured(name, CODES[np.dtype("f8")])
+        assert estimate.estimate(made).numpy == pytest.approx(1e-9 * numpy)
+        assert estimate.estimate(made).ours == pytest.approx(1e-9 * ours)
+    # Several calls of one function are several.
+    once, twice = (estimate.estimate(program("exp", "f8", functions)).numpy for functions in (1, 2))
+    assert twice == pytest.approx(2 * once)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "wanted"),
+    [
+        # Of float32, on 16 threads beside a GPU on a link of 50 GB/s: what docs/measured.md found quicker.
+        *(("sum", size, "cpu") for size in (1 * M, 64 * M)),
+        *(("max", size, "cpu") for size in (1 * M, 64 * M)),
+        *(("median", size, "cpu") for size in (1 * M, 64 * M)),
+        *(("sort", size, "cuda") for size in (1 * M, 64 * M)),
+        *(("argsort", size, "cuda") for size in (1 * M, 64 * M)),
+        ("cumsum", 1 * M, "cpu"),
+    ],
+)
+def test_other_families_on_16_threads(pretend, monkeypatch, name, size, wanted):
+    pretend(16, gpu=True, measured=True, link=Link(50e9, 50e9))
+    monkeypatch.setattr(present, "status", lambda _: present.EngineStatus(True, ""))
+    for module in (keys, rows):
+        monkeypatch.setattr(module, "threads", lambda: 16)
+    array = np.broadcast_to(np.float32(0), size)
+    if name in ("sum", "max"):
+        recipe = recipe_for(name, getattr(kinds, name.upper()), (array.dtype,), False, None)
+        plan = plan_call(name, (), cost_of(recipe, size, array.nbytes, 0, has_numpys=True))
+    elif name == "cumsum":
+        plan = plan_call(name, (), scan._cost_of(scan._CUMSUM, array, array.dtype))
+    elif name == "median":
+        plan, _ = rows.planned(name, array, 0.5, (None, None, False))
+    else:
+        ours, down = (keys.SORTS, None) if name == "sort" else (keys.SORTS_ORDER, 8)
+        plan = keys.plan_along(name, array, 0, keys.NUMPY_SORTS, ours, down)
+    assert plan.engine == wanted, plan.reason

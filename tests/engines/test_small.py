@@ -223,3 +223,47 @@ def test_what_is_learned_keeps_no_arrays():
             pk.sum(x, axis=0), pk.cumsum(x, 1), pk.max(x), pk.vdot(x, x)
     del x
     assert kept() is None
+
+
+LONG = [1.5, 2.0, 0.25] * 100
+
+
+@pytest.mark.parametrize(
+    "values", [LONG, [1, 2, 3] * 100, [True, 2] * 100, [1, 2.5] * 100, [*LONG, np.float32(1)]]
+)
+def test_long_lists(values, long_way):
+    calls = (pk.exp, pk.sum, pk.max, pk.sort, pk.cumsum, pk.unique)
+    with pk.engine("auto"):
+        short = [[told(call, (values,), {}) for _ in range(3)][-1] for call in calls]
+        short += [[told(pk.add, (values, values), {}) for _ in range(3)][-1]]
+        long_way()
+        assert short == [*(told(call, (values,), {}) for call in calls), told(pk.add, (values, values), {})]
+
+
+def test_long_lists_of_other_things(long_way):
+    with pk.engine("auto"):
+        for other in ("x", None, [1.0], 1j, 2**70):
+            values = [*LONG, other]
+            short = [told(pk.maximum, (values, values), {}) for _ in range(3)]
+            long_way()
+            assert short[-1] == told(pk.maximum, (values, values), {})
+
+
+def test_what_is_learned_of_dense_arrays_is_for_others_of_about_their_size():
+    with pk.engine("auto"):
+        for _ in range(3):
+            for size in (9, 10, 15):
+                x, y = RNG.normal(size=(2, size))
+                for function, args in ((pk.dot, (x, y)), (pk.linalg.norm, (x,)), (pk.cumsum, (x,))):
+                    with pk.engine("cpu"):
+                        want = function(*args)
+                    np.testing.assert_array_equal(function(*args), want, strict=True)
+                assert pk.last_call().engine == "cpu"
+        with pytest.raises(ValueError, match="not aligned"):
+            pk.dot(np.ones(9), np.ones(10))
+        swapped = np.arange(10.0).astype(">f8")
+        assert pk.dot(swapped, swapped) == 285
+        readonly = np.arange(10.0)
+        readonly.flags.writeable = False
+        assert pk.dot(readonly, readonly) == 285
+        assert pk.dot(readonly, np.arange(20.0)[::2]) == 570

@@ -104,3 +104,23 @@ def test_errors(engine):
             pk.linalg.norm(array, order)
         with pk.engine("auto"):
             assert pk.linalg.norm(array, order) == np.linalg.norm(array, order)
+
+
+@pytest.mark.parametrize("name", ["numpy", "auto", "cpu"])
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float64", "bool"])
+def test_norms_of_matrices_on_every_engine(name, dtype):
+    array = np.random.default_rng(0).integers(0, 9, (3, 4)).astype(dtype)
+    with pk.engine(name):
+        for order in (1, -1, np.inf, -np.inf):
+            for axis in (None, (0, 1), (1, 0)):
+                for keepdims in (False, True):
+                    norms(array, order, axis, keepdims)
+
+
+def test_norms_of_float16_gather_in_float64(engine):
+    """NumPy's squares overflow, where the norm does not."""
+    array = np.full((10, 10), 50, np.float16)
+    for axis, want in ((None, 500), (0, 158.1), (1, 158.1)):
+        got = pk.linalg.norm(array, axis=axis)
+        assert got.dtype == np.float16
+        np.testing.assert_array_equal(got, np.full(got.shape, want, np.float16))

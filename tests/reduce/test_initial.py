@@ -35,6 +35,37 @@ def test_numpys(engine, name, dtype, initial):
             assert repr(outcome(pk, name, a, initial, axis=axis)) == repr(want)
 
 
+@pytest.mark.parametrize("initial", [None, 2**70, -(2**70), 1j, "a"])
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "bool", "float32", "float64"])
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
+def test_what_no_type_of_ours_holds(engine, name, dtype, initial):
+    """It is converted as NumPy converts it, or is refused in NumPy's words."""
+    a = np.array([[3, 4], [1, 0]], dtype)
+    for axis in (None, 1):
+        want = numpys_or_error(np, name, a, axis=axis, initial=initial)
+        assert numpys_or_error(pk, name, a, axis=axis, initial=initial) == want
+        with pk.engine("auto"):
+            assert numpys_or_error(pk, name, a, axis=axis, initial=initial) == want
+
+
+def numpys_or_error(kit, name, a, **keywords):
+    try:
+        result = getattr(kit, name)(a, **keywords)
+    except (OverflowError, TypeError, ValueError) as error:
+        return type(error), str(error)
+    return result.dtype, np.asarray(result).tolist()
+
+
+def test_no_initial(engine):
+    for name in ("sum", "prod"):
+        with pytest.raises(ValueError, match="which has no identity"):
+            getattr(pk, name)(np.empty(0), initial=None)
+    with pytest.raises(errors.Unsupported, match="an initial of None, where elements are left out"):
+        pk.sum([1.0, 2.0], initial=None, where=[True, False])
+    with pytest.raises(errors.Unsupported, match="an initial of list"):
+        pk.sum([1.0, 2.0], initial=[1.0])
+
+
 def test_nothing_is_written_by_what_is_refused(engine):
     out = np.array(7, np.int8)
     with pytest.raises(OverflowError, match="300 out of bounds for int8"):

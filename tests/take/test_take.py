@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 import pycudakit as pk
 from pycudakit import errors
+from pycudakit._calls.plan import small_call
+from pycudakit._families import take as take_module
 
 
 def compare(name, *arguments, **keywords):
@@ -156,6 +158,23 @@ def test_much_that_is_not_zero(engine):
     compare("flatnonzero", np.array([np.nan, 0.0, -0.0, np.inf]))
 
 
+@pytest.mark.parametrize("share", [0, 1e-4, 0.1, 0.5, 0.999, 1])
+def test_long_arrays_of_few_and_of_many(engine, share):
+    rng = np.random.default_rng(0)
+    for size in (1 << 16, 200_001):
+        found = rng.random(size) < share
+        for x in (found, found.astype(np.uint8) * 3, found * rng.normal(size)):
+            compare("flatnonzero", x)
+            order = np.argsort(x, kind="stable")
+            np.testing.assert_array_equal(pk.argsort(x, kind="stable"), order, strict=True)
+
+
+def test_bools_of_other_bytes(engine):
+    """NumPy counts every byte that is not 0 as True."""
+    bytes_ = np.random.default_rng(0).integers(0, 4, 1 << 17).astype(np.uint8)
+    np.testing.assert_array_equal(pk.flatnonzero(bytes_.view(bool)), np.flatnonzero(bytes_), strict=True)
+
+
 def test_numbers_are_not_indexed(engine):
     compare("nonzero", np.float64(3))
     compare("argwhere", np.float64(3))
@@ -201,3 +220,13 @@ def test_same_bits(both_engines):
             found.append((pk.take(x, places(500, 9000), 0), pk.flatnonzero(x > 0.5)))
     for a, b in zip(*found, strict=True):
         assert np.array_equal(a, b)
+
+
+def test_auto_finds_what_is_not_zero(monkeypatch):
+    x = np.random.default_rng(0).integers(0, 3, 400_000)
+    with pk.engine("auto"):
+        for a in (x, x > 1, x[:1000], np.zeros(400_000), x.astype(">f4")):
+            np.testing.assert_array_equal(pk.flatnonzero(a), np.flatnonzero(a), strict=True)
+        monkeypatch.setattr(take_module, "plan_call", lambda *_: small_call("argsort"))
+        np.testing.assert_array_equal(pk.flatnonzero(x), np.flatnonzero(x), strict=True)
+    assert pk.last_call().function == "flatnonzero"

@@ -73,6 +73,26 @@ __global__ void write(Gathered given, pk_reduction asked, Results results) {
 
 }  // namespace device
 
+// Queues what makes results of partials, of one block each.
+template <class Op>
+void write(const Gathered &given, const pk_reduction &asked, const Results &results, cudaStream_t queue) {
+    constexpr int64_t THREADS = 128;
+    const int64_t columns = given.slabs.count * given.slabs.inner;
+    device::write<Op>
+        <<<unsigned((columns + THREADS - 1) / THREADS), THREADS, 0, queue>>>(given, asked, results);
+    PK_CUDA(cudaGetLastError());
+}
+
+// The same of some slabs' partials; the results lie side by side.
+inline void write_side_by_side(const Reduction &reduction, const Slabs &slabs, char *partials, char *results,
+                               cudaStream_t queue) {
+    const View &result = reduction.result.views[0];
+    visit_kind(reduction.asked.kind, reduction.type, reduction.masked, [&](auto op) {
+        write<decltype(op)>({partials, slabs}, reduction.asked,
+                            {results, result.type, result.item, slabs.count, 0, 0}, queue);
+    });
+}
+
 // Queues what makes results of a region's partials, of which so many have become one each already.
 inline void finish_there(const Reduction &reduction, const Region &region, char *partials, int64_t joined,
                          cudaStream_t queue) {
@@ -89,11 +109,7 @@ inline void finish_there(const Reduction &reduction, const Region &region, char 
                 given, apart, reduction.asked, results);
             PK_CUDA(cudaGetLastError());
         }
-        if (joined < blocks) return;  // the last has written
-        constexpr int THREADS = 128;
-        device::write<Op><<<unsigned((columns + THREADS - 1) / THREADS), THREADS, 0, queue>>>(
-            given, reduction.asked, results);
-        PK_CUDA(cudaGetLastError());
+        if (joined >= blocks) write<Op>(given, reduction.asked, results, queue);  // else the last join did
     });
 }
 

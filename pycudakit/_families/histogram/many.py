@@ -11,6 +11,7 @@ import numpy as np
 
 from pycudakit._calls.composite import arrays_or_answer
 from pycudakit._calls.invocation import one_call
+from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.functions import add, equal, multiply, subtract
 from pycudakit._families.histogram.functions import bincount
 from pycudakit._families.reduce.extremes import max as greatest
@@ -21,6 +22,7 @@ from pycudakit._library.types import Array
 _NUMPY: Any = np  # whose annotations are narrower than what it takes
 
 
+@answered_by(np.histogramdd)
 @one_call("histogramdd")
 def histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
@@ -44,7 +46,7 @@ def histogramdd(
     -------
     H : ndarray
         The count, weight or density of each box, float64.
-    edges : tuple of ndarrays
+    edges : list of ndarrays
         The edges along each axis.
 
     Examples
@@ -84,7 +86,7 @@ def histogramdd(
     return hist, edges
 
 
-def _edges(columns: Sequence[Array], bins: Any, range: Any) -> tuple[Array, ...]:
+def _edges(columns: Sequence[Array], bins: Any, range: Any) -> Any:
     """Return what NumPy finds of two points that reach as far."""
     limits: list[Any] = list(range) if range is not None else [None] * len(columns)
     ends = [
@@ -94,4 +96,4 @@ def _edges(columns: Sequence[Array], bins: Any, range: Any) -> tuple[Array, ...]
         for n, column in enumerate(columns)
     ]
     corners = np.array(ends, columns[0].dtype).T
-    return tuple(_NUMPY.histogramdd(corners, bins, range)[1])
+    return _NUMPY.histogramdd(corners, bins, range)[1]

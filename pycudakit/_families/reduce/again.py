@@ -14,8 +14,17 @@ from pycudakit._calls.plan import on_cpu
 from pycudakit._calls.small import MOST, Way
 from pycudakit._families.reduce.recipe import Recipe, ReduceWork, Request, set_numbers, shape_without
 from pycudakit._library.abi import address_of, address_of_dense
+from pycudakit._library.types import Array
 
 _all = np.logical_and.reduce  # `ndarray.all`, without its call in Python
+_FEW = 100  # numbers of which Python's sum takes less time
+
+
+def _is_finite(result: Array) -> bool:
+    """Tell whether all numbers are finite; for some that are it may say no."""
+    if result.size <= _FEW:
+        return math.isfinite(sum(result.ravel().tolist()))
+    return bool(_all(np.isfinite(result), None))
 
 
 def whole(recipe: Recipe, name: str, arguments: tuple[Any, ...]) -> Way | None:
@@ -119,7 +128,7 @@ def _of_shape(request: Request, keepdims: bool, name: str, arguments: tuple[Any,
         finally:
             pool.give_back(work)
         if shape:
-            return None if met or (may_warn and not _all(np.isfinite(result), None)) else result
+            return None if met or (may_warn and not _is_finite(result)) else result
         number = result[()]
         return None if met or (may_warn and not math.isfinite(number)) else number
 

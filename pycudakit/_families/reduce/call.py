@@ -342,15 +342,20 @@ def fast(name: str, write: Write, a: Any) -> Any:
     if is_together():
         return None
     engine = asked.fast()
-    if engine == "auto" and a.nbytes <= _WORTH_CHOOSING and present.status("cpu").available:
-        plan = on_cpu(name)
-    elif engine in ("cpu", "cuda"):
-        plan = asked_for(name, engine)
-    else:
+    if engine not in ("auto", "cpu", "cuda") or (engine == "auto" and not present.status("cpu").available):
         return None
+    named = None if engine == "auto" else asked_for(name, engine)
     recipe = recipe_for(name, write, (a.dtype,), False, None)
-    if engine == "auto" and recipe.is_exact and a.size < _NUMPYS_EXACT:
+    if named is not None:
+        plan = named
+    elif a.nbytes > _WORTH_CHOOSING:
+        plan = plan_call(name, (), cost_of(recipe, a.size, a.nbytes, 0, has_numpys=True))
+        if plan.engine == "numpy":
+            return None
+    elif recipe.is_exact and a.size < _NUMPYS_EXACT:
         return None
+    else:
+        plan = on_cpu(name)
     result = np.empty((), recipe.folded.result)
     work = recipe.works.take()
     try:
@@ -362,6 +367,6 @@ def fast(name: str, write: Write, a: Any) -> Any:
     number: Any = result[()]
     if isinstance(number, np.floating) and not math.isfinite(number) and name not in _NEVER_WARNS:
         return None  # there may be something to warn of
-    if engine == "auto":
+    if engine == "auto" and a.nbytes <= small.MOST:
         small.offer(number, functools.partial(again.whole, recipe))
     return number

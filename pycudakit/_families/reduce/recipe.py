@@ -98,9 +98,8 @@ class ReduceWork(Invocation):
         count = len(self.reduction)
         return abi.bound(
             *((library, "pk_reduce") if count == 1 else (library, "pk_reduce_several")),
-            *((self.reduction,) if count == 1 else (self.reduction, ctypes.c_int64(count))),
-            *(instructions, ctypes.c_int64(len(instructions))),
-            *(self.table, ctypes.c_int64(len(self.table))),
+            *((self.reduction,) if count == 1 else (self.reduction, count)),
+            *(instructions, len(instructions), self.table, len(self.table)),
             *(self._shape, self._dimensions),
             *(self._met, self.options, self.report),
         )

@@ -42,7 +42,9 @@ def sum_like(
     if dtype is not None:
         given["dtype"] = dtype
     foreign = None
-    if initial is not NONE and (initial is None or operands.as_array(initial) is None or np.ndim(initial)):
+    if initial is None and where is not NONE and where is not True:
+        foreign = "an initial of None, where elements are left out"
+    elif initial is not NONE and np.ndim(initial):
         foreign = f"an initial of {type(initial).__name__}"
     numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **given)
     if extreme and where is not NONE and where is not True and initial is NONE:
@@ -62,7 +64,9 @@ def sum_like(
     )
     if call.is_numpys:
         return call.by_numpy()
-    if initial is not NONE and call.result_type.kind in "biu":
+    if initial is None:  # of the elements alone
+        initial = NONE
+    elif initial is not NONE and (call.result_type.kind in "biu" or operands.as_array(initial) is None):
         initial = np.array(initial, call.result_type)[()]  # as NumPy converts it, or refuses to
     result = call.reduce(initial=or_usual(initial, None))
     if name.endswith("sum") and initial is not NONE and initial == 0 and np.signbit(initial):

@@ -6,12 +6,31 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._calls.cost import CALL, threads
+from pycudakit._library import present
+from pycudakit._library.types import Array
 from pycudakit.fusing.composed.whole import whole
 
 _MODES = {"valid": 0, "same": 1, "full": 2}
 
+# Nanoseconds of floats, for an element and each number that slides over it: NumPy's, whose loops for up to 11
+# numbers are others; and the CPU engine's on one thread, for the element too.
+_NUMPY_FEW, _NUMPY_MANY = 0.2, 0.4
+_OURS, _OURS_EACH = 2.0, 0.5
+_FEW = 11
 
-@whole("a", "v")
+
+def _is_numpys(arrays: list[Array]) -> bool:
+    """Tell whether NumPy, on its one thread, answers before the CPU engine, where there is no other."""
+    few, many = sorted(array.size for array in arrays)
+    plain = all(array.dtype.kind == "f" and array.itemsize > 2 for array in arrays)
+    if not plain or present.status("cuda") or not present.status("cpu"):
+        return False
+    ours = CALL + 1e-9 * many * (_OURS + _OURS_EACH * few) / threads()
+    return 1e-9 * many * few * (_NUMPY_FEW if few <= _FEW else _NUMPY_MANY) < ours
+
+
+@whole("a", "v", is_numpys=_is_numpys)
 def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     """Return the convolution of two sequences.
 
@@ -39,7 +58,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     return _slid(a, v[::-1], mode)
 
 
-@whole("a", "v")
+@whole("a", "v", is_numpys=_is_numpys)
 def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     """Return the correlation of two sequences: the sum of ``a[n + k] * v[n]`` for each k.
 

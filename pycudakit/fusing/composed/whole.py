@@ -10,17 +10,20 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pycudakit._calls import asked, invocation, operands
-from pycudakit._calls.cost import SMALL
+from pycudakit._calls.cost import QUICKER, SMALL
 from pycudakit._calls.deferred import Deferred
 from pycudakit._calls.others import is_ordinary
 from pycudakit._calls.small import short_way
+from pycudakit._library.types import Array
 from pycudakit.fusing.fused import SMALL_ARRAYS, fuse
 from pycudakit.fusing.now import recording_now
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def whole(*arrays: str, of_many: bool = False) -> Callable[[F], F]:
+def whole(
+    *arrays: str, of_many: bool = False, is_numpys: Callable[[list[Array]], bool] | None = None
+) -> Callable[[F], F]:
     """Make a public function of a body, which has the name, the arguments and the errors of NumPy's function.
 
     Parameters
@@ -29,6 +32,8 @@ def whole(*arrays: str, of_many: bool = False) -> Callable[[F], F]:
         The arguments that the body wants as arrays; None is left as it is.
     of_many
         Whether the first of them is a sequence of arrays.
+    is_numpys
+        Whether NumPy's own answers first, which need not take the steps of the body, though they are large.
     """
 
     def decorate(body: F) -> F:
@@ -51,19 +56,21 @@ def whole(*arrays: str, of_many: bool = False) -> Callable[[F], F]:
                 return invocation.by_numpy(name, asked.ASKED_FOR, compute)
             if not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values()))):
                 return fused(*args, **kwargs)
-            sizes: list[int] = []
+            known: list[Array] = []
 
             def read(value: Any) -> Any:
                 array = operands.as_array(value)
                 if array is None:
                     raise NumPysAlone
-                sizes.append(array.size)
+                known.append(array)
                 return array
 
             try:
                 given, named = _replaced(args, kwargs, places, of_many, read)
-                if engine == "auto" and sum(sizes) <= SMALL_ARRAYS:
+                if engine == "auto" and sum(array.size for array in known) <= SMALL_ARRAYS:
                     return invocation.by_numpy(name, SMALL, compute)
+                if engine == "auto" and is_numpys is not None and is_numpys(known):
+                    return invocation.by_numpy(name, QUICKER, compute)
                 return fused(*given, **named)
             except NumPysAlone as error:
                 return invocation.by_numpy_alone(name, compute, *error.args)

@@ -189,7 +189,8 @@ class Recording(Elements):
             if node is not None:
                 chosen = StandIn(self, node if node.dtype == array.dtype else cast(node, array.dtype))
                 missing = array.ndim - index.ndim
-                mask = index[(..., *((None,) * missing))] if missing else index
+                beside = (..., *(None,) * missing)
+                mask = index[beside] if missing else index
                 return self.write(stand_in, self._chosen(mask, chosen, stand_in).node)
         self._set_by_numpy(stand_in, array, index, value)
         return None

@@ -23,6 +23,16 @@ _OPERANDS = {"pk_evaluate": (2, 3), "pk_reduce": (3, 4), "pk_scan": (2, None)}
 _OPTIONS = {"pk_evaluate": -3}
 
 
+def _number(argument):
+    """Return a number or an address, in whatever form it goes to ctypes."""
+    if isinstance(argument, np.ndarray):
+        return argument.ctypes.data
+    value = getattr(argument, "value", argument)
+    if isinstance(value, int):
+        return value
+    return int(repr(argument).partition("(")[2].rstrip(")>"), 0)  # ctypes tells it nowhere else
+
+
 def _bytes_at(address, size):
     return np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8)
 
@@ -103,8 +113,8 @@ class StandInGpu:
             return function(*arguments)
         at, count = _OPERANDS[name]
         operands = arguments[at]
-        size = 2 if count is None else getattr(arguments[count], "value", arguments[count])
-        address = operands.ctypes.data if isinstance(operands, np.ndarray) else operands.value
+        size = 2 if count is None else _number(arguments[count])
+        address = _number(operands)
         table = _bytes_at(address, size * abi.OPERAND.itemsize).view(abi.OPERAND)
         there = table["flags"] & abi.ON_DEVICE
         self.queued += bool(there.any())
@@ -117,8 +127,7 @@ class StandInGpu:
     def _sorted(self, function, arguments):
         """Run an entry that has no table: `options` say in which stream the arrays are."""
         options = arguments[-2]
-        if isinstance(options, abi.Lasting):
-            options = _bytes_at(options.value, abi.OPTIONS.itemsize).view(abi.OPTIONS)
+        options = _bytes_at(_number(options), abi.OPTIONS.itemsize).view(abi.OPTIONS)
         stream = options["stream"].copy()
         self.queued += bool(stream)
         options["stream"] = 0

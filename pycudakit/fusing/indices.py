@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -115,7 +115,7 @@ def _taken(part: Any, shape: tuple[int, ...], before: list[Any]) -> list[Any] | 
     if part is None or part is Ellipsis or type(part) is slice:
         has_stand_in = type(part) is slice and StandIn in map(type, (part.start, part.stop, part.step))
         return None if has_stand_in else [part]
-    array = _array_of(part) if type(part) is list else part
+    array: Any = _array_of(part) if type(part) is list else part
     if not _is_picking(array) or not array.ndim or not array.size:
         return None
     if array.dtype.kind in "iu":
@@ -131,10 +131,11 @@ def place_among(recording: Any, arrays: list[StandIn], lengths: tuple[int, ...],
     if len(arrays) == 1:
         return arrays[0]
     flat: Any = 0
+    each: Any
     for along, (each, length) in enumerate(zip(arrays, lengths, strict=True), axis):
         if recording.resolved(np.max(np.maximum(each, ~each))) >= length:
             least, greatest = map(int, recording.resolved((np.min(each), np.max(each))))
             wrong = least if least < -length else greatest
             raise IndexError(f"index {wrong} is out of bounds for axis {along} with size {length}")
         flat = flat * length + np.where(each < 0, each + length, each)
-    return flat
+    return cast("StandIn", flat)

@@ -397,7 +397,7 @@ def topk(a: Any, k: Any, axis: Any = -1, largest: Any = True) -> TopK:
     >>> values, indices
     (array([9., 9., 5.]), array([1, 3, 0]))
     """
-    array = operands.as_array(a)
+    array: Any = operands.as_array(a)
     indices = topk_indices(array, k, axis, largest)
     flat, axis = (array.ravel(), 0) if axis is None else (array, axis)
     return TopK(np.take_along_axis(flat, indices, axis), indices)

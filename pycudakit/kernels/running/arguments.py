@@ -249,7 +249,8 @@ class Slot:
             bound.is_plain = False
             return
         elif isinstance(given, Wrapper):
-            return self.add(bound, given.settled())
+            self.add(bound, given.settled())
+            return
         else:
             array, flags = self._foreign(given), self._bare
         if type(array) is not np.ndarray:

@@ -296,7 +296,7 @@ void queue(const Located &request, Call &call) {
     require(homes.of(0).dense && homes.of(1).dense, "what is scanned on a device is dense");
     if (homes.of(0).at == homes.of(1).at && !may_overlap(request, region))
         fail(PK_UNSUPPORTED, "columns of float64 on a device are not summed in place");
-    visit_op(request.kind, [&](auto op) {
+    visit_flipped_op(request.kind, [&](auto op) {
         Scanner<decltype(op)> scanner(request, region, homes, call, std::nullopt);
         const QueuedMemory memory(queued, scanner.bytes_there());
         if (memory.get() != nullptr) {

@@ -67,8 +67,7 @@ bool sort_at_home(const Request &request, Call &call, const std::vector<int> &de
     const bool stays = plan::have_homes({out}, devices);
     const int64_t bytes = (bytes_there(request) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     const int64_t out_bytes = out.high - out.low;
-    const std::optional<plan::Workspace> memory =
-        workspace(devices[0], bytes + (stays ? 0 : out_bytes));
+    const std::optional<plan::Workspace> memory = workspace(devices[0], bytes + (stays ? 0 : out_bytes));
     if (!memory) return false;
     plan::Homes homes({in, out}, call, devices);
     char *const to = stays ? homes.of(1).at : memory->get() + bytes;

@@ -58,7 +58,8 @@ Range range_there(const int64_t *indices, int64_t count, int device, Call &call)
     const Block found(device, sizeof(range));
     if (found.memory() == nullptr) {
         fail(PK_OUT_OF_MEMORY,
-             "other calls have too much of PYCUDAKIT_DEVICE_MEMORY, and too little is left to look at indices");
+             "other calls have too much of PYCUDAKIT_DEVICE_MEMORY, and too little is left to look at "
+             "indices");
     }
     const Stream stream = pk::stream();
     const Queue queue(stream);

@@ -146,7 +146,8 @@ void argsort_each(KeyAt key_at, const Rows &rows, int64_t *order, int64_t kept, 
     const int64_t size = rows.columns;
     if (size < LONG_ROW) {
         return each_short_row<E>(call, rows, [&](int64_t row, E *pairs, E *other) {
-            for (int64_t i = 0; i < size; ++i) pairs[i] = {key_at(row * size + i), I(i)};
+            const KeyAt own = key_at;  // which nothing that is written here can change
+            for (int64_t i = 0; i < size; ++i) pairs[i] = {own(row * size + i), I(i)};
             sort_few(pairs, other, size);
             for (int64_t i = 0; i < kept; ++i) order[row * kept + i] = int64_t(pairs[i].index);
         });

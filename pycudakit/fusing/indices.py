@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -131,10 +131,11 @@ def place_among(recording: Any, arrays: list[Any], lengths: tuple[int, ...], axi
     if len(arrays) == 1:
         return arrays[0]
     flat: Any = 0
+    each: Any
     for along, (each, length) in enumerate(zip(arrays, lengths, strict=True), axis):
         if recording.resolved(np.max(np.maximum(each, ~each))) >= length:
             least, greatest = map(int, recording.resolved((np.min(each), np.max(each))))
             wrong = least if least < -length else greatest
             raise IndexError(f"index {wrong} is out of bounds for axis {along} with size {length}")
         flat = flat * length + np.where(each < 0, each + length, each)
-    return flat
+    return cast("StandIn", flat)

@@ -111,9 +111,12 @@ def flip(m: Any, axis: Any = None) -> Any:
     """
     array = operands.as_array(m)
     if array is None:
-        return invocation.by_numpy_alone(
-            "flip", lambda: np.array(np.flip(m, axis), order="C", copy=True, subok=True)
-        )
+
+        def by_numpy() -> Any:
+            made = np.flip(m, axis)  # a scalar or an object, if there are no dimensions
+            return np.array(made, order="C", copy=True, subok=True) if isinstance(made, np.ndarray) else made
+
+        return invocation.by_numpy_alone("flip", by_numpy)
     out = _dense(_FLIP, np.asarray(np.flip(array, axis)))
     return out if out.ndim else out[()]  # as NumPy does
 

@@ -188,7 +188,7 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
 
 
 def _taking_out(ufunc: Any) -> Any:
-    """Return a ufunc that takes `out` by position, of which NumPy warns where one may have meant an operand."""
+    """Return a ufunc that takes `out` by position, at which NumPy warns: one may have meant an operand."""
     if ufunc in (np.maximum, np.minimum):
         return lambda x1, x2, out=None: ufunc(x1, x2, out=out)
     return ufunc

@@ -58,7 +58,7 @@ def inner(a: Any, b: Any, /) -> Any:
     """
     x, y = np.asarray(a), np.asarray(b)
     if x.ndim == 0 or y.ndim == 0:
-        return multiply(a, b)
+        return multiply(a if x.dtype != object else x, b if y.dtype != object else y)
     numpy = functools.partial(np.inner, a, b)
     if x.shape[-1] != y.shape[-1]:
         return numpy()  # raises

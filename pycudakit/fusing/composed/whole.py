@@ -40,7 +40,13 @@ def whole(
         name = body.__name__
         numpys = getattr(np, name)
         fused = fuse(body)
-        places = {key: place for place, key in enumerate(inspect.signature(body).parameters) if key in arrays}
+        parameters = inspect.signature(body).parameters
+        places = {key: place for place, key in enumerate(parameters) if key in arrays}
+        needed = [
+            (key, place)
+            for key, place in places.items()
+            if parameters[key].default is inspect.Parameter.empty
+        ]
 
         def call(*args: Any, **kwargs: Any) -> Any:
             recording = recording_now()
@@ -65,6 +71,8 @@ def whole(
                 known.append(array)
                 return array
 
+            if any((args[at] if at < len(args) else kwargs.get(key, ...)) is None for key, at in needed):
+                return invocation.by_numpy_alone(name, compute)
             try:
                 given, named = _replaced(args, kwargs, places, of_many, read)
                 if engine == "auto" and sum(array.size for array in known) <= SMALL_ARRAYS:

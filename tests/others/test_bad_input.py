@@ -1,0 +1,387 @@
+"""What is no plain array, given to every function of NumPy's names: its answer and type, or a plain error."""
+
+import array
+import atexit
+import ctypes
+import decimal
+import fractions
+import functools
+import inspect
+import shutil
+import tempfile
+import warnings
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+
+X = np.array([[3.0, 1.0, 2.0], [6.0, 5.0, 4.0]])
+PLACES = np.array([2, 0, 1])
+
+
+class Arrays:
+    """What says what NumPy shall make of it."""
+
+    def __init__(self, *answers):
+        self._answers = [*answers]
+
+    def __array__(self, dtype=None, copy=None):
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+class Interface:
+    def __init__(self, **changes):
+        self.kept = X.copy()
+        self.__array_interface__ = {**self.kept.__array_interface__, **changes}
+
+
+class Sequence:
+    """It says that it is longer, or shorter, than it is."""
+
+    def __init__(self, says, values):
+        self._says, self._values = says, values
+
+    def __len__(self):
+        return self._says
+
+    def __getitem__(self, index):
+        return self._values[index]
+
+
+class Number:
+    def __float__(self):
+        return 1.5
+
+    def __index__(self):
+        return 2
+
+
+class Subclass(np.ndarray):
+    pass
+
+
+class Quantity(np.ndarray):
+    """An array with a unit, which ufuncs keep."""
+
+    def __array_finalize__(self, other):
+        self.unit = getattr(other, "unit", "m")
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=(), **keywords):
+        plain = [np.asarray(x) for x in inputs]
+        if out:
+            keywords["out"] = tuple(np.asarray(x) for x in out)
+        result = getattr(ufunc, method)(*plain, **keywords)
+        return result.view(Quantity) if isinstance(result, np.ndarray) else result
+
+
+@functools.cache
+def file():
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    X.tofile(f"{folder}/mapped")
+    return f"{folder}/mapped"
+
+
+def mapped(mode):
+    return np.memmap(file(), np.float64, mode, shape=(2, 3))
+
+
+def read_only():
+    made = X.copy()
+    made.flags.writeable = False
+    return made
+
+
+NOT_NOW = RuntimeError("not now")
+WRITTEN = np.zeros((2, 3), [("a", "<f8"), ("b", "<i4")])
+INPUTS = {
+    "a generator": lambda: (v for v in (3.0, 1.0, 2.0)),
+    "a generator of arrays": lambda: (v for v in X),
+    "an iterator": lambda: iter([3.0, 1.0, 2.0]),
+    "a map": lambda: map(float, [3, 1, 2]),
+    "a range": lambda: range(3),
+    "a set": lambda: {1.0, 2.0},
+    "a dict": lambda: {1.0: 2.0},
+    "None": lambda: None,
+    "a text": lambda: "12",
+    "bytes": lambda: b"12",
+    "a function": lambda: len,
+    "a class": lambda: float,
+    "Ellipsis": lambda: ...,
+    "texts": lambda: np.array(["b", "a", "c"]),
+    "bytes in an array": lambda: np.array([b"b", b"a", b"c"]),
+    "integers of Python": lambda: np.array([3, 1, 2], object),
+    "floats of Python": lambda: np.array([3.0, 1.0, 2.0], object),
+    "a bit of all": lambda: np.array([1, "a", None], object),
+    "arrays in an array": lambda: np.array([None, X, PLACES], object),
+    "2**70": lambda: 2**70,
+    "-2**70": lambda: -(2**70),
+    "2**64 in a list": lambda: [2**64, 1, 2],
+    "2**63": lambda: 2**63,
+    "None in a list": lambda: [1.0, None, 2.0],
+    "lists of several lengths": lambda: [[1.0], [2.0, 3.0]],
+    "empty lists": lambda: [[], []],
+    "nothing": list,
+    "tuples": lambda: ((3.0, 1.0, 2.0), (6.0, 5.0, 4.0)),
+    "complex": lambda: X + 1j,
+    "long double": lambda: X.astype(np.longdouble),
+    "times": lambda: np.array([3, 1, 2], "M8[s]"),
+    "durations": lambda: np.array([3, 1, 2], "m8[ms]"),
+    "no time": lambda: np.array(["NaT", "2020"], "M8[D]"),
+    "records": WRITTEN.copy,
+    "a field of records": lambda: np.ones((2, 3), [("a", "<i2"), ("b", "<f8")])["b"],
+    "void": lambda: np.zeros(3, "V8"),
+    "float16": lambda: X.astype(np.float16),
+    "bools": lambda: X > 2,
+    "int8": lambda: X.astype(np.int8),
+    "swapped bytes": lambda: X.astype(">f8"),
+    "swapped integers": lambda: PLACES.astype(">u2"),
+    "unaligned": lambda: np.frombuffer(b"\0" + X.tobytes(), np.uint8)[1:].view(np.float64).reshape(2, 3),
+    "read-only": read_only,
+    "of stride 0": lambda: np.broadcast_to(np.float32(2), (2, 3)),
+    "windows": lambda: np.lib.stride_tricks.sliding_window_view(np.arange(4.0), 3),
+    "reversed": lambda: X[::-1, ::-1],
+    "a memory map": lambda: mapped("r+"),
+    "a read-only memory map": lambda: mapped("r"),
+    "masked": lambda: np.ma.array(X, mask=X > 4),
+    "a matrix": lambda: np.matrix(X),
+    "a subclass": lambda: X.view(Subclass),
+    "a quantity": lambda: X.view(Quantity),
+    "characters": lambda: np.char.array(["b", "a"]),
+    "a record array": lambda: WRITTEN.view(np.recarray),
+    "a scalar": lambda: np.float32(2),
+    "a scalar of a record": lambda: WRITTEN[0, 0],
+    "an integer": lambda: np.uint8(2),
+    "of no dimension": lambda: np.array(2.0),
+    "of no elements": lambda: np.zeros((0, 3)),
+    "of no columns": lambda: np.zeros((2, 0)),
+    "of many dimensions": lambda: np.ones((1,) * 64),
+    "a list from __array__": lambda: Arrays([3.0, 1.0]),
+    "None from __array__": lambda: Arrays(None),
+    "an error from __array__": lambda: Arrays(NOT_NOW),
+    "an array from __array__": lambda: Arrays(X),
+    "another array each time": lambda: Arrays(X, X[:1], np.zeros(0), X),
+    "objects from __array__": lambda: Arrays(np.array([1, 2, None], object)),
+    "an interface": Interface,
+    "an interface of no type": lambda: Interface(typestr="<q9"),
+    "an interface without a shape": lambda: Interface(shape=None),
+    "an interface with a negative shape": lambda: Interface(shape=(-1, 3)),
+    "longer than it is": lambda: Sequence(5, [3.0, 1.0, 2.0]),
+    "shorter than it is": lambda: Sequence(2, [3.0, 1.0, 2.0]),
+    "of a negative length": lambda: Sequence(-1, [3.0]),
+    "a number of one's own": Number,
+    "numbers of one's own": lambda: [Number(), Number()],
+    "a Decimal": lambda: decimal.Decimal("1.5"),
+    "fractions": lambda: [fractions.Fraction(1, 3), fractions.Fraction(2, 3)],
+    "ctypes": lambda: (ctypes.c_double * 3)(3.0, 1.0, 2.0),
+    "a memoryview": lambda: memoryview(X),
+    "an array of the standard library": lambda: array.array("d", [3.0, 1.0, 2.0]),
+    "a bytearray": lambda: bytearray(b"312"),
+    "nan": lambda: float("nan"),
+    "a bool": lambda: True,
+    "complex of Python": lambda: 1j,
+}
+
+
+# ---- The functions ----------------------------------------------------------------------------------
+
+SPECIAL = {  # with what else they need
+    "take": lambda kit, x: kit.take(x, [0, -1]),
+    "take of": lambda kit, x: kit.take(X, x),
+    "take_along_axis": lambda kit, x: kit.take_along_axis(X, x, 1),
+    "compress": lambda kit, x: kit.compress(x, X, 0),
+    "clip": lambda kit, x: kit.clip(x, 1, 2),
+    "clip to": lambda kit, x: kit.clip(X, x, 5.0),
+    "where": lambda kit, x: kit.where(x, X, 0),
+    "where else": lambda kit, x: kit.where(X > 2, X, x),
+    "sum of columns": lambda kit, x: kit.sum(x, axis=0),
+    "sum as": lambda kit, x: kit.sum(X, dtype=x),
+    "sum along": lambda kit, x: kit.sum(X, axis=x),
+    "max at first": lambda kit, x: kit.max(X, initial=x),
+    "sum where": lambda kit, x: kit.sum(X, where=x),
+    "add into": lambda kit, x: kit.add(X, 1.0, out=x),
+    "add where": lambda kit, x: kit.add(X, 1.0, where=x, out=X.copy()),
+    "sort of columns": lambda kit, x: kit.sort(x, axis=0),
+    "sort along": lambda kit, x: kit.sort(X, axis=x),
+    "argpartition": lambda kit, x: kit.argpartition(x, 1),
+    "partition": lambda kit, x: kit.partition(x, 1),
+    "partition at": lambda kit, x: kit.partition(X, x),
+    "percentile": lambda kit, x: kit.percentile(x, 30),
+    "quantile": lambda kit, x: kit.quantile(x, 0.3),
+    "quantile at": lambda kit, x: kit.quantile(X, x),
+    "nanquantile": lambda kit, x: kit.nanquantile(x, [0.1, 0.9], axis=0),
+    "histogram into": lambda kit, x: kit.histogram(X, x),
+    "histogram from": lambda kit, x: kit.histogram(X, 5, x),
+    "histogram by": lambda kit, x: kit.histogram(X, 5, weights=x),
+    "bincount by": lambda kit, x: kit.bincount(PLACES, x),
+    "digitize": lambda kit, x: kit.digitize(x, [1.0, 2.0]),
+    "digitize into": lambda kit, x: kit.digitize(X, x),
+    "interp": lambda kit, x: kit.interp(x, [1.0, 2.0], [3.0, 4.0]),
+    "interp between": lambda kit, x: kit.interp(X, x, [3.0, 1.0, 2.0]),
+    "interp of": lambda kit, x: kit.interp(X, [3.0, 4.0, 5.0], x),
+    "einsum": lambda kit, x: kit.einsum("...i,...i", x, x),
+    "tensordot": lambda kit, x: kit.tensordot(x, x, 1),
+    "norm": lambda kit, x: kit.linalg.norm(x),
+    "norm of rows": lambda kit, x: kit.linalg.norm(x, axis=-1),
+    "roll": lambda kit, x: kit.roll(x, 1),
+    "roll by": lambda kit, x: kit.roll(X, x),
+    "repeat": lambda kit, x: kit.repeat(x, 2),
+    "repeat so often": lambda kit, x: kit.repeat(X, x, 0),
+    "tile": lambda kit, x: kit.tile(x, 2),
+    "pad": lambda kit, x: kit.pad(x, 1),
+    "concatenate": lambda kit, x: kit.concatenate([x, x]),
+    "concatenate all": lambda kit, x: kit.concatenate(x),
+    "stack": lambda kit, x: kit.stack([x, X]),
+    "lexsort": lambda kit, x: kit.lexsort([x, x]),
+    "median along": lambda kit, x: kit.median(x, axis=0),
+    "average by": lambda kit, x: kit.average(X, weights=x),
+    "astype": lambda kit, x: kit.astype(X, x),
+    "round to": lambda kit, x: kit.round(X, x),
+    "cumsum along": lambda kit, x: kit.cumsum(X, x),
+    "gradient by": lambda kit, x: kit.gradient(X[0], x),
+    "swapaxes": lambda kit, x: kit.swapaxes(x, 0, -1),
+}
+NOT_CALLED = {"get_include", "unique_values"}  # whose values are in any order
+
+
+def works(call):
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            call(np)
+    except Exception:  # noqa: BLE001
+        return False
+    return True
+
+
+@functools.cache
+def calls():
+    """Return every function that NumPy has, too, with a bad argument at each place that can have an array."""
+    found = {}
+    for name in sorted(set(pk.__all__) - NOT_CALLED):
+        if not callable(getattr(np, name, None)) or inspect.isclass(getattr(np, name)):
+            continue
+
+        def one(kit, x, name=name):
+            return getattr(kit, name)(x)
+
+        def first(kit, x, name=name):
+            return getattr(kit, name)(x, X)
+
+        def second(kit, x, name=name):
+            return getattr(kit, name)(X, x)
+
+        if works(lambda kit, one=one: one(kit, X)) or works(lambda kit, one=one: one(kit, PLACES)):
+            found[name] = one
+        elif works(lambda kit, first=first: first(kit, X)):
+            found[f"{name} first"], found[f"{name} second"] = first, second
+    return found | SPECIAL
+
+
+SUBCLASSES = {"cov", "corrcoef", "cross first", "cross second", "pad", "transpose"}
+PLAIN = (
+    TypeError,
+    ValueError,
+    IndexError,
+    OverflowError,
+    ArithmeticError,
+    NotImplementedError,
+    pk.errors.Error,
+)
+
+
+def outcome(call, kit, make):
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            return call(kit, make())
+    except Exception as error:  # noqa: BLE001  (compared below)
+        return error
+
+
+def shown(result):
+    plain = np.asarray(result) if isinstance(result, np.ndarray) else result
+    return f"{plain!r}, of {type(result).__name__}"
+
+
+def differs(ours, numpys):
+    """Tell what is wrong, if anything."""
+    told = f"{shown(ours)}, where NumPy has {shown(numpys)}"
+    if isinstance(ours, Exception):
+        plain = isinstance(ours, PLAIN) or type(ours) is type(numpys) or ours.args == NOT_NOW.args
+        return None if plain and str(ours) else told
+    if isinstance(numpys, (tuple, list)) and type(ours) is type(numpys) and len(ours) == len(numpys):
+        return next(filter(None, map(differs, ours, numpys)), None)
+    if type(ours) is not type(numpys) and not isinstance(numpys, np.memmap):  # which owns its memory here
+        return told
+    if not isinstance(numpys, (np.ndarray, np.generic)):
+        is_number = isinstance(numpys, (int, float, complex, str, bytes))
+        return (
+            told
+            if is_number and ours != numpys and not (isinstance(numpys, float) and np.isnan(numpys))
+            else None
+        )
+    if (ours.dtype, ours.shape) != (numpys.dtype, numpys.shape):
+        return told
+    if numpys.dtype.hasobject:
+        pairs = zip(np.asarray(ours).flat, np.asarray(numpys).flat, strict=True)
+        return next((told for pair in pairs if differs(*pair)), None)
+    if numpys.dtype.kind in "biufc":
+        ours, numpys = np.asarray(ours), np.asarray(numpys)
+        tolerance = {"float16": 1e-3, "float32": 1e-6}.get(numpys.dtype.name, 1e-12)
+        is_same = np.isclose(ours, numpys, tolerance, tolerance, True).all()
+    else:
+        is_same = np.asarray(ours).tobytes() == np.asarray(numpys).tobytes()
+    return None if is_same else told
+
+
+# What differs on purpose: these answer where NumPy raises, or keep the type of a subclass.
+OTHERWISE = {
+    "another array each time": None,  # which is asked as often as we like
+    "an error from __array__": {"array_equal first", "array_equal second"},
+    "a memoryview": {"flip", "sum along"},
+    "nothing": {"sum along"},  # of no axes, as of ()
+    "of no elements": {"sum along"},
+    "a bool": {"sum along"},
+    **dict.fromkeys(("masked", "a matrix", "a subclass", "a quantity"), SUBCLASSES),
+    **dict.fromkeys(("characters", "a record array"), SUBCLASSES),
+    **{what: {"transpose"} for what in ("a scalar", "an integer", "a scalar of a record")},  # arrays
+}
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path, monkeypatch):
+    """Have nothing read or written beside: texts are names of files to some."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", calls())
+def test_answers_are_numpys_or_plain_errors(name):
+    call, wrong = calls()[name], {}
+    for what, make in INPUTS.items():
+        if what in OTHERWISE and (OTHERWISE[what] is None or name in OTHERWISE[what]):
+            outcome(call, pk, make)
+            continue
+        difference = differs(outcome(call, pk, make), outcome(call, np, make))
+        if difference and not (name == "sum where" and "Cannot cast" in difference):  # any truth is one here
+            wrong[what] = difference
+    assert not wrong
+
+
+@pytest.mark.parametrize("name", calls())
+def test_named_engines_answer_or_raise(engine, name):
+    """Something, and in a plain way."""
+    call, wrong = calls()[name], {}
+    for what, make in INPUTS.items():
+        ours = outcome(call, pk, make)
+        if isinstance(ours, Exception):
+            wrong |= {what: ours} if differs(ours, outcome(call, np, make)) else {}
+    assert not wrong
+
+
+def test_there_are_many():
+    assert len(calls()) * len(INPUTS) > 18_400

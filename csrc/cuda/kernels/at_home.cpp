@@ -13,8 +13,7 @@ constexpr int64_t ALIGNMENT = 256;  // which kernels expect of an array, as of w
 
 char *given(const pk_buffer &buffer) { return reinterpret_cast<char *>(buffer.address); }
 bool moves(const pk_buffer &buffer) {
-    return buffer.bytes != 0 && !lies_there(buffer) &&
-           (buffer.flags & (PK_BUFFER_UP | PK_BUFFER_DOWN)) != 0;
+    return buffer.bytes != 0 && !lies_there(buffer) && (buffer.flags & (PK_BUFFER_UP | PK_BUFFER_DOWN)) != 0;
 }
 bool is_written(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_DOWN) != 0; }
 bool overlap(const pk_buffer &a, const pk_buffer &b) {

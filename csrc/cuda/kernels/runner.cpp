@@ -80,8 +80,8 @@ class Runner {
     // Whether a run needs nothing but its kernels in the arrays' stream, and nobody has to wait for them.
     bool can_be_queued() const {
         const auto prints = [](const auto &module) { return module->printed().has_value(); };
-        return in_plan_ == nullptr && there_.is_enough() && there_.streams().size() == 1 && run_.launches <= UNPACED &&
-               run_.symbols.size == 0 && call_.options().waits == 0 &&
+        return in_plan_ == nullptr && there_.is_enough() && there_.streams().size() == 1 &&
+               run_.launches <= UNPACED && run_.symbols.size == 0 && call_.options().waits == 0 &&
                std::none_of(modules_.begin(), modules_.end(), prints);
     }
 

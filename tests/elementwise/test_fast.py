@@ -9,6 +9,7 @@ import weakref
 
 import numpy as np
 import pytest
+from helpers.given import forget_entries
 from helpers.strategies import DTYPES
 
 import pycudakit as pk
@@ -286,6 +287,7 @@ def test_a_library_that_fails(engine, monkeypatch, failure):
     a = np.ones(4)
     assert (pk.add(a, a) == 2).all()
     before = pk.last_call()
+    forget_entries()
     library = Library(engine, monkeypatch, before=fail)
     with pytest.raises(failure, match="for a test"):
         pk.add(a, a)

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.given import forget_entries, number_of
 
 import pycudakit as pk
 from pycudakit import errors
@@ -46,8 +47,8 @@ class StandIn:
         self.calls += 1
         self.lost = self.failure is errors.DeviceError
         *work, options, met, report = arguments
-        shape = at(arguments[4].value, np.dtype(np.int64), arguments[5].value)
-        address = int(at(options.value, abi.OPTIONS)["rest"][0])
+        shape = at(number_of(arguments[4]), np.dtype(np.int64), number_of(arguments[5]))
+        address = int(at(number_of(options), abi.OPTIONS)["rest"][0])
         if address:
             rest = at(address, abi.REST)
             size = int(np.prod(shape))
@@ -64,7 +65,7 @@ class StandIn:
                 left = [(end, start - end) for end, start in zip(ends, starts, strict=True) if start > end]
                 rest["count"] = len(left)
                 rest["ranges"][0, : len(left)] = left
-        at(report.value, abi.REPORT)[...] = 0
+        at(number_of(report), abi.REPORT)[...] = 0
         raise self.failure("cudaErrorSome from a stand-in")
 
 
@@ -84,10 +85,12 @@ def stand_in(monkeypatch):
             ),
         )
         present.status.cache_clear()
+        forget_entries()
         return library
 
     yield put
     monkeypatch.undo()
+    forget_entries()
     present.status.cache_clear()
 
 

@@ -67,6 +67,7 @@ class Builder:
         self, source: str, position: int, dtype: DType, constant: np.ndarray[Any, Any] | None = None
     ) -> Value:
         """Load an operand; the same one twice is one operand."""
+        dtype = abi.TYPES[CODES[dtype]]  # the usual one of equal ones, such as ulonglong and uint64
         key = (source, position, dtype, None if constant is None else constant.tobytes())
         if key not in self._loaded:
             self._operands.append(Operand(source, position, dtype, constant))

@@ -11,6 +11,7 @@ import pytest
 from abi.test_plan import LARGE, SMALL, Plan, in_plan, numbers
 from abi.test_plan_families import KINDS, fetched, same_bits
 from helpers.processes import python
+from helpers.strategies import assert_values
 
 from pycudakit import errors
 from pycudakit._library import abi
@@ -134,7 +135,7 @@ def test_what_was_computed_is_sorted(plan):
     moved(plan, sort(plan, t, s), 0, 0)
     plan.up(plan.evaluate("add", out, s, s), 0)
     sort(plan, x + x, wanted)
-    assert same_bits(out, wanted + wanted)
+    assert_values(out, wanted + wanted)  # NaN of a sum has other bits on a GPU
 
 
 @pytest.mark.parametrize("offset", [0, 1, 64])
@@ -158,7 +159,7 @@ def test_sorting_over_the_host(plan):
     sort(plan, x, out)
     assert same_bits(out, wanted)
     plan.up(plan.evaluate("add", twice, out, out), out.nbytes)
-    assert same_bits(twice, wanted + wanted)
+    assert_values(twice, wanted + wanted)
     y = x.copy()
     half = plan.keep(y[:, :15_000], abi.KEEP_TEMPORARY)
     plan.evaluate("add", half, x[:, :15_000], np.array(-0.0, np.float32))

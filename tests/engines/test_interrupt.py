@@ -230,15 +230,16 @@ i = x.view(np.int32)[::2].copy()
 began = time.perf_counter()
 pk.{work}
 took = time.perf_counter() - began
-seconds = []
+seconds, thread = [], None
 for part in (0.02, 0.2, 0.4, 0.6, 0.8):
     try:
         thread = send(signal.SIGINT, part * took)
         pk.{work}
         time.sleep(took + 5)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # before it has a name, if the call is quick
         seconds.append(time.perf_counter() - sent[-1])
-    thread.join()
+    if thread is not None:
+        thread.join()
 print(json.dumps([sorted(seconds), right()]))
 """
     seconds, is_right = run(engine, code)

@@ -105,14 +105,17 @@ def test_bodies(engine, name):
     ours, numpys = arrays_for(body), arrays_for(body)
     result = pk.fuse(body)(*ours)
     call = pk.last_call()
+    is_any_zero = name.startswith("unique")  # of those that are equal, NumPy's order finds either first
     for mine, theirs in zip([*flat(result), *ours], [*flat(body(*numpys)), *numpys], strict=True):
-        assert_values(mine, theirs)
+        assert_values(mine, theirs, free_zero=is_any_zero)
     if engine == "cuda":
         up = sum(array.nbytes for array in ours)
         down = sum(array.nbytes for array in flat(result))
         written = sum(array.nbytes for array in ours) if name in ("sort in place", "rows written") else 0
         table = T.nbytes if name == "take from a table" else 0
         mask = 8 * np.count_nonzero(MASK) if name == "by a mask of others" else 0
+        if name == "rows written":  # masks of rows are spread out as they are staged
+            mask = 2 * ours[0].size
         assert up <= call.bytes_up <= up + table + mask + NOTES
         # Of what is small, NumPy may have made a part.
         assert down + written - 1024 <= call.bytes_down <= down + written + NOTES

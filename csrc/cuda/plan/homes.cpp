@@ -148,7 +148,7 @@ Homes::Homes(const std::vector<Span> &spans, Call &call, const std::vector<int> 
         if (arrives) {
             homes_[i].arrives = true;
             arriving_.push_back(found);
-        } else if (!found->on_device && !overwrites) {
+        } else if (found->on_host && !found->on_device && !overwrites) {
             found->bring_up(call);
         }
         homes_[i].at = found->home_of(span.low);

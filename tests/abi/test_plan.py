@@ -765,8 +765,13 @@ print(failed > 5)
 """
 
 
-def test_calls_that_fail(plan):
+def fail_each_call(plan, code):
+    """Run code that has each CUDA call of a plan fail in turn, in a process of its own."""
     if not plan.is_cuda:
         pytest.skip("it keeps nothing")
-    code = f"import sys\nsys.path[:0] = {[str(Path(__file__).parents[1])]}\n" + FAULTS
-    assert python(code, timeout=120) == "True"
+    found = f"import sys\nsys.path[:0] = {[str(Path(__file__).parents[1])]}\n"
+    assert python(found + code, timeout=120) == "True"
+
+
+def test_calls_that_fail(plan):
+    fail_each_call(plan, FAULTS)

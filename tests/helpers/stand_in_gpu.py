@@ -5,13 +5,12 @@ looks at it without bringing it home has wrong values, as on a GPU. What goes ov
 """
 
 import ctypes
-import gc
 import sys
 import types
 
 import numpy as np
 
-from pycudakit._calls.invocation import Invocation
+from helpers.given import forget_entries, number_of
 from pycudakit._library import abi, loader
 
 _HIDDEN = 0xA5
@@ -21,16 +20,6 @@ lookup argsort matmul random reduce reduce_several resize scan searchsorted sele
 _AT_HOME = frozenset(_NAMES.split())
 _OPERANDS = {"pk_evaluate": (2, 3), "pk_reduce": (3, 4), "pk_scan": (2, None)}
 _OPTIONS = {"pk_evaluate": -3}
-
-
-def _number(argument):
-    """Return a number or an address, in whatever form it goes to ctypes."""
-    if isinstance(argument, np.ndarray):
-        return argument.ctypes.data
-    value = getattr(argument, "value", argument)
-    if isinstance(value, int):
-        return value
-    return int(repr(argument).partition("(")[2].rstrip(")>"), 0)  # ctypes tells it nowhere else
 
 
 def _bytes_at(address, size):
@@ -117,8 +106,8 @@ class StandInGpu:
             return function(*arguments)
         at, count = _OPERANDS[name]
         operands = arguments[at]
-        size = 2 if count is None else _number(arguments[count])
-        address = _number(operands)
+        size = 2 if count is None else number_of(arguments[count])
+        address = number_of(operands)
         table = _bytes_at(address, size * abi.OPERAND.itemsize).view(abi.OPERAND)
         there = table["flags"] & abi.ON_DEVICE
         self.queued += bool(there.any())
@@ -131,7 +120,7 @@ class StandInGpu:
     def _sorted(self, function, arguments):
         """Run an entry that has no table: `options` say in which stream the arrays are."""
         options = arguments[-2]
-        options = _bytes_at(_number(options), abi.OPTIONS.itemsize).view(abi.OPTIONS)
+        options = _bytes_at(number_of(options), abi.OPTIONS.itemsize).view(abi.OPTIONS)
         stream = options["stream"].copy()
         self.queued += bool(stream)
         options["stream"] = 0
@@ -231,16 +220,9 @@ def module():
     return made
 
 
-def forget():
-    """Have calls that are prepared look for their library again."""
-    for known in gc.get_objects():
-        if isinstance(known, Invocation):
-            known._entries.pop("cuda", None)
-
-
 def put(monkeypatch):
     """Put both in their places; return the GPU."""
-    forget()
+    forget_entries()
     gpu, real = StandInGpu(), loader.library
     monkeypatch.setattr(loader, "library", lambda name: gpu if name == "cuda" else real(name))
     monkeypatch.setitem(sys.modules, "cupy", module())

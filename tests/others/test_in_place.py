@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from helpers import stand_in_gpu
+from helpers.given import forget_entries
 from numpy.testing import assert_array_equal
 
 import pycudakit as pk
@@ -39,7 +40,7 @@ def gpu(monkeypatch):
         warnings.simplefilter("ignore")
         yield gpu
     monkeypatch.undo()
-    stand_in_gpu.forget()
+    forget_entries()
     present.status.cache_clear()
 
 

@@ -205,7 +205,11 @@ class Generator(Further):
         >>> sorted(deck)
         ['a', 'b', 'c']
         """
-        others.read(x, "shuffle, x", by_numpy=True)  # which refuses what lies on a GPU
+        if others.takes_devices() and others.lies_on_device(x):
+            others.check_devices("shuffle", ["self", "x"], (self, x), {})
+            others.call_on_device(Generator.shuffle, self, x, axis)
+            return
+        others.read(x, "shuffle, x", by_numpy=True)  # which refuses what lies on a GPU that is not used
         if self._is_numpys():
             self._by_numpy("shuffle", lambda g: g.shuffle(x, axis))
         else:

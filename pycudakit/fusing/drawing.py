@@ -1,0 +1,102 @@
+"""Arrays on the device that a generator of the kit's chooses from, or puts in another order, there.
+
+Each function returns NotImplemented for what the host does. What is drawn is drawn there, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pycudakit.fusing.recording import Recording
+from pycudakit.fusing.shapes import Handler
+from pycudakit.fusing.stand_in import StandIn
+
+DRAWING: dict[str, Handler] = {}
+
+
+def _draws(handler: Handler) -> Handler:
+    DRAWING[handler.__name__.removeprefix("_")] = handler
+    return handler
+
+
+def _order(recording: Recording, generator: Any, shape: tuple[int, ...], axis: int = -1) -> Any:
+    """Return the order along an axis of as many random words."""
+    words = recording.at_home(generator._words, shape, {}, places=0)  # noqa: SLF001
+    return recording.call(np.argsort, (words, axis), {})
+
+
+def _axis_of(x: Any, axis: Any) -> int | None:
+    """Return an axis along which elements can be put in another order there, or None."""
+    if type(x) is not StandIn or not x.ndim or not x.size or type(axis) is not int:
+        return None
+    return normalize_axis_index(axis, x.ndim)
+
+
+@_draws
+def _permutation(recording: Recording, generator: Any, x: Any, axis: Any = 0) -> Any:
+    along = _axis_of(x, axis)
+    if along is None:
+        return NotImplemented
+    return recording.call(np.take, (x, _order(recording, generator, (x.shape[along],)), along), {})
+
+
+@_draws
+def _shuffle(recording: Recording, generator: Any, x: Any, axis: Any = 0) -> Any:
+    if _axis_of(x, axis) is None:
+        return NotImplemented
+    if not x.flags.writeable:
+        raise ValueError("array is read-only")
+    recording.set(x, ..., _permutation(recording, generator, x, axis))
+    return None
+
+
+@_draws
+def _permuted(recording: Recording, generator: Any, x: Any, *, axis: Any = None, out: Any = None) -> Any:
+    along = _axis_of(x, 0 if axis is None else axis)
+    may_be_written = out is None or (
+        recording.is_there(out) and out.shape == x.shape and np.can_cast(x.dtype, out.dtype, "safe")
+    )
+    if along is None or not may_be_written:
+        return NotImplemented
+    if axis is None:
+        order = _order(recording, generator, (x.size,))
+        result = recording.call(np.take, (x.ravel(), order), {}).reshape(x.shape)
+    elif along == x.ndim - 1:
+        order = _order(recording, generator, x.shape)
+        result = recording.call(np.take_along_axis, (x, order, along), {})
+    else:
+        # The words are those of the elements in C order, whatever the axis.
+        order = _order(recording, generator, x.shape, along).swapaxes(along, -1)
+        turned = [recording.call(np.copy, (each, "C"), {}) for each in (x.swapaxes(along, -1), order)]
+        result = recording.call(np.take_along_axis, (*turned, -1), {}).swapaxes(along, -1)
+    if out is None:
+        return result if axis is None else recording.call(np.copy, (result, "C"), {})
+    recording.set(out, ..., result)
+    return out
+
+
+@_draws
+def _choice(
+    recording: Recording,
+    generator: Any,
+    a: Any,
+    size: Any = None,
+    replace: Any = True,
+    p: Any = None,
+    axis: Any = 0,
+    shuffle: Any = True,
+) -> Any:
+    along = _axis_of(a, axis)
+    if along is None or size == ():
+        return NotImplemented
+    given = (a.shape[along], size, replace, p, 0, shuffle)
+    if replace and p is None:
+        place = recording.at_home(generator.choice, given, {}, places=0)
+    else:
+        place = recording.on_host(generator.choice, given, {})
+    if size is None:
+        return recording.get(a, (*(slice(None),) * along, int(place))).copy()
+    return recording.call(np.take, (a, place, along), {})

@@ -99,8 +99,8 @@ def _running(name: str, initial: int) -> Handler:
         shape = tuple(n + (d == place) for d, n in enumerate(run.shape))
         made = empty(recording, shape, run.dtype)
         ahead = (slice(None),) * place
-        made[(*ahead, slice(1))] = initial
-        made[(*ahead, slice(1, None))] = run
+        for part, value in ((slice(1), initial), (slice(1, None), run)):
+            recording.set(made, (*ahead, part), value)
         return made
 
     return handle

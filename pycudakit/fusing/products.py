@@ -166,10 +166,10 @@ if hasattr(np, "vecdot"):
         both = None if keywords or type(axis) is not int else _both(recording, x1, x2)
         if both is None or not all(-x.ndim <= axis < x.ndim for x in both):
             return NotImplemented
-        moved = [np.moveaxis(x, axis, -1) for x in both]
-        if moved[0].shape != moved[1].shape:
+        first, second = (np.moveaxis(x, axis, -1) for x in both)  # type: ignore[type-var]
+        if first.shape != second.shape:
             return NotImplemented
-        return _dots(recording, "vecdot", *moved, warns=True)
+        return _dots(recording, "vecdot", first, second, warns=True)
 
 
 def matrix_power(recording: Recording, a: Any, n: Any) -> Any:
@@ -217,7 +217,7 @@ def _einsum(recording: Recording, subscripts: Any, /, *operands: Any, **keywords
 def _without(
     recording: Recording, labels: str, a: StandIn, others: set[str], dtype: Any
 ) -> tuple[str, StandIn] | None:
-    """Return an array in a type, summed along what it alone has; None for sums in another type than its own."""
+    """Return an array in a type, summed along what it alone has; None where that has another type."""
     alone = tuple(i for i, label in enumerate(labels) if label not in others)
     if alone:
         if a.dtype != dtype:

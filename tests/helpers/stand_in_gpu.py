@@ -183,11 +183,18 @@ class StandInGpu:
 class ndarray:
     """An array of a library that is known to keep its arrays on a GPU."""
 
-    def __init__(self, values):
-        self.values = values
+    def __init__(self, shape, dtype=np.float64, values=None):
+        self.values = values = np.full(shape, 77).astype(dtype) if values is None else values
         self.data = types.SimpleNamespace(ptr=values.ctypes.data)
         self.device = types.SimpleNamespace(id=0)
-        self.shape, self.dtype = values.shape, values.dtype
+
+    @property
+    def shape(self):
+        return self.values.shape
+
+    @property
+    def dtype(self):
+        return self.values.dtype
 
     @property
     def __cuda_array_interface__(self):
@@ -201,22 +208,34 @@ class ndarray:
             "stream": 1,
         }
 
+    @property
+    def flags(self):
+        return self.values.flags
+
+    @property
+    def strides(self):
+        return self.values.strides
+
     def __getitem__(self, index):
-        return ndarray(self.values[index])
+        return _holding(self.values[index])
 
 
 ndarray.__module__ = "cupy"
+
+
+def _holding(values):
+    return ndarray(values.shape, values.dtype, values)
 
 
 def module():
     """Return what stands for CuPy."""
     made = types.ModuleType("cupy")
     made.ndarray = ndarray
-    made.empty = lambda shape, dtype: ndarray(np.full(shape, 77).astype(dtype))
-    made.asarray = lambda x: ndarray(np.array(x))
+    made.asarray = lambda x: _holding(np.array(x))
     made.asnumpy = lambda x: x.values
     runtime = types.SimpleNamespace(getDevice=lambda: 0)
-    made.cuda = types.SimpleNamespace(runtime=runtime)
+    stream = types.SimpleNamespace(ptr=0)
+    made.cuda = types.SimpleNamespace(runtime=runtime, get_current_stream=lambda: stream)
     return made
 
 

@@ -192,26 +192,35 @@ def matrix_power(recording: Recording, a: Any, n: Any) -> Any:
 
 @_captures(np.einsum)
 def _einsum(recording: Recording, subscripts: Any, /, *operands: Any, **keywords: Any) -> Any:
-    if keywords or len(operands) != 2:
+    count = len(operands)
+    is_known = count in (1, 2) and not keywords
+    both = _both(recording, operands[0], operands[-1]) if is_known else None
+    terms = None if both is None else _family("tensors").terms(subscripts, both[:count])
+    if both is None or terms is None or any(len({*labels}) < len(labels) for labels in terms):  # diagonals
         return NotImplemented
-    both = _both(recording, *operands)
-    terms = None if both is None else _family("tensors").terms(subscripts, both)
-    if both is None or terms is None:
-        return NotImplemented
-    left, right, result = terms
-    if len({*left}) < len(left) or len({*right}) < len(right):  # diagonals
-        return NotImplemented
+    *given, result = terms
     sizes: dict[str, int] = {}
-    for labels, array in zip((left, right), both, strict=True):
+    for labels, array in zip(given, both, strict=False):
         for label, size in zip(labels, array.shape, strict=True):
             if sizes.setdefault(label, size) != size:
                 return NotImplemented
+    if count == 1:
+        kept = _without(recording, given[0], both[0], {*result}, both[0].dtype)
+        return NotImplemented if kept is None else _in_order(recording, kept[1], kept[0], result)
+    left, right = given
     dtype = np.result_type(both[0].dtype, both[1].dtype).newbyteorder("=")
     first = _without(recording, left, both[0], {*right, *result}, dtype)
     second = _without(recording, right, both[1], {*left, *result}, dtype)
     if first is None or second is None:
         return NotImplemented
     return _of_two(recording, first, second, result, sizes)
+
+
+def _in_order(recording: Recording, a: Any, labels: Sequence[str], result: str) -> Any:
+    """Return a new array whose axes, that have labels, are in another order."""
+    if not labels:
+        return a
+    return recording.call(np.copy, (a.transpose(tuple(labels.index(c) for c in result)), "C"), {})
 
 
 def _without(
@@ -264,7 +273,4 @@ def _of_two(
     found = found.reshape([sizes[c] for c in made]) if made else found.reshape(())
     if not made:
         found.is_scalar = True
-    order = [made.index(c) for c in result]
-    return (
-        found if order == sorted(order) else recording.call(np.copy, (found.transpose(tuple(order)), "C"), {})
-    )
+    return found if "".join(made) == result else _in_order(recording, found, made, result)

@@ -80,9 +80,13 @@ def _make_cupy(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:
         return cupy.ndarray(shape, dtype)
 
 
+@functools.cache
+def _torch_type(dtype: DType) -> Any:
+    return getattr(sys.modules["torch"], dtype.name)
+
+
 def _make_torch(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:
-    torch = sys.modules["torch"]
-    return torch.empty(shape, dtype=getattr(torch, dtype.name), device=beside.device)
+    return beside.new_empty(shape, dtype=_torch_type(dtype))
 
 
 def _make_numba(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:  # noqa: ARG001
@@ -122,11 +126,11 @@ def _see_cupy(value: Any) -> Seen | None:
 
 def torch_stream(value: Any) -> int:
     """Return the stream that PyTorch queues work on a tensor in, which its tensors do not tell."""
-    torch, device = sys.modules.get("torch"), getattr(value, "device", None)
-    if torch is None or device is None:
+    torch, device_of = sys.modules.get("torch"), getattr(value, "get_device", None)
+    if torch is None or device_of is None:
         return LEGACY_STREAM
+    index = device_of()
     raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001  (the public way takes 4 us)
-    index = device.index
     stream = torch.cuda.current_stream(index).cuda_stream if raw is None else raw(index)
     return int(stream) or LEGACY_STREAM
 

@@ -122,6 +122,9 @@ def _in_place(
 def _kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
     def handle(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
         out, function = keywords.get("out"), kit_function(module, name)
+        if type(out) is tuple and len(out) == 1:  # as ufuncs have it
+            (out,) = out
+            keywords = {**keywords, "out": out}
         if name in _ORDERS:
             arguments, keywords = _along_last(recording, arguments, keywords)
         if name in _OF_TWO and recording.memory.scope.is_open:

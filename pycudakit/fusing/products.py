@@ -72,7 +72,7 @@ def _matmul(recording: Recording, a: Any, b: Any, /, out: Any = None, **keywords
         return NotImplemented
     if out is None:
         return product(recording, *both, "matmul", "matmul")
-    target = out[0] if type(out) is tuple else out  # as ufuncs have it
+    target = out[0] if type(out) is tuple else out
     if not recording.is_there(target):
         return NotImplemented
     result = product(recording, *both, "matmul", "matmul")

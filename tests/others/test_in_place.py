@@ -210,6 +210,20 @@ def test_integers_to_negative_powers(gpu, name):
     assert (i.values == 3).all()
 
 
+def test_products_to_out(gpu):
+    x, out = RNG.random((120, 90)), up(np.zeros((120, 120)))
+    a, b = up(x), up(x.T.copy())
+    assert pk.matmul(a, b, out=out) is out
+    assert (gpu.bytes_up, gpu.bytes_down) == (0, 0)
+    np.testing.assert_allclose(out.values, x @ x.T)
+    small = up(np.full((3, 120), 7.0))
+    with pytest.raises(ValueError, match="mismatch in its core dimension"):
+        pk.matmul(a, b, out=small)
+    with pytest.raises(ValueError, match="mismatch in its core dimension"):
+        pk.matmul(a, a)
+    assert (small.values == 7).all()
+
+
 def test_only_nan(gpu):
     with pytest.raises(ValueError, match="All-NaN slice encountered"):
         pk.nanargmax(up(np.full(SIZE, np.nan)))

@@ -147,6 +147,8 @@ __device__ void go_over(const Sweep &sweep) {
                 Pass::run(Elements<1, Pass::DIMS>(sweep, element), met);
         }
     }
+    // Where nobody heeds what is met, nobody has computed it, either.
+    if constexpr (!Pass::IS_HEEDED) return;
 #pragma unroll
     for (int i = 0; i < Pass::INSTRUCTIONS; ++i) {
         if (met[i] != 0 && (static_cast<volatile unsigned *>(sweep.notes)[i] & met[i]) != met[i])

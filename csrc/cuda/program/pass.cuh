@@ -148,11 +148,12 @@ __device__ void go_over(const Sweep &sweep) {
         }
     }
     // Where nobody heeds what is met, nobody has computed it, either.
-    if constexpr (!Pass::IS_HEEDED) return;
+    if constexpr (Pass::IS_HEEDED) {
 #pragma unroll
-    for (int i = 0; i < Pass::INSTRUCTIONS; ++i) {
-        if (met[i] != 0 && (static_cast<volatile unsigned *>(sweep.notes)[i] & met[i]) != met[i])
-            atomicOr(sweep.notes + i, met[i]);
+        for (int i = 0; i < Pass::INSTRUCTIONS; ++i) {
+            if (met[i] != 0 && (static_cast<volatile unsigned *>(sweep.notes)[i] & met[i]) != met[i])
+                atomicOr(sweep.notes + i, met[i]);
+        }
     }
 }
 

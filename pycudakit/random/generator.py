@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pycudakit._calls import others
+from pycudakit._calls import above, others
 from pycudakit._calls.invocation import nothing, one_call
 from pycudakit._calls.others import open_to_others
 from pycudakit.random.ahead import drawn_ahead
@@ -207,7 +207,7 @@ class Generator(Further):
         """
         if others.takes_devices() and others.lies_on_device(x):
             others.check_devices("shuffle", ["self", "x"], (self, x), {})
-            others.call_on_device(Generator.shuffle, self, x, axis)
+            above.call_on_device(Generator.shuffle, self, x, axis)
             return
         others.read(x, "shuffle, x", by_numpy=True)  # which refuses what lies on a GPU that is not used
         if self._is_numpys():

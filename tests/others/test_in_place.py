@@ -88,7 +88,7 @@ GOES_HOME = {
     "weighted bincount": lambda i, b, **_: pk.bincount(i, b),
     "a rule for bins": lambda a, **_: pk.histogram(a, "sturges"),
     "einsum with a diagonal": lambda w, **_: pk.einsum("ii,i->i", w[:, :300], w[0, :300]),
-    "normal around": lambda a, **_: pk.random.default_rng(5).normal(a, 1.0),
+    "laplace around": lambda a, **_: pk.random.default_rng(5).laplace(a, 1.0),
 }
 
 
@@ -208,6 +208,34 @@ def test_integers_to_negative_powers(gpu, name):
         call()
     assert (out.values == 7).all()
     assert (i.values == 3).all()
+
+
+X = ARRAYS["a"] + 1
+ODD = {
+    "x": X,
+    "negative": np.where(X > 50, X, -X),
+    "negative beside NaN": np.where(X > 50, np.nan, -X),
+    "NaN": X * np.nan,
+    "large": X * 1e20,
+}
+REFUSED = [
+    ("scale < 0", "normal", 0.0, "negative"),
+    ("scale < 0", "exponential", "negative beside NaN"),
+    ("scale < 0", "normal", "x", -1.0),
+    ("b <= 0", "beta", "x", "negative"),
+    ("lam value too large", "poisson", "large"),
+    ("p <= 0, p > 1 or p contains NaNs", "geometric", "NaN"),
+    ("high - low < 0", "uniform", "x", -1.0),
+    ("shape mismatch", "normal", "x", "x", 5),
+]
+
+
+@pytest.mark.parametrize(("text", "name", "given"), [(t, n, given) for t, n, *given in REFUSED])
+def test_parameters_that_are_refused(gpu, text, name, given):
+    for engine, place in (("cpu", np.array), ("cuda", up)):
+        arguments = [place(ODD[each]) if each in ODD else each for each in given]
+        with pk.engine(engine), pytest.raises(ValueError, match=text):
+            getattr(pk.random.default_rng(1), name)(*arguments)
 
 
 def test_products_to_out(gpu):

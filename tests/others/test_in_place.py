@@ -225,7 +225,7 @@ REFUSED = [
     ("b <= 0", "beta", "x", "negative"),
     ("lam value too large", "poisson", "large"),
     ("p <= 0, p > 1 or p contains NaNs", "geometric", "NaN"),
-    ("high - low < 0", "uniform", "x", -1.0),
+    ("high - low", "uniform", "x", -1.0),
     ("shape mismatch", "normal", "x", "x", 5),
 ]
 

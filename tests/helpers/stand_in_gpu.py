@@ -70,6 +70,7 @@ class StandInGpu:
         self._cpu = loader.library("cpu")
         self._ranges = {}
         self.bytes_up = self.bytes_down = self.queued = self.lent = 0
+        self.waits = False  # whether the last call that was queued was to wait
 
     def __getitem__(self, name):
         return _Entry(self, name, self._cpu[name])
@@ -111,16 +112,21 @@ class StandInGpu:
         table = _bytes_at(address, size * abi.OPERAND.itemsize).view(abi.OPERAND)
         there = table["flags"] & abi.ON_DEVICE
         self.queued += bool(there.any())
+        self.waits = bool(self._options(name, arguments)["waits"])
         table["flags"] &= ~abi.ON_DEVICE
         try:
             return function(*arguments)
         finally:
             table["flags"] |= there
 
+    def _options(self, name, arguments):
+        address = number_of(arguments[_OPTIONS.get(name, -2)])
+        return _bytes_at(address, abi.OPTIONS.itemsize).view(abi.OPTIONS)
+
     def _sorted(self, function, arguments):
         """Run an entry that has no table: `options` say in which stream the arrays are."""
-        options = arguments[-2]
-        options = _bytes_at(number_of(options), abi.OPTIONS.itemsize).view(abi.OPTIONS)
+        options = self._options("", arguments)
+        self.waits = bool(options["waits"])
         stream = options["stream"].copy()
         self.queued += bool(stream)
         options["stream"] = 0

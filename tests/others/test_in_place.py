@@ -119,6 +119,16 @@ def test_what_is_queued(gpu, name):
     assert gpu.lent == 0
 
 
+@pytest.mark.parametrize("name", ["add", "sum", "cumsum", "sort"])
+def test_who_asks_to_wait_waits(gpu, name):
+    a = up(ARRAYS["a"])
+    call = {"add": lambda: pk.add(a, 1.0)}.get(name, lambda: getattr(pk, name)(a))
+    for waits in (True, False):
+        with pk.engine(wait=waits):
+            call()
+        assert gpu.waits == waits
+
+
 def test_queued_passes_are_compiled_now_and_then(gpu, monkeypatch):
     asked = []
     monkeypatch.setattr(compiled, "compile_wanted", asked.append)

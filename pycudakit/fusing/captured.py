@@ -160,8 +160,9 @@ def _is_as_entries_take_it(name: str, arguments: Any, keywords: dict[str, Any]) 
     given: Any = arguments[0] if arguments else None
     if not _has_elements(given):
         return False
-    if name == "interp":
-        return bool(given.dtype == np.float64)
+    if name == "interp":  # with a period, places are taken round on the host
+        has_period = len(arguments) > 5 or keywords.get("period") is not None
+        return bool(given.dtype == np.float64) and not has_period
     if name in _ORDERS:
         is_plain = len(arguments) == 1 + (name not in _MEDIANS) and keywords.keys() <= {"axis"}
         return is_plain and keywords.get("axis") in (None, -1, given.ndim - 1)

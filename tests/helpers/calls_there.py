@@ -137,6 +137,8 @@ STAYS = {
     "nanstd": lambda n, **_: pk.nanstd(n),
     "nanargmax": lambda n, **_: pk.nanargmax(n),
     "nanargmin axis": lambda w, **_: pk.nanargmin(w, axis=0),
+    "nanvar": lambda n, **_: pk.nanvar(n, ddof=1),
+    "nanstd axis": lambda w, **_: pk.nanstd(w, axis=0, ddof=2),
     "ptp": lambda m, **_: pk.ptp(m, axis=1),
     "weighted average": lambda a, b, **_: pk.average(a, weights=b),
     "weighted average axis": lambda m, **_: pk.average(m, axis=0, weights=m),

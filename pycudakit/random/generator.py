@@ -192,7 +192,7 @@ class Generator(Further):
 
         Parameters
         ----------
-        x : ndarray or list
+        x : ndarray, array on a GPU or list
             What to reorder.
         axis : int
             The axis, of arrays alone.

@@ -3,9 +3,8 @@
     python tools/numpys_tests.py                            # of NumPy's functions, some minutes
     python tools/numpys_tests.py numpy/lib/tests/test_nanfunctions.py --engine cpu
 
-They are the files that are installed with NumPy. On pycudakit.numpy, each reads `import numpy as np`, and
-`from numpy import sort`, as if it said pycudakit.numpy, and so uses NumPy's functions only where the kit has none.
-The script ends with 1 if a test fails there that passes on NumPy.
+The files are those that are installed with NumPy. Where they import NumPy, they are given pycudakit.numpy, and so
+use NumPy's functions only where the kit has none. The script ends with 1 if a test fails there that passes on NumPy.
 """
 
 import argparse
@@ -19,27 +18,29 @@ import tempfile
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import numpy
+import numpy as np
+import pytest
 
-SITE = Path(numpy.__file__).parents[1]
+SITE = Path(np.__file__).parents[1]
 FILES = """
-_core: einsum function_base half indexing item_selection longdouble mem_overlap multiarray nep50_promotions numeric
-    overrides regression scalarmath shape_base ufunc umath umath_accuracy umath_complex
-lib: arraypad arraysetops function_base histograms index_tricks nanfunctions regression shape_base stride_tricks
-    twodim_base type_check ufunclike
+_core: einsum function_base half indexing item_selection longdouble mem_overlap multiarray
+_core: nep50_promotions numeric overrides regression scalarmath shape_base ufunc umath umath_accuracy
+_core: umath_complex
+lib: arraypad arraysetops function_base histograms index_tricks nanfunctions regression shape_base
+lib: stride_tricks twodim_base type_check ufunclike
 linalg: linalg regression
 matrixlib: defmatrix interaction masked_matrix matrix_linalg multiarray numeric regression
 ma: core extras old_ma regression subclassing
 fft: helper pocketfft
 polynomial: chebyshev classes hermite hermite_e laguerre legendre polynomial polyutils
 """
-OURS = {"numpy": "pycudakit.numpy", "numpy.linalg": "pycudakit.numpy.linalg", "numpy.random": "pycudakit.numpy.random"}
+OURS = {f"numpy{room}": f"pycudakit.numpy{room}" for room in ("", ".linalg", ".random")}
 
 
 def usual_files():
     """Return the paths of the tests of what the kit has functions for, and of what is made of those."""
     found = []
-    for part in FILES.replace("\n    ", " ").strip().splitlines():
+    for part in FILES.strip().splitlines():
         folder, _, names = part.partition(": ")
         found += [f"numpy/{folder}/tests/test_{name}.py" for name in names.split()]
     return found
@@ -52,7 +53,7 @@ class Replaced:
         self._import = builtins.__import__
         builtins.__import__ = self.import_
 
-    def import_(self, name, globals=None, locals=None, fromlist=(), level=0):  # noqa: A002
+    def import_(self, name, globals=None, locals=None, fromlist=(), level=0):
         found = self._import(name, globals, locals, fromlist, level)
         file = Path((globals or {}).get("__file__") or "")
         if level or name.partition(".")[0] != "numpy" or file.parent.name != "tests":
@@ -64,11 +65,11 @@ class Replaced:
 
 def run(files, report, is_replaced):
     """Run pytest in this process."""
-    import pytest
-
     arguments = ["-q", "--tb=short", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(SITE)]
     arguments += ["-W", "ignore::pytest.PytestUnknownMarkWarning", f"--junitxml={report}"]
-    return pytest.main([*arguments, *(str(SITE / file) for file in files)], [Replaced()] if is_replaced else [])
+    return pytest.main(
+        [*arguments, *(str(SITE / file) for file in files)], [Replaced()] if is_replaced else []
+    )
 
 
 def outcomes(files, is_replaced, engine, log):

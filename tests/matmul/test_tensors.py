@@ -179,6 +179,19 @@ def test_any_einsum(engine, data):
     compare("einsum", form, *operands)
 
 
+def test_einsum_of_nothing(engine):
+    for operands in ((), ("",), ("i",)):
+        compare("einsum", *operands)
+    with pytest.raises(ValueError, match="No input operands"):
+        pk.einsum(optimize=True)
+
+
+def test_einsum_without_optimizing(engine):
+    x, y = build("float64", (30, 40), 0), build("float64", (40, 50), 1)
+    compare("einsum", "ij,jk", x, y, optimize=False)
+    assert pk.last_call().engine == engine
+
+
 def test_einsum_that_numpy_alone_takes(engine):
     a = build("float64", (3, 3), 1)
     for arguments in (

@@ -337,7 +337,7 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
 
 @answered_by(np.einsum)
 @one_call("einsum")
-def einsum(subscripts: Any, /, *operands: Any, out: Any = None, **keywords: Any) -> Any:
+def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
     """Return the sum of products that Einstein's notation describes.
 
     Of one operand: sums, diagonals and other orders of axes; of two: what is a product of matrices, of
@@ -346,13 +346,11 @@ def einsum(subscripts: Any, /, *operands: Any, out: Any = None, **keywords: Any)
 
     Parameters
     ----------
-    subscripts : str
-        As for `numpy.einsum`.
-    *operands : array_like
-        The arguments.
+    *operands : str and array_like
+        The subscripts and the arguments, as for `numpy.einsum`.
     out : ndarray, optional
         Where to put the result.
-    **keywords
+    optimize, **kwargs
         As for `numpy.einsum`.
 
     Returns
@@ -366,10 +364,13 @@ def einsum(subscripts: Any, /, *operands: Any, out: Any = None, **keywords: Any)
     array([[3, 2],
            [7, 4]])
     """
-    given = keywords if out is None else {**keywords, "out": out}
-    numpy = functools.partial(np.einsum, subscripts, *operands, **given)
+    given = kwargs if out is None else {**kwargs, "out": out}
+    numpy = functools.partial(np.einsum, *operands, optimize=optimize, **given)
+    if not operands:
+        return numpy()  # raises
+    subscripts, operands = operands[0], operands[1:]
     arrays = [as_array(value) for value in operands]
-    terms = None if keywords else _terms(subscripts, arrays)
+    terms = None if kwargs or optimize else _terms(subscripts, arrays)
     known = [array for array in arrays if array is not None]
     if terms is None or len(known) != len(arrays):
         if isinstance(subscripts, str) and not operands:

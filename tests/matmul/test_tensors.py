@@ -113,6 +113,8 @@ def test_vecdot(engine, dtype):
     ):
         compare("vecdot", build(dtype, s, 1), build(dtype, t, 2), messages=False)
     compare("vecdot", build(dtype, (3, 4), 1), build(dtype, (3, 4), 2), axis=0)
+    for keepdims in (True, "true", 1, None):
+        compare("vecdot", build(dtype, (3, 4), 1), build(dtype, (4,), 2), keepdims=keepdims)
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -150,6 +150,8 @@ def vecdot(
     if out is ...:
         return np.asarray(vecdot(x1, x2, **given))
     numpy = functools.partial(np.vecdot, x1, x2, out, **given)
+    if not isinstance(keepdims, bool):
+        return numpy()  # raises
     foreign = next((f"the argument {name}" for name in ("signature", "sig") if name in given), None)
     out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
     x, y = as_array(x1), as_array(x2)

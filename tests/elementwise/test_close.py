@@ -113,9 +113,10 @@ def test_python_numbers_take_the_types_of_others(engine, b, tolerances, is_near)
     assert pk.allclose(a, b, **tolerances) is is_near
 
 
-@pytest.mark.parametrize(
-    "tolerances", [{"atol": np.inf}, {"rtol": np.nan}, {"atol": [1, np.inf, 1]}], ids=str
-)
+TOLERANCES = [{"atol": np.inf}, {"rtol": np.nan}, {"atol": [1, np.inf, 1]}]
+
+
+@pytest.mark.parametrize("tolerances", TOLERANCES, ids=str)
 def test_tolerances_that_are_no_numbers(engine, tolerances):
     a = np.arange(3)
     with pytest.warns(RuntimeWarning, match="One of rtol or atol is not valid") as numpys:

@@ -24,6 +24,7 @@ from pycudakit._programs.program import ElementProgram
 class Work(Invocation):
     """A program, with what `pk_evaluate` takes for it."""
 
+    entry = "pk_evaluate"
     takes_rest = True
 
     def __init__(self, program: ElementProgram) -> None:
@@ -45,10 +46,10 @@ class Work(Invocation):
         self._met: Array = np.empty(len(program.instructions), np.uint8)
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
-        """Return `pk_evaluate` with its arguments."""
+        """Return the entry with its arguments."""
         instructions = self.program.instructions
         return abi.bound(
-            *(library, "pk_evaluate"),
+            *(library, self.entry),
             *(instructions, ctypes.c_int64(len(instructions))),
             *(self._table, ctypes.c_int64(len(self._table))),
             *(self._shape, self._dimensions),

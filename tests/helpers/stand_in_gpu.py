@@ -11,7 +11,7 @@ import types
 import numpy as np
 
 from helpers.given import forget_entries, number_of
-from pycudakit._library import abi, loader
+from pycudakit._library import abi, images, loader
 
 _HIDDEN = 0xA5
 # The entries that find what has a home there.
@@ -250,5 +250,6 @@ def put(monkeypatch):
     forget_entries()
     gpu, real = StandInGpu(), loader.library
     monkeypatch.setattr(loader, "library", lambda name: gpu if name == "cuda" else real(name))
+    monkeypatch.setattr(images, "has_code", lambda _device: True)
     monkeypatch.setitem(sys.modules, "cupy", module())
     return gpu

@@ -68,6 +68,7 @@ class ReduceWork(Invocation):
 
     def __init__(self, program: ElementProgram, *folded: Folded) -> None:
         super().__init__()
+        self.entry = "pk_reduce" if len(folded) == 1 else "pk_reduce_several"
         self.program = program
         inputs = len(program.table)
         self.table = np.zeros(inputs + len(folded), abi.OPERAND)
@@ -97,7 +98,7 @@ class ReduceWork(Invocation):
         instructions = self.program.instructions
         count = len(self.reduction)
         return abi.bound(
-            *((library, "pk_reduce") if count == 1 else (library, "pk_reduce_several")),
+            *(library, self.entry),
             *((self.reduction,) if count == 1 else (self.reduction, count)),
             *(instructions, len(instructions), self.table, len(self.table)),
             *(self._shape, self._dimensions),

@@ -13,6 +13,7 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._calls import asked, invocation
+from pycudakit._calls.arguments import check_file
 from pycudakit._calls.deferred import Deferred
 from pycudakit._calls.small import short_way
 from pycudakit._library import present
@@ -62,6 +63,9 @@ def is_ordinary(value: Any) -> bool:
         return True
     if kind in _foreign:
         return False
+    if issubclass(kind, np.memmap):
+        check_file(value)
+        return kind is np.memmap
     if kind in _CONTAINERS:
         return all(map(is_ordinary, _parts(value)))
     if decides(kind) or isinstance(value, masked_arrays()):

@@ -29,7 +29,7 @@ def pretend(monkeypatch):
         monkeypatch.setattr(cost, "threads", lambda: threads)
         monkeypatch.setattr(estimate, "threads", lambda: threads)
         estimate.estimate.cache_clear()
-        monkeypatch.setattr(present, "status", lambda _: gpu)
+        monkeypatch.setattr(present, "status", lambda name: present.EngineStatus(name == "cpu" or gpu, ""))
         monkeypatch.setattr(machine, "link_is_known", lambda: measured)
         monkeypatch.setattr(machine, "link_speed", lambda _: link)
 

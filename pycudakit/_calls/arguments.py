@@ -5,14 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import mmap
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from pycudakit import errors
 from pycudakit._calls.deferred import Deferred
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import BOOL, Array, code_of
@@ -35,21 +33,6 @@ def as_argument(value: Any) -> Any:
             return None
         value = np.asarray(value)
     return value if code_of(value.dtype) is not None else None
-
-
-def check_file(array: np.memmap[Any, Any]) -> None:
-    """Refuse an array whose file has become too short: who looks beyond its end is ended by the system."""
-    mapped: Any = getattr(array, "_mmap", None)
-    try:
-        there = mapped.size()
-    except (AttributeError, OSError, ValueError):  # it is a result, or keeps no file open
-        return
-    first = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
-    if there < first + len(mapped):
-        raise errors.InvalidArgument(
-            f"the file of a memmap, {array.filename}, was cut off: it has {there} bytes, and {first + len(mapped)} "
-            "are mapped"
-        )
 
 
 def as_outs(out: Any, count: int) -> list[Array | None]:

@@ -13,11 +13,10 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._calls import asked, invocation
-from pycudakit._calls.arguments import check_file
 from pycudakit._calls.deferred import Deferred
 from pycudakit._calls.small import short_way
 from pycudakit._library import present
-from pycudakit._library.types import Array, masked_arrays
+from pycudakit._library.types import Array, check_file, masked_arrays
 
 P = ParamSpec("P")
 R = TypeVar("R")

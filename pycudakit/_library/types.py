@@ -33,10 +33,10 @@ def check_file(array: np.memmap[Any, Any]) -> None:
     except (AttributeError, OSError, ValueError):  # it is a result, or keeps no file open
         return
     first = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
-    if there < first + len(mapped):
+    end = first + len(mapped)
+    if there < end:
         raise errors.InvalidArgument(
-            f"the file of a memmap, {array.filename}, was cut off: it has {there} bytes, and {first + len(mapped)} "
-            "are mapped"
+            f"the file of a memmap, {array.filename}, was cut off: it has {there} bytes, and {end} are mapped"
         )
 
 

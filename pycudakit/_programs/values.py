@@ -51,7 +51,8 @@ def as_numpy_has_them() -> list[tuple[str, bool]]:
     """Return the same of NumPy's functions: where there is no library, programs tell types alone."""
     ufuncs = [(name, kind) for name, kind in vars(np).items() if isinstance(kind, np.ufunc)]
     truths = [(name, all(types.endswith("?") for types in kind.types)) for name, kind in ufuncs]
-    return truths + [(name, False) for name in ("where", "frexp_fraction", "frexp_exponent", "nextafter_half")]
+    ours = ("where", "frexp_fraction", "frexp_exponent", "nextafter_half")
+    return truths + [(name, False) for name in ours]
 
 
 @functools.cache

@@ -26,11 +26,12 @@ with warnings.catch_warnings(record=True) as caught:
     for _ in range(2):
         x = np.arange(300_000.0)
         right += [pk.add(x, 1)[-1] == 300_000, pk.sum(x) == x.sum(), pk.sort(x[::-1])[0] == 0]
-        right += [pk.cumsum(x)[-1] == x.sum(), pk.median(x) == np.median(x), pk.histogram(x, 2)[0][0] == 150_000]
+        right += [pk.cumsum(x)[-1] == x.sum(), pk.median(x) == 149999.5, sum(pk.histogram(x, 2)[0]) == x.size]
         right += [pk.evaluate("x + y", {"x": x, "y": 1})[0] == 1, pk.matmul(x[:4], x[:4]) == 14]
         right += [pk.interp(x[:9], x, x)[8] == 8, pk.take(x, [3])[0] == 3, pk.last_call().engine == "numpy"]
         right += [pk.fuse(lambda a: np.sum(a * 2))(x) == 2 * x.sum(), pk.unique(x).size == x.size]
-        right += [pk.allclose(x, x), pk.nanmean(x) == x.mean(), pk.cov(x) == np.cov(x), pk.gradient(x)[0] == 1]
+        right += [pk.allclose(x, x), pk.nanmean(x) == x.mean(), pk.cov(x) == np.cov(x)]
+        right += [pk.gradient(x)[0] == 1, pk.convolve(x, [1.0])[1] == 1]
 print(json.dumps([list(map(bool, right)), [str(w.message) for w in caught], pk.engines()["cpu"].reason]))
 """
 
@@ -85,7 +86,7 @@ def nobody_may_read(path):
 
 
 BROKEN = {
-    lacks_entries: "lacks an entry ({path}: undefined symbol: pk_last_error): install it and the Python files",
+    lacks_entries: "lacks an entry ({path}: undefined symbol: pk_last_error): install it",
     lacks_a_symbol: "{path} does not open",
     of_another_release: "{path} speaks version 99 of the ABI",
     is_cut_off: "{path} does not open: a part of it is missing",
@@ -162,7 +163,7 @@ pk.SourceModule(source, cache_dir=False).get_function("k")(pk.InOut(x), block=4{
 COMPILERS = {
     "true": "true ended well, and did not write kernels.",
     "false": "it said nothing, and ended with status 1",
-    "g++ '-O2": "CXX is \"g++ '-O2\", which is no command (No closing quotation); set it to a C++ compiler",
+    "g++ '-O2": 'CXX is "g++ \'-O2", which is no command (No closing quotation); set it to a C++ compiler',
     "no-such-compiler": "and CXX=no-such-compiler is missing: install g++",
     "/": "and CXX=/ is missing",
 }
@@ -211,6 +212,4 @@ def test_timeouts(value):
 def test_limits_of_compilers(value):
     error, message = refused(PYCUDAKIT_COMPILE_LIMIT=value)
     assert error is errors.InvalidArgument
-    assert message == (
-        f"PYCUDAKIT_COMPILE_LIMIT is '{value}'; give seconds, such as 600, or 0 for no limit"
-    )
+    assert message == f"PYCUDAKIT_COMPILE_LIMIT is '{value}'; give seconds, such as 600, or 0 for no limit"

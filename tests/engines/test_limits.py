@@ -58,10 +58,13 @@ def limit(name, value):
 
 # Each process of a user counts, and root's do not.
 SYS_ADMIN, SYS_RESOURCE = 1 << 21, 1 << 24
-AS_NOBODY = WITHOUT.format(bits=SYS_ADMIN | SYS_RESOURCE) + """
+AS_NOBODY = (
+    WITHOUT.format(bits=SYS_ADMIN | SYS_RESOURCE)
+    + """
 if os.getuid() == 0:
     os.setresuid(65534, 0, 0)
 """
+)
 
 LIMITS = {
     "threads": (AS_NOBODY, '"RLIMIT_NPROC", 1', "++ does not run", "no helper process starts"),

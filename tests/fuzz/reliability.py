@@ -15,6 +15,7 @@ TESTS = Path(__file__).parents[1]
 INTERRUPTS = os.environ.setdefault("PYCUDAKIT_TEST_INTERRUPTS", "3000")
 CRASHES = os.environ.setdefault("PYCUDAKIT_TEST_CRASHES", "20")
 os.environ.setdefault("PYCUDAKIT_TEST_FAILURES", "100000")
+os.environ.setdefault("PYCUDAKIT_TEST_LARGE", "1")
 
 # What is tried, what is wanted, and the tests that do it: arguments of pytest.
 TRIED = [
@@ -54,11 +55,6 @@ TRIED = [
         ["kernels/test_compile_limit.py"],
     ),
     (
-        "every entry of the C ABI with spoilt arguments",
-        "`PK_INVALID_ARGUMENT`, and nothing is written",
-        ["fuzz/test_entries.py"],
-    ),
-    (
         "85 kinds of bad input, generators, objects, what lies in `__array__`, in all of NumPy's names",
         "NumPy's answer and type, or a plain error",
         ["others/test_bad_input.py"],
@@ -82,6 +78,26 @@ TRIED = [
         "no more memory, processes, descriptors, locked memory or bytes of files; a full disk; small stacks",
         "right answers, or an error in one line of what needs more; right answers when there is more",
         ["engines/test_limits.py"],
+    ),
+    (
+        "libraries that are cut off, lack entries or may not be read; settings and compilers that are none",
+        "each engine says why in a line; `auto` says it once, and is right without",
+        ["engines/test_broken.py"],
+    ),
+    (
+        "arrays of 2**31 + 5 elements; of 2**40 and 2**36 elements of stride 0, in 150 calls, `auto` too",
+        "right answers, or `MemoryError`; whatever takes long ends when a signal comes",
+        ["engines/test_large.py"],
+    ),
+    (
+        "memmaps whose files were cut off, in functions of all families",
+        "an error that names the file, before anybody looks at the memory",
+        ["others/test_memory_maps.py"],
+    ),
+    (
+        "interpreters within a process, one after the other and at once",
+        "right answers, or NumPy's `ImportError`; the process goes on",
+        ["engines/test_subinterpreters.py"],
     ),
     (
         "the end of a process while daemon threads and handlers of `atexit` compute",

@@ -133,11 +133,15 @@ class Many:
     """Bytes: how often each value comes is known, and what the last ones are."""
 
     def __init__(self):
-        self.values = np.random.default_rng(1).integers(0, 256, N, np.uint8)
+        period = 1_000_003  # a prime: no place is like one that is a power of two away
+        few = np.random.default_rng(1).integers(0, 256, period, np.uint8)
+        self.values = np.resize(few, N)
+        counts = np.bincount(few, minlength=256) * (N // period)
+        self.counts = counts + np.bincount(few[: N % period], minlength=256)
+        for value, last in zip(self.values[-3:].tolist(), (0, 7, 255), strict=True):
+            self.counts[value] -= 1
+            self.counts[last] += 1
         self.values[-3:] = 0, 7, 255
-        self.counts = np.zeros(256, np.int64)
-        for first in range(0, N, 1 << 26):
-            self.counts += np.bincount(self.values[first : first + (1 << 26)], minlength=256)
         self.total = int(self.counts @ np.arange(256))
 
     def rows(self):

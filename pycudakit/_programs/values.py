@@ -49,8 +49,11 @@ def _listed() -> list[tuple[str, bool]]:
 
 def as_numpy_has_them() -> list[tuple[str, bool]]:
     """Return the same of NumPy's functions: where there is no library, programs tell types alone."""
-    ufuncs = [(name, kind) for name, kind in vars(np).items() if isinstance(kind, np.ufunc)]
-    truths = [(name, all(types.endswith("?") for types in kind.types)) for name, kind in ufuncs]
+    ufuncs = [(name, ufunc) for name, ufunc in vars(np).items() if isinstance(ufunc, np.ufunc)]
+    truths = [
+        (name, any(types.startswith("d") and types.endswith("?") for types in ufunc.types))
+        for name, ufunc in ufuncs
+    ]
     ours = ("where", "frexp_fraction", "frexp_exponent", "nextafter_half")
     return truths + [(name, False) for name in ours]
 

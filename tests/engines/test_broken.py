@@ -12,6 +12,7 @@ from helpers.processes import LIBRARY, WITHOUT, failure, python
 
 from pycudakit import errors
 from pycudakit._library import abi, loader
+from pycudakit._programs import values
 
 pytestmark = pytest.mark.cpu
 
@@ -129,6 +130,14 @@ def test_settings(name, value):
     assert all(right)
     assert warned == [f"the cpu engine is missing, and others compute instead: {reason}"]
     assert reason.startswith(f"{name} is {value!r}")
+
+
+def test_types_of_programs_are_known_without_a_library():
+    """NumPy has those that a library lists."""
+    told = dict(values.as_numpy_has_them())
+    listed = [(name, name in values.truths()) for name in values.operations()]
+    assert listed
+    assert [(name, told.get(name)) for name, _ in listed] == listed
 
 
 def test_nothing_is_told_where_an_engine_is_missing_for_a_right_reason():

@@ -1,5 +1,6 @@
 """Write docs/reliability.md, to stdout: what was tried to break the library, and what came out."""
 
+import concurrent.futures
 import json
 import os
 import re
@@ -14,8 +15,9 @@ import pycudakit as pk
 TESTS = Path(__file__).parents[1]
 INTERRUPTS = os.environ.setdefault("PYCUDAKIT_TEST_INTERRUPTS", "3000")
 CRASHES = os.environ.setdefault("PYCUDAKIT_TEST_CRASHES", "20")
-FAILURES = os.environ.setdefault("PYCUDAKIT_TEST_FAILURES", "30")
+FAILURES = os.environ.setdefault("PYCUDAKIT_TEST_FAILURES", "10")
 os.environ.setdefault("PYCUDAKIT_TEST_LARGE", "1")
+AT_ONCE = 3  # runs of tests: most of them wait
 
 # What is tried, what is wanted, and the tests that do it: arguments of pytest.
 TRIED = [
@@ -65,7 +67,10 @@ TRIED = [
         ["fuzz/test_scribble.py"],
     ),
     (
-        f"the first {FAILURES} calls for memory, threads and files of 55 operations fail, each or all from it on",
+        (
+            f"the first {FAILURES} calls for memory, threads and files of 55 operations fail, "
+            "each or all from it on"
+        ),
         "`MemoryError` or the right answer, then right answers; no memory and no descriptor is lost",
         ["engines/test_failing.py"],
     ),
@@ -159,20 +164,24 @@ def main() -> None:
         "What was tried to break the library, what is wanted then, and how many tests of it passed, on\n"
         f"one machine ({sys.platform}, Python {python}; engines: {engines}).\n"
         "This page is what `python tests/fuzz/reliability.py` writes;\n"
-        "`PYCUDAKIT_TEST_INTERRUPTS`, `PYCUDAKIT_TEST_CRASHES` and `PYCUDAKIT_TEST_FAILURES` say how often.\n\n"
+        "`PYCUDAKIT_TEST_INTERRUPTS`, `PYCUDAKIT_TEST_CRASHES` and `PYCUDAKIT_TEST_FAILURES` say how "
+        "often.\n\n"
         "| tried | wanted | tests | came out |\n| --- | --- | --- | --- |\n"
     )
-    for what, wanted, paths in TRIED:
-        names = ", ".join(f"`tests/{path}`" for path in paths)
-        say(f"| {what} | {wanted} | {names} | {outcome(paths)} |\n")
-        sys.stdout.flush()  # it takes long
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as executor:
+        outcomes = executor.map(outcome, [paths for *_, paths in TRIED])
+        fuzzed = executor.submit(fuzz)
+        for (what, wanted, paths), came_out in zip(TRIED, outcomes, strict=True):
+            names = ", ".join(f"`tests/{path}`" for path in paths)
+            say(f"| {what} | {wanted} | {names} | {came_out} |\n")
+            sys.stdout.flush()  # it takes long
     say(
         "\n## Calls of the C ABI\n\n"
         "What `tests/fuzz/entries.py` called; no call ended the process, none of those refused wrote\n"
         "anything, and none failed by a fault of the library's own.\n"
         "`PYCUDAKIT_FUZZ_CALLS` says how many are spoilt.\n\n"
     )
-    say(calls_table([fuzz()]))
+    say(calls_table([fuzzed.result()]))
 
 
 if __name__ == "__main__":

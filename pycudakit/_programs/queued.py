@@ -219,8 +219,8 @@ def _prepared(key: tuple[Any, ...], function: ElementFunction, forms: list[Any],
         )
     except (TypeError, ValueError):  # which the way that takes more care says in other words
         return None
-    _known[key] = known if known.is_plain else None
-    return _known[key]
+    found = _known[key] = known if known.is_plain else None
+    return found
 
 
 def _note_work(operations: int) -> None:

@@ -82,6 +82,20 @@ class Work(Invocation):
         for (index, _), layout in zip(self._arrays, own, strict=True):
             self._addresses[index] = layout[0]  # type: ignore[index]
 
+    def operands_of(self, values: Sequence[Any]) -> list[tuple[int, Any]]:
+        """Return the places in its table of those values that are arrays."""
+        return [(index, values[position]) for index, position in self._arrays]
+
+    @property
+    def addresses(self) -> Array:
+        """Those of its operands."""
+        return self._addresses
+
+    @property
+    def met(self) -> Array:
+        """What each instruction met in the last call."""
+        return self._met
+
     def _lay_out(self, shape: tuple[int, ...], arrays: Sequence[Array]) -> None:
         if self._spread is not None:
             self._gather()

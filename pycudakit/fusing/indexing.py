@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._families.elementwise import compound
+from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array
 from pycudakit.fusing.elements import SMALL, Elements, cast, conversion
 from pycudakit.fusing.indices import (
@@ -20,7 +21,7 @@ from pycudakit.fusing.indices import (
     picked_by,
     place_among,
 )
-from pycudakit.fusing.nodes import Node, leaf
+from pycudakit.fusing.nodes import Node, leaf, view_of
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.fusing.storage import LentStorage
 
@@ -37,6 +38,10 @@ class Indexing(Elements):
         """Return what stands for a view of it; of a number, for a copy."""
         if stand_in.is_scalar:
             return self.wrap(make(self.read(stand_in)[()]))
+        if stand_in.node.array is None:
+            put_off = self._view_put_off(stand_in.node, make)
+            if put_off is not None:
+                return put_off
         array = self.store(stand_in)
         made = make(array)
         if type(made) is not np.ndarray:
@@ -47,6 +52,21 @@ class Indexing(Elements):
             storage.fetch()
             return self.stand_in(make(array))
         return StandIn(self, leaf(made, storage))
+
+    def _view_put_off(self, node: Node, make: Callable[[Array], Any]) -> StandIn | None:
+        """Return a view of what waits for a reduction, as `m[:, None]` is one, which has the same rows."""
+        if not self.is_small_beside_rows(node):
+            return None
+        outline = np.empty(node.shape, np.bool_)
+        made = make(outline)
+        is_same = type(made) is np.ndarray and made.flags.c_contiguous and made.size == outline.size
+        if not (is_same and address_of(made) == address_of(outline) and made.shape[:1] == node.shape[:1]):
+            return None
+        if not node.is_apart:
+            self.hold_up(node)
+        view = view_of(node, make, made.shape)
+        self.hold_up(view)
+        return self.put_off(StandIn(self, view))
 
     def get(self, stand_in: StandIn, index: Any) -> Any:
         """Return a view, or the elements at some places."""
@@ -67,6 +87,10 @@ class Indexing(Elements):
                     view = node.storage.twin.view(node, index)
                     if view is not None:
                         return StandIn(self, view)
+                if array is None and (self.reductions or self.held_up):
+                    put_off = self._view_put_off(node, lambda array: array[index])
+                    if put_off is not None:
+                        return put_off
                 found = (self.store(stand_in) if array is None or node.storage is None else array)[index]
                 if type(found) is np.ndarray:
                     return StandIn(self, leaf(found, stand_in.node.storage))

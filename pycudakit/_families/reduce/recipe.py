@@ -134,6 +134,16 @@ class ReduceWork(Invocation):
             self._strides[row, : len(order)] = [own.get(d, 0) for d in order]
         self.reduction["outer"], self.reduction["reduced"] = outer, len(axes)
 
+    def operands_of(self, results: Sequence[Array], values: Sequence[Any]) -> list[tuple[int, Any]]:
+        """Return the places in its table of results and of those values that are arrays."""
+        own = [(index, values[position]) for index, position in self.inputs]
+        return [*own, *zip(self._results, results, strict=True)]
+
+    @property
+    def met(self) -> Array:
+        """What each instruction met in the last call."""
+        return self._met
+
     def aim_there(self, address: int, result: int, sizes: tuple[int, int, int], stream: int) -> None:
         """Reduce a dense array on a GPU along the second of three dimensions, into memory there."""
         _, length, inner = sizes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,8 +40,8 @@ class Step:
     outs: list[Array]
     inputs: list[Any]
     layouts: list[Layout | None]  # of outputs, the mask and inputs, where it is no reduction
-    calls: list[Callable[[], Any]] = field(default_factory=list)  # of reductions,
-    requests: list[Request] = field(default_factory=list)  # and what they ask for
+    calls: Sequence[Callable[[], Any]] = ()  # of reductions,
+    requests: Sequence[Request] = ()  # and what they ask for
 
     @property
     def reads(self) -> list[Array]:
@@ -64,6 +64,7 @@ class Ready:
 
     def __init__(self, step: Step, strides: dict[int, int], rows: int) -> None:
         self._plan, self._size = step.plan, math.prod(step.shape)
+        self._work: Any
         self._pool: Pool[Any]
         if step.requests:
             first = step.requests[0]
@@ -179,11 +180,22 @@ class Chain:
                     counts[node] += 1
         return {node for node, count in counts.items() if count > 1}
 
+    def bytes_a_row(self) -> int:
+        """Return how many bytes of arrays belong to a row, with what may be kept between passes."""
+        arrays = {}
+        for node in self.order:
+            before = node.arguments if node.reduction is None else (node.reduction.of,)
+            for each in before if node.view is None else ():
+                if type(each) is Node and each.array is not None and each.shape[:1] == (self.rows,):
+                    arrays[layout_of(each.array)] = each.nbytes
+        made = {*self.targets, *self._shared}
+        return max(1, (sum(arrays.values()) + sum(node.nbytes for node in made)) // self.rows)
+
     def consider_keeping(self, node: Node, together: Pass) -> None:
         """Find out whether what is reduced is better kept than computed again, by what computes it."""
         if node in self._shared:
             seconds = estimate.estimate(together.program((None,))).ours
-            if node in self.targets or seconds > _WORTH_KEEPING:
+            if node in self.targets or self.engine == "cuda" or seconds > _WORTH_KEEPING:
                 self.kept.add(node)
 
     # ---- Passes --------------------------------------------------------------------------------------

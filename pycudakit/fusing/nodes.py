@@ -82,6 +82,11 @@ class Node:
         """As of an array."""
         return math.prod(self.shape)
 
+    @property
+    def nbytes(self) -> int:
+        """As of an array."""
+        return self.size * self.dtype.itemsize
+
     def becomes(self, function: ElementFunction, of: Node) -> None:
         """From now on, it is a function of one argument."""
         self.function, self.arguments, self.given, self.steps = function, (of,), PLAIN, 1

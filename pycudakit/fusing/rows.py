@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -20,16 +19,21 @@ from pycudakit._families.reduce.together import answers_to
 from pycudakit._library.types import Array
 from pycudakit._programs import estimate
 from pycudakit._programs.work import report_of
-from pycudakit.fusing.blocks import Chain, Ready, Step, values_of
+from pycudakit.fusing import device
+from pycudakit.fusing.blocks import Chain, Ready, Step
 from pycudakit.fusing.nodes import Node
 from pycudakit.fusing.reductions import Reductions
+from pycudakit.fusing.storage import bounds
 
+_LEAST = 1 << 20  # bytes that are reduced: of fewer, nothing is gained
 _SMALL = 16  # times as many elements a reduction has, for what is small beside it
 # Bytes that passes touch of a block, for all threads and for each: about what their second-level caches hold.
 _BLOCK, _BLOCK_A_THREAD = 6 << 20, 1 << 20
 # And of all rows, below which the caches that all share hold enough of them: there it is for those alone that
 # keep between two passes what takes long to compute.
 _MANY = 128 << 20
+# Bytes of a block on a device, where even that is not all of its memory.
+_BLOCK_THERE = 256 << 20
 
 
 class Rows(Reductions):
@@ -49,24 +53,34 @@ class Rows(Reductions):
             and 0 not in n.reduction.axes
             and n.reduction.of.shape[:1] == node.shape[:1]
             and n.reduction.of.size >= _SMALL * node.size
+            and n.reduction.of.nbytes >= _LEAST
             for n in node.needed()
         )
 
     def run_in_blocks(self, nodes: Sequence[Node]) -> bool:
         """Compute nodes block of rows by block of rows, if they need several passes over the same rows."""
         nodes = [node for node in nodes if node.array is None]
-        if not (self.reductions and nodes and self.engine in ("cpu", "auto")):
-            return False
-        if asked.here.get().progress is not None:  # which is told pass by pass
+        if not (nodes and self._may_be_cut()):
             return False
         chain = self._chain_of(nodes)
-        whole = None if chain is None else chain.steps(0, chain.rows)
+        rows = 0 if chain is None else self._rows_at_once(chain)
+        whole = None if chain is None or not rows else chain.steps(0, chain.rows)
         if chain is None or whole is None:
+            return False
+        if self.engine != "cuda" and not (chain.kept or chain.rows * chain.bytes_a_row() >= _MANY):
             return False
         if self.engine == "auto" and any(_is_elsewhere(step, whole) for step in whole):
             return False
-        rows = _rows_at_once(chain, whole)
-        return bool(rows) and self._run_chain(chain, whole, rows)
+        return self._run_chain(chain, whole, rows)
+
+    def _may_be_cut(self) -> bool:
+        waiting = [n.reduction for n in (known() for known in self.reductions) if n is not None]
+        if not any(r is not None and 0 not in r.axes and r.of.nbytes >= _LEAST for r in waiting):
+            return False
+        if asked.here.get().progress is not None:  # which is told pass by pass
+            return False
+        is_alone = self.memory.scope.is_open and not self.memory.stream and asked.devices_asked() == (0,)
+        return self.engine != "cuda" or is_alone
 
     def _chain_of(self, nodes: Sequence[Node]) -> Chain | None:
         """Return the passes that nodes need, after what has other rows is computed; None without several."""
@@ -83,6 +97,63 @@ class Rows(Reductions):
             for node in outside:
                 self.compute_node(node)
 
+    def _rows_at_once(self, chain: Chain) -> int:
+        """Return how many rows make a block; none where the whole fits, or no row does."""
+        each = chain.bytes_a_row()
+        if self.engine == "cuda":
+            budget = self.memory.scope.budget()
+            fitting, is_whole = min(budget // 2, _BLOCK_THERE) // each, budget >= each * chain.rows
+        else:
+            fitting = (_BLOCK + _BLOCK_A_THREAD * cost.threads()) // each
+            is_whole = chain.rows < 2 * fitting
+        if is_whole or not fitting:
+            return 0
+        return -(-chain.rows // -(-chain.rows // fitting))  # about as many in each block
+
+    def _homes(self, chain: Chain, steps: Sequence[Step]) -> list[tuple[int, int, int]]:
+        """Return what of a block is to have a home: where it is on the host, its bytes, and those of a row.
+
+        That is what several passes read, and what is not there already.
+        """
+        found: dict[int, tuple[int, int, set[int], set[int]]] = {}
+        for place, step in enumerate(steps if self.memory.scope.is_open else ()):
+            for array in step.reads:
+                storage = self.memory.storage_of(array)
+                if storage is None or storage.is_kept or not storage.may_keep:
+                    continue
+                low, high = bounds(array)
+                known = found.get(id(storage), (low, high, set(), set()))
+                passes, strides = known[2] | {place}, known[3] | {chain.strides.get(id(array), 0)}
+                found[id(storage)] = min(low, known[0]), max(high, known[1]), passes, strides
+        return [
+            (low, high - low, strides.pop())
+            for low, high, passes, strides in found.values()
+            if len(passes) > 1 and len(strides) == 1
+        ]
+
+    def _run_blocks(
+        self, chain: Chain, steps: Sequence[Step], rows: int, times: int, met: Sequence[Array]
+    ) -> None:
+        homes, keep, drop = self._homes(chain, steps), self.memory.scope.keep, self.memory.scope.drop
+        ready: list[Ready] = []
+        try:
+            ready.extend(Ready(step, chain.strides, rows) for step in steps)
+            for block in range(times):
+                places = [(first + block * rows * stride, size) for first, size, stride in homes]
+                try:
+                    for address, size in places:
+                        keep(address, size, device.INPUT)
+                    for each in ready:
+                        each.run()
+                finally:
+                    for address, _ in places:
+                        drop(address)
+        finally:
+            for each in ready:
+                each.give_back()
+        for of_all, each in zip(met, ready, strict=True):
+            np.bitwise_or(of_all, each.met, out=of_all)
+
     def _run_chain(self, chain: Chain, whole: Sequence[Step], rows: int) -> bool:
         """Run the passes over blocks of so many rows; tell whether that could be."""
         times, rest = divmod(chain.rows, rows)
@@ -91,11 +162,16 @@ class Rows(Reductions):
         if steps is None or last is None:
             return False
         met = [np.zeros(len(step.program.instructions), np.uint8) for step in steps]
+        between = [self.memory.storage_for(array) for array in chain.temporaries.values()]
+        for storage in between:
+            storage.keep(device.TEMPORARY)
         with apart() as parts:
-            _run_blocks(chain, steps, rows, times, met)
+            self._run_blocks(chain, steps, rows, times, met)
             if rest:
-                _run_blocks(chain, last, rest, 1, met)
-        known = [self.memory.storage_for(each) for each in (*chain.results.values(), *chain.temporaries.values())]
+                self._run_blocks(chain, last, rest, 1, met)
+        between += [
+            self.memory.storage_for(array) for array in chain.results.values()
+        ]  # so that all have names
         answers = {id(step.nodes[0]): step for step in whole if step.requests}
         for place, step in enumerate(steps):
             done_in_parts(step.plan.function, parts[place :: len(steps)])
@@ -112,7 +188,6 @@ class Rows(Reductions):
         for node, result in chain.results.items():
             if node.array is None and node.view is None:
                 node.computed(result, self.memory.storage_for(result))
-        del known
         self.reductions = [known for known in self.reductions if _waits(known())]
         return True
 
@@ -130,30 +205,3 @@ def _is_elsewhere(step: Step, steps: Sequence[Step]) -> bool:
         return any(request.plan.engine != "cpu" for request in step.requests)
     moved = sum(array.nbytes for array in step.reads)
     return estimate.choose(step.function, step.program, size, moved).engine != "cpu"
-
-
-def _rows_at_once(chain: Chain, whole: Sequence[Step]) -> int:
-    """Return how many rows make a block; none where the whole may stay in the caches, or no row does."""
-    arrays = [array for step in whole for array in (*step.reads, *step.outs)]
-    touched = {a.ctypes.data: a.nbytes // chain.rows for a in arrays if a.shape[:1] == (chain.rows,)}
-    each = max(sum(touched.values()), 1)
-    fitting = (_BLOCK + _BLOCK_A_THREAD * cost.threads()) // each
-    is_worth_it = chain.rows * each >= _MANY or bool(chain.kept)
-    if not fitting or chain.rows < 2 * fitting or not is_worth_it:
-        return 0
-    return -(-chain.rows // -(-chain.rows // fitting))  # about as many in each block
-
-
-def _run_blocks(chain: Chain, steps: Sequence[Step], rows: int, times: int, met: Sequence[Array]) -> None:
-    ready: list[Ready] = []
-    try:
-        for step in steps:
-            ready.append(Ready(step, chain.strides, rows))
-        for _ in range(times):
-            for each in ready:
-                each.run()
-    finally:
-        for each in ready:
-            each.give_back()
-    for of_all, each in zip(met, ready, strict=True):
-        of_all |= each.met

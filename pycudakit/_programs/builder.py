@@ -107,6 +107,14 @@ class Builder:
             return value
         return self.select(self.mask, value, self.constant(self.harmless, value.dtype))
 
+    @contextmanager
+    def masking(self, mask: Value, harmless: int) -> Iterator[None]:
+        """Have the functions written in the block report nothing where a mask is off."""
+        outer = self.mask, self.harmless
+        self.mask, self.harmless = mask, harmless
+        yield
+        self.mask, self.harmless = outer
+
     def store(self, value: Value, position: int) -> None:
         """Store a value to an output."""
         self._out_dtypes.append(value.dtype)

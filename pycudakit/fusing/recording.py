@@ -17,6 +17,7 @@ from pycudakit.fusing import device
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.elements import element_function
 from pycudakit.fusing.indexing import Indexing
+from pycudakit.fusing.masked import is_mask_of, masked
 from pycudakit.fusing.nodes import leaf
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.fusing.storage import LentStorage, Storage
@@ -89,9 +90,11 @@ class Recording(Indexing):
     def _plain_ufunc(
         self, function: ElementFunction | None, inputs: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
-        if function is None or not keywords.keys() <= {"out", "dtype", "casting"}:
+        if function is None or not keywords.keys() <= {"out", "dtype", "casting", "where"}:
             return NotImplemented
         (out,) = keywords.get("out") or (None,)
+        if keywords.get("where", True) is not True:
+            return self._masked_ufunc(function, inputs, out, **keywords)
         if out is not None and type(out) is not StandIn:
             if type(out) is not np.ndarray or out.dtype not in CODES:
                 return NotImplemented
@@ -108,6 +111,25 @@ class Recording(Indexing):
             dtype=None if dtype is None else np.dtype(dtype),
             casting=keywords.get("casting", "same_kind"),
         )
+
+    def _masked_ufunc(
+        self,
+        function: ElementFunction,
+        inputs: tuple[Any, ...],
+        target: Any,
+        *,
+        where: Any,
+        out: Any = None,  # noqa: ARG002
+        dtype: Any = None,
+        casting: str = "same_kind",
+    ) -> Any:
+        """Write a ufunc down that leaves elements as they are."""
+        if type(target) is not StandIn or not is_mask_of(where, target.shape):
+            return NotImplemented
+        if function.name == "power" and target.dtype.kind in "iu":  # which may be refused for an element
+            return NotImplemented
+        of_mask = masked(function, None if dtype is None else np.dtype(dtype), casting)
+        return self.apply(of_mask, (*inputs, where, target), out=target)
 
     def outside(self, array: Array) -> StandIn:
         """Return what stands for an array that is no argument, to be written to."""

@@ -157,8 +157,7 @@ def test_weights_of_covariances(engine):
 # ---- Sequences -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize("mode", each_with_smoke(["full", "same", "valid"], "same"))
 @pytest.mark.parametrize("name", ["convolve", "correlate"])
 @given(data=st.data())
 def test_sequences(engine, name, mode, data):

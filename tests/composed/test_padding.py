@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.strategies import assert_same_outcome, outcome
+from helpers.strategies import assert_same_outcome, each_with_smoke, outcome
 from helpers.versions import since
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,8 +29,7 @@ def compare(*arguments, ulp=0, **keywords):
     assert_same_outcome(ours, numpys, ulp, context=f"{arguments[1:]} {keywords}")
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", each_with_smoke(MODES, "reflect"))
 @given(data=st.data())
 def test_modes(engine, mode, data):
     shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))

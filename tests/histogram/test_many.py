@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.strategies import outcome
+from helpers.strategies import each_with_smoke, outcome
 
 import pycudakit as pk
 from pycudakit import errors
@@ -23,8 +23,7 @@ def compare(*arguments, **keywords):
         assert np.allclose(got, want, 1e-13, 0)
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("dtype", ["float64", "float32", "int16"])
+@pytest.mark.parametrize("dtype", each_with_smoke(["float64", "float32", "int16"]))
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_counts(engine, dimensions, dtype):
     points = (POINTS[:, :dimensions] * 9).astype(dtype)

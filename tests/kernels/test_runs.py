@@ -242,7 +242,7 @@ def test_loops_of_launches_stop_soon():
 p = pk.Program()
 x = p.inout("x", 1, np.int32)
 with p.repeat(10**9):
-    p.launch(wait, x, 20_000_000, block=(1, 1, 1))
+    p.launch(wait, x, 2_000_000, block=(1, 1, 1))
 pk.set_engine("cuda")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -250,7 +250,7 @@ began = time.perf_counter()
 try:
     p(x=np.zeros(1, np.int32))
 except KeyboardInterrupt:
-    print(time.perf_counter() - began < 1.0)
+    print(time.perf_counter() - began < 2.5)  # where others use the GPU, a launch waits for its turn
 """)
     assert said.split() == ["True"]
     assert time.perf_counter() - began < 60

@@ -63,6 +63,8 @@ class Homes {
     Home of(int operand) const { return size_t(operand) < homes_.size() ? homes_[size_t(operand)] : Home(); }
     // Whether more calls of this kind are likely to come.
     bool are_lasting() const { return are_callers_ || Plan::innermost() != nullptr; }
+    // Whether somebody waits for the call, and is told what it met.
+    bool are_heeded() const { return !are_callers_; }
     void settle();
     // If the call has failed before it wrote to anything.
     void leave();

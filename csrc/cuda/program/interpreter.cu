@@ -150,7 +150,7 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Homes &homes,
     if (fits) std::copy(steps_.begin(), steps_.end(), common_.inline_steps);
     if (is_short) std::copy(table.begin(), table.end(), common_.inline_coordinates);
     if (homes.are_lasting() && is_short && common_.is_small)
-        pass_ = Pass::of(steps_, table.empty() ? 0 : int(table[0]));
+        pass_ = Pass::of(steps_, table.empty() ? 0 : int(table[0]), homes.are_heeded());
     // Interpreted kernels take long.
     alone = !walks && !loads.empty() && (pass_ == nullptr || !pass_->is_compiled());
 }

@@ -147,10 +147,13 @@ __device__ void go_over(const Sweep &sweep) {
                 Pass::run(Elements<1, Pass::DIMS>(sweep, element), met);
         }
     }
+    // Where nobody heeds what is met, nobody has computed it, either.
+    if constexpr (Pass::IS_HEEDED) {
 #pragma unroll
-    for (int i = 0; i < Pass::INSTRUCTIONS; ++i) {
-        if (met[i] != 0 && (static_cast<volatile unsigned *>(sweep.notes)[i] & met[i]) != met[i])
-            atomicOr(sweep.notes + i, met[i]);
+        for (int i = 0; i < Pass::INSTRUCTIONS; ++i) {
+            if (met[i] != 0 && (static_cast<volatile unsigned *>(sweep.notes)[i] & met[i]) != met[i])
+                atomicOr(sweep.notes + i, met[i]);
+        }
     }
 }
 

@@ -30,9 +30,9 @@ Known &known() {
     return *known;
 }
 
-std::string key_of(const std::vector<DeviceStep> &steps, int dims) {
+std::string key_of(const std::vector<DeviceStep> &steps, int dims, bool is_heeded) {
     std::string key(reinterpret_cast<const char *>(steps.data()), steps.size() * sizeof(DeviceStep));
-    return key += char(dims);
+    return (key += char(dims)) += char(is_heeded);
 }
 
 // A header's text, with what it includes where it does so. Those in <> are in nvrtc.h.
@@ -140,7 +140,7 @@ cudaLibrary_t loaded(const std::vector<char> &image) {
 
 }  // namespace
 
-std::shared_ptr<Pass> Pass::of(const std::vector<DeviceStep> &steps, int dims) {
+std::shared_ptr<Pass> Pass::of(const std::vector<DeviceStep> &steps, int dims, bool is_heeded) {
     std::vector<DeviceStep> kept = steps;
     int places = 0;
     for (DeviceStep &step : kept) {
@@ -153,13 +153,13 @@ std::shared_ptr<Pass> Pass::of(const std::vector<DeviceStep> &steps, int dims) {
         step.value = 0;
     }
     if (places > device::Sweep::MOST_PLACES) return nullptr;
-    const std::string key = key_of(kept, dims);
+    const std::string key = key_of(kept, dims, is_heeded);
     Known &from = known();
     const std::lock_guard<std::mutex> lock(from.mutex);
     std::shared_ptr<Pass> &found = from.passes[key];
     if (found == nullptr) {
         if (from.passes.size() > MOST_PASSES) from.passes.clear();
-        return from.passes[key] = std::make_shared<Pass>(std::move(kept), dims, ++from.numbers);
+        return from.passes[key] = std::make_shared<Pass>(std::move(kept), dims, is_heeded, ++from.numbers);
     }
     return found;
 }
@@ -171,8 +171,8 @@ void Pass::release() {
     from.wanted.clear();
 }
 
-Pass::Pass(std::vector<DeviceStep> steps, int dims, uint64_t number)
-    : number(number), steps_(std::move(steps)), dims_(dims) {}
+Pass::Pass(std::vector<DeviceStep> steps, int dims, bool is_heeded, uint64_t number)
+    : number(number), steps_(std::move(steps)), dims_(dims), is_heeded_(is_heeded) {}
 
 std::string Pass::source() const {
     int32_t instructions = 1;
@@ -180,6 +180,7 @@ std::string Pass::source() const {
     std::ostringstream out;
     out << headers() << "\nnamespace pk::device {\nstruct Pass {\n    static constexpr int DIMS = " << dims_
         << ", TOGETHER = " << together(steps_) << ", INSTRUCTIONS = " << instructions
+        << ";\n    static constexpr bool IS_HEEDED = " << is_heeded_
         << ";\n    template <class Elements>\n"
            "    static __device__ void run(const Elements &elements, unsigned *met) {\n";
     Writer(out, steps_);

@@ -18,12 +18,13 @@ namespace pk {
 
 class Pass : public std::enable_shared_from_this<Pass> {
    public:
-    // The pass of these steps, of which the values do not count; null if there is none: it would be too long.
-    static std::shared_ptr<Pass> of(const std::vector<DeviceStep> &steps, int dims);
+    // The pass of these steps, of which the values do not count, and in which somebody heeds what they meet
+    // or nobody does; null if there is none: it would be too long.
+    static std::shared_ptr<Pass> of(const std::vector<DeviceStep> &steps, int dims, bool is_heeded);
     // Forgets all that were compiled.
     static void release();
 
-    Pass(std::vector<DeviceStep> steps, int dims, uint64_t number);
+    Pass(std::vector<DeviceStep> steps, int dims, bool is_heeded, uint64_t number);
 
     bool is_compiled() const { return is_compiled_.load(std::memory_order_acquire); }
     // Queues it, and returns whether that could be done; if not, notes the work for it.
@@ -41,6 +42,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
 
     const std::vector<DeviceStep> steps_;
     const int dims_;
+    const bool is_heeded_;
     std::atomic<int64_t> work_{0};  // operations that were interpreted
     std::atomic<bool> is_compiled_{false};
     std::mutex mutex_;  // guards what follows

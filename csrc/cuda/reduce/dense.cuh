@@ -8,7 +8,7 @@ namespace pk::reduction {
 
 namespace device {
 
-constexpr int DENSE_THREADS = 256, DENSE_AHEAD = 4;
+constexpr int DENSE_THREADS = 256, DENSE_AHEAD = 8;
 
 template <class T>
 struct alignas(16) Read {
@@ -46,8 +46,9 @@ __device__ void join_lanes(typename Op::Word (&lanes)[COUNT][Op::WORDS], int par
 
 // Where blocks are to be joined, those of a block of threads are, in pairs of neighbours: of a slab that is
 // alone. Its first partial is theirs then.
+// Two on a processor leave registers enough for reads that are under way together: else they come one by one.
 template <class Op, class T>
-__global__ void __launch_bounds__(DENSE_THREADS)
+__global__ void __launch_bounds__(DENSE_THREADS, 2)
     reduce_dense(const __grid_constant__ Given given, bool joins) {
     using Word = typename Op::Word;
     constexpr int COUNT = Read<T>::COUNT, GROUP = LANES / COUNT, BLOCKS = DENSE_THREADS / GROUP;
@@ -68,17 +69,22 @@ __global__ void __launch_bounds__(DENSE_THREADS)
     for (int i = 0; i < COUNT; ++i) Op::start(lanes[i]);
     if (Op::has_pivot && rows > 0) pivot = word(values[0]);
     int row = part * COUNT;
-    for (; row + (DENSE_AHEAD - 1) * LANES + COUNT <= rows; row += DENSE_AHEAD * LANES) {
-        Read<T> read[DENSE_AHEAD];
+    auto take = [&](auto at_once) {
+        constexpr int READS = decltype(at_once)::value;
+        for (; row + (READS - 1) * LANES + COUNT <= rows; row += READS * LANES) {
+            Read<T> read[READS];
 #pragma unroll
-        for (int k = 0; k < DENSE_AHEAD; ++k)
-            read[k] = *reinterpret_cast<const Read<T> *>(values + row + k * LANES);
+            for (int k = 0; k < READS; ++k)
+                read[k] = *reinterpret_cast<const Read<T> *>(values + row + k * LANES);
 #pragma unroll
-        for (int k = 0; k < DENSE_AHEAD; ++k) {
+            for (int k = 0; k < READS; ++k) {
 #pragma unroll
-            for (int i = 0; i < COUNT; ++i) Op::add(lanes[i], word(read[k].values[i]), Word(1), pivot);
+                for (int i = 0; i < COUNT; ++i) Op::add(lanes[i], word(read[k].values[i]), Word(1), pivot);
+            }
         }
-    }
+    };
+    take(std::integral_constant<int, DENSE_AHEAD>());
+    take(std::integral_constant<int, 1>());
     for (; row < rows; row += LANES) {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i)

@@ -26,19 +26,26 @@ namespace device {
 
 constexpr int GROUP = 1024;  // blocks that are joined together: a power of two, as of Partials
 
+template <class Op>
+struct Partial {
+    typename Op::Word words[Op::PARTIAL];
+};
+
+template <class Op>
+__device__ Partial<Op> *partial_of(const Gathered &given, int64_t slab, int64_t block, int64_t column) {
+    const Slabs &slabs = given.slabs;
+    return reinterpret_cast<Partial<Op> *>(given.partials) + (slab * slabs.blocks() + block) * slabs.inner +
+           column;
+}
+
 // Writes the result of a column of a slab, whose blocks are one.
 template <class Op>
 __device__ void write_column(const Gathered &given, const pk_reduction &asked, const Results &results,
-                             int64_t slab, int64_t column) {
-    using Word = typename Op::Word;
-    const int64_t inner = given.slabs.inner;
-    Word partial[Op::PARTIAL];
-    const Word *const from = reinterpret_cast<const Word *>(given.partials) +
-                             (slab * given.slabs.blocks() * inner + column) * Op::PARTIAL;
-    for (int i = 0; i < Op::PARTIAL; ++i) partial[i] = from[i];
-    const int64_t place =
-        slab / results.tiles * results.columns + results.first_column + slab % results.tiles * inner + column;
-    write_result<Op>(asked, partial, given.slabs.length, results.type, results.at + place * results.item);
+                             int64_t slab, int64_t column, Partial<Op> partial) {
+    const int64_t place = slab / results.tiles * results.columns + results.first_column +
+                          slab % results.tiles * given.slabs.inner + column;
+    write_result<Op>(asked, partial.words, given.slabs.length, results.type,
+                     results.at + place * results.item);
 }
 
 // Joins blocks that are so far `apart`, as many as GROUP, of a column of a slab each; and writes the result,
@@ -46,29 +53,40 @@ __device__ void write_column(const Gathered &given, const pk_reduction &asked, c
 template <class Op>
 __global__ void __launch_bounds__(GROUP / 2)
     join(Gathered given, int64_t apart, pk_reduction asked, Results results) {
-    using Word = typename Op::Word;
+    constexpr int PAIRS = GROUP / 2;
+    __shared__ Partial<Op> joined[PAIRS];
     const int64_t blocks = given.slabs.blocks(), inner = given.slabs.inner;
     const int64_t groups = (blocks + apart * GROUP - 1) / (apart * GROUP);
     const int64_t column = blockIdx.x % inner, group = blockIdx.x / inner % groups;
-    const int64_t slab = blockIdx.x / inner / groups;
-    auto *const all = reinterpret_cast<Word *>(given.partials);
-    auto partial = [&](int64_t block) {
-        return all + ((slab * blocks + block) * inner + column) * Op::PARTIAL;
-    };
-    for (int step = 1; step < GROUP; step *= 2) {
-        const int64_t place = 2 * int64_t(step) * threadIdx.x;
-        const int64_t to = (group * GROUP + place) * apart, from = to + step * apart;
-        if (place + step < GROUP && from < blocks) Op::merge(partial(to), partial(from));
-        __syncthreads();
+    const int64_t slab = blockIdx.x / inner / groups, first = group * GROUP * apart;
+    const int64_t left = (blocks - first + apart - 1) / apart;  // of what is joined, from this group on
+    const int pair = int(threadIdx.x);
+    if (2 * pair < left) {
+        joined[pair] = *partial_of<Op>(given, slab, first + 2 * pair * apart, column);
+        if (2 * pair + 1 < left) {
+            const Partial<Op> next = *partial_of<Op>(given, slab, first + (2 * pair + 1) * apart, column);
+            Op::merge(joined[pair].words, next.words);
+        }
     }
-    if (groups == 1 && threadIdx.x == 0) write_column<Op>(given, asked, results, slab, column);
+    for (int step = 1; step < PAIRS; step *= 2) {
+        __syncthreads();
+        const int to = 2 * step * pair;
+        if (to + step < PAIRS && 2 * (to + step) < left) Op::merge(joined[to].words, joined[to + step].words);
+    }
+    if (pair != 0) return;
+    if (groups == 1) {
+        write_column<Op>(given, asked, results, slab, column, joined[0]);
+    } else {
+        *partial_of<Op>(given, slab, first, column) = joined[0];
+    }
 }
 
 template <class Op>
 __global__ void write(Gathered given, pk_reduction asked, Results results) {
     const int64_t inner = given.slabs.inner, index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (index < given.slabs.count * inner)
-        write_column<Op>(given, asked, results, index / inner, index % inner);
+    if (index >= given.slabs.count * inner) return;
+    const int64_t slab = index / inner, column = index % inner;
+    write_column<Op>(given, asked, results, slab, column, *partial_of<Op>(given, slab, 0, column));
 }
 
 }  // namespace device

@@ -43,6 +43,8 @@ void Passage::begin(pk_range units) {
     stage();
     if (in_place) {
         begin_in_place();
+    } else if (work_.is_at_home() && !work_.in_order) {
+        begin_at_home();
     } else {
         begin_copied();
     }
@@ -58,6 +60,19 @@ void Passage::begin_in_place() {
     for (const Carried &load : work_.loads) bytes_up_ += load.halo_bytes();
     bytes_down_ = chunk_.count * work_.staged_down_bytes + chunk_.units.count * work_.result_bytes;
     compute();
+}
+
+// One after the other in the slot's own stream: so a chunk takes few calls, and no stream waits for another.
+void Passage::begin_at_home() {
+    in_place_ = false, at_home_ = true;
+    chunk_.queue = slot_.queue.get();
+    if (!notes_are_zero_ && work_.notes_bytes != 0)
+        PK_CUDA(cudaMemsetAsync(chunk_.memory, 0, size_t(work_.notes_bytes), chunk_.queue));
+    notes_are_zero_ = true;
+    queued_ = call_.seconds();
+    work_.launch(chunk_);
+    const int64_t results = chunk_.results + chunk_.units.count * work_.result_bytes;
+    bytes_down_ = copy({}, results, cudaMemcpyDeviceToHost, chunk_.queue);
 }
 
 void Passage::compute() {
@@ -143,13 +158,14 @@ int64_t Passage::copy(const std::vector<Carried> &group, int64_t before, cudaMem
 bool Passage::is_done() const {
     // What else an event may say is for finish() to find.
     if (in_place_ || (work_.in_order && !work_.turns.has_passed(chunk_.units.start))) return false;
+    if (at_home_) return cudaStreamQuery(chunk_.queue) == cudaSuccess;
     return cudaEventQuery(slot_.downloaded.get()) == cudaSuccess;
 }
 
 void Passage::finish() {
     const int64_t count = chunk_.count;
     if (work_.in_order) work_.turns.wait_for(chunk_.units.start, call_);
-    if (in_place_) {
+    if (in_place_ || at_home_) {
         PK_CUDA(cudaStreamSynchronize(chunk_.queue));
         lane_.add(PK_KERNEL, queued_, call_.seconds(), 0, count, slot_.device, slot_.number);
     } else {

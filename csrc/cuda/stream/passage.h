@@ -27,6 +27,7 @@ class Passage {
     void stage();
     void begin_in_place();
     void begin_copied();
+    void begin_at_home();
     bool is_alone() const { return work_.alone && work_.is_staged() && !work_.in_order; }
     // Queues what follows the upload; now, or when it is the chunk's turn, and then maybe in another thread.
     void compute();
@@ -44,6 +45,8 @@ class Passage {
     const int place_;
     Chunk chunk_{};
     bool in_place_ = false;  // the kernel goes to pinned memory
+    bool at_home_ = false;   // nothing but notes and results goes over the link
+    bool notes_are_zero_ = false;
     bool host_notes_are_zero_ = false;
     double origin_ = -1, queued_ = 0;  // seconds since the call began
     int64_t bytes_up_ = 0, bytes_down_ = 0;

@@ -38,15 +38,16 @@ class Step:
     plan: Plan
     nodes: list[Node]  # that it computes
     outs: list[Array]
-    inputs: list[Any]
-    layouts: list[Layout | None]  # of outputs, the mask and inputs, where it is no reduction
+    values: list[Any]  # what it takes: a reduction its inputs, and a program outputs and a mask before
+    layouts: Sequence[Layout | None] = ()  # of a program's
     calls: Sequence[Callable[[], Any]] = ()  # of reductions,
     requests: Sequence[Request] = ()  # and what they ask for
 
     @property
     def reads(self) -> list[Array]:
         """The arrays that it reads."""
-        return [each for each in self.inputs if type(each) is np.ndarray]
+        own = 0 if self.requests else len(self.outs)
+        return [each for each in self.values[own:] if type(each) is np.ndarray]
 
 
 class Ready:
@@ -78,9 +79,8 @@ class Ready:
         else:
             self._pool = works_of(step.program)
             self._work = self._pool.take()
-            values = [*step.outs, None, *step.inputs]
-            self._work.aim_anywhere(step.shape, values, step.layouts)
-            found = self._work.operands_of(values)
+            self._work.aim_anywhere(step.shape, step.values, step.layouts)
+            found = self._work.operands_of(step.values)
         self._addresses = self._work.addresses
         self._bytes = np.zeros_like(self._addresses)
         for index, array in found:
@@ -285,13 +285,10 @@ class _Writing:
         made = [self._made[node] for node in nodes]
         together = Pass(made)
         outs = [self._place_for(node) for node in nodes]
-        program = together.program(tuple([out.dtype for out in outs]))
         name = together.function.name
-        layouts = [*map(layout_of, outs), None, *together.layouts]
+        program, values, layouts = together.into(outs)
         plan = self._chain.plan_of(name)
-        self.steps.append(
-            Step(name, made[0].shape, program, plan, list(nodes), outs, together.inputs, layouts)
-        )
+        self.steps.append(Step(name, made[0].shape, program, plan, list(nodes), outs, values, layouts))
         self._written.update(nodes)
         for each, out in zip(made, outs, strict=True):
             each.computed(out)
@@ -326,7 +323,7 @@ class _Writing:
         program, inputs = requests[0].recipe.program, given.inputs if type(given) is Computed else [given]
         plan = self._chain.plan_of(names)
         self.steps.append(
-            Step(name + names, source.shape, program, plan, group, outs, inputs, [], calls, requests)
+            Step(name + names, source.shape, program, plan, group, outs, inputs, (), calls, requests)
         )
         return True
 

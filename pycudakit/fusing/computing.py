@@ -313,26 +313,18 @@ class Computing:
         homes = [self.memory.home_of(array) for array in (*outs, *together.arrays)]
         if 0 in homes:
             return False
-        program = together.program(tuple([out.dtype.newbyteorder("=") for out in outs]))
-        own = iter(homes[len(outs) :])
-        values = [next(own) if type(value) is np.ndarray else value for value in together.inputs]
-        layouts = [*map(operands.layout_of, outs), None, *together.layouts]
+        program, values, layouts = together.into(outs)
+        own = iter(homes)
+        there = [next(own) if type(value) is np.ndarray else value for value in values]
         forms = tuple([None if layout is None else layout[1] for layout in layouts])
-        queue(
-            together.function.name,
-            program,
-            outs[0].shape,
-            forms,
-            [*homes[: len(outs)], None, *values],
-            stream,
-        )
+        queue(together.function.name, program, outs[0].shape, forms, there, stream)
         self.tell(together.function.name, outs[0].shape, together.arrays, outs)
         return True
 
     def evaluate(self, together: Pass, outs: Sequence[Array]) -> None:
         """Compute a pass into arrays of one shape that lie beside what it reads, or just where that does."""
         function, inputs = together.function, together.inputs
-        program = together.program(tuple([out.dtype.newbyteorder("=") for out in outs]))
+        program, values, layouts = together.into(outs)
         shape, size = outs[0].shape, outs[0].size
         if self.engine != "auto":
             plan = asked_for(function.name, self.engine)
@@ -350,8 +342,7 @@ class Computing:
         works = works_of(program)
         work = works.take()
         try:
-            layouts = [*map(operands.layout_of, outs), None, *together.layouts]
-            work.aim_anywhere(shape, [*outs, None, *inputs], layouts)
+            work.aim_anywhere(shape, values, layouts)
             if work.run(plan, size):
                 work.report_met()
         finally:

@@ -168,6 +168,11 @@ class Pass:
         """Return what computes it, to arrays of these types."""
         return compile_function(self.function, tuple(self._types), outs, False, None, "same_kind")
 
+    def into(self, outs: Sequence[Array]) -> tuple[ElementProgram, list[Any], list[Layout | None]]:
+        """Return what computes it into arrays: a program, its operands, and how those that are arrays lie."""
+        program = self.program(tuple([out.dtype.newbyteorder("=") for out in outs]))
+        return program, [*outs, None, *self.inputs], [*map(layout_of, outs), None, *self.layouts]
+
     def _place(self, root: Node) -> int:
         """Return the place of a node, after those that it needs."""
         places = self._places

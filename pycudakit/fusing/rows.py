@@ -28,10 +28,10 @@ from pycudakit.fusing.storage import bounds
 
 _LEAST = 1 << 20  # bytes that are reduced: of fewer, nothing is gained
 _SMALL = 16  # times as many elements a reduction has, for what is small beside it
-# Bytes that passes touch of a block, for all threads and for each: about what their second-level caches hold.
-_BLOCK, _BLOCK_A_THREAD = 6 << 20, 1 << 20
-# And of all rows, below which the caches that all share hold enough of them. There, and where few threads wait
-# for nothing but themselves, it is for those passes alone that keep what takes long to compute.
+# Bytes that passes touch of a block, for all threads and for each: about what second-level caches hold.
+_BLOCK, _BLOCK_A_THREAD, _MOST_THREADS = 6 << 20, 1 << 20, 16
+# And of all rows, below which the caches that all share hold enough of them. There, and where memory gives
+# the threads all that they take, blocks are for those passes alone that keep what takes long to compute.
 _MANY = 128 << 20
 # Bytes of a block on a device, where even that is not all of its memory.
 _BLOCK_THERE = 256 << 20
@@ -106,7 +106,7 @@ class Rows(Reductions):
             budget = self.memory.scope.budget()
             fitting, is_whole = min(budget // 2, _BLOCK_THERE) // each, budget >= each * chain.rows
         else:
-            fitting = (_BLOCK + _BLOCK_A_THREAD * cost.threads()) // each
+            fitting = (_BLOCK + _BLOCK_A_THREAD * min(cost.threads(), _MOST_THREADS)) // each
             is_whole = chain.rows < 2 * fitting
         if is_whole or not fitting:
             return 0

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from pycudakit._families.elementwise import compound
+from pycudakit._families.take import put_rows
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array
+from pycudakit.fusing import device
 from pycudakit.fusing.elements import SMALL, Elements, cast, conversion
 from pycudakit.fusing.indices import (
     WITH_STAND_IN,
@@ -197,8 +199,62 @@ class Indexing(Elements):
                 ahead = (..., *[None] * missing)
                 mask = index[ahead] if missing else index
                 return self.write(stand_in, self._chosen(mask, chosen, stand_in).node)
+        if not basic and self._put_there(stand_in, array, index, value):
+            return None
         self._set_by_numpy(stand_in, array, index, value)
         return None
+
+    def _put_there(self, stand_in: StandIn, array: Array, index: Any, value: Any) -> bool:
+        """Write to rows by integers or by a mask on the device; tell whether that could be."""
+        storage = stand_in.node.storage
+        flags = array.flags
+        is_there = storage is not None and storage.is_kept and self.memory.scope.is_open
+        if not (is_there and flags.c_contiguous and flags.writeable and array.dtype.isnative and array.size):
+            return False
+        assert storage is not None  # noqa: S101
+        shape = np.shape(value)
+        if type(index) is StandIn and is_mask(index) and index.ndim:
+            ahead = index.ndim
+            if index.shape != array.shape[:ahead] or shape[1:] != array.shape[ahead:] or not shape:
+                return False
+            places = self.call(np.flatnonzero, (index,), {})
+            array = array.reshape(index.size, *array.shape[ahead:])
+            if shape[0] != places.size or not places.size:
+                return False
+        else:
+            picked = picked_by(index, array.shape) if len(parts(index)) == 1 else None
+            if picked is None or len(picked.arrays) != 1 or picked.axis:
+                return False
+            places = self._as_index(picked.arrays[0])
+        rest = array.shape[1:]
+        wanted = rest if len(shape) <= len(rest) else (*places.shape, *rest)
+        try:
+            fits = np.broadcast_shapes(shape, wanted) == wanted
+        except ValueError:
+            fits = False
+        values = np.empty(wanted, array.dtype)
+        node = self._value_for(values, value) if fits else None
+        if node is None:
+            return False
+        self.before_write(storage)  # which what is written now may read
+        values_there = self._left_there(values, node)
+        indices = self.store(places)
+        if not indices.flags.c_contiguous or storage.overlaps(indices):
+            indices = np.empty(places.shape, np.int64)
+            places = self._left_there(indices, places.node)
+        self.memory.keep([array, indices, values])
+        put_rows(array, indices, values, 1 if wanted == rest else indices.size)
+        self.tell("put", array.shape, [indices, values], [array])
+        del values_there, places
+        return True
+
+    def _left_there(self, array: Array, node: Node) -> StandIn:
+        """Return what stands for a new array, which has a value, on the device."""
+        storage = self.memory.storage_for(array)
+        storage.keep(device.TEMPORARY)
+        stand_in = StandIn(self, leaf(array, storage))
+        self.write(stand_in, node)
+        return stand_in
 
     def _part(self, array: Array, index: Any, is_plain: bool) -> Array:
         """Return the view at an index, which may be of one element."""

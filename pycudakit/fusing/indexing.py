@@ -232,8 +232,10 @@ class Indexing(Elements):
             fits = np.broadcast_shapes(shape, wanted) == wanted
         except ValueError:
             fits = False
+        if not fits or math.prod(wanted) > max(math.prod(shape), array.size):  # it is repeated too often
+            return False
         values = np.empty(wanted, array.dtype)
-        node = self._value_for(values, value) if fits else None
+        node = self._value_for(values, value)
         if node is None:
             return False
         self.before_write(storage)  # which what is written now may read

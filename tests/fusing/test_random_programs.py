@@ -97,7 +97,7 @@ others = st.one_of(
 )
 chosen = st.one_of(
     st.sampled_from(["[0, -1, 0]", "[[1, 0], [-2, 1]]", "np.array([2, -1, 2], 'u1')"]),
-    st.builds("np.argsort(_sortable({}), axis=0, kind='stable') // 2".format, variables),
+    st.builds("np.argsort(_sortable({}).ravel()[:5], kind='stable') // 2".format, variables),
 )
 values = st.one_of(elementwise, elementwise, views, reductions, others)
 statements = st.one_of(

@@ -381,13 +381,14 @@ PK_API int32_t pk_reduce_several(const pk_reduction *reductions, int64_t reducti
 /* A plan is a scope in which calls, made one after the other on ordinary host arrays, leave data on the
  * device: a call whose operand lies in a range that is kept reads and writes the device's copy, and nothing
  * goes over the link. What is computed is the same with and without. These look for such ranges:
- * pk_evaluate, pk_reduce and pk_reduce_several; and, for dense operands, pk_scan, pk_select_...,
- * pk_histogram, pk_histogram_of_extent, pk_gray, pk_lookup, pk_resize, pk_filter, pk_interp, pk_take, pk_put,
- * pk_random and pk_matmul_... Nothing is to be done about their operands before and after; pk_plan_changed
- * would lose what one left on the device alone. Before the host reads a range, for weights and ranks, too, or
- * any other entry does, pk_plan_fetch brings it there, and after one has written to it, pk_plan_changed says
- * so. Operands that are byte-swapped or not aligned to their elements, and all of a call on other devices
- * than device 0, go over the host's memory all the same. */
+ * pk_evaluate, pk_reduce, pk_reduce_several and pk_run_kernels; and, for dense operands, pk_scan,
+ * pk_sort_..., pk_argsort_..., pk_searchsorted_..., pk_select_..., pk_histogram, pk_histogram_of_extent,
+ * pk_gray, pk_lookup, pk_resize, pk_filter, pk_interp, pk_take, pk_put, pk_random and pk_matmul_... Nothing
+ * is to be done about their operands before and after; pk_plan_changed would lose what one left on the device
+ * alone. Before the host reads a range, for weights and ranks, too, or any other entry does, pk_plan_fetch
+ * brings it there, and after one has written to it, pk_plan_changed says so. Operands that are byte-swapped
+ * or not aligned to their elements, and all of a call on other devices than device 0, go over the host's
+ * memory. */
 typedef int32_t (*pk_plan_body)(void *context);
 
 /* Calls body(context) on the calling thread. What pk_plan_keep keeps meanwhile lasts until that returns, and

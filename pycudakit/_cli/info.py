@@ -24,8 +24,12 @@ VARIABLES = {
     "PYCUDAKIT_ISA": "the instruction set of the CPU engine",
     "PYCUDAKIT_DEVICE_MEMORY": "device memory that the CUDA engine may keep",
     "PYCUDAKIT_PINNED_MEMORY": "host memory that it may pin",
+    "PYCUDAKIT_RESULT_MEMORY": "host memory of results that is kept for the next",
     "PYCUDAKIT_PLAN_MEMORY": "device memory for what fused functions leave there",
     "PYCUDAKIT_CACHE_DIR": "where compiled kernels and measured times are kept",
+    "PYCUDAKIT_ISOLATE": "1: kernels of your own run in a helper process",
+    "PYCUDAKIT_COMPILE_LIMIT": "seconds that the host's compiler may take for a kernel",
+    "PYCUDAKIT_BLOCK_LIMIT": "seconds that a block may take with debug=True on the CPU",
     "PYCUDAKIT_TUNED": "0: what `pycudakit tune` measured is not used",
     "CUDA_VISIBLE_DEVICES": "the GPUs that CUDA shows",
 }
@@ -59,7 +63,11 @@ def facts() -> dict[str, Any]:
         "libraries": {engine: _library(engine, built) for engine in ("cpu", "cuda")},
         "compilers": remedies.compilers(),
         "times": _times(),
-        "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+        "environment": {
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name in VARIABLES or name.startswith("PYCUDAKIT_STREAM_")
+        },
     }
 
 
@@ -143,9 +151,9 @@ def _libraries(told: dict[str, Any]) -> Iterator[str]:
 
 def _environment(told: dict[str, Any]) -> Iterator[str]:
     for name, value in told["environment"].items():
-        yield f"  {name}={value}  ({VARIABLES[name]})"
+        yield f"  {name}={value}  ({VARIABLES.get(name, 'a constant of the streaming engine')})"
     if not told["environment"]:
-        yield f"  none of {', '.join(VARIABLES)}"
+        yield "  no variable of pycudakit's is set"
 
 
 _PARTS = {"Engines": _engines, "Devices": _devices, "Libraries": _libraries, "Environment": _environment}

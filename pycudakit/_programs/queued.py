@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from pycudakit._calls import asked
+from pycudakit._calls import above, asked
 from pycudakit._calls.invocation import Pool
 from pycudakit._calls.plan import Plan
 from pycudakit._calls.queued import UNSEEN, Form, Library, Seen, dtype_of, library_of_type
@@ -218,8 +217,7 @@ def _note_work(operations: int) -> None:
     _operations += max(operations, _OFTEN >> 8)
     if _operations >= _OFTEN:
         _operations = 0
-        # A floor above, and looked for where it is needed alone.
-        importlib.import_module("pycudakit.fusing.compiled").compile_wanted(loader.library("cuda"))
+        above.compile_wanted(loader.library("cuda"))
 
 
 def _dense(form: Form) -> tuple[int, ...]:

@@ -7,19 +7,14 @@ import itertools
 
 import numpy as np
 import pytest
-from abi.test_plan import LARGE, SMALL, Plan, fail_each_call, in_plan, numbers
-from abi.test_plan_families import KINDS, fetched, same_bits
+from abi.test_plan_families import fetched, same_bits
+from helpers.plans import KINDS, LARGE, SMALL, fail_each_call, in_plan, numbers
 from helpers.strategies import assert_values
 
 from pycudakit import errors
 from pycudakit._library import abi
 
 RANGE = 16  # bytes that come down of indices: the least and the greatest
-
-
-@pytest.fixture(name="plan")
-def _plan(engine):
-    return Plan(engine)
 
 
 def key_of(array):
@@ -297,7 +292,7 @@ def test_what_is_not_put(engine):
 
 FAULTS = """
 import os
-from abi.test_plan import Plan
+from helpers.plans import Plan
 from abi.test_plan_ordering import *
 plan = Plan("cuda")
 x, indices = made((1, 200_000), np.float32), np.random.default_rng(1).integers(-200_000, 200_000, 50_000)

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from helpers import stand_in_gpu
+from helpers.processes import python
 from helpers.strategies import assert_values, build
 from hypothesis import given
 from hypothesis import strategies as st
@@ -316,6 +317,32 @@ def test_views_of_one_array_on_a_device(small_gpu):
     x = build("float64", (150, 120), "small", 6, ["C"])
     for a, b in ((x[:, 1:], x[:, :-1]), (x[:75], x[75:]), (x[::2], x[1::2]), (x[:-1], x[1:])):
         same(pk.fuse(two_arguments)(a, b), whole(two_arguments, a, b))
+
+
+BUDGET = """
+import numpy as np
+import pycudakit as pk
+def softmax(x):
+    powers = np.exp(x - x.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+x = np.random.default_rng(0).standard_normal((6000, 5000)).astype(np.float32)
+pk.set_engine("cuda")
+pk.fuse(softmax)(x[:100])  # from here on the budget is known
+ours = pk.fuse(softmax)(x)
+call = pk.last_call()
+print(call.bytes_up <= 1.1 * x.nbytes, call.bytes_down <= 1.1 * x.nbytes)
+print(max(each.blocks for each in pk.fuse(softmax).explain(x).passes) > 1)
+powers = pk.exp(pk.subtract(x, pk.max(x, axis=1, keepdims=True)))
+theirs = pk.divide(powers, pk.sum(powers, axis=1, keepdims=True))
+print(ours.tobytes() == theirs.tobytes(), pk.memory_info().plan_bytes <= 64 << 20)
+"""
+
+
+def test_a_gpu_with_64_mib_for_plans(engine):
+    if engine != "cuda":
+        pytest.skip("nothing is kept")
+    printed = python(BUDGET, env={"PYCUDAKIT_PLAN_MEMORY": "64M"}, timeout=120)
+    assert printed.split() == ["True"] * 5
 
 
 # ---- Programs that hypothesis writes ---------------------------------------------------------------------

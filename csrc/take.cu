@@ -211,6 +211,7 @@ bool put_there(const Put &given, Call &call, const std::vector<int> &devices) {
     const plan::Span indices(given.indices, given.index_bytes(), word, false);
     const plan::Span values(given.values, given.value_bytes(), unit, false);
     const bool has_last = given.value_count > 1;
+    if (has_last && devices[0] != 0) return false;  // the memory of plans is device 0's
     const plan::Memory last = has_last ? plan::Memory(given.count * word) : plan::Memory();
     if (has_last && last.get() == nullptr) return false;
     const bool are_there = plan::have_homes({indices}, devices);
@@ -230,6 +231,10 @@ bool put_there(const Put &given, Call &call, const std::vector<int> &devices) {
                        indices,
                        values},
                       call, devices);
+    if (homes.of(1).at == nullptr) {  // whose elements are not aligned there
+        homes.leave();
+        return false;
+    }
     Resident carried;
     const int64_t own_indices = homes.of(2).at ? -1 : carried.add(given.indices, given.index_bytes());
     const int64_t own_values = homes.of(3).at ? -1 : carried.add(given.values, given.value_bytes());

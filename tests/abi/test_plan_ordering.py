@@ -273,8 +273,8 @@ def test_nothing_is_put_where_there_is_no_place(plan, wrong, at_home):
     assert same_bits(a, before)
 
 
-def test_what_is_not_put(engine):
-    plan, none = Plan(engine), np.empty((0, 1))
+def test_what_is_not_put(plan):
+    none = np.empty((0, 1))
     put(plan, np.ones((3, 1)), np.empty(0, np.int64), none)
     for a, values, text in (
         (np.ones((3, 1)), none, "nothing to put"),

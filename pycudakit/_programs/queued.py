@@ -46,7 +46,7 @@ class _Queued(Work):
         for number, position in self._numbers:
             number[()] = values[position]
         for index, position in self._arrays:
-            self._addresses[index] = values[position]
+            self.addresses[index] = values[position]
         self._stream[0] = stream
         self._waits[0] = waits
 

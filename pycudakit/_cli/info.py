@@ -15,7 +15,7 @@ import pycudakit as pk
 from pycudakit import errors
 from pycudakit._calls import asked
 from pycudakit._cli import remedies
-from pycudakit._library import abi, loader, measured
+from pycudakit._library import abi, images, loader, measured
 
 VARIABLES = {
     "PYCUDAKIT_ENGINE": "the engine to start with",
@@ -38,6 +38,7 @@ PTX_ALONE = (
     "It holds PTX alone: the GPU's driver compiles what a call uses first, which takes seconds.",
     "On a machine with a GPU, or with PYCUDAKIT_ALL_GPUS=1, `pip install .` builds it ready to run.",
 )
+COMPILED_LATER = "The library holds no code for it: its driver compiles what calls first use, and keeps it."
 NO_LIBRARIES = (
     "No library is here, so NumPy is the only engine. To build them, run `pip install .` in the sources;",
     "for a build directory of your own, set PYCUDAKIT_LIBRARY_DIR to its lib/.",
@@ -81,7 +82,7 @@ def _device(device: pk.Device) -> dict[str, Any]:
         link = pk.link_speed(device.index)._asdict()
     except errors.Error as error:
         link = {"error": str(error)}
-    return {**dataclasses.asdict(device), "link": link}
+    return {**dataclasses.asdict(device), "link": link, "compiled": images.has_code(device.index)}
 
 
 def _library(engine: str, built: dict[str, dict[str, str]]) -> dict[str, str]:
@@ -126,6 +127,8 @@ def _devices(told: dict[str, Any]) -> Iterator[str]:
         )
         speed = link.get("error") or f"{link['up'] / 1e9:.1f} GB/s up, {link['down'] / 1e9:.1f} GB/s down"
         yield _row("", f"{pcie}: {speed}")
+        if not device["compiled"]:
+            yield _row("", COMPILED_LATER)
     if not told["devices"]:
         yield _row("none", "")
 

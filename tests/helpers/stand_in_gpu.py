@@ -11,12 +11,12 @@ import types
 import numpy as np
 
 from helpers.given import forget_entries, number_of
-from pycudakit._library import abi, loader
+from pycudakit._library import abi, images, loader
 
 _HIDDEN = 0xA5
 # The entries that find what has a home there.
 _NAMES = """digitize evaluate filter gray histogram histogram_of_extent interp
-lookup argsort matmul random reduce reduce_several resize scan searchsorted select sort take unique"""
+lookup argsort matmul put random reduce reduce_several resize scan searchsorted select sort take unique"""
 _AT_HOME = frozenset(_NAMES.split())
 _OPERANDS = {"pk_evaluate": (2, 3), "pk_reduce": (3, 4), "pk_scan": (2, None)}
 _OPTIONS = {"pk_evaluate": -3}
@@ -250,5 +250,6 @@ def put(monkeypatch):
     forget_entries()
     gpu, real = StandInGpu(), loader.library
     monkeypatch.setattr(loader, "library", lambda name: gpu if name == "cuda" else real(name))
+    monkeypatch.setattr(images, "has_code", lambda _device: True)
     monkeypatch.setitem(sys.modules, "cupy", module())
     return gpu

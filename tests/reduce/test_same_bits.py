@@ -50,9 +50,9 @@ def axes_of(shape):
 
 def results():
     """Yield a name and the result of many calls, on the engine that is set."""
-    for dtype in TYPES:
+    for kind, dtype in enumerate(TYPES):
         for number, shape in enumerate(SHAPES):
-            if SANITIZED and number % 3:
+            if SANITIZED and (kind + number) % 5:
                 continue
             array = lay_out(array_of(dtype, shape), LAYOUTS[number])
             for name, call in FUNCTIONS.items():
@@ -74,7 +74,7 @@ def digest():
 def baseline():
     reason, lines = digest_in_process(__file__, PYCUDAKIT_ISA="baseline", PYCUDAKIT_THREADS="1")
     assert reason == "1 thread, baseline"
-    assert len(lines) > (200 if SANITIZED else 900)
+    assert len(lines) > (100 if SANITIZED else 900)
     return lines
 
 

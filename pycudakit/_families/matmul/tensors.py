@@ -151,6 +151,8 @@ def vecdot(
     if out is ...:
         return np.asarray(vecdot(x1, x2, **given))
     numpy = functools.partial(np.vecdot, x1, x2, out, **given)
+    if not isinstance(keepdims, bool):
+        return numpy()  # raises
     foreign = next((f"the argument {name}" for name in ("signature", "sig") if name in given), None)
     out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
     x, y = as_array(x1), as_array(x2)
@@ -339,7 +341,7 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
 
 @answered_by(np.einsum)
 @one_call("einsum")
-def einsum(subscripts: Any, /, *operands: Any, out: Any = None, **keywords: Any) -> Any:
+def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
     """Return the sum of products that Einstein's notation describes.
 
     Of one operand: sums, diagonals and other orders of axes; of two: what is a product of matrices, of
@@ -348,13 +350,11 @@ def einsum(subscripts: Any, /, *operands: Any, out: Any = None, **keywords: Any)
 
     Parameters
     ----------
-    subscripts : str
-        As for `numpy.einsum`.
-    *operands : array_like
-        The arguments.
+    *operands : str and array_like
+        The subscripts and the arguments, as for `numpy.einsum`.
     out : ndarray, optional
         Where to put the result.
-    **keywords
+    optimize, **kwargs
         As for `numpy.einsum`.
 
     Returns
@@ -368,10 +368,13 @@ def einsum(subscripts: Any, /, *operands: Any, out: Any = None, **keywords: Any)
     array([[3, 2],
            [7, 4]])
     """
-    given = keywords if out is None else {**keywords, "out": out}
-    numpy = functools.partial(np.einsum, subscripts, *operands, **given)
+    given = kwargs if out is None else {**kwargs, "out": out}
+    numpy = functools.partial(np.einsum, *operands, optimize=optimize, **given)
+    if not operands:
+        return numpy()  # raises
+    subscripts, operands = operands[0], operands[1:]
     arrays = [as_array(value) for value in operands]
-    found = None if keywords else terms(subscripts, arrays)
+    found = None if kwargs or optimize else terms(subscripts, arrays)
     known = [array for array in arrays if array is not None]
     if found is None or len(known) != len(arrays):
         if isinstance(subscripts, str) and not operands:

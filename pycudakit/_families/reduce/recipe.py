@@ -68,6 +68,7 @@ class ReduceWork(Invocation):
 
     def __init__(self, program: ElementProgram, *folded: Folded) -> None:
         super().__init__()
+        self.entry = "pk_reduce" if len(folded) == 1 else "pk_reduce_several"
         self.program = program
         inputs = len(program.table)
         self.table = np.zeros(inputs + len(folded), abi.OPERAND)
@@ -97,7 +98,7 @@ class ReduceWork(Invocation):
         instructions = self.program.instructions
         count = len(self.reduction)
         return abi.bound(
-            *((library, "pk_reduce") if count == 1 else (library, "pk_reduce_several")),
+            *(library, self.entry),
             *((self.reduction,) if count == 1 else (self.reduction, count)),
             *(instructions, len(instructions), self.table, len(self.table)),
             *(self._shape, self._dimensions),
@@ -133,6 +134,16 @@ class ReduceWork(Invocation):
             self.addresses[row] = result.ctypes.data
             self._strides[row, : len(order)] = [own.get(d, 0) for d in order]
         self.reduction["outer"], self.reduction["reduced"] = outer, len(axes)
+
+    def operands_of(self, results: Sequence[Array], values: Sequence[Any]) -> list[tuple[int, Any]]:
+        """Return the places in its table of results and of those values that are arrays."""
+        own = [(index, values[position]) for index, position in self.inputs]
+        return [*own, *zip(self._results, results, strict=True)]
+
+    @property
+    def met(self) -> Array:
+        """What each instruction met in the last call."""
+        return self._met
 
     def lie_there(self, sizes: tuple[int, int, int]) -> ReduceWork:
         """Be for dense arrays on a GPU, reduced along the second of three dimensions, into memory there."""

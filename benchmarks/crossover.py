@@ -206,7 +206,7 @@ def main():
         import crossover_pictures  # noqa: PLC0415 - matplotlib is not where a run is measured
 
         options.folder.mkdir(parents=True, exist_ok=True)
-        crossover_pictures.draw(options.folder, run)
+        crossover_pictures.draw(options.folder, run, FAMILIES)
     return 0
 
 

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from statistics import median
 
-import crossover
 import crossover_model
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -34,14 +33,15 @@ TITLES = {
 }
 
 
-def draw(folder, run):
-    """Draw a run's plots, or the model's if there is none, and write the page's part."""
+def draw(folder, run, families):
+    """Draw a run's plots, or the model's of the families if there is none, and write the page's part."""
     _draw_contenders(folder)
-    curves = _measured(run) if run else crossover_model.curves(crossover.FAMILIES)
+    curves = _measured(run) if run else crossover_model.curves(families)
     dots = {} if run else _measured_dots()
     table = ["| family | call | NumPy is left from | the GPU from |", "| --- | --- | --- | --- |"]
     for family, calls in curves.items():
-        _draw(family, calls, dots, not run, folder)
+        known = {name: dots.get(families[family][name].row, {}) for name in calls}
+        _draw(family, calls, known, not run, folder)
         table += [_row(family, name, lines) for name, lines in calls.items()]
     print("\n".join(table))
     if folder.resolve() == DOCS / "pays":
@@ -142,7 +142,7 @@ def _draw(family, calls, dots, modelled, folder):
                 style = "-" if modelled else ".-"
                 label = f"{engine}, modelled" if modelled else engine
                 axis.plot(sizes, [each * 1e3 for each in seconds], style, color=colour, label=label)
-        for engine, seconds in dots.get(crossover.FAMILIES[family][name].row, {}).items():
+        for engine, seconds in dots[name].items():
             axis.plot(64e6, seconds * 1e3, "o", color=COLOURS[engine], label=f"{engine}, measured")
         where = first_for_good(lines, "cuda") if "cuda" in lines else None
         if where:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pycudakit import _lazy, errors
+from pycudakit._calls import above
 from pycudakit._calls.asked import engine, set_engine
 from pycudakit._calls.invocation import last_call
 from pycudakit._calls.others import open_to_others
@@ -245,6 +246,11 @@ else:
         "tile trapezoid",
     )
 
+above.name(
+    call_on_device=_lazy.function("pycudakit.fusing.alone", "call"),
+    call_on_dask=_lazy.function("pycudakit._dask.functions", "call"),
+    compile_wanted=_lazy.function("pycudakit.fusing.compiled", "compile_wanted"),
+)
 
 __all__ = [
     "Call",

@@ -44,6 +44,15 @@ def attach(
     vars(this).update(__getattr__=get, __dir__=names)
 
 
+def function(module: str, name: str) -> Callable[..., Any]:
+    """Return what calls a module's function, and has the module imported at the first call."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(*args, **kwargs)
+
+    return call
+
+
 def show(package: str, names: Iterable[str]) -> None:
     """Let what a package shows be known by that place, which pickles then name: it stays where files move."""
     shown = vars(sys.modules[package])

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for helpers/; --import-mode=im
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("quick", max_examples=20, derandomize=True, database=None, **_COMMON)
+settings.register_profile("few", max_examples=8, derandomize=True, database=None, **_COMMON)
 settings.register_profile("long", max_examples=2000, **_COMMON)
 settings.register_profile("medium", max_examples=400, database=None, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))

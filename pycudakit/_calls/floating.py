@@ -35,6 +35,17 @@ def report_met(by_function: dict[str, int]) -> None:
                 report(kind, name)
 
 
+def tell(kind: str, message: str) -> None:
+    """Raise, warn or print a message, if `np.errstate` asks for that."""
+    mode = np.geterr()[kind]  # type: ignore[literal-required]
+    if mode == "warn":
+        warnings.warn(message, RuntimeWarning, stacklevel=level_of_caller())
+    elif mode == "raise":
+        raise FloatingPointError(message)
+    elif mode == "print":
+        sys.stderr.write(f"Warning: {message}\n")
+
+
 def report(kind: str, name: str) -> None:
     """Raise, warn, print or stay silent, as `np.errstate` asks, for what a function met."""
     mode = np.geterr()[kind]  # type: ignore[literal-required]
@@ -42,12 +53,8 @@ def report(kind: str, name: str) -> None:
         return
     text, numpy_flag = next((text, flag) for _, known, text, flag in _KINDS if known == kind)
     message = f"{text} encountered in {name}"
-    if mode == "warn":
-        warnings.warn(message, RuntimeWarning, stacklevel=level_of_caller())
-    elif mode == "raise":
-        raise FloatingPointError(message)
-    elif mode == "print":
-        sys.stderr.write(f"Warning: {message}\n")
+    if mode in ("warn", "raise", "print"):
+        tell(kind, message)
     elif mode == "call":
         handler: Any = np.geterrcall()
         if handler is None:

@@ -9,7 +9,7 @@ import threading
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
@@ -23,7 +23,7 @@ from pycudakit._calls.plan import NOTHING, Plan, plan_call
 from pycudakit._calls.progress import CallProgress
 from pycudakit._calls.record import Call, Told, described, joined
 from pycudakit._calls.watch import Watcher
-from pycudakit._library import abi, loader, present
+from pycudakit._library import abi, images, loader, present
 from pycudakit._library.types import Array
 
 _SPANS = 1 << 16  # that are kept of a call, in a profile
@@ -173,7 +173,7 @@ def one_call(name: str, of_passes: bool = False) -> Callable[[Callable[P, T]], C
             with apart() as parts:
                 result = function(*args, **kwargs)
             if parts:
-                done(_Joined(name, parts, of_passes))
+                done_in_parts(name, parts, of_passes)
             else:
                 nothing(name)
             return result
@@ -181,6 +181,11 @@ def one_call(name: str, of_passes: bool = False) -> Callable[[Callable[P, T]], C
         return made_of_others
 
     return decorate
+
+
+def done_in_parts(name: str, parts: Sequence[Record], are_passes: bool = False) -> None:
+    """Record one call that was made of others."""
+    done(_Joined(name, list(parts), are_passes))
 
 
 def by_numpy_alone(function: str, compute: Callable[[], T], foreign: str | None = None) -> T:
@@ -253,6 +258,7 @@ class Pool(Generic[T]):
 class Invocation(ABC):
     """An entry of the ABI with what it takes, of either library: prepared once, and called one by one."""
 
+    entry: str  # its name
     goes_on = True  # under `auto`, on the CPU engine where the CUDA engine fails
     takes_rest = False  # and there with what is left alone
     most_devices: int | None = None
@@ -291,7 +297,10 @@ class Invocation(ABC):
     def _run_watched(self, plan: Plan, size: int, wanted: asked.Asked) -> int:
         if wanted.progress is None:
             return self._run_or_take_over(plan, wanted)
-        with CallProgress(wanted.progress, plan.function, size) as report:
+        progress = CallProgress(wanted.progress, plan.function, size)
+        with progress as report:
+            if self._waits_for_driver(plan):
+                progress.wait(images.WAIT)
             self._watcher.progress = report
             try:
                 return self._run_or_take_over(plan, wanted)
@@ -329,7 +338,11 @@ class Invocation(ABC):
     def _run(self, plan: Plan, devices: tuple[int, ...], spans: Array | None = None) -> int:
         entry = self._entries.get(plan.engine)
         if entry is None:
+            if self._waits_for_driver(plan):
+                plan = replace(plan, reason=f"{plan.reason}; {images.WAITED}")
             entry = self._entries[plan.engine] = self.bind(loader.library(plan.engine))
+            if plan.engine == "cuda":
+                images.note_use(self.entry)
         began = 0.0 if spans is None else time.perf_counter()
         try:
             if status := entry():
@@ -350,6 +363,12 @@ class Invocation(ABC):
             _local.call = told
         met: int = self._exceptions.item()
         return met
+
+    def _waits_for_driver(self, plan: Plan) -> bool:
+        """Tell whether a GPU's driver is about to compile the entry's kernels."""
+        if plan.engine != "cuda" or "cuda" in self._entries:
+            return False
+        return images.is_first(self.entry, asked.devices_asked())
 
     def _watch(self) -> None:
         self._watcher = Watcher()
@@ -381,13 +400,13 @@ class _Once(Invocation):
 
     def __init__(self, entry: str) -> None:
         super().__init__()
-        self._entry = entry
+        self.entry = entry
         self._last = abi.Lasting(self.options), abi.Lasting(self.report)
         self.arguments: tuple[Any, ...] = ()
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
         """Return the entry with whatever its arguments are then."""
-        entry = getattr(library, self._entry)
+        entry = getattr(library, self.entry)
         return lambda: entry(*self.arguments, *self._last)
 
 
@@ -409,18 +428,4 @@ def run(plan: Plan, entry: str, *arguments: Any, size: int) -> int:
         return call.run(plan, size)
     finally:
         call.arguments = ()
-        pool.give_back(call)
-
-
-def run_there(plan: Plan, entry: str, stream: int, *arguments: Any) -> int:
-    """Call an entry of the CUDA library with arrays that lie on a GPU, whose values come in a stream."""
-    pool = _pool(entry)
-    call = pool.take()
-    call.arguments = arguments
-    call.options["stream"] = stream
-    try:
-        return call.run_alone(plan)
-    finally:
-        call.arguments = ()
-        call.options["stream"] = 0
         pool.give_back(call)

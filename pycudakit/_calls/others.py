@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._calls import asked, invocation
+from pycudakit._calls import above, asked, invocation
 from pycudakit._calls.deferred import Deferred
 from pycudakit._calls.small import short_way
 from pycudakit._library import present
@@ -261,10 +260,10 @@ def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
         if queued is not None and (answer := queued(*args, **kwargs)) is not None:
             return answer  # type: ignore[no-any-return]
         if any(map(is_dask, (*args, *kwargs.values()))):
-            return call_on_dask(name, args, kwargs, call.__module__)  # type: ignore[no-any-return]
+            return above.call_on_dask(name, args, kwargs, call.__module__)  # type: ignore[no-any-return]
         if takes_devices() and any(map(lies_on_device, (*args, *kwargs.values()))):
             check_devices(name, function, args, kwargs)
-            return call_on_device(function, *args, **kwargs)  # type: ignore[no-any-return]
+            return above.call_on_device(function, *args, **kwargs)  # type: ignore[no-any-return]
         if numpys is not None:
             value = decider((*args, *kwargs.values()))
             if value is not None:
@@ -318,17 +317,6 @@ def check_devices(
             except errors.Error as error:
                 title = _parameter(parameters, place) if isinstance(place, int) else place
                 raise type(error)(f"{name}, {title}: {error}") from None
-
-
-def call_on_device(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call a function of the kit's, or compute one element by element, where its arrays lie."""
-    # A floor above, and looked for where it is needed alone: few calls are of such arrays.
-    return importlib.import_module("pycudakit.fusing.alone").call(function, *args, **kwargs)
-
-
-def call_on_dask(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str = "pycudakit") -> Any:
-    """Call a function of the kit's of this name where the blocks of its Dask arrays are computed."""
-    return importlib.import_module("pycudakit._dask.functions").call(name, args, kwargs, module)
 
 
 def read_all(

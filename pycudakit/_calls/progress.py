@@ -115,6 +115,11 @@ class CallProgress:
             if self._display is not None:
                 self._display.close()
 
+    def wait(self, what: str) -> None:
+        """Show what the call waits for before it begins; a function is told nothing."""
+        if self._asked is True:
+            self._show(0, f"{self._function}: {what}", f"{self._function}: {what}")
+
     def _tell(self, done: int, total: int) -> None:
         now = time.perf_counter()
         if now >= self._due:
@@ -134,6 +139,9 @@ class CallProgress:
         if self._asked is not True:
             self._tell_function(self._asked, done)
             return
+        self._show(done, self._function, f"{self._function}: {done / self._size:.0%}")
+
+    def _show(self, done: int, label: str, line: str) -> None:
         if self._display is None:
             self._display = Display(self._size, unit=" elements", unit_scale=True)
-        self._display.show(done, self._function, f"{self._function}: {done / self._size:.0%}")
+        self._display.show(done, label, line)

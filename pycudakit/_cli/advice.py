@@ -98,11 +98,12 @@ def _to_fuse(calls: Sequence[Call]) -> Iterator[str]:
     for run in itertools.chain.from_iterable(map(_bodies, _runs(calls))):
         if len(run) > 1:
             found.setdefault((run[0].engine, *(call.function for call in run)), []).append(run)
-    for (engine, *names), runs in found.items():
+    for (engine, *names), runs in _joined(found).items():
         seconds = sum(call.seconds or 0.0 for run in runs for call in run)
         if max(len(names), len(runs)) < FEW or seconds < WORTH:
             continue
-        often = f", {len(runs)} times over" * (len(runs) > 1)
+        times = sum(map(len, runs)) // len(names)
+        often = f", {times} times over" * (times > 1)
         what = f"these {len(names)} calls could be one `fuse`{often}: {_listed(names)}"
         if engine == "cpu":
             saved = len(names) - 1
@@ -112,6 +113,30 @@ def _to_fuse(calls: Sequence[Call]) -> Iterator[str]:
         # A result goes down, and up again as an operand of what follows.
         again = sum(0 < a.bytes_down <= b.bytes_up for a, b in itertools.pairwise(run))
         yield f"{what}: up to {2 * again} transfers saved"
+
+
+def _joined(found: dict[tuple[str, ...], list[list[Call]]]) -> dict[tuple[str, ...], list[list[Call]]]:
+    """Return what was found, a loop once, though passes of it were seen from their middle on, or in part."""
+    cycles: dict[tuple[str, ...], tuple[tuple[str, ...], list[list[Call]]]] = {}
+    for key, runs in found.items():
+        engine, *names = key
+        begun = min(names[n:] + names[:n] for n in range(len(names)))
+        cycles.setdefault((engine, *begun), (key, []))[1].extend(runs)
+    joined = dict(cycles.values())
+    for part in [key for key, runs in joined.items() if len(runs) == 1]:
+        for loop, runs in joined.items():
+            if len(runs) > 1 and _is_part(part, loop):
+                runs.extend(joined.pop(part))
+                break
+    return joined
+
+
+def _is_part(part: tuple[str, ...], loop: tuple[str, ...]) -> bool:
+    """Tell whether calls, after their engine, come one after the other in a loop's passes."""
+    calls = part[1:]
+    again = loop[1:] * (2 + len(calls) // len(loop))
+    inside = any(again[n : n + len(calls)] == calls for n in range(len(loop)))
+    return inside and part[0] == loop[0] and part != loop
 
 
 def _listed(names: Sequence[str]) -> str:

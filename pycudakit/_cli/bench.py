@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import json
+import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -153,8 +154,15 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
     if outputs.against:
         try:
             old = _read(outputs.against)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            say(f"{outputs.against} is not what `pycudakit bench --json` writes: {error!r}")
+        except OSError as error:
+            say(f"{outputs.against} cannot be read ({error.strerror})")
+            return 1
+        except (ValueError, KeyError, TypeError):
+            say(f"{outputs.against} is not what `pycudakit bench --json` writes")
+            return 1
+    for path in filter(None, (outputs.json, outputs.html, outputs.markdown)):  # before minutes are spent
+        if not os.access(path if os.path.exists(path) else os.path.dirname(path) or ".", os.W_OK):
+            say(f"{path} cannot be written: name another file")
             return 1
     families = {n: f for n, f in {**FAMILIES, **bench_families.FAMILIES}.items() if only in n}
     if not families:

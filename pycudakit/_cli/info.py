@@ -15,7 +15,7 @@ import pycudakit as pk
 from pycudakit import errors
 from pycudakit._calls import asked
 from pycudakit._cli import remedies
-from pycudakit._library import abi, loader, measured
+from pycudakit._library import abi, images, loader, measured
 
 VARIABLES = {
     "PYCUDAKIT_ENGINE": "the engine to start with",
@@ -24,8 +24,12 @@ VARIABLES = {
     "PYCUDAKIT_ISA": "the instruction set of the CPU engine",
     "PYCUDAKIT_DEVICE_MEMORY": "device memory that the CUDA engine may keep",
     "PYCUDAKIT_PINNED_MEMORY": "host memory that it may pin",
+    "PYCUDAKIT_RESULT_MEMORY": "host memory of results that is kept for the next",
     "PYCUDAKIT_PLAN_MEMORY": "device memory for what fused functions leave there",
     "PYCUDAKIT_CACHE_DIR": "where compiled kernels and measured times are kept",
+    "PYCUDAKIT_ISOLATE": "1: kernels of your own run in a helper process",
+    "PYCUDAKIT_COMPILE_LIMIT": "seconds that the host's compiler may take for a kernel",
+    "PYCUDAKIT_BLOCK_LIMIT": "seconds that a block may take with debug=True on the CPU",
     "PYCUDAKIT_TUNED": "0: what `pycudakit tune` measured is not used",
     "CUDA_VISIBLE_DEVICES": "the GPUs that CUDA shows",
 }
@@ -34,6 +38,7 @@ PTX_ALONE = (
     "It holds PTX alone: the GPU's driver compiles what a call uses first, which takes seconds.",
     "On a machine with a GPU, or with PYCUDAKIT_ALL_GPUS=1, `pip install .` builds it ready to run.",
 )
+COMPILED_LATER = "The library holds no code for it: its driver compiles what calls first use, and keeps it."
 NO_LIBRARIES = (
     "No library is here, so NumPy is the only engine. To build them, run `pip install .` in the sources;",
     "for a build directory of your own, set PYCUDAKIT_LIBRARY_DIR to its lib/.",
@@ -59,7 +64,11 @@ def facts() -> dict[str, Any]:
         "libraries": {engine: _library(engine, built) for engine in ("cpu", "cuda")},
         "compilers": remedies.compilers(),
         "times": _times(),
-        "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+        "environment": {
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name in VARIABLES or name.startswith("PYCUDAKIT_STREAM_")
+        },
     }
 
 
@@ -73,7 +82,7 @@ def _device(device: pk.Device) -> dict[str, Any]:
         link = pk.link_speed(device.index)._asdict()
     except errors.Error as error:
         link = {"error": str(error)}
-    return {**dataclasses.asdict(device), "link": link}
+    return {**dataclasses.asdict(device), "link": link, "compiled": images.has_code(device.index)}
 
 
 def _library(engine: str, built: dict[str, dict[str, str]]) -> dict[str, str]:
@@ -118,6 +127,8 @@ def _devices(told: dict[str, Any]) -> Iterator[str]:
         )
         speed = link.get("error") or f"{link['up'] / 1e9:.1f} GB/s up, {link['down'] / 1e9:.1f} GB/s down"
         yield _row("", f"{pcie}: {speed}")
+        if not device["compiled"]:
+            yield _row("", COMPILED_LATER)
     if not told["devices"]:
         yield _row("none", "")
 
@@ -143,9 +154,9 @@ def _libraries(told: dict[str, Any]) -> Iterator[str]:
 
 def _environment(told: dict[str, Any]) -> Iterator[str]:
     for name, value in told["environment"].items():
-        yield f"  {name}={value}  ({VARIABLES[name]})"
+        yield f"  {name}={value}  ({VARIABLES.get(name, 'a constant of the streaming engine')})"
     if not told["environment"]:
-        yield f"  none of {', '.join(VARIABLES)}"
+        yield "  no variable of pycudakit's is set"
 
 
 _PARTS = {"Engines": _engines, "Devices": _devices, "Libraries": _libraries, "Environment": _environment}

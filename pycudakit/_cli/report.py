@@ -57,7 +57,8 @@ def _crossovers(lines: Lines) -> Iterator[tuple[str, str]]:
             if size is None:
                 yield engine, "never, at these sizes"
             else:
-                yield engine, f"from {size:,.2g} elements on".replace("e+", "e") if size > first else "always"
+                about = f"{float(f'{size:.1e}'):,.0f}"
+                yield engine, f"from {about} elements on" if size > first else "always"
 
 
 def described(run: Run) -> Iterator[tuple[str, str]]:
@@ -262,6 +263,7 @@ def compared(old: Run, new: Run) -> Iterator[str]:
     if old["processor"] != new["processor"]:
         yield f"The old run is of another machine: {old['processor']}, now {new['processor']}."
     before = {(row["family"], row["elements"], row["by"]): row["rounds"] for row in old["rows"]}
+    yield "ratio is how many times as fast it is now; +- is the spread of both runs."
     yield f"{'function':<10} {'elements':>11}  {'by':<7} {'old':>9} {'new':>9}   ratio    +-"
     for row in new["rows"]:
         rounds = before.get((row["family"], row["elements"], row["by"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+import time
 import traceback
 from collections.abc import Iterator, Sequence
 
@@ -23,8 +24,10 @@ def run(say: Say, script: str, arguments: Sequence[str], output: str) -> int:
     before = sys.argv, sys.path[0]
     sys.argv, sys.path[0] = [script, *arguments], os.path.dirname(os.path.abspath(script))
     try:
+        begin = time.perf_counter()
         with pk.profile() as profile:
             status = _status(script)
+        taken = time.perf_counter() - begin
     finally:
         sys.argv, sys.path[0] = before
     try:
@@ -35,6 +38,9 @@ def run(say: Say, script: str, arguments: Sequence[str], output: str) -> int:
     say("")
     for line in _table(profile):
         say(line)
+    if profile.calls:
+        in_calls = sum(call.seconds or 0.0 for call in profile.calls)
+        say(f"The script took {taken * 1e3:,.0f} ms, of which these calls {in_calls * 1e3:,.0f} ms.")
     for line in advice(profile.calls):
         say(f"- {line}")
     say(f"{output}: open https://ui.perfetto.dev, and drop it there")

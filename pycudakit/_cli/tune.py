@@ -24,6 +24,16 @@ from pycudakit._programs import estimate
 REPEATS = 5
 LARGE = 16 << 20  # elements: beyond all caches
 BELIEVED = 8  # a constant is at most so many times its usual value, and at least that part of it
+_WORDS = {  # what people are told of a constant
+    "ALONE": "a call on one thread, beyond NumPy's",
+    "ALONE_BANDWIDTH": "memory, one thread alone",
+    "THREAD_BANDWIDTH": "memory, each of several threads",
+    "HOST_BANDWIDTH": "memory, all threads",
+    "CALL": "a call that wakes the threads",
+    "CUDA_CALL": "a call to the GPU",
+    "LINK_TIMES": "a pass over the link, of its own time",
+    "STAGING_BANDWIDTH": "memory, all threads beside the link",
+}
 _COLD = 32 << 20  # bytes that leave nothing else in most caches
 
 
@@ -160,7 +170,7 @@ def run(say: Say, reset: bool = False) -> int:
         return 1
     for name, value in constants.items():
         usual = getattr(estimate if name == "ALONE" else cost, name)
-        say(f"  {name:<18} {_shown(name, value):>12}   until now {_shown(name, usual)}")
+        say(f"  {_WORDS[name]:<38} {_shown(name, value):>10}   until now {_shown(name, usual):>10}")
     seconds = time.perf_counter() - begin
     say(f"{len(rows)} functions and {len(constants)} constants measured in {seconds:.0f} s;")
     say(f"auto decides by them in processes to come: {path}")
@@ -170,4 +180,4 @@ def run(say: Say, reset: bool = False) -> int:
 def _shown(name: str, value: float) -> str:
     if name.endswith("BANDWIDTH"):
         return f"{value / 1e9:.1f} GB/s"
-    return f"{value:.2f}" if name == "LINK_TIMES" else f"{value * 1e6:.1f} us"
+    return f"{value:.2f} x" if name == "LINK_TIMES" else f"{value * 1e6:.1f} us"

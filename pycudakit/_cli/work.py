@@ -10,6 +10,7 @@ import pycudakit as pk
 from pycudakit._cli.info import NO_LIBRARIES
 from pycudakit._cli.progress import Say
 from pycudakit._cli.remedies import explained
+from pycudakit._library import images
 
 EXPRESSION = "sqrt(a*a + b*b) * exp(-a) + sin(b)"
 
@@ -32,6 +33,8 @@ def engines(say: Say) -> list[str]:
             say(f"  {name}: {explained(name, status.reason)}")
         for line in () if pk.build_info() else NO_LIBRARIES:
             say(line)
+    if "cuda" in present and not images.has_code(0):
+        say("cuda: the GPU's driver compiles what calls first use, which takes seconds, and keeps it.")
     return present
 
 

@@ -22,6 +22,8 @@ Described = tuple[int, int, Array, Array, int, int]
 
 
 class _Work(Invocation):
+    entry = "pk_scan"
+
     def __init__(self, described: Described) -> None:
         super().__init__()
         self._described = described
@@ -33,7 +35,7 @@ class _Work(Invocation):
         """Return the entry with its arguments."""
         operation, flags, _, shape, outer, rows = self._described
         given = (operation, flags, self._table, self.shape, len(shape), outer, rows)
-        return abi.bound(library, "pk_scan", *given, self.options, self.report)
+        return abi.bound(library, self.entry, *given, self.options, self.report)
 
 
 def way_of(described: Described, array: Array, result: Array) -> Callable[[str, tuple[Any, ...]], Way | None]:

@@ -13,7 +13,7 @@ from numpy.ctypeslib import ndpointer
 
 from pycudakit import errors
 
-ABI_VERSION = 10
+ABI_VERSION = 11
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -317,13 +317,6 @@ class Lasting(ctypes.c_void_p):
         super().__init__(array.ctypes.data)
 
 
-class There(ctypes.c_void_p):
-    """The address of an array on a GPU, which is taken as it is."""
-
-
-_ADDRESSES = frozenset({Lasting, There})
-
-
 def _pointer(dtype: Any, flags: Any) -> Any:
     """Return an `ndpointer` type as strict as NumPy's own, which takes its time over each argument."""
     checked: Any = ndpointer(dtype, flags=flags)
@@ -493,6 +486,11 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         *(_in(np.int64), _SIZE, _SIZE, _out(np.uint8)),
         *_CALL,
     ),
+    "pk_put": (
+        *(_out(np.uint8), _SIZE, _SIZE),
+        *(_in(np.int64), _SIZE, _in(np.uint8), _SIZE),
+        *_CALL,
+    ),
     "pk_interp": (
         *(_in(np.float64), _in(np.float64), _SIZE, ctypes.c_double, ctypes.c_double),
         *(_in(np.float64), _out(np.float64), _SIZE, *_CALL),
@@ -544,7 +542,7 @@ def _converting(function: Any, kinds: Sequence[Any]) -> Callable[..., int]:
     def call(*given: Any) -> int:
         converted = list(given)
         for place, convert in conversions:
-            if type(given[place]) not in _ADDRESSES:
+            if type(given[place]) is not Lasting:
                 converted[place] = convert(given[place])
         status: int = function(*converted)
         return status

@@ -12,7 +12,7 @@ from pycudakit._calls import asked, invocation
 from pycudakit._calls.cost import SMALL
 from pycudakit._calls.record import Call
 from pycudakit._library import abi
-from pycudakit._library.types import BOOL, FLOAT64, INT64, Array
+from pycudakit._library.types import BOOL, FLOAT64, INT64
 from pycudakit._programs.builder import Builder
 from pycudakit._programs.program import ElementProgram
 from pycudakit._programs.ufuncs import write_ufunc
@@ -133,10 +133,13 @@ def plain_program(
     return None if program.may_refuse else program
 
 
+_COMPARISONS = frozenset(name for name in OF_ANY_INTEGER if not name.startswith("logical_"))
+
+
 def as_numpy_takes_numbers(name: str, inputs: Sequence[Any], dtype: Any = None) -> Sequence[Any]:
     """Give a type to Python numbers alone, and replace those out of range where that does no harm."""
     if all(type(value) in (int, float) for value in inputs):
-        return _typed(inputs, dtype)
+        return _ranked(inputs) if name in _COMPARISONS else _typed(inputs, dtype)
     if name not in OF_ANY_INTEGER or not any(type(value) is int for value in inputs):
         return inputs
     first = next(value for value in inputs if type(value) is not int)
@@ -148,10 +151,20 @@ def as_numpy_takes_numbers(name: str, inputs: Sequence[Any], dtype: Any = None) 
     return [beyond_all(v) if b else v for v, b in zip(inputs, beyond, strict=True)]
 
 
-def _typed(numbers: Sequence[Any], dtype: Any) -> list[Array]:
+def _ranked(numbers: Sequence[Any]) -> Sequence[Any]:
+    """Return integers of any size as small ones that compare as they do; other numbers as arrays."""
+    if all(type(value) is int for value in numbers):
+        ranks = sorted({*numbers})
+        return [np.asarray(ranks.index(value), INT64) for value in numbers]
+    return _typed(numbers, None)
+
+
+def _typed(numbers: Sequence[Any], dtype: Any) -> Sequence[Any]:
     """Return Python numbers as arrays; raises `OverflowError` for integers that NumPy has no room for."""
     if all(type(value) is int for value in numbers):
         wanted = np.dtype(dtype) if dtype is not None else INT64
+        if wanted.kind == "O":  # NumPy's alone
+            return numbers
         return [np.asarray(value, wanted if wanted.kind in "iuf" else INT64) for value in numbers]
     return [np.asarray(value, FLOAT64 if abs(value) > _LARGEST else None) for value in numbers]
 

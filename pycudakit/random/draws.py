@@ -117,6 +117,8 @@ def draw(
 class _Work(Invocation):
     """What `pk_random` takes, for so many operands: the result, and parameters."""
 
+    entry = "pk_random"
+
     def __init__(self, operands: int) -> None:
         super().__init__()
         self._draws, self._table = np.zeros(1, abi.DRAWS), np.zeros(operands, abi.OPERAND)
@@ -129,7 +131,7 @@ class _Work(Invocation):
         """Return the entry with its arguments."""
         operands = ctypes.c_int64(len(self._table))
         given = self._draws, self._table, operands, self._shape, self._dimensions, self.options, self.report
-        return abi.bound(library, "pk_random", *given)
+        return abi.bound(library, self.entry, *given)
 
     def aim(self, place: Place, kind: Kind, target: Array, parameters: Sequence[Array]) -> None:
         """Draw from a place to an array."""

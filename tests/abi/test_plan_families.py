@@ -7,18 +7,11 @@ import ctypes
 
 import numpy as np
 import pytest
-from abi.test_plan import LARGE, NOTES, SMALL, Plan, fail_each_call, in_plan, numbers
+from helpers.plans import KINDS, LARGE, NOTES, SMALL, fail_each_call, in_plan, numbers
 from helpers.sanitized import SANITIZED
 
 from pycudakit._families.matmul.matmul import cublas
 from pycudakit._library import abi
-
-KINDS = {"temporary": abi.KEEP_TEMPORARY, "input": abi.KEEP_INPUT, "result": abi.KEEP_RESULT}
-
-
-@pytest.fixture(name="plan")
-def _plan(engine):
-    return Plan(engine)
 
 
 def same_bits(x, y):
@@ -550,7 +543,7 @@ def test_order_statistics(plan, rows, columns, count, dtype):
 
 FAULTS = """
 import os
-from abi.test_plan import Plan
+from helpers.plans import Plan
 from abi.test_plan_families import draw, factors, multiply
 from pycudakit import errors
 from pycudakit._library import abi

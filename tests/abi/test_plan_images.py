@@ -3,21 +3,11 @@
 What a call computes is the same, to the bit, with and without homes.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from abi.test_plan import NOTES, Plan, in_plan, numbers
-from helpers.processes import python
+from helpers.plans import KINDS, NOTES, fail_each_call, in_plan, numbers
 
 from pycudakit._library import abi
-
-KINDS = {"temporary": abi.KEEP_TEMPORARY, "input": abi.KEEP_INPUT, "result": abi.KEEP_RESULT}
-
-
-@pytest.fixture(name="plan")
-def _plan(engine):
-    return Plan(engine)
 
 
 def call(plan, entry, *arguments):
@@ -237,7 +227,7 @@ def test_what_is_read_on_the_host(plan):
 
 FAULTS = """
 import os
-from abi.test_plan import Plan
+from helpers.plans import Plan
 from abi.test_plan_images import given, truth
 from pycudakit import errors
 from pycudakit._library import abi
@@ -269,7 +259,4 @@ print(failed > 20)
 
 
 def test_calls_that_fail(plan):
-    if not plan.is_cuda:
-        pytest.skip("it keeps nothing")
-    code = f"import sys\nsys.path[:0] = {[str(Path(__file__).parents[1])]}\n" + FAULTS
-    assert python(code, timeout=120) == "True"
+    fail_each_call(plan, FAULTS)

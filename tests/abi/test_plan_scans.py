@@ -5,7 +5,7 @@ What a call computes is the same, to the bit, with and without homes.
 
 import numpy as np
 import pytest
-from abi.test_plan import LARGE, Plan, in_plan, numbers
+from helpers.plans import LARGE, in_plan, numbers
 
 from pycudakit._library import abi
 
@@ -29,11 +29,6 @@ OPERATIONS = {
     "minimum": abi.SCAN_MINIMUM,
 }
 TYPES = [("f4", "f4"), ("f8", "f8"), ("f2", "f2"), ("i4", "i8"), ("u1", "u8"), ("i8", "f8"), ("?", "?")]
-
-
-@pytest.fixture(name="plan")
-def _plan(engine):
-    return Plan(engine)
 
 
 def scan(plan, a, out, axis=0, operation=abi.SCAN_SUM, flags=0):

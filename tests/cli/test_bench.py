@@ -45,8 +45,8 @@ def test_a_run_against_itself(files, capsys):
     assert sum(line.startswith("multiply") and "x " in line for line in printed) >= 9
     run = json.loads((files / "json").read_text())
     lines = list(report.compared(run, run))
-    assert len(lines) == 1 + len(run["rows"])
-    assert all("1.00x" in line and "faster" not in line and "SLOWER" not in line for line in lines[1:])
+    assert len(lines) == 2 + len(run["rows"])
+    assert all("1.00x" in line and "faster" not in line and "SLOWER" not in line for line in lines[2:])
 
 
 def machine(rows, processor="one"):
@@ -63,7 +63,7 @@ def test_what_changed_stands_out_from_what_varies():
     new = machine(
         [row("cpu", 10, *[2.0] * 9), row("cpu", 20, *[0.5] * 9), row("cpu", 30, 2, 3, 4, 5, 6)], "two"
     )
-    warning, _, slower, faster, noisy = report.compared(old, new)
+    warning, _, _, slower, faster, noisy = report.compared(old, new)
     assert warning == "The old run is of another machine: one, now two."
     assert slower.endswith("SLOWER")
     assert "0.50x" in slower
@@ -85,7 +85,7 @@ def test_the_crossover_and_the_share_of_the_floor():
     assert report.crossover({"NumPy": {1: 1.0}, "cpu": {1: 2.0}}, "cpu") is None
     assert report.crossover({"NumPy": {1: 2.0}, "cpu": {1: 1.0}}, "cpu") == 1
     text = report.markdown(RUN)
-    assert "Faster than NumPy: cuda from 1e03 elements on." in text
+    assert "Faster than NumPy: cuda from 1,000 elements on." in text
     assert "| 1,000,000 | cuda | 200 ms | 5.00x | 0% | 0.50x |" in text
 
 
@@ -103,5 +103,9 @@ def test_what_is_no_run(tmp_path, capsys):
     if pk.engines()["cpu"]:
         assert main(["bench", "--quick", "--against", str(tmp_path / "old.json")]) == 1
         assert "is not what `pycudakit bench --json` writes" in capsys.readouterr().out
+        assert main(["bench", "--quick", "--against", str(tmp_path / "none.json")]) == 1
+        assert "none.json cannot be read (No such file or directory)" in capsys.readouterr().out
+        assert main(["bench", "--quick", "--html", str(tmp_path / "no" / "page.html")]) == 1
+        assert "page.html cannot be written: name another file" in capsys.readouterr().out
         assert main(["bench", "--only", "dance"]) == 1
         assert "choose of add, multiply" in capsys.readouterr().out

@@ -45,6 +45,20 @@ def test_info_without_any_library(tmp_path):
     assert f"PYCUDAKIT_LIBRARY_DIR={tmp_path}" in done.stdout
 
 
+def test_info_tells_every_variable_that_is_set(tmp_path):
+    """Those of docs/settings.md, but the ones that are about building."""
+    page = ROOT / "docs" / "settings.md"
+    if not page.is_file():
+        pytest.skip("docs/ is not beside the tests")
+    found = re.findall(
+        r"^\| `(PYCUDAKIT_\w+)(?:<NAME>)?` \| (?!when building)", page.read_text(), re.MULTILINE
+    )
+    names = [name + "RUN" * name.endswith("_") for name in found]
+    assert len(names) > 10
+    done = run("-m", "pycudakit", "info", **dict.fromkeys(names, "1"))
+    assert [name for name in names if f"  {name}=1  (" not in done.stdout] == []
+
+
 @pytest.mark.parametrize(
     ("architectures", "tells"), [("compute_75", True), ("sm_80 sm_90 compute_90", False)]
 )

@@ -1,6 +1,7 @@
 """`pycudakit trace`: a script's calls as a trace and a table, and what could be better, a line each."""
 
 import json
+import re
 
 import pytest
 
@@ -60,6 +61,9 @@ def test_many_calls_are_summed_up(trace):
     _, printed, _ = trace(SCRIPT.replace("3_000_000", "3_000"), "50")
     assert printed.count("\nsqrt ") == 1
     assert any(line.split()[:3] == ["exp", "cpu", "50"] for line in printed.splitlines())
+    (together,) = (line for line in printed.splitlines() if line.startswith("The script took "))
+    script, calls = (float(ms.replace(",", "")) for ms in re.findall(r"([\d,]+) ms", together))
+    assert 0 < calls <= script
 
 
 def test_a_script_that_fails_is_traced_so_far(trace, tmp_path):
@@ -129,6 +133,21 @@ def test_a_loop_is_told_by_its_body():
         assert line.startswith("these 6 calls could be one `fuse`: ")
     assert fusable("sqrt exp sin " * 2, seconds=1e-4) == []  # too short to matter
     assert len(fusable("sqrt exp sin " * 20, seconds=1e-4)) == 1
+
+
+def test_a_loop_is_told_once_wherever_its_passes_begin():
+    """As where another process takes a moment, and calls seem to be of two functions."""
+    body, gap = ["multiply", "add", "sqrt", "exp"], 0.1
+    began, calls = 0.0, []
+    for n, name in enumerate(body * 12):
+        began += gap if n in (10, 22) else 0.01
+        calls.append(call(name, "cpu", seconds=0.01, began=began))
+    told = "these 4 calls could be one `fuse`, 12 times over: multiply, add, sqrt, exp: 3 passes over memory"
+    assert list(advice(calls)) == [f"{told} saved"]
+    other = [
+        call(name, "cpu", seconds=0.01, began=10 + 0.01 * n) for n, name in enumerate(("sin", "add", "exp"))
+    ]
+    assert len(list(advice([*calls, *other]))) == 2
 
 
 def test_large_results_take_time_to_give_back():

@@ -1,5 +1,6 @@
 """`pycudakit tune`: times of this machine, kept for later processes; a file that is not right is ignored."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -42,6 +43,7 @@ def used(*options):
     return json.loads(done.stdout), done.stderr
 
 
+@functools.cache
 def usual():
     return used("-W", "ignore")[0]
 

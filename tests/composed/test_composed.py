@@ -315,3 +315,13 @@ def test_lists_are_arrays(engine):
     assert pk.trapezoid([1, 2, 3], x=[4, 6, 8]) == 8.0
     assert np.array_equal(pk.concatenate(([1, 2], [3])), [1, 2, 3])
     assert np.array_equal(pk.cross([1, 2, 3], b=[4, 5, 6]), [-3, 6, -3])
+
+
+@pytest.mark.parametrize("name", ["cov", "corrcoef", "gradient", "trapezoid"])
+def test_arrays_that_could_have_a_mask(name):
+    """They have NumPy decide, under `auto`."""
+    masked = np.ma.array(np.arange(12.0).reshape(3, 4) ** 2)
+    with pk.engine("auto"):
+        got, want = (getattr(kit, name)(masked) for kit in (pk, np))
+    assert type(got) is type(want)
+    np.testing.assert_array_equal(got, want)

@@ -118,6 +118,18 @@ def test_the_reference_has_every_public_name():
     assert set(listed) - wanted == {"kernels.Function"}
 
 
+def test_every_script_is_named():
+    """Of examples/ on any page, and of benchmarks/ in the table, if it runs by itself."""
+    pages = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+    everywhere = "".join(pages.values())
+    unnamed = [path.name for path in sorted((ROOT / "examples").glob("*.py")) if path.name not in everywhere]
+    for path in sorted((ROOT / "benchmarks").glob("*.py")):
+        runs = '__name__ == "__main__"' in path.read_text(encoding="utf-8")
+        if runs and f"| `{path.name}` |" not in pages["benchmarks.md"]:
+            unnamed.append(path.name)
+    assert unnamed == []
+
+
 @pytest.mark.skipif(not (ROOT / "pycudakit").is_dir(), reason="needs the whole tree")
 def test_messages_are_those_of_the_code():
     """What docs/troubleshooting.md has in a table's first column is in the sources, but for what varies."""

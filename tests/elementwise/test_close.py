@@ -88,3 +88,44 @@ def test_what_numpy_alone_takes():
     assert pk.allclose([1j], [1j]) is True
     with pytest.raises(ValueError, match="could not be broadcast together"):
         pk.isclose(np.zeros(3), np.zeros(2))
+
+
+BELOW_ONE = 1 - 2.0**-53  # which is 1 as a float32
+
+
+@pytest.mark.parametrize(
+    ("b", "tolerances", "is_near"),
+    [
+        (BELOW_ONE, {"atol": 0, "rtol": 0}, True),
+        (np.float64(BELOW_ONE), {"atol": 0, "rtol": 0}, False),
+        (np.float32(0), {"atol": BELOW_ONE}, True),
+        (np.float32(0), {"atol": np.float64(BELOW_ONE)}, False),
+        (2, {"atol": 0, "rtol": BELOW_ONE / 2}, True),
+        (2, {"atol": np.zeros(1, np.float32), "rtol": BELOW_ONE / 2}, True),
+        (2, {"atol": np.zeros(1, np.int32), "rtol": BELOW_ONE / 2}, False),
+        (2, {"atol": 0, "rtol": np.float64(BELOW_ONE / 2)}, False),
+    ],
+)
+def test_python_numbers_take_the_types_of_others(engine, b, tolerances, is_near):
+    a = np.ones(1, np.float32)
+    assert np.isclose(a, b, **tolerances) == is_near
+    assert pk.isclose(a, b, **tolerances) == is_near
+    assert pk.allclose(a, b, **tolerances) is is_near
+
+
+TOLERANCES = [{"atol": np.inf}, {"rtol": np.nan}, {"atol": [1, np.inf, 1]}]
+
+
+@pytest.mark.parametrize("tolerances", TOLERANCES, ids=str)
+def test_tolerances_that_are_no_numbers(engine, tolerances):
+    a = np.arange(3)
+    with pytest.warns(RuntimeWarning, match="One of rtol or atol is not valid") as numpys:
+        want = np.isclose(a, a, **tolerances)
+    for compare, wanted in ((pk.isclose, want), (pk.allclose, bool(want.all()))):
+        with pytest.warns(RuntimeWarning) as ours:
+            assert_same(compare(a, a, **tolerances), wanted)
+        assert [str(each.message) for each in ours] == [str(numpys[0].message)]
+        with np.errstate(invalid="ignore"):
+            assert_same(compare(a, a, **tolerances), wanted)
+        with np.errstate(invalid="raise"), pytest.raises(FloatingPointError, match="is not valid"):
+            compare(a, a, **tolerances)

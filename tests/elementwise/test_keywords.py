@@ -69,6 +69,9 @@ def test_signatures_name_numpys_parameters():
         ("add", (1.5, 2), {"dtype": np.float32}),
         pytest.param("add", (1.5, 2), {"dtype": np.uint8}, marks=since("2.1")),
         ("less", (1, 300), {}),
+        ("less", (2**200, -(2**200)), {}),
+        ("equal", (2**200, 2**200), {}),
+        ("not_equal", (0, 2**63), {}),
         ("sqrt", (4,), {"dtype": np.float32}),
         ("clip", (5, 0, np.uint8([3])), {}),
         ("clip", (True, 0, np.int8([3])), {}),
@@ -91,6 +94,15 @@ def test_numbers(engine, asked, name, inputs, keywords):
         assert str(got) == str(want)
     else:
         assert_array_equal(got, want, strict=True)
+
+
+@pytest.mark.parametrize("name", ["add", "power", "equal"])
+def test_numbers_of_any_size_as_objects(engine, name):
+    inputs = 1, 2**100
+    with pk.engine("auto"):
+        assert getattr(pk, name)(*inputs, dtype=object) == getattr(np, name)(*inputs, dtype=object)
+    with pytest.raises(errors.Unsupported, match=f"{name}: .* object as dtype"):
+        getattr(pk, name)(*inputs, dtype=object)
 
 
 def test_none_is_a_value_of_where(engine):

@@ -23,7 +23,7 @@ pytestmark = [
     ),
 ]
 
-# What the child processes start with. A call of about a second gets a signal after 0.3 of them.
+# What the child processes start with. A call of 0.8 s gets a signal after 0.3 of them.
 PRELUDE = f"""
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 import signal, traceback
@@ -31,7 +31,7 @@ import pycudakit as pk
 from helpers.long_calls import long_call
 pk.set_engine("ENGINE")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is born without
-call = long_call(1.2)
+call = long_call(0.8)
 sent = []
 def send(number, delay=0.3):
     def after():
@@ -231,7 +231,7 @@ began = time.perf_counter()
 pk.{work}
 took = time.perf_counter() - began
 seconds, thread = [], None
-for part in (0.02, 0.2, 0.4, 0.6, 0.8):
+for part in (0.02, 0.3, 0.7):
     try:
         thread = send(signal.SIGINT, part * took)
         pk.{work}
@@ -244,6 +244,6 @@ print(json.dumps([sorted(seconds), right()]))
 """
     seconds, is_right = run(engine, code)
     assert is_right
-    assert len(seconds) == 5
-    assert seconds[2] < 0.2
+    assert len(seconds) == 3
+    assert seconds[1] < 0.2
     assert seconds[-1] < 1  # where the machine is busy with other things

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import shutil
 import statistics
 import sys
@@ -15,6 +16,8 @@ from helpers.sanitized import SANITIZED
 import pycudakit as pk
 from pycudakit import _lazy, errors
 from pycudakit._library import loader
+
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 # ---- The environment --------------------------------------------------------------------------------
 
@@ -241,6 +244,21 @@ def test_type_checkers_see_the_families():
     assert seen == found - {"pycudakit.fusing", "pycudakit.kernels"}
     # A star import does not put ours in the place of NumPy itself.
     assert {name.rpartition(".")[2] for name in seen} - {"numpy"} <= set(pk.__all__)
+
+
+def test_modules_that_are_named_lie_below():
+    """A module that is imported by name, which import-linter does not see, is on the same floor or below."""
+    layers = re.search(r"\nlayers = \[(.*?)\]", PROJECT.read_text(encoding="utf-8"), re.DOTALL)
+    floors = [re.findall(r"\w+", floor) for floor in re.findall(r'"([^"]+)"', layers[1])]
+    floor_of = {room: floor for floor, rooms in enumerate(floors) for room in rooms}
+    root = Path(pk.__file__).parent
+    named = 0
+    for path in root.rglob("*.py"):
+        room = path.relative_to(root).parts[0].removesuffix(".py")
+        for place in re.findall(r'import_module\(f?"pycudakit\.(\w+)', path.read_text(encoding="utf-8")):
+            named += 1
+            assert floor_of[place] >= floor_of[room], f"{path} has pycudakit.{place} imported"
+    assert named
 
 
 # ---- Loading ----------------------------------------------------------------------------------------

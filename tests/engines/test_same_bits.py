@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from elementwise.test_functions import BINARY, FREE_ZERO, UNARY
+from helpers.digests import digest_in_process
 from helpers.strategies import DTYPES, assert_values, build, lay_out, outcome, special_values
 
 import pycudakit as pk
@@ -61,22 +62,6 @@ def digest():
         print(name, whole.hexdigest()[:16])  # noqa: T201
 
 
-def in_process(**settings):
-    paths = [os.path.dirname(__file__), *sys.path]
-    code = f"import sys; sys.path[:0] = {paths!r}; import pycudakit as pk, test_same_bits as t\n"
-    code += "pk.set_engine('cpu'); print(pk.engines()['cpu'].reason); t.digest()"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **settings},
-    )
-    assert done.returncode == 0, done.stderr
-    first, *lines = done.stdout.splitlines()
-    return first, lines
-
-
 def isas():
     code = "import pycudakit as pk; pk.set_engine('cpu'); pk.add([1.0], 1)"
     known = pk.build_info()["cpu"]["instruction sets"].split()
@@ -94,7 +79,7 @@ def isas():
 
 @pytest.fixture(scope="module")
 def baseline():
-    return in_process(PYCUDAKIT_ISA="baseline", PYCUDAKIT_THREADS="1")
+    return digest_in_process(__file__, PYCUDAKIT_ISA="baseline", PYCUDAKIT_THREADS="1")
 
 
 def test_hashes_cover_everything(baseline):
@@ -108,7 +93,7 @@ def test_hashes_cover_everything(baseline):
 
 @pytest.mark.parametrize("isa", isas()[1:])
 def test_every_instruction_set(baseline, isa):
-    reason, lines = in_process(PYCUDAKIT_ISA=isa, PYCUDAKIT_THREADS="1")
+    reason, lines = digest_in_process(__file__, PYCUDAKIT_ISA=isa, PYCUDAKIT_THREADS="1")
     assert reason.endswith(isa)
     assert lines == baseline[1]
 

@@ -12,7 +12,7 @@ import pycudakit as pk
 from pycudakit import errors
 from pycudakit._calls import progress
 from pycudakit._calls.plan import Plan
-from pycudakit._library import abi, loader, present
+from pycudakit._library import abi, images, loader, present
 from pycudakit._programs import estimate
 
 pytestmark = pytest.mark.skipif(
@@ -77,6 +77,7 @@ def stand_in(monkeypatch):
         library = StandIn(*arguments)
         real = loader.library
         monkeypatch.setattr(loader, "library", lambda name: library if name == "cuda" else real(name))
+        monkeypatch.setattr(images, "has_code", lambda _device: True)
         monkeypatch.setattr(
             estimate,
             "choose",

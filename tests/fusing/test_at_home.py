@@ -127,14 +127,14 @@ LAYOUTS = {
     "parts of rows": lambda X, r: X[r, 1:],
     "in the middle": lambda X, r: X.reshape(20, 20, 500)[:, r % 20],
     "behind": lambda X, r: X.reshape(20, 20, 500)[:, r % 20, r],
-    "of two dimensions": lambda X, r: X[r.reshape(90, 100)],
+    "of two dimensions": lambda X, r: X[r.reshape(30, 30)],
 }
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layouts(engine, name):
     """What is picked lies in memory as NumPy has it, so that a view of it is one, too."""
-    X, r = given()["X"], given()["r"]
+    X, r = given()["X"], given()["r"][:900]
     ours, numpys = pk.fuse(LAYOUTS[name])(X, r), LAYOUTS[name](X, r)
     assert_values(ours, numpys)
     assert ours.strides == numpys.strides

@@ -113,6 +113,8 @@ def test_vecdot(engine, dtype):
     ):
         compare("vecdot", build(dtype, s, 1), build(dtype, t, 2), messages=False)
     compare("vecdot", build(dtype, (3, 4), 1), build(dtype, (3, 4), 2), axis=0)
+    for keepdims in (True, "true", 1, None):
+        compare("vecdot", build(dtype, (3, 4), 1), build(dtype, (4,), 2), keepdims=keepdims)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -177,6 +179,19 @@ def test_any_einsum(engine, data):
     dtype = data.draw(st.sampled_from(["int32", "float64"]))
     operands = [build(dtype, tuple(lengths[c] for c in term), i) for i, term in enumerate(terms)]
     compare("einsum", form, *operands)
+
+
+def test_einsum_of_nothing(engine):
+    for operands in ((), ("",), ("i",)):
+        compare("einsum", *operands)
+    with pytest.raises(ValueError, match="No input operands"):
+        pk.einsum(optimize=True)
+
+
+def test_einsum_without_optimizing(engine):
+    x, y = build("float64", (30, 40), 0), build("float64", (40, 50), 1)
+    compare("einsum", "ij,jk", x, y, optimize=False)
+    assert pk.last_call().engine == engine
 
 
 def test_einsum_that_numpy_alone_takes(engine):

@@ -222,6 +222,20 @@ def test_calls_of_blocks_pickle():
     assert pickle.loads(pickle.dumps(lazy)).compute() == pk.mean(np.exp(np.ones((4, 4))))
 
 
+def centred(x):
+    return np.sort(x) - x.mean()
+
+
+FUSED = pk.fuse(centred)
+
+
+@pytest.mark.parametrize("call", [pk.sort, FUSED], ids=["sort", "fused"])
+def test_what_runs_on_each_block_by_itself(engine, call):
+    """Functions of whole arrays, and fused ones, as `map_blocks` sends them: pickled."""
+    lazy = pickle.loads(pickle.dumps(da.from_array(WIDE, (50, 90)).map_blocks(call)))
+    same(lazy, np.concatenate([call(WIDE[start : start + 50]) for start in (0, 50, 100)]))
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
 def test_a_cluster_of_processes():

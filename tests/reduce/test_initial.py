@@ -56,6 +56,25 @@ def numpys_or_error(kit, name, a, **keywords):
     return result.dtype, np.asarray(result).tolist()
 
 
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
+@pytest.mark.parametrize(("dtype", "initial"), [("float16", 1e6), ("float32", 1e300), ("float32", -1e300)])
+def test_one_that_overflows(engine, name, dtype, initial):
+    """It is infinite, as NumPy makes it, and NumPy's warning says so."""
+    a = np.array([3, 4], dtype)
+    with pytest.warns(RuntimeWarning) as numpys:
+        want = getattr(np, name)(a, initial=initial)
+    with pytest.warns(RuntimeWarning) as ours:
+        got = getattr(pk, name)(a, initial=initial)
+    assert (got, got.dtype) == (want, want.dtype)
+    assert [str(each.message) for each in ours] == [str(each.message) for each in numpys]
+
+
+def test_one_is_rounded_to_the_results_type(engine):
+    a = np.zeros(3, np.float32)
+    assert pk.sum(a, initial=0.1, dtype=np.float64) == 0.1
+    assert pk.max(a, initial=0.1) == pk.sum(a, initial=0.1) == np.float32(0.1)
+
+
 def test_no_initial(engine):
     for name in ("sum", "prod"):
         with pytest.raises(ValueError, match="which has no identity"):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._calls import asked, invocation, operands, others
+from pycudakit._calls import above, asked, invocation, operands, others
 from pycudakit._calls.arguments import as_argument, as_mask, as_outs, broadcast, needs_copy
 from pycudakit._calls.cost import WORTH_WAKING
 from pycudakit._calls.floating import level_of_caller
@@ -247,12 +247,12 @@ def call(
             if result is not None:
                 return result
         if any(map(others.is_dask, (*inputs, out, where))):
-            return others.call_on_dask(function.name, inputs, _said(out=out, where=where, dtype=dtype))
+            return above.call_on_dask(function.name, inputs, _said(out=out, where=where, dtype=dtype))
         if others.takes_devices() and any(map(others.lies_on_device, (*inputs, out, where))):
             named: dict[str, Any] = {"out": out, "where": where}
             others.check_devices(function.name, function.labels or function.numpy, inputs, named)
             named |= {"dtype": dtype, "casting": casting}
-            return others.call_on_device(function, *inputs, **named)
+            return above.call_on_device(function, *inputs, **named)
         value = others.decider((*inputs, out, where))
         if value is not None:
             return others.decided(function.name, value, functools.partial(compute, inputs))

@@ -8,6 +8,7 @@ import numpy as np
 
 from pycudakit._calls import asked, operands
 from pycudakit._calls.cost import SMALL
+from pycudakit._calls.floating import tell
 from pycudakit._calls.invocation import by_numpy, by_numpy_alone, one_call
 from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.fast import call
@@ -29,7 +30,11 @@ def _write_close(
     if isinstance(y, Value):
         y = builder.cast(y, np.result_type(y.dtype, 1.0))
     distance = apply("absolute", apply("subtract", x, y))
-    allowed = apply("add", atol, apply("multiply", rtol, apply("absolute", y)))
+    share = apply("multiply", rtol, apply("absolute", y))
+    if isinstance(y, Scalar) and isinstance(rtol, Scalar):  # a Python number, which takes others' types
+        other = distance if isinstance(atol, Scalar) else atol
+        share = builder.cast(share, np.result_type(other.dtype, 1.0))
+    allowed = apply("add", atol, share)
     is_near = apply("logical_and", apply("less_equal", distance, allowed), apply("isfinite", y))
     return (apply("logical_or", is_near, apply("equal", x, y)),)
 
@@ -82,6 +87,13 @@ def as_compared(a: Any, b: Any) -> tuple[Any, Any]:
     return a, b
 
 
+def _tell_of_tolerances(rtol: Any, atol: Any) -> None:
+    """Raise or warn as NumPy does of tolerances that are infinite or NaN."""
+    rtol, atol = (x if isinstance(x, (float, int)) else np.asarray(x) for x in (rtol, atol))
+    if not (np.isfinite(atol).all() and np.isfinite(rtol).all()):
+        tell("invalid", f"One of rtol or atol is not valid, atol: {atol}, rtol: {rtol}")
+
+
 @answered_by(np.isclose)
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
     """Tell where elements are equal within a tolerance: ``abs(a - b) <= atol + rtol * abs(b)``.
@@ -109,6 +121,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     a, b = as_compared(a, b)
     if function.is_small(a, b, rtol, atol):
         return np.isclose(a, b, rtol, atol, equal_nan)
+    _tell_of_tolerances(rtol, atol)
     with np.errstate(invalid="ignore"):
         return call(
             function, (a, b, rtol, atol), numpy_call=lambda *_: np.isclose(a, b, rtol, atol, equal_nan)
@@ -144,6 +157,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
         return bool(by_numpy_alone("allclose", lambda: np.allclose(a, b, rtol, atol, equal_nan)))
     if _is_numpys(a, b):
         return by_numpy("allclose", SMALL, lambda: np.allclose(a, b, rtol, atol, equal_nan))
+    _tell_of_tolerances(rtol, atol)
     with np.errstate(invalid="ignore"):
         return bool(reduce_program("all", function, (a, b, rtol, atol), None))
 

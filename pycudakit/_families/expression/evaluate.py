@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._calls import others
+from pycudakit._calls import above, others
 from pycudakit._calls.arguments import broadcast, broadcast_shapes
 from pycudakit._calls.deferred import Deferred
 from pycudakit._families.elementwise import compound
@@ -304,7 +304,7 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
         if result is not None:
             return result
         others.check_devices("evaluate", evaluate, (), {**found, "out": out})
-        return others.call_on_device(evaluate, expression, found, out)
+        return above.call_on_device(evaluate, expression, found, out)
     if out is not None and not isinstance(out, np.ndarray):
         others.read(out, "evaluate, out")
         raise TypeError(f"out is an ndarray, not a {type(out).__name__}")

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._calls import operands
 from pycudakit._calls.invocation import as_part_of_last
 from pycudakit._calls.queued import queued_by
 from pycudakit._calls.small import answered_by
@@ -66,7 +65,7 @@ def sum_like(
         return call.by_numpy()
     if initial is None:  # of the elements alone
         initial = NONE
-    elif initial is not NONE and (call.result_type.kind in "biu" or operands.as_array(initial) is None):
+    elif initial is not NONE:
         initial = np.array(initial, call.result_type)[()]  # as NumPy converts it, or refuses to
     result = call.reduce(initial=or_usual(initial, None))
     if name.endswith("sum") and initial is not NONE and initial == 0 and np.signbit(initial):

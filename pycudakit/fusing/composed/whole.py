@@ -21,6 +21,11 @@ from pycudakit.fusing.now import recording_now
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _decides(value: Any) -> bool:
+    """Tell whether a value is an array of a class with ways of its own, such as a masked one."""
+    return isinstance(value, np.ndarray) and not is_ordinary(value)
+
+
 def whole(
     *arrays: str, of_many: bool = False, is_numpys: Callable[[list[Array]], bool] | None = None
 ) -> Callable[[F], F]:
@@ -61,6 +66,8 @@ def whole(
             if asked.is_numpys(engine):
                 return invocation.by_numpy_alone(name, compute)
             if not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values()))):
+                if engine == "auto" and any(map(_decides, (*args, *kwargs.values()))):
+                    return invocation.by_numpy(name, "auto: an array's class has NumPy decide", compute)
                 return fused(*args, **kwargs)
             known: list[Array] = []
 

@@ -41,6 +41,7 @@ class Tables(Invocation):
         The one that its binaries are for.
     """
 
+    entry = "pk_run_kernels"
     goes_on = False  # what has run may have written already
     most_devices = 1
 
@@ -102,9 +103,9 @@ class Tables(Invocation):
         self._seconds = stages[at : at + 1]
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
-        """Return `pk_run_kernels` with its arguments."""
+        """Return the entry with its arguments."""
         return abi.bound(
-            *(library, "pk_run_kernels", self._run_table),
+            *(library, self.entry, self._run_table),
             *(self._said, ctypes.c_int64(_TEXT), ctypes.byref(self._length)),
             *(self.options, self.report),
         )

@@ -1,0 +1,28 @@
+"""What rooms above do for calls that are met below: the package says who does it, when it is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+_who: dict[str, Callable[..., Any]] = {}
+
+
+def name(**functions: Callable[..., Any]) -> None:
+    """Name the functions of rooms above that do what the functions of these names, below, are asked."""
+    _who.update(functions)
+
+
+def call_on_device(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a function of the kit's, or compute one element by element, where its arrays lie on a GPU."""
+    return _who["call_on_device"](function, *args, **kwargs)
+
+
+def call_on_dask(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str = "pycudakit") -> Any:
+    """Call a function of the kit's of this name where the blocks of its Dask arrays are computed."""
+    return _who["call_on_dask"](name, args, kwargs, module)
+
+
+def compile_wanted(library: Any) -> None:
+    """Have those passes compiled that a library would rather have as kernels of their own."""
+    _who["compile_wanted"](library)

@@ -1,0 +1,9 @@
+"""What tests of the contract share."""
+
+import pytest
+from helpers.plans import Plan
+
+
+@pytest.fixture
+def plan(engine):
+    return Plan(engine)

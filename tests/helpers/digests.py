@@ -1,0 +1,24 @@
+"""What a test's file prints of its results in a process of its own, under other settings."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def digest_in_process(file, **settings):
+    """Call a test file's `digest` on the engine cpu; return what that is, and the lines printed."""
+    path = Path(file)
+    code = f"import sys; sys.path[:0] = {[str(path.parent), *sys.path]!r}\n"
+    code += f"import pycudakit as pk, {path.stem} as tests\n"
+    code += "pk.set_engine('cpu'); print(pk.engines()['cpu'].reason); tests.digest()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **settings},
+    )
+    assert done.returncode == 0, done.stderr
+    first, *lines = done.stdout.splitlines()
+    return first, lines

@@ -9,7 +9,7 @@ import ctypes
 import functools
 
 from pycudakit import errors
-from pycudakit._library import loader, machine, measured, present
+from pycudakit._library import loader, machine, measured
 
 _here = measured.HERE.constants.get
 
@@ -33,11 +33,16 @@ QUICKER = "auto: NumPy's own answers first"
 CPU_FIRST = "auto: the CPU engine answers first"
 
 
-@functools.cache
 def threads() -> int:
     """Return the threads of the CPU engine, or 1 where there is none."""
-    if not present.status("cpu"):
+    try:
+        return _threads()
+    except (errors.NoDevice, errors.InvalidArgument):  # which who calls the engine is told
         return 1
+
+
+@functools.cache
+def _threads() -> int:
     count = ctypes.c_int64()
     loader.library("cpu").pk_thread_count(ctypes.byref(count))
     return count.value

@@ -54,6 +54,8 @@ def _found(name: str) -> tuple[EngineStatus, bool]:
         count, text = ctypes.c_int64(), ctypes.c_char_p()
         library.pk_instruction_set(ctypes.byref(text))
         library.pk_thread_count(ctypes.byref(count))
+    except errors.OutOfMemory:
+        raise  # the engine is there, and the next call may have more
     except errors.Error as error:
         return EngineStatus(False, str(error)), name == "cpu"
     threads = f"{count.value} thread" + "s" * (count.value != 1)

@@ -15,7 +15,7 @@ import pycudakit as pk
 TESTS = Path(__file__).parents[1]
 INTERRUPTS = os.environ.setdefault("PYCUDAKIT_TEST_INTERRUPTS", "3000")
 CRASHES = os.environ.setdefault("PYCUDAKIT_TEST_CRASHES", "20")
-FAILURES = os.environ.setdefault("PYCUDAKIT_TEST_FAILURES", "10")
+FAILURES = os.environ.setdefault("PYCUDAKIT_TEST_FAILURES", "3")
 os.environ.setdefault("PYCUDAKIT_TEST_LARGE", "1")
 AT_ONCE = 3  # runs of tests: most of them wait
 

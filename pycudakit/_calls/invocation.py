@@ -424,17 +424,3 @@ def run(plan: Plan, entry: str, *arguments: Any, size: int) -> int:
     finally:
         call.arguments = ()
         pool.give_back(call)
-
-
-def run_there(plan: Plan, entry: str, stream: int, *arguments: Any) -> int:
-    """Call an entry of the CUDA library with arrays that lie on a GPU, whose values come in a stream."""
-    pool = _pool(entry)
-    call = pool.take()
-    call.arguments = arguments
-    call.options["stream"] = stream
-    try:
-        return call.run_alone(plan)
-    finally:
-        call.arguments = ()
-        call.options["stream"] = 0
-        pool.give_back(call)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Callable
@@ -48,6 +49,7 @@ def engine_here() -> str | None:
     return engine if engine in ("auto", "cuda") and present.status("cuda").available else None
 
 
+@functools.cache
 def plan_of(function: str, engine: str) -> Plan:
     """Return why a call of arrays on a GPU runs there."""
     reason = "auto: the arrays lie on a GPU" if engine == "auto" else asked.ASKED_FOR
@@ -73,14 +75,18 @@ def queued_by(there: Callable[..., Any]) -> Callable[[F], F]:
 def _make_cupy(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:
     cupy = sys.modules["cupy"]
     if beside.device.id == cupy.cuda.runtime.getDevice():
-        return cupy.empty(shape, dtype)
+        return cupy.ndarray(shape, dtype)  # as `cupy.empty` makes it
     with beside.device:
-        return cupy.empty(shape, dtype)
+        return cupy.ndarray(shape, dtype)
+
+
+@functools.cache
+def _torch_type(dtype: DType) -> Any:
+    return getattr(sys.modules["torch"], dtype.name)
 
 
 def _make_torch(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:
-    torch = sys.modules["torch"]
-    return torch.empty(shape, dtype=getattr(torch, dtype.name), device=beside.device)
+    return beside.new_empty(shape, dtype=_torch_type(dtype))
 
 
 def _make_numba(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:  # noqa: ARG001
@@ -111,13 +117,20 @@ def _see_interface(value: Any) -> Seen | None:
     return form, address, told.get("stream") or LEGACY_STREAM
 
 
+def _see_cupy(value: Any) -> Seen | None:
+    """Return what the array's interface tells, without the parts of it that take microseconds."""
+    strides = None if value.flags.c_contiguous else value.strides
+    stream = sys.modules["cupy"].cuda.get_current_stream().ptr
+    return (value.dtype, value.shape, strides, False), value.data.ptr, stream or LEGACY_STREAM
+
+
 def torch_stream(value: Any) -> int:
     """Return the stream that PyTorch queues work on a tensor in, which its tensors do not tell."""
-    torch, device = sys.modules.get("torch"), getattr(value, "device", None)
-    if torch is None or device is None:
+    torch, device_of = sys.modules.get("torch"), getattr(value, "get_device", None)
+    if torch is None or device_of is None:
         return LEGACY_STREAM
+    index = device_of()
     raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001  (the public way takes 4 us)
-    index = device.index
     stream = torch.cuda.current_stream(index).cuda_stream if raw is None else raw(index)
     return int(stream) or LEGACY_STREAM
 
@@ -133,7 +146,7 @@ def _see_torch(value: Any) -> Seen | None:
 
 
 _LIBRARIES = {
-    "cupy": Library(_see_interface, _make_cupy, lambda array: int(array.data.ptr), lambda _: True),
+    "cupy": Library(_see_cupy, _make_cupy, lambda array: int(array.data.ptr), lambda _: True),
     "numba": Library(
         _see_interface, _make_numba, lambda array: int(array.device_ctypes_pointer.value), lambda _: True
     ),
@@ -165,7 +178,9 @@ UNSEEN = (AttributeError, KeyError, RuntimeError, TypeError, ValueError)
 
 def dtype_of(form: Form) -> DType | None:
     """Return the type of an array's elements, if the engines know it."""
-    name = form.dtype if isinstance(form.dtype, str) else str(form.dtype).removeprefix("torch.")
+    name = form.dtype
+    if not isinstance(name, (str, np.dtype)):
+        name = str(name).removeprefix("torch.")
     try:
         dtype = np.dtype(name)
     except TypeError:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit import errors
+from pycudakit._calls import asked
 from pycudakit._calls.device_array import strides_of_dense
-from pycudakit._calls.invocation import run_there
+from pycudakit._calls.invocation import Invocation, Pool
 from pycudakit._calls.queued import UNSEEN, Form, dtype_of, engine_here, library_of_type, plan_of
 from pycudakit._library import abi
 from pycudakit._library.types import CODES, DType
@@ -21,6 +23,59 @@ from pycudakit._library.types import CODES, DType
 def scan(name: str, operation: int, flags: int, result_type: Callable[[DType], DType]) -> Callable[..., Any]:
     """Return what computes a function where an array lies; None where that takes more care."""
     return functools.partial(_call, name, operation, flags, result_type)
+
+
+class _Work(Invocation):
+    """What `pk_scan` takes of arrays of one form."""
+
+    entry = "pk_scan"
+
+    def __init__(self, operation: int, flags: int, lengths: tuple[int, int, int], types: Any) -> None:
+        super().__init__()
+        self._operation, self._scan_flags = operation, flags
+        self._table, self._shape = np.zeros(2, abi.OPERAND), np.array(lengths, np.int64)
+        self._table["flags"], self._table["type"] = abi.ON_DEVICE, [CODES[dtype] for dtype in types]
+        for row, dtype in zip(self._table, types, strict=True):
+            row["strides"][:3] = strides_of_dense(lengths, dtype)
+        self.addresses = self._table["address"]
+
+    def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
+        """Return the entry with its arguments."""
+        given = (self._operation, self._scan_flags, self._table, self._shape, 3, 1, 1)
+        return abi.bound(library, self.entry, *given, self.options, self.report)
+
+
+class _Known(NamedTuple):
+    """What is known of calls of one form."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    bytes_: int  # of the array, or of the result
+    pool: Pool[_Work]
+
+
+@functools.lru_cache(1024)
+def _known(
+    operation: int,
+    flags: int,
+    result_type: Callable[[DType], DType],
+    fields: tuple[Any, ...],
+    axis: int | None,
+) -> _Known | None:
+    """Return how arrays of a form are scanned; None where that takes more care."""
+    form = Form(*fields)
+    given, shape = dtype_of(form), tuple(form.shape)
+    if given is None or form.strides is not None or not shape or 0 in shape:
+        return None
+    size = math.prod(shape)
+    lengths = 1, size, 1
+    if axis is not None:
+        at = normalize_axis_index(axis, len(shape))
+        lengths = math.prod(shape[:at]), shape[at], math.prod(shape[at + 1 :])
+    wanted = result_type(given)
+    pool: Pool[_Work] = Pool(functools.partial(_Work, operation, flags, lengths, (given, wanted)))
+    made = (size,) if axis is None else shape
+    return _Known(made, wanted, size * max(given.itemsize, wanted.itemsize), pool)
 
 
 def _call(
@@ -43,34 +98,26 @@ def _call(
         return None
     if seen is None or (out is not None and target is None):
         return None
-    form, address, stream = Form(*seen[0]), seen[1], seen[2]
-    given, shape = dtype_of(form), tuple(form.shape)
-    if given is None or form.strides is not None or not shape or 0 in shape:
+    known = _known(operation, flags, result_type, seen[0], axis)
+    if known is None:
         return None
-    size = math.prod(shape)
-    lengths = 1, size, 1
-    if axis is not None:
-        at = normalize_axis_index(axis, len(shape))
-        lengths = math.prod(shape[:at]), shape[at], math.prod(shape[at + 1 :])
-    wanted, made = result_type(given), (size,) if axis is None else shape
+    address, stream = seen[1:]
     if target is None:
-        result = library.make(made, wanted, a)
+        result = library.make(known.shape, known.dtype, a)
         to = library.address_of(result)
     else:
         result, to, place = out, target[1], Form(*target[0])
-        fits = dtype_of(place) == wanted and tuple(place.shape) == made and place.strides is None
-        bytes_ = size * max(given.itemsize, wanted.itemsize)
-        overlaps = address < to + bytes_ and to < address + bytes_
+        fits = dtype_of(place) == known.dtype and tuple(place.shape) == known.shape and place.strides is None
+        overlaps = address < to + known.bytes_ and to < address + known.bytes_
         if not fits or place.is_readonly or target[2] != stream or overlaps:
             return None
-    operands = np.zeros(2, abi.OPERAND)
-    operands["address"], operands["flags"] = (address, to), abi.ON_DEVICE
-    operands["type"] = CODES[given], CODES[wanted]
-    for row, kind in zip(operands, (given, wanted), strict=True):
-        row["strides"][:3] = strides_of_dense(lengths, kind)
-    request = operation, flags, operands, np.array(lengths, np.int64), 3, 1, 1
+    work = known.pool.take()
     try:
-        run_there(plan_of(name, engine), "pk_scan", stream, *request)
+        work.addresses[:] = address, to
+        work.options["stream"], work.options["waits"] = stream, asked.here.get().wait
+        work.run_alone(plan_of(name, engine))
     except errors.OutOfMemory:  # the way over the host needs less on the GPU
         return None
+    finally:
+        known.pool.give_back(work)
     return result

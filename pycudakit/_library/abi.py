@@ -317,13 +317,6 @@ class Lasting(ctypes.c_void_p):
         super().__init__(array.ctypes.data)
 
 
-class There(ctypes.c_void_p):
-    """The address of an array on a GPU, which is taken as it is."""
-
-
-_ADDRESSES = frozenset({Lasting, There})
-
-
 def _pointer(dtype: Any, flags: Any) -> Any:
     """Return an `ndpointer` type as strict as NumPy's own, which takes its time over each argument."""
     checked: Any = ndpointer(dtype, flags=flags)
@@ -544,7 +537,7 @@ def _converting(function: Any, kinds: Sequence[Any]) -> Callable[..., int]:
     def call(*given: Any) -> int:
         converted = list(given)
         for place, convert in conversions:
-            if type(given[place]) not in _ADDRESSES:
+            if type(given[place]) is not Lasting:
                 converted[place] = convert(given[place])
         status: int = function(*converted)
         return status

@@ -12,7 +12,7 @@ import numpy as np
 from pycudakit._calls import above, asked
 from pycudakit._calls.invocation import Pool
 from pycudakit._calls.plan import Plan
-from pycudakit._calls.queued import UNSEEN, Form, Library, Seen, dtype_of, library_of_type
+from pycudakit._calls.queued import UNSEEN, Form, Library, dtype_of, library_of_type
 from pycudakit._library import abi, loader, present
 from pycudakit._library.types import CODES, DType
 from pycudakit._programs.function import ElementFunction, plain_program
@@ -75,10 +75,23 @@ class _Known:
         self.dtype: DType = program.out_dtypes[0]
         self.size = math.prod(self.shape)
         self.work = self.size * len(program.instructions)
+        # Where the arrays' memory begins and ends, from their first elements on; that of `out` last.
+        self.extents = [_extent(form) if isinstance(form, Form) else None for form in (*inputs, out)]
         made = out or Form(self.dtype.str, self.shape, None, False)
         self.pool = Pool(functools.partial(_Queued, program, self.shape, (made, None, *inputs)))
         self.asked = Plan(function.name, "cuda", asked.ASKED_FOR)
         self.automatic = Plan(function.name, "cuda", "auto: the arrays lie on a GPU")
+
+    def overlaps(self, forms: Sequence[Any], values: Sequence[Any]) -> bool:
+        """Tell whether `out` has elements of an argument, but not each at its place."""
+        written, (low, high) = values[0], self.extents[-1]  # type: ignore[misc]
+        low, high = low + written, high + written
+        for form, address, extent in zip(forms, values[2:], self.extents, strict=False):
+            if extent is None or (address == written and form == forms[-1]):
+                continue
+            if low < address + extent[1] and address + extent[0] < high:
+                return True
+        return False
 
 
 _known: dict[tuple[Any, ...], _Known | None] = {}
@@ -95,7 +108,6 @@ def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> A
     first, stream = None, 0
     values: list[Any] = [0, None]
     forms: list[Any] = []
-    arrays: list[Seen] = []
     for value in inputs if out is None else (*inputs, out):
         kind = type(value)
         if kind is int or kind is float:
@@ -116,7 +128,6 @@ def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> A
             library, first, stream = own, value, own_stream
         elif own_stream != stream:
             return None
-        arrays.append(array)
         forms.append(form)
         values.append(address)
     if library is None or (out is not None and type(out) in (int, float)):
@@ -134,16 +145,17 @@ def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> A
         values[0] = library.address_of(result)
     else:
         result, values[0] = out, values.pop()
-        if any(_overlap(arrays[-1], array) for array in arrays[:-1]):
+        if known.overlaps(forms, values):
             return None
-    work = known.pool.take()
+    pool = known.pool
+    work = pool.take()
     try:
         work.aim_there(values, stream, here.wait)
         work.run_alone(known.automatic if engine == "auto" else known.asked)
     except OverflowError:  # an integer that its company's type cannot hold
         return None
     finally:
-        known.pool.give_back(work)
+        pool.give_back(work)
     _note_work(known.work)
     return result
 
@@ -233,19 +245,10 @@ def _strides(form: Form, shape: tuple[int, ...]) -> list[int]:
     return [0] * (len(shape) - len(own)) + own
 
 
-def _extent(array: Seen) -> tuple[int, int]:
-    form, address, _ = Form(*array[0]), array[1], array[2]
+def _extent(form: Form) -> tuple[int, int]:
+    """Return where an array's memory begins and ends, from its first element on."""
     strides = _dense(form) if form.strides is None else form.strides
     reaches = [(n - 1) * stride for n, stride in zip(form.shape, strides, strict=True)]
     dtype = dtype_of(form)
-    low = address + sum(reach for reach in reaches if reach < 0)
-    high = address + sum(reach for reach in reaches if reach > 0)
+    low, high = sum(reach for reach in reaches if reach < 0), sum(reach for reach in reaches if reach > 0)
     return low, high + (0 if dtype is None else dtype.itemsize)
-
-
-def _overlap(out: Seen, array: Seen) -> bool:
-    """Tell whether an array has some of the elements that are written, but not each at its place."""
-    if out[:2] == array[:2]:
-        return False
-    (low, high), (begin, end) = _extent(out), _extent(array)
-    return low < end and begin < high

@@ -12,8 +12,11 @@ import numpy as np
 from pycudakit._families.elementwise import compound, copies, pairs
 from pycudakit._families.expression import close
 from pycudakit.fusing.computing import stand_ins_in
+from pycudakit.fusing.counting import COUNTING
 from pycudakit.fusing.ordering import ORDERING, topk
+from pycudakit.fusing.products import PRODUCTS, matrix_power
 from pycudakit.fusing.recording import Recording
+from pycudakit.fusing.sets import SETS
 from pycudakit.fusing.shapes import SHAPES, Handler, captures, empty
 from pycudakit.fusing.stand_in import StandIn
 
@@ -30,9 +33,9 @@ _AT_ONCE = {
     "sort.sets": "intersect1d isin setdiff1d setxor1d union1d unique_values",
     "histogram.functions": "histogram2d",
     "histogram.many": "histogramdd",
+    "matmul.matmul": "matmul",
     "matmul.tensors": "einsum kron tensordot vecdot",
     "take": "argwhere compress flatnonzero nonzero",
-    "reduce.nan": "nanargmax nanargmin",
 }
 
 
@@ -43,13 +46,14 @@ _AT_HOME = {
     "interp": "interp",
     "matmul.products": "dot vdot",
     "matmul.tensors": "inner",
+    "reduce.nan": "nanargmax nanargmin",
     "select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
     "sort.functions": "argpartition argsort partition searchsorted sort",
     "take": "take take_along_axis",
 }
 _OF_TWO = frozenset(("searchsorted", "take", "take_along_axis"))
 # And how many these are, of functions of which NumPy has none, or none that asks stand-ins.
-_OWN_AT_HOME = {"allclose": 2, "array_equal": 2, "cummax": 1, "cummin": 1, "exclusive_scan": 1, "norm": 1}
+_OWN_AT_HOME = {"allclose": 2, "array_equal": 2, "cummax": 1, "cummin": 1, "exclusive_scan": 1}
 # Those that are written for NumPy themselves, and run as a part of what calls them.
 _COMPOSED = {
     "calculus": "cross diff gradient trapezoid",
@@ -93,8 +97,7 @@ def own_function(recording: Recording, function: Any, arguments: Any, keywords: 
     name = function.__name__
     places = _OWN_AT_HOME.get(name, 0)
     given = arguments[:places]
-    may_stay = name != "norm" or (_is_given(arguments, 1, (None, 2)) and keywords.get("ord") in (None, 2))
-    if places and may_stay and len(given) == places and all(map(_has_elements, given)):
+    if places and len(given) == places and all(map(_has_elements, given)):
         return _in_place(recording, function, arguments, keywords, places)
     return at_once(recording, function, arguments, keywords)
 
@@ -119,6 +122,9 @@ def _in_place(
 def _kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
     def handle(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
         out, function = keywords.get("out"), kit_function(module, name)
+        if type(out) is tuple and len(out) == 1:  # as ufuncs have it
+            (out,) = out
+            keywords = {**keywords, "out": out}
         if name in _ORDERS:
             arguments, keywords = _along_last(recording, arguments, keywords)
         if name in _OF_TWO and recording.memory.scope.is_open:
@@ -154,20 +160,21 @@ def _is_as_entries_take_it(name: str, arguments: Any, keywords: dict[str, Any]) 
     given: Any = arguments[0] if arguments else None
     if not _has_elements(given):
         return False
-    if name == "interp":
-        return bool(given.dtype == np.float64)
+    if name == "interp":  # with a period, places are taken round on the host
+        has_period = len(arguments) > 5 or keywords.get("period") is not None
+        return bool(given.dtype == np.float64) and not has_period
     if name in _ORDERS:
         is_plain = len(arguments) == 1 + (name not in _MEDIANS) and keywords.keys() <= {"axis"}
         return is_plain and keywords.get("axis") in (None, -1, given.ndim - 1)
     if name == "histogram":  # rules take all elements
         rule = arguments[1] if len(arguments) > 1 else keywords.get("bins")
         return not isinstance(rule, str) and "weights" not in keywords and len(arguments) <= 4
+    if name == "bincount":  # weights are added on the host
+        return len(arguments) == 1 and keywords.get("weights") is None
     if name in ("cumulative_prod", "cumulative_sum"):
         return not keywords.get("include_initial", False)
     if name in _PRODUCTS:
-        both = arguments[:2]
-        are_vectors = all(_has_elements(a) and a.ndim == 1 for a in both) and len(arguments) == 2
-        return are_vectors or (name == "dot" and len(arguments) == 2 and all(map(_is_matrix, both)))
+        return len(arguments) == 2 and all(_has_elements(a) and a.ndim == 1 for a in arguments)
     if name in ("sort", "argsort", "partition", "argpartition"):
         before = 1 + ("partition" in name)  # of the axis
         axis = arguments[before] if len(arguments) > before else keywords.get("axis", -1)
@@ -192,11 +199,6 @@ def _along_last(recording: Recording, arguments: Any, keywords: dict[str, Any]) 
 
 def _has_elements(a: Any) -> bool:
     return type(a) is StandIn and a.ndim > 0 and a.size > 0
-
-
-def _is_given(arguments: Any, place: int, usual: tuple[Any, ...]) -> bool:
-    """Tell whether an argument that may be left out is a usual one."""
-    return len(arguments) <= place or (type(arguments[place]) is not StandIn and arguments[place] in usual)
 
 
 def _are_as_entries_take_them(name: str, arguments: Any, keywords: dict[str, Any]) -> bool:
@@ -233,10 +235,10 @@ for _table in (_AT_ONCE, _AT_HOME):
                 )
 
 
-def _at_home_or(by_ordering: Handler, elsewhere: Handler) -> Handler:
+def _at_home_or(by_others: Handler, elsewhere: Handler) -> Handler:
     def handle(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
         if recording.memory.scope.is_open:
-            taken = by_ordering(recording, *arguments, **keywords)
+            taken = by_others(recording, *arguments, **keywords)
             if taken is not NotImplemented:
                 return taken
         return elsewhere(recording, *arguments, **keywords)
@@ -244,8 +246,8 @@ def _at_home_or(by_ordering: Handler, elsewhere: Handler) -> Handler:
     return handle
 
 
-for _function, _by_ordering in ORDERING.items():
-    CAPTURED[_function] = _at_home_or(_by_ordering, CAPTURED[_function])
+for _function, _by_others in {**COUNTING, **ORDERING, **PRODUCTS, **SETS}.items():
+    CAPTURED[_function] = _at_home_or(_by_others, CAPTURED[_function])
 
 
 def _composed_handler(module: str, name: str) -> Handler:
@@ -257,22 +259,20 @@ for _module, _names in _COMPOSED.items():
         CAPTURED[getattr(np, _name)] = _composed_handler(f"pycudakit.fusing.composed.{_module}", _name)
 
 
-@_captures(np.matmul)
-def _matmul(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
-    function = kit_function(f"{_FAMILIES}.matmul.matmul", "matmul")
-    plain = len(arguments) == 2 and not keywords and all(map(_is_matrix, arguments))
-    if not plain:
-        return _kit_handler(f"{_FAMILIES}.matmul.matmul", "matmul")(recording, *arguments, **keywords)
-    recording.costs.called(max(a.size for a in arguments), is_numpys=True)
-    return recording.at_home(function, arguments, {}, places=2)
+@_captures(np.linalg.norm)
+def _norm(recording: Recording, x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Any:
+    function, rest = kit_function("pycudakit.linalg", "norm"), {"axis": axis, "keepdims": keepdims}
+    is_of_sums = ord in (None, "fro") or type(ord) in (int, float)
+    if _has_elements(x) and is_of_sums and not (ord in (2, -2) and _is_of_matrices(x, axis)):
+        return _in_place(recording, function, (x, ord), rest)
+    return at_once(recording, function, (x, ord), rest)
 
 
-def _is_matrix(a: Any) -> bool:
-    return type(a) is StandIn and a.ndim == 2 and a.size > 0 and a.dtype in (np.float32, np.float64)
+def _is_of_matrices(x: StandIn, axis: Any) -> bool:
+    return (x.ndim if axis is None else len(axis) if type(axis) is tuple else 1) == 2
 
 
-for _name in ("norm", "matrix_power"):
-    CAPTURED[getattr(np.linalg, _name)] = _kit_handler("pycudakit.linalg", _name)
+CAPTURED[np.linalg.matrix_power] = _at_home_or(matrix_power, _kit_handler("pycudakit.linalg", "matrix_power"))
 
 # ---- Reductions: in one pass with what they reduce ------------------------------------------------------
 

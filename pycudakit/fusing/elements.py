@@ -107,7 +107,8 @@ class Elements(Reductions):
         result, may_refuse, seconds = _result_of(
             function, tuple(types), None if out is None else out.dtype.newbyteorder("="), dtype, casting
         )
-        if may_refuse:
+        is_at_once = may_refuse and nodes and self.memory.scope.is_open  # where the arrays are
+        if may_refuse and not is_at_once:
             return self._at_once(function, inputs, out, dtype, casting)
         if out is not None and not _fits(out, nodes):
             target = _Target(out.shape, out.node.array is None or out.node.array.flags.writeable)
@@ -135,6 +136,8 @@ class Elements(Reductions):
         given = PLAIN if dtype is None and casting == "same_kind" else (dtype, casting)
         node = Node(function, tuple(arguments), given, result, shape, steps)
         value = StandIn(self, node, shape == ())
+        if is_at_once:
+            self.store(value)
         if out is not None:
             return self.put(out, value)
         self.put_off(value)

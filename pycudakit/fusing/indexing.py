@@ -43,7 +43,9 @@ class Indexing(Elements):
             return self.wrap(make(self.read(stand_in)))
         storage = stand_in.node.storage
         assert storage is not None  # noqa: S101
-        if made.size and not storage.overlaps(made):  # a copy: of the host's values
+        if made.size and not storage.overlaps(made):  # a copy: of the host's values, unless one there will do
+            if storage.is_kept and array.dtype.isnative and not array.flags.c_contiguous:
+                return self.view(self.call(np.copy, (stand_in, "C"), {}), make)
             storage.fetch()
             return self.stand_in(make(array))
         return StandIn(self, leaf(made, storage))

@@ -21,11 +21,13 @@ import numpy as np
 from pycudakit._library.types import CODES
 from pycudakit.fusing.captured import CAPTURED, own_function
 from pycudakit.fusing.computing import stand_ins_in
+from pycudakit.fusing.drawing import DRAWING
 from pycudakit.fusing.now import recording_now
 from pycudakit.fusing.shapes import empty, full
 from pycudakit.fusing.stand_in import StandIn
 
 _KIT = __name__.partition(".")[0]
+_LINALG = f"{_KIT}.linalg"
 _TRANSFERS = frozenset({"In", "InOut", "Out"})
 _OF_KERNELS = frozenset(
     {
@@ -131,7 +133,7 @@ def _has_stand_in(value: Any) -> bool:
 @functools.lru_cache(1024)
 def kit_function(function: Any) -> Callable[..., Any]:
     """Return a function of the kit's that takes stand-ins, and then returns some."""
-    numpys: Any = getattr(np, function.__name__, None)
+    numpys: Any = getattr(np.linalg if function.__module__ == _LINALG else np, function.__name__, None)
     is_numpys = numpys is not None and (numpys in CAPTURED or isinstance(numpys, np.ufunc))
 
     @functools.wraps(function)
@@ -199,7 +201,12 @@ class Generator:
             recording = recording_now()
             if recording is None:
                 return found(*arguments, **keywords)
-            if _is_the_kits(type(self._generator).__module__) and name in _DRAWS:
+            is_the_kits = _is_the_kits(type(self._generator).__module__)
+            if is_the_kits and name in DRAWING and recording.memory.scope.is_open:
+                result = DRAWING[name](recording, self._generator, *arguments, **keywords)
+                if result is not NotImplemented:
+                    return result
+            if is_the_kits and name in _DRAWS:
                 result = recording.at_home(found, arguments, keywords, places=0)
             else:
                 may_write = name == "shuffle" or "out" in keywords

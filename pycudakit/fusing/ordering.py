@@ -36,6 +36,8 @@ def _along_another(name: str) -> Handler:
 
     def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
         named = dict(keywords)
+        if named.pop("descending", None):
+            return _descending(recording, function, a, arguments, named)
         axis = arguments[before - 1] if len(arguments) >= before else named.pop("axis", -1)
         is_plain = type(a) is StandIn and type(axis) is int and -a.ndim <= axis < a.ndim
         if not is_plain or axis in (-1, a.ndim - 1) or not (a.size and recording.store(a).flags.c_contiguous):
@@ -45,6 +47,16 @@ def _along_another(name: str) -> Handler:
         return recording.call(np.copy, (recording.call(function, given, named).swapaxes(axis, -1), "C"), {})
 
     return handle
+
+
+def _descending(recording: Recording, function: Any, a: Any, arguments: Any, named: Any) -> Any:
+    """Find the order of values whose order is the other way round, but for NaN, which stays last."""
+    is_plain = type(a) is StandIn and len(arguments) <= 1 and named.keys() <= {"axis", "stable"}
+    if not is_plain or not a.size:
+        return NotImplemented
+    flip = np.negative if a.dtype.kind == "f" else np.invert
+    result = recording.call(function, (flip(a), *arguments), named)
+    return result if function is np.argsort else flip(result)
 
 
 for _name in ("sort", "argsort", "partition", "argpartition"):

@@ -20,7 +20,7 @@ from pycudakit.fusing.indexing import Indexing
 from pycudakit.fusing.masked import is_mask_of, masked
 from pycudakit.fusing.nodes import leaf
 from pycudakit.fusing.stand_in import StandIn
-from pycudakit.fusing.storage import LentStorage, Storage
+from pycudakit.fusing.storage import Storage
 
 
 class Recording(Indexing):
@@ -222,6 +222,7 @@ class Recording(Indexing):
         out = keywords.get("out")
         if not self.memory.scope.is_open or not (out is None or self.is_there(out)):
             return self.on_host(function, arguments, keywords, may_write="out" in keywords)
+        # Copies live as long as the call: what nobody holds, the device forgets.
         placed = [self._side_by_side(each) for each in arguments[:places]]
         given = [*map(self.where_it_is, placed), *self.resolved(arguments[places:])]
         named = self.resolved({key: value for key, value in keywords.items() if key != "out"})
@@ -247,14 +248,6 @@ class Recording(Indexing):
             self._tell_of_host(function, reads, wrapped, None)
         return wrapped
 
-    def _dense(self, argument: StandIn) -> Array:
-        """Return a copy that is dense, on the device."""
-        array = result_memory.empty(argument.shape, argument.dtype)
-        storage = self.memory.storage_for(array)
-        storage.keep(device.TEMPORARY)
-        self.write(StandIn(self, leaf(array, storage)), argument.node)
-        return array
-
     def is_there(self, out: Any) -> bool:
         """Tell whether an entry may write to an array where it is."""
         if type(out) is not StandIn or out.is_scalar:
@@ -270,23 +263,25 @@ class Recording(Indexing):
 
     def _side_by_side(self, argument: Any) -> Any:
         """Return a copy of what is on the device in steps, where entries do not find it."""
-        if type(argument) is not StandIn or argument.ndim != 1:
+        if type(argument) is not StandIn:
             return argument
         array, storage = self.store(argument), argument.node.storage
         is_there = storage is not None and storage.is_kept and array.dtype.isnative
-        return argument.copy() if is_there and not array.flags.c_contiguous else argument
+        if not is_there or array.flags.c_contiguous:
+            return argument
+        copy = self.stand_in(result_memory.empty(array.shape, array.dtype))
+        assert copy.node.storage is not None  # noqa: S101
+        copy.node.storage.keep(device.TEMPORARY)
+        self.write(copy, argument.node)
+        return copy
 
     def where_it_is(self, argument: Any) -> Any:
         """Return what an entry finds on the device, if that can be, and else on the host."""
         if type(argument) is not StandIn:
             return self.resolved(argument)
         array = self.store(argument)
-        if not array.dtype.isnative:
+        if not (array.dtype.isnative and array.flags.c_contiguous):
             return self.resolved(argument)
-        if not array.flags.c_contiguous:
-            if type(argument.node.storage) is not LentStorage:
-                return self.resolved(argument)
-            array = self._dense(argument)
         self.memory.keep([array])
         return array
 

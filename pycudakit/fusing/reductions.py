@@ -43,7 +43,9 @@ class Reductions(Computing):
     ) -> Any:
         """Write a reduction down."""
         self.heed_errors()
-        keywords = {"axis": axis, "keepdims": keepdims} | ({"ddof": ddof} if name in ("std", "var") else {})
+        keywords = {"axis": axis, "keepdims": keepdims}
+        if name.endswith(("std", "var")):
+            keywords["ddof"] = ddof
         compute = functools.partial(_call, function, keywords)
         axes = axes_of(axis, a.ndim) if a.shape else ()
         length = math.prod(a.shape[d] for d in axes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,6 +80,10 @@ def checked_out(out: Any, size: Any, dtype: DType, must_be_c: bool = False) -> t
     return shape
 
 
+# Whether somebody has looked at the elements of arrays of parameters already, which may not be on the host.
+are_seen: ContextVar[bool] = ContextVar("pycudakit_parameters_seen", default=False)
+
+
 class Given:
     """The parameters of a distribution and the shape of what is drawn, with NumPy's errors.
 
@@ -90,13 +95,18 @@ class Given:
     ) -> None:
         self.name, self.out = name, out
         self._parameters, self._rest = parameters, (size, *others)
+        were_seen = are_seen.get()
+        seen = [
+            np.broadcast_to(1.0, np.shape(each)) if were_seen and np.ndim(each) else each
+            for each in parameters
+        ]
         try:
             own = np.broadcast_shapes(*map(np.shape, parameters))
             wanted = own if size is None else shape_of(size)
             self.shape = fitting(own, wanted if out is None else out.shape)
-            getattr(NUMPYS, name)(*parameters, (0, *self.shape))
+            getattr(NUMPYS, name)(*seen, (0, *self.shape))
         except (TypeError, ValueError, OverflowError):
-            self.by_numpy(NUMPYS)  # whose error is of the shapes that were given
+            getattr(NUMPYS, name)(*seen, *self._rest)  # whose error is of the shapes that were given
             raise
         self.is_scalar = size is None and out is None and not any(map(np.ndim, parameters))
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pycudakit._calls import others
+from pycudakit._calls import above, others
 from pycudakit._calls.invocation import nothing, one_call
 from pycudakit._calls.others import open_to_others
 from pycudakit.random.ahead import drawn_ahead
@@ -192,7 +192,7 @@ class Generator(Further):
 
         Parameters
         ----------
-        x : ndarray or list
+        x : ndarray, array on a GPU or list
             What to reorder.
         axis : int
             The axis, of arrays alone.
@@ -205,7 +205,11 @@ class Generator(Further):
         >>> sorted(deck)
         ['a', 'b', 'c']
         """
-        others.read(x, "shuffle, x", by_numpy=True)  # which refuses what lies on a GPU
+        if others.takes_devices() and others.lies_on_device(x):
+            others.check_devices("shuffle", ["self", "x"], (self, x), {})
+            above.call_on_device(Generator.shuffle, self, x, axis)
+            return
+        others.read(x, "shuffle, x", by_numpy=True)  # which refuses what lies on a GPU that is not used
         if self._is_numpys():
             self._by_numpy("shuffle", lambda g: g.shuffle(x, axis))
         else:

@@ -463,3 +463,11 @@ def test_what_a_body_sets_on_a_module_is_set(engine, monkeypatch):
 
     assert (pk.fuse(body)(np.ones(5000)) == 2).all()
     assert np.of_this_test == 2.0
+
+
+def test_ufunc_that_is_no_program_writes_to_out(engine):
+    x, out = np.arange(3600.0).reshape(60, 60), np.zeros((60, 60))
+    assert pk.fuse(lambda x, y: np.matmul(x, x, out=y))(x, out) is out
+    assert (out == x @ x).all()
+    with pytest.raises(ValueError, match="mismatch in its core dimension"):
+        pk.fuse(lambda x, y: np.matmul(x, x, out=y))(x, np.zeros((3, 60)))

@@ -70,6 +70,7 @@ class StandInGpu:
         self._cpu = loader.library("cpu")
         self._ranges = {}
         self.bytes_up = self.bytes_down = self.queued = self.lent = 0
+        self.waits = False  # whether the last call that was queued was to wait
 
     def __getitem__(self, name):
         return _Entry(self, name, self._cpu[name])
@@ -111,16 +112,21 @@ class StandInGpu:
         table = _bytes_at(address, size * abi.OPERAND.itemsize).view(abi.OPERAND)
         there = table["flags"] & abi.ON_DEVICE
         self.queued += bool(there.any())
+        self.waits = bool(self._options(name, arguments)["waits"])
         table["flags"] &= ~abi.ON_DEVICE
         try:
             return function(*arguments)
         finally:
             table["flags"] |= there
 
+    def _options(self, name, arguments):
+        address = number_of(arguments[_OPTIONS.get(name, -2)])
+        return _bytes_at(address, abi.OPTIONS.itemsize).view(abi.OPTIONS)
+
     def _sorted(self, function, arguments):
         """Run an entry that has no table: `options` say in which stream the arrays are."""
-        options = arguments[-2]
-        options = _bytes_at(number_of(options), abi.OPTIONS.itemsize).view(abi.OPTIONS)
+        options = self._options("", arguments)
+        self.waits = bool(options["waits"])
         stream = options["stream"].copy()
         self.queued += bool(stream)
         options["stream"] = 0
@@ -183,11 +189,18 @@ class StandInGpu:
 class ndarray:
     """An array of a library that is known to keep its arrays on a GPU."""
 
-    def __init__(self, values):
-        self.values = values
+    def __init__(self, shape, dtype=np.float64, values=None):
+        self.values = values = np.full(shape, 77).astype(dtype) if values is None else values
         self.data = types.SimpleNamespace(ptr=values.ctypes.data)
         self.device = types.SimpleNamespace(id=0)
-        self.shape, self.dtype = values.shape, values.dtype
+
+    @property
+    def shape(self):
+        return self.values.shape
+
+    @property
+    def dtype(self):
+        return self.values.dtype
 
     @property
     def __cuda_array_interface__(self):
@@ -201,22 +214,34 @@ class ndarray:
             "stream": 1,
         }
 
+    @property
+    def flags(self):
+        return self.values.flags
+
+    @property
+    def strides(self):
+        return self.values.strides
+
     def __getitem__(self, index):
-        return ndarray(self.values[index])
+        return _holding(self.values[index])
 
 
 ndarray.__module__ = "cupy"
+
+
+def _holding(values):
+    return ndarray(values.shape, values.dtype, values)
 
 
 def module():
     """Return what stands for CuPy."""
     made = types.ModuleType("cupy")
     made.ndarray = ndarray
-    made.empty = lambda shape, dtype: ndarray(np.full(shape, 77).astype(dtype))
-    made.asarray = lambda x: ndarray(np.array(x))
+    made.asarray = lambda x: _holding(np.array(x))
     made.asnumpy = lambda x: x.values
     runtime = types.SimpleNamespace(getDevice=lambda: 0)
-    made.cuda = types.SimpleNamespace(runtime=runtime)
+    stream = types.SimpleNamespace(ptr=0)
+    made.cuda = types.SimpleNamespace(runtime=runtime, get_current_stream=lambda: stream)
     return made
 
 

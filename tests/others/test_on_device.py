@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.calls_there import ARRAYS, PRODUCTS, STAYS
 from helpers.there import SIZE, TENSOR, Capsule, Held, numbers, on_a_gpu
 from helpers.versions import has_numpy
 from numpy.testing import assert_array_equal
@@ -187,6 +188,58 @@ def test_the_bits_of_numpys_arrays(library, name):
         assert_array_equal(found, other, strict=True)
     if stays:
         assert moved < 20_000, pk.last_call()
+
+
+# What comes down nevertheless: counts, and what is left to choose from.
+LOOKS = ("median", "quantile", "percentile", "unique", "nanmedian", "by probabilities")
+
+
+@on_a_gpu
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [*STAYS, *PRODUCTS])
+def test_what_stays(library, name):
+    call = {**STAYS, **PRODUCTS}[name]
+    at_home = {key: x.copy() for key, x in ARRAYS.items()}
+    there = {key: library.up(x) for key, x in ARRAYS.items()}
+    with pk.engine("cpu"), np.errstate(all="ignore"):
+        want = call(**at_home)
+    got = call(**there)
+    last = pk.last_call()
+    wants, gots = (x if isinstance(x, tuple) else (x,) for x in (want, got))
+    for one, other in zip(gots, wants, strict=True):
+        if isinstance(other, bool):
+            assert one is other
+            continue
+        found = library.down(one)
+        assert found.dtype == np.asarray(other).dtype
+        if name in PRODUCTS or "order 3" in name:
+            np.testing.assert_allclose(found, other, rtol=1e-12)
+        else:
+            assert_array_equal(found, other)
+    for key, x in at_home.items():
+        assert_array_equal(library.down(there[key]), x)
+    if not any(word in name for word in LOOKS):
+        assert last.bytes_up + last.bytes_down < 20_000, last
+
+
+@on_a_gpu
+def test_shuffled_where_it_lies(library):
+    x = numbers(300, 90)
+    for axis in (0, 1):
+        there, ours = library.up(x), x.copy()
+        pk.random.default_rng(3).shuffle(there, axis)
+        assert pk.last_call().bytes_up + pk.last_call().bytes_down < 20_000
+        pk.random.default_rng(3).shuffle(ours, axis)
+        assert_array_equal(library.down(there), ours)
+
+
+@on_a_gpu
+def test_integers_to_negative_powers(library):
+    i, k, out = (library.up(np.full(SIZE, n)) for n in (3, -1, 7))
+    for call in (lambda: pk.power(i, k), lambda: pk.power(i, k, out=out), lambda: pk.power(i, -1)):
+        with pytest.raises(ValueError, match=r"Integers to negative integer powers are not allowed\."):
+            call()
+    assert (library.down(out) == 7).all()
 
 
 @on_a_gpu
@@ -577,24 +630,25 @@ def test_queued_passes_are_compiled(library):
 
 
 @on_a_gpu
+@pytest.mark.parametrize("call", [lambda a: pk.add(a, 1.0), pk.sum, pk.cumsum], ids=["add", "sum", "cumsum"])
 @pytest.mark.parametrize("waits", [False, True])
-def test_nothing_waits_for_the_host(waits):
+def test_nothing_waits_for_the_host(waits, call):
     cupy = pytest.importorskip("cupy")
     if not hasattr(cupy, "cuda"):
         pytest.skip("a stand-in has no streams")
     stream, gate = cupy.cuda.Stream(non_blocking=True), threading.Event()
     with pk.engine("cuda", wait=waits), stream:
         a = cupy.ones(1000)
-        pk.add(a, 1.0)
+        want = cupy.asnumpy(call(a))
         stream.synchronize()
         stream.launch_host_func(lambda _: gate.wait(20), None)  # until which all that is queued waits
         if waits:
             threading.Timer(0.2, gate.set).start()
-        got = pk.add(a, 1.0)
+        got = call(a)
         assert gate.is_set() == waits
         assert waits or not stream.done
         gate.set()
-        assert (cupy.asnumpy(got) == 2).all()
+        assert (cupy.asnumpy(got) == want).all()
 
 
 @on_a_gpu

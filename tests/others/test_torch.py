@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pycudakit as pk
+from pycudakit._calls.queued import MAKERS
 
 torch = pytest.importorskip("torch")
 
@@ -134,3 +136,14 @@ def test_the_script_says_that_all_is_right(engine):
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[1::2] == ["True"] * 3
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int64", "float16", "float32", "float64"])
+def test_tensors_made_beside_others(device, dtype):
+    beside = torch.nn.Parameter(torch.ones(2, device=device))
+    made = MAKERS["torch"]((3, 2), np.dtype(dtype), beside)
+    assert type(made) is torch.Tensor
+    assert (made.dtype, tuple(made.shape), made.device) == (getattr(torch, dtype), (3, 2), beside.device)
+    assert made.is_contiguous()
+    assert not made.requires_grad

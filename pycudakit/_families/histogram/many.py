@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,7 @@ def histogramdd(
     if not arrays:
         return answer
     columns = list(arrays[0].T)
-    edges = _edges(columns, bins, range)
+    edges = edges_of(columns, bins, range, lambda column: (least(column), greatest(column)))
     shape = tuple(len(each) + 1 for each in edges)  # with what is outside, at both ends
     if math.prod(shape) > np.iinfo(np.intp).max:
         raise ValueError("invalid dims: array size defined by dims is larger than the maximum possible size.")
@@ -76,8 +76,13 @@ def histogramdd(
         place = subtract(place, equal(column, own[-1]))  # the last edge is in the last box
         places = place if places is None else add(multiply(places, length), place)
     weighed = arrays[1] if len(arrays) > 1 else None
-    counts = bincount(places, weighed, math.prod(shape)).reshape(shape)
-    hist = counts.astype(float)[(slice(1, -1),) * len(edges)]
+    return of_counts(bincount(places, weighed, math.prod(shape)), edges, density)
+
+
+def of_counts(counts: Array, edges: Any, density: Any) -> tuple[Array, Any]:
+    """Return the histogram, of what is in each box and outside, at both ends of each axis."""
+    shape = tuple(len(each) + 1 for each in edges)
+    hist = counts.reshape(shape).astype(float)[(slice(1, -1),) * len(edges)]
     if density:
         whole = hist.sum()
         for axis, own in enumerate(edges):
@@ -86,13 +91,11 @@ def histogramdd(
     return hist, edges
 
 
-def _edges(columns: Sequence[Array], bins: Any, range: Any) -> Any:
-    """Return what NumPy finds of two points that reach as far."""
+def edges_of(columns: Sequence[Any], bins: Any, range: Any, extent: Callable[[Any], Any]) -> Any:
+    """Return what NumPy finds of two points that reach as far, as `extent` tells of a column."""
     limits: list[Any] = list(range) if range is not None else [None] * len(columns)
     ends = [
-        (column[:1].item(),) * 2
-        if n < len(limits) and limits[n] is not None
-        else (least(column), greatest(column))
+        (0, 0) if n < len(limits) and limits[n] is not None else extent(column)
         for n, column in enumerate(columns)
     ]
     corners = np.array(ends, columns[0].dtype).T

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -226,9 +227,9 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     if x is None or y is None:
         return invocation.by_numpy_alone("tensordot", numpy)
     try:
-        pairs = _pairs(axes)
-        of_x = [normalize_axis_index(d, x.ndim) for d in pairs[0]]
-        of_y = [normalize_axis_index(d, y.ndim) for d in pairs[1]]
+        of_each = pairs(axes)
+        of_x = [normalize_axis_index(d, x.ndim) for d in of_each[0]]
+        of_y = [normalize_axis_index(d, y.ndim) for d in of_each[1]]
     except (TypeError, ValueError):
         return numpy()  # raises, or takes what is not among the axes
     fits = len(of_x) == len(of_y) and all(x.shape[i] == y.shape[j] for i, j in zip(of_x, of_y, strict=True))
@@ -245,7 +246,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return result.reshape(shape)
 
 
-def _pairs(axes: Any) -> tuple[list[int], list[int]]:
+def pairs(axes: Any) -> tuple[list[int], list[int]]:
+    """Return along which axes of each `tensordot` multiplies."""
     try:
         iter(axes)
     except TypeError:
@@ -289,12 +291,12 @@ def kron(a: Any, b: Any) -> Any:
     count = max(x.ndim, y.ndim)
     x = x.reshape((1,) * (count - x.ndim) + x.shape)
     y = y.reshape((1,) * (count - y.ndim) + y.shape)
-    pairs = list(zip(x.shape, y.shape, strict=True))
-    of_x = tuple(size for n, _ in pairs for size in (n, 1))
-    of_y = tuple(size for _, n in pairs for size in (1, n))
-    out = result_memory.empty(tuple(size for pair in pairs for size in pair), np.result_type(x, y))
+    sizes = list(zip(x.shape, y.shape, strict=True))
+    of_x = tuple(size for n, _ in sizes for size in (n, 1))
+    of_y = tuple(size for _, n in sizes for size in (1, n))
+    out = result_memory.empty(tuple(size for pair in sizes for size in pair), np.result_type(x, y))
     multiply(x.reshape(of_x), y.reshape(of_y), out=out)
-    return out.reshape([n * m for n, m in pairs])
+    return out.reshape([n * m for n, m in sizes])
 
 
 @answered_by(np.trace)
@@ -372,14 +374,14 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
         return numpy()  # raises
     subscripts, operands = operands[0], operands[1:]
     arrays = [as_array(value) for value in operands]
-    terms = None if kwargs or optimize else _terms(subscripts, arrays)
+    found = None if kwargs or optimize else terms(subscripts, arrays)
     known = [array for array in arrays if array is not None]
-    if terms is None or len(known) != len(arrays):
+    if found is None or len(known) != len(arrays):
         if isinstance(subscripts, str) and not operands:
             return numpy()  # raises
         return invocation.by_numpy_alone("einsum", numpy, "einsum of this form or these types")
     sizes: dict[str, int] = {}
-    for labels, array in zip(terms[:-1], known, strict=True):
+    for labels, array in zip(found[:-1], known, strict=True):
         for label, size in zip(labels, array.shape, strict=True):
             if sizes.setdefault(label, size) != size:
                 if 1 in (size, sizes[label]):  # NumPy broadcasts them
@@ -389,8 +391,8 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
     if plan.engine == "numpy":
         return invocation.by_numpy("einsum", plan.reason, numpy)
     dtype = np.result_type(*known).newbyteorder("=")
-    whole = out is None and len(terms[-1]) == 0
-    result = np.asarray(_summed(terms, known, dtype, sizes))
+    whole = out is None and len(found[-1]) == 0
+    result = np.asarray(_summed(found, known, dtype, sizes))
     if out is None:
         return result[()] if whole else result
     if not isinstance(out, np.ndarray) or out.shape != result.shape:
@@ -405,7 +407,7 @@ def _is_small(sizes: dict[str, int]) -> bool:
     return math.prod(sizes.values()) < 100_000
 
 
-def _terms(subscripts: Any, arrays: list[Array | None]) -> list[str] | None:
+def terms(subscripts: Any, arrays: Sequence[Any]) -> list[str] | None:
     """Return the labels of each operand and of the result, or None for what NumPy alone takes."""
     if not isinstance(subscripts, str) or len(arrays) not in (1, 2):
         return None
@@ -422,8 +424,8 @@ def _terms(subscripts: Any, arrays: list[Array | None]) -> list[str] | None:
     return [*labels, after]
 
 
-def _summed(terms: list[str], arrays: list[Array], dtype: Any, sizes: dict[str, int]) -> Any:
-    *labels, result = terms
+def _summed(found: list[str], arrays: list[Array], dtype: Any, sizes: dict[str, int]) -> Any:
+    *labels, result = found
     views = []
     for number, (own, array) in enumerate(zip(labels, arrays, strict=True)):
         distinct = "".join(dict.fromkeys(own))

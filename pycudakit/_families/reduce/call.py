@@ -29,7 +29,7 @@ from pycudakit._families.reduce.recipe import (
     reduce,
     shape_without,
 )
-from pycudakit._library import present
+from pycudakit._library import present, result_memory
 from pycudakit._library.types import CODES, Array, DType
 from pycudakit._programs.builder import Builder
 from pycudakit._programs.function import ElementFunction
@@ -256,13 +256,19 @@ class Reduction:
 
     def refuse_nothing(self, result: Array) -> None:
         """Raise where all elements that an index was asked of are NaN."""
+        if self._may_be_of_nothing(result) and (self.count_of(NUMBERS) == 0).any():
+            raise ValueError("All-NaN slice encountered")
+
+    def _may_be_of_nothing(self, result: Array) -> bool:
+        """Tell whether an index is that of a NaN, as far as the elements are on the host."""
         (array,) = self.arrays
+        if result_memory.is_at_home():
+            return True
         if len(self.axes) == array.ndim:
             found = array[np.unravel_index(result, array.shape)]
         else:
             found = np.take_along_axis(array, np.expand_dims(result, self.axes), self.axes[0])
-        if np.isnan(found).any() and (self.count_of(NUMBERS) == 0).any():
-            raise ValueError("All-NaN slice encountered")
+        return bool(np.isnan(found).any())
 
 
 def _saturated(numbers: Array, dtype: DType) -> Array:

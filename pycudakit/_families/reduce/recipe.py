@@ -135,26 +135,30 @@ class ReduceWork(Invocation):
             self._strides[row, : len(order)] = [own.get(d, 0) for d in order]
         self.reduction["outer"], self.reduction["reduced"] = outer, len(axes)
 
-    def aim_there(self, address: int, result: int, sizes: tuple[int, int, int], stream: int) -> None:
-        """Reduce a dense array on a GPU along the second of three dimensions, into memory there."""
+    def lie_there(self, sizes: tuple[int, int, int]) -> ReduceWork:
+        """Be for dense arrays on a GPU, reduced along the second of three dimensions, into memory there."""
         _, length, inner = sizes
         dtypes = self.table["type"][self.inputs[0][0]], self.table["type"][-1]
         item, own = (abi.TYPES[code].itemsize for code in dtypes)
         self._dimensions.value = 3
         self._shape[:3] = sizes
         for index, _ in self.inputs:
-            self.addresses[index] = address
             self._strides[index, :3] = length * inner * item, inner * item, item
             self._flags[index] = abi.ON_DEVICE
-        self.addresses[-1] = result
         self._strides[-1, :3] = inner * own, 0, own
         self._flags[-1] = abi.ON_DEVICE
         self.reduction["outer"], self.reduction["reduced"] = 1, 1
-        self.options["stream"] = stream
+        return self
+
+    def aim_there(self, address: int, result: int, stream: int, waits: bool) -> None:
+        """Say where the array and the result are."""
+        for index, _ in self.inputs:
+            self.addresses[index] = address
+        self.addresses[-1] = result
+        self.options["stream"], self.options["waits"] = stream, waits
 
     def restore(self) -> None:
         """Make it what it was before a call along axes."""
-        self.options["stream"] = 0
         self._dimensions.value = 1
         self._strides[...], self._flags[...] = self._dense, 0
         self.reduction["outer"], self.reduction["reduced"] = 0, 1

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pycudakit import errors
+from pycudakit._calls import asked
 from pycudakit._calls.device_array import strides_of_dense
-from pycudakit._calls.invocation import run_there
-from pycudakit._calls.plan import Plan
+from pycudakit._calls.invocation import Invocation, Pool
 from pycudakit._calls.queued import UNSEEN, Form, dtype_of, engine_here, library_of_type, plan_of
-from pycudakit._library.abi import MAX_DIMS, There
+from pycudakit._library import abi
+from pycudakit._library.abi import MAX_DIMS
+from pycudakit._library.types import DType
 from pycudakit._programs.queued import queue_copy
 
 _MOST = 1 << 30  # elements
@@ -68,6 +72,35 @@ def _is_kth(a: Any, kth: Any, axis: Any, kind: Any) -> bool:
     return kind == "introselect" and type(kth) is int and -length <= kth < length
 
 
+class _Known(NamedTuple):
+    """What is known of calls of one form."""
+
+    dtype: DType
+    shape: tuple[int, ...]  # of the result
+    order: tuple[int, ...]  # of the axes, that along which is sorted last
+    rows: tuple[int, ...]  # the shape in this order
+    strides: tuple[int, ...] | None  # in this order, of what is copied first: entries take rows side by side
+
+
+@functools.lru_cache(1024)
+def _known(fields: tuple[Any, ...], axis: Any) -> _Known | None:
+    """Return how arrays of a form are sorted; None where that takes more care."""
+    form = Form(*fields)
+    dtype, shape = dtype_of(form), tuple(form.shape)
+    size, dimensions = math.prod(shape), len(shape)
+    along = dimensions - 1 if axis is None else axis
+    if type(along) is not int or not -dimensions <= along < dimensions or dtype is None:
+        return None
+    if not 0 < size <= _MOST or dimensions > MAX_DIMS:
+        return None
+    order = (*(d for d in range(dimensions) if d != along % dimensions), along % dimensions)
+    rows, strides = tuple(shape[d] for d in order), None
+    if form.strides is not None or rows != shape:
+        own = strides_of_dense(shape, dtype) if form.strides is None else form.strides
+        strides = tuple(own[d] for d in order)
+    return _Known(dtype, shape, order, rows, strides)
+
+
 def _call(name: str, a: Any, axis: Any, kind: Any, order: Any, stable: Any, *descending: bool) -> Any:
     library, engine = library_of_type(type(a)), engine_here()
     if library is None or engine is None or not (kind is order is None and stable in (None, True, False)):
@@ -76,36 +109,34 @@ def _call(name: str, a: Any, axis: Any, kind: Any, order: Any, stable: Any, *des
         seen = library.see(a)
     except UNSEEN:
         return None
-    if seen is None:
+    known = None if seen is None or type(axis) not in (int, type(None)) else _known(seen[0], axis)
+    if seen is None or known is None:
         return None
-    form, address, stream = Form(*seen[0]), seen[1], seen[2]
-    dtype, shape = dtype_of(form), tuple(form.shape)
-    size, dimensions = math.prod(shape), len(shape)
-    along = dimensions - 1 if axis is None else axis
-    if type(along) is not int or not -dimensions <= along < dimensions or dtype is None:
-        return None
-    if not 0 < size <= _MOST or dimensions > MAX_DIMS:
-        return None
-    order = [d for d in range(dimensions) if d != along % dimensions] + [along % dimensions]
-    rows = tuple(shape[d] for d in order)
-    run = functools.partial(_run, name, dtype, plan_of(name, engine), descending, stream)
+    dtype, shape, axes, rows, strides = known
+    address, stream = seen[1:]
     given = dtype if name == "sort" else _INT64
     try:
-        if form.strides is not None or rows != shape:  # entries take rows that lie one after the other
-            strides = strides_of_dense(shape, dtype) if form.strides is None else form.strides
+        if strides is not None:
             copy = library.make(rows, dtype, a)
             to = library.address_of(copy), strides_of_dense(rows, dtype)
-            queue_copy(dtype, rows, to, (address, tuple(strides[d] for d in order)), stream)
+            queue_copy(dtype, rows, to, (address, strides), stream)
             address = to[0]
+        size = math.prod(rows)
         if axis is None:
-            rows = shape = (size,)
-            order = [0]
+            rows, axes = (size,), (0,)
         result = library.make(rows, given, a)
-        run(address, library.address_of(result), size // rows[-1], rows[-1])
-        if order != sorted(order):
+        pool = _pool(name, dtype, size // rows[-1], rows[-1], descending)
+        work = pool.take()
+        try:
+            work.source.value, work.result.value = address, library.address_of(result)
+            work.options["stream"], work.options["waits"] = stream, asked.here.get().wait
+            work.run_alone(plan_of(name, engine))
+        finally:
+            pool.give_back(work)
+        if axes != tuple(range(len(axes))):
             back = library.make(shape, given, a)
-            strides = strides_of_dense(shape, given)
-            to = library.address_of(back), tuple(strides[d] for d in order)
+            own = strides_of_dense(shape, given)
+            to = library.address_of(back), tuple(own[d] for d in axes)
             queue_copy(given, rows, to, (library.address_of(result), strides_of_dense(rows, given)), stream)
             return back
     except errors.OutOfMemory:  # the way over the host needs less on the GPU
@@ -113,17 +144,24 @@ def _call(name: str, a: Any, axis: Any, kind: Any, order: Any, stable: Any, *des
     return result
 
 
-def _run(
-    name: str,
-    dtype: Any,
-    plan: Plan,
-    descending: tuple[bool, ...],
-    stream: int,
-    address: int,
-    result: int,
-    rows: int,
-    columns: int,
-) -> None:
+class _Work(Invocation):
+    """What an entry that sorts takes of arrays of one form."""
+
+    def __init__(self, entry: str, rows: int, columns: int, descending: tuple[bool, ...]) -> None:
+        super().__init__()
+        self.entry = entry
+        self.source, self.result = ctypes.c_void_p(), ctypes.c_void_p()
+        # Of an order, there is as much of each row as it has.
+        self._more = rows, columns, *((columns, int(*descending)) if descending else ())
+
+    def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
+        """Return the entry with its arguments."""
+        return abi.bound(
+            library, self.entry, self.source, self.result, *self._more, self.options, self.report
+        )
+
+
+@functools.lru_cache(1024)
+def _pool(name: str, dtype: DType, rows: int, columns: int, descending: tuple[bool, ...]) -> Pool[_Work]:
     key = "u8" if dtype.kind == "b" else f"{dtype.kind}{8 * dtype.itemsize}"
-    more = (columns, int(*descending)) if descending else ()
-    run_there(plan, f"pk_{name}_{key}", stream, There(address), There(result), rows, columns, *more)
+    return Pool(functools.partial(_Work, f"pk_{name}_{key}", rows, columns, descending))

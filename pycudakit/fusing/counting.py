@@ -1,0 +1,111 @@
+"""Points counted, and running sums from nothing on, where arrays stay on the device.
+
+Each returns NotImplemented for what the host does.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit._library.types import CODES
+from pycudakit.fusing.recording import Recording
+from pycudakit.fusing.shapes import Handler, captures, empty
+from pycudakit.fusing.stand_in import StandIn
+
+COUNTING: dict[Any, Handler] = {}
+_captures = functools.partial(captures, COUNTING)
+
+
+def _are_points(columns: Sequence[Any]) -> bool:
+    """Tell whether they are the points' coordinates, and lie on the device."""
+    return all(
+        type(column) is StandIn and column.ndim == 1 and column.size and column.shape == columns[0].shape
+        for column in columns
+    )
+
+
+@_captures(np.histogram2d)
+def _histogram2d(
+    recording: Recording,
+    x: Any,
+    y: Any,
+    bins: Any = 10,
+    range: Any = None,
+    density: Any = None,
+    weights: Any = None,
+) -> Any:
+    if weights is not None or not _are_points((x, y)) or np.promote_types(x.dtype, y.dtype) not in CODES:
+        return NotImplemented
+    function = importlib.import_module("pycudakit._families.histogram.functions").histogram2d
+    return recording.at_home(function, (x, y, bins, range, density), {}, places=2)
+
+
+@_captures(np.histogramdd)
+def _histogramdd(
+    recording: Recording,
+    sample: Any,
+    bins: Any = 10,
+    range: Any = None,
+    density: Any = None,
+    weights: Any = None,
+) -> Any:
+    is_one = type(sample) is StandIn and sample.ndim == 2
+    columns = list(sample.T) if is_one else list(sample) if type(sample) in (list, tuple) else []
+    if weights is not None or not columns or not _are_points(columns):
+        return NotImplemented
+    family = importlib.import_module("pycudakit._families.histogram.many")
+    bins, range = recording.resolved(bins), recording.resolved(range)
+    edges = family.edges_of(columns, bins, range, lambda column: _extent(recording, column))
+    lengths = [len(each) + 1 for each in edges]  # with what is outside, at both ends
+    if math.prod(lengths) > np.iinfo(np.intp).max:
+        return NotImplemented
+    places: Any = None
+    for column, own, length in zip(columns, edges, lengths, strict=True):
+        place = recording.call(np.searchsorted, (recording.wrap(own), column), {"side": "right"})
+        place = place - (column == own[-1])  # the last edge is in the last box
+        places = place if places is None else places * length + place
+    counts = recording.resolved(recording.call(np.bincount, (places,), {"minlength": math.prod(lengths)}))
+    return recording.wrap(family.of_counts(counts, edges, density))
+
+
+def _extent(recording: Recording, column: StandIn) -> Any:
+    return recording.resolved((np.min(column), np.max(column)))
+
+
+def _running(name: str, initial: int) -> Handler:
+    function = getattr(np, name)
+
+    def handle(
+        recording: Recording,
+        x: Any,
+        /,
+        *,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        include_initial: Any = False,
+    ) -> Any:
+        is_plain = type(x) is StandIn and x.size and (axis is not None or x.ndim == 1) and out is None
+        if not (include_initial and is_plain):
+            return NotImplemented
+        run = recording.call(function, (x,), {"axis": axis, "dtype": dtype})
+        place = 0 if axis is None else axis % x.ndim
+        shape = tuple(n + (d == place) for d, n in enumerate(run.shape))
+        made = empty(recording, shape, run.dtype)
+        ahead = (slice(None),) * place
+        for part, value in ((slice(1), initial), (slice(1, None), run)):
+            recording.set(made, (*ahead, part), value)
+        return made
+
+    return handle
+
+
+for _name, _initial in (("cumulative_sum", 0), ("cumulative_prod", 1)):
+    if hasattr(np, _name):  # they are newer than NumPy 2.0
+        COUNTING[getattr(np, _name)] = _running(_name, _initial)

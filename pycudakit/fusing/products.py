@@ -1,0 +1,276 @@
+"""Products of arrays of any dimensions where these stay on the device: made of products of matrices there.
+
+Each returns NotImplemented for what the host does.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pycudakit._library import abi
+from pycudakit._library.types import CODES
+from pycudakit.fusing.recording import Recording
+from pycudakit.fusing.shapes import Handler, captures
+from pycudakit.fusing.stand_in import StandIn
+
+PRODUCTS: dict[Any, Handler] = {}
+_captures = functools.partial(captures, PRODUCTS)
+
+
+def _family(module: str) -> Any:
+    return importlib.import_module(f"pycudakit._families.matmul.{module}")
+
+
+def _both(recording: Recording, a: Any, b: Any) -> tuple[StandIn, StandIn] | None:
+    """Return two arrays, of which one at least is a stand-in, as stand-ins; None for what has no product."""
+    if StandIn not in (type(a), type(b)):
+        return None
+    found = [x if type(x) is StandIn else np.asarray(x) for x in (a, b)]
+    if any(x.size == 0 or x.ndim == 0 or x.dtype not in CODES for x in found):
+        return None
+    first, second = (x if type(x) is StandIn else recording.wrap(x) for x in found)
+    return first, second
+
+
+def product(recording: Recording, a: Any, b: Any, name: str, warns: str | None) -> Any:
+    """Return the product of two matrices, or of stacks of them, or of vectors, which `matmul` has."""
+    common = np.result_type(a.dtype, b.dtype).newbyteorder("=")
+    placed = [x if x.dtype == common else x.astype(common) for x in (a, b)]
+    function = _family("matmul").product
+
+    def multiply(x: Any, y: Any) -> Any:
+        return function(name, lambda: np.matmul(x, y), x, y, warns=warns)
+
+    multiply.__name__ = name
+    recording.costs.called(max(a.size, b.size), is_numpys=True)
+    return recording.at_home(multiply, placed, {}, places=2)  # type: ignore[arg-type]
+
+
+def _dots(recording: Recording, name: str, a: Any, b: Any, warns: bool) -> Any:
+    """Return the sums of products along the last axes of arrays of one shape."""
+    function = _family("products").dots
+
+    def dots(x: Any, y: Any) -> Any:
+        return function(name, lambda: np.vecdot(x, y), x, y, -1, warns=warns)
+
+    dots.__name__ = name
+    recording.costs.called(max(a.size, b.size), is_numpys=True)
+    return recording.at_home(dots, (a, b), {}, places=2)
+
+
+@_captures(np.matmul)
+def _matmul(recording: Recording, a: Any, b: Any, /, out: Any = None, **keywords: Any) -> Any:
+    both = None if keywords else _both(recording, a, b)
+    if both is None or not _fit(*both):
+        return NotImplemented
+    if out is None:
+        return product(recording, *both, "matmul", "matmul")
+    target = out[0] if type(out) is tuple else out
+    if not recording.is_there(target):
+        return NotImplemented
+    result = product(recording, *both, "matmul", "matmul")
+    if type(result) is not StandIn or (result.shape, result.dtype) != (target.shape, target.dtype):
+        return NotImplemented
+    recording.set(target, ..., result)
+    return target
+
+
+def _fit(a: StandIn, b: StandIn) -> bool:
+    """Tell whether `matmul` takes them."""
+    if a.shape[-1] != b.shape[max(b.ndim - 2, 0)] or max(a.ndim, b.ndim) > abi.MAX_DIMS:
+        return False
+    try:
+        np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        return False
+    return True
+
+
+def as_matrix(recording: Recording, a: StandIn, order: Sequence[int], *shape: int) -> Any:
+    """Return axes in an order as those of a matrix, or of a stack of them, which lies side by side."""
+    turned = a.transpose(tuple(order))
+    if not recording.store(turned).flags.c_contiguous:
+        turned = recording.call(np.copy, (turned, "C"), {})
+    return turned.reshape(shape)
+
+
+@_captures(np.tensordot)
+def tensordot(recording: Recording, a: Any, b: Any, axes: Any = 2) -> Any:
+    """Multiply along pairs of axes."""
+    return _along_pairs(recording, "tensordot", a, b, axes)
+
+
+def _along_pairs(recording: Recording, name: str, a: Any, b: Any, axes: Any) -> Any:
+    both = _both(recording, a, b)
+    if both is None:
+        return NotImplemented
+    x, y = both
+    try:
+        pairs = _family("tensors").pairs(axes)
+        of_x = [normalize_axis_index(d, x.ndim) for d in pairs[0]]
+        of_y = [normalize_axis_index(d, y.ndim) for d in pairs[1]]
+    except (TypeError, ValueError):
+        return NotImplemented
+    fits = len(of_x) == len(of_y) and all(x.shape[i] == y.shape[j] for i, j in zip(of_x, of_y, strict=True))
+    if not fits or len({*of_x}) < len(of_x) or len({*of_y}) < len(of_y):
+        return NotImplemented
+    of_x_alone = [d for d in range(x.ndim) if d not in of_x]
+    of_y_alone = [d for d in range(y.ndim) if d not in of_y]
+    rows, columns = [x.shape[d] for d in of_x_alone], [y.shape[d] for d in of_y_alone]
+    depth = math.prod(x.shape[d] for d in of_x)
+    left = as_matrix(recording, x, [*of_x_alone, *of_x], math.prod(rows), depth)
+    right = as_matrix(recording, y, [*of_y, *of_y_alone], depth, math.prod(columns))
+    return product(recording, left, right, name, "dot").reshape((*rows, *columns))
+
+
+@_captures(np.dot)
+def _dot(recording: Recording, a: Any, b: Any, out: Any = None) -> Any:
+    if out is not None or max(np.ndim(a), np.ndim(b)) < 2:
+        return NotImplemented  # vectors, which others take
+    return _along_pairs(recording, "dot", a, b, ([-1], [max(np.ndim(b) - 2, 0)]))
+
+
+@_captures(np.inner)
+def _inner(recording: Recording, a: Any, b: Any) -> Any:
+    if max(np.ndim(a), np.ndim(b)) < 2:
+        return NotImplemented
+    return _along_pairs(recording, "inner", a, b, ([-1], [-1]))
+
+
+@_captures(np.kron)
+def _kron(recording: Recording, a: Any, b: Any) -> Any:
+    both = _both(recording, a, b)
+    if both is None:
+        return NotImplemented
+    x, y = both
+    count = max(x.ndim, y.ndim)
+    sizes = [(1,) * (count - each.ndim) + each.shape for each in (x, y)]
+    pairs = list(zip(*sizes, strict=True))
+    product_of = x.reshape([n for first, _ in pairs for n in (first, 1)]) * y.reshape(
+        [n for _, second in pairs for n in (1, second)]
+    )
+    return product_of.reshape([first * second for first, second in pairs])
+
+
+if hasattr(np, "vecdot"):
+
+    @_captures(np.vecdot)
+    def _vecdot(recording: Recording, x1: Any, x2: Any, /, *, axis: Any = -1, **keywords: Any) -> Any:
+        both = None if keywords or type(axis) is not int else _both(recording, x1, x2)
+        if both is None or not all(-x.ndim <= axis < x.ndim for x in both):
+            return NotImplemented
+        first, second = (np.moveaxis(x, axis, -1) for x in both)  # type: ignore[type-var]
+        if first.shape != second.shape:
+            return NotImplemented
+        return _dots(recording, "vecdot", first, second, warns=True)
+
+
+def matrix_power(recording: Recording, a: Any, n: Any) -> Any:
+    """Multiply a matrix by itself n times."""
+    is_square = type(a) is StandIn and a.ndim > 1 and a.shape[-1] == a.shape[-2] and a.size > 0
+    if not is_square or type(n) is not int or n < 1:
+        return NotImplemented
+    result, square = None, a
+    while True:
+        if n & 1:
+            result = square if result is None else recording.call(np.matmul, (result, square), {})
+        n >>= 1
+        if not n:
+            return result.copy() if result is a else result
+        square = recording.call(np.matmul, (square, square), {})
+
+
+# ---- einsum ------------------------------------------------------------------------------------------
+
+
+@_captures(np.einsum)
+def _einsum(recording: Recording, subscripts: Any, /, *operands: Any, **keywords: Any) -> Any:
+    count = len(operands)
+    is_known = count in (1, 2) and not keywords
+    both = _both(recording, operands[0], operands[-1]) if is_known else None
+    terms = None if both is None else _family("tensors").terms(subscripts, both[:count])
+    if both is None or terms is None or any(len({*labels}) < len(labels) for labels in terms):  # diagonals
+        return NotImplemented
+    *given, result = terms
+    sizes: dict[str, int] = {}
+    for labels, array in zip(given, both, strict=False):
+        for label, size in zip(labels, array.shape, strict=True):
+            if sizes.setdefault(label, size) != size:
+                return NotImplemented
+    if count == 1:
+        kept = _without(recording, given[0], both[0], {*result}, both[0].dtype)
+        return NotImplemented if kept is None else _in_order(recording, kept[1], kept[0], result)
+    left, right = given
+    dtype = np.result_type(both[0].dtype, both[1].dtype).newbyteorder("=")
+    first = _without(recording, left, both[0], {*right, *result}, dtype)
+    second = _without(recording, right, both[1], {*left, *result}, dtype)
+    if first is None or second is None:
+        return NotImplemented
+    return _of_two(recording, first, second, result, sizes)
+
+
+def _in_order(recording: Recording, a: Any, labels: Sequence[str], result: str) -> Any:
+    """Return a new array whose axes, that have labels, are in another order."""
+    if not labels:
+        return a
+    return recording.call(np.copy, (a.transpose(tuple(labels.index(c) for c in result)), "C"), {})
+
+
+def _without(
+    recording: Recording, labels: str, a: StandIn, others: set[str], dtype: Any
+) -> tuple[str, StandIn] | None:
+    """Return an array in a type, summed along what it alone has; None where that has another type."""
+    alone = tuple(i for i, label in enumerate(labels) if label not in others)
+    if alone:
+        if a.dtype != dtype:
+            return None
+        a = recording.call(np.any if dtype.kind == "b" else np.sum, (a,), {"axis": alone})
+        labels = "".join(label for label in labels if label in others)
+    return labels, a if a.dtype == dtype else a.astype(dtype)
+
+
+def _of_two(
+    recording: Recording,
+    first: tuple[str, StandIn],
+    second: tuple[str, StandIn],
+    result: str,
+    sizes: dict[str, int],
+) -> Any:
+    (left, x), (right, y) = first, second
+    both = [c for c in left if c in right]
+    depth, stack = [c for c in both if c not in result], [c for c in result if c in both]
+    rows, columns = [c for c in result if c not in right], [c for c in result if c not in left]
+
+    def arranged(labels: str, array: StandIn, *groups: list[str]) -> Any:
+        order = [labels.index(c) for group in groups for c in group]
+        return as_matrix(recording, array, order, *(math.prod(sizes[c] for c in group) for group in groups))
+
+    def of_elements(labels: str, array: StandIn) -> Any:
+        if not labels:
+            return array
+        order = [labels.index(c) for c in result if c in labels]
+        return array.transpose(tuple(order))[tuple(slice(None) if c in labels else None for c in result)]
+
+    if not depth:
+        with np.errstate(all="ignore"):
+            return of_elements(left, x) * of_elements(right, y)
+    if not rows and not columns:
+        a, b = arranged(left, x, stack, depth), arranged(right, y, stack, depth)
+        found = _dots(recording, "einsum", a, b, warns=False)
+    else:
+        a, b = arranged(left, x, stack, rows, depth), arranged(right, y, stack, depth, columns)
+        if not stack:
+            a, b = a[0], b[0]
+        found = product(recording, a, b, "einsum", None)
+    made = (*stack, *rows, *columns)
+    found = found.reshape([sizes[c] for c in made]) if made else found.reshape(())
+    if not made:
+        found.is_scalar = True
+    return found if "".join(made) == result else _in_order(recording, found, made, result)

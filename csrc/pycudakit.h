@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a signature or a struct below changes; pk_abi_version() tells the library's. */
-#define PK_ABI_VERSION 10
+#define PK_ABI_VERSION 11
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256 };
@@ -383,11 +383,12 @@ PK_API int32_t pk_reduce_several(const pk_reduction *reductions, int64_t reducti
  * goes over the link. What is computed is the same with and without. These look for such ranges:
  * pk_evaluate, pk_reduce, pk_reduce_several and pk_run_kernels; and, for dense operands, pk_scan,
  * pk_sort_..., pk_argsort_..., pk_searchsorted_..., pk_select_..., pk_histogram, pk_histogram_of_extent,
- * pk_gray, pk_lookup, pk_resize, pk_filter, pk_interp, pk_take, pk_random and pk_matmul_... Nothing is to be
- * done about their operands before and after; pk_plan_changed would lose what one left on the device alone.
- * Before the host reads a range, for weights and ranks, too, or any other entry does, pk_plan_fetch brings it
- * there, and after one has written to it, pk_plan_changed says so. Operands that are byte-swapped or not
- * aligned to their elements, and all of a call on other devices than device 0, go over the host's memory. */
+ * pk_gray, pk_lookup, pk_resize, pk_filter, pk_interp, pk_take, pk_put, pk_random and pk_matmul_... Nothing
+ * is to be done about their operands before and after; pk_plan_changed would lose what one left on the device
+ * alone. Before the host reads a range, for weights and ranks, too, or any other entry does, pk_plan_fetch
+ * brings it there, and after one has written to it, pk_plan_changed says so. Operands that are byte-swapped
+ * or not aligned to their elements, and all of a call on other devices than device 0, go over the host's
+ * memory. */
 typedef int32_t (*pk_plan_body)(void *context);
 
 /* Calls body(context) on the calling thread. What pk_plan_keep keeps meanwhile lasts until that returns, and
@@ -788,6 +789,14 @@ PK_API int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *foun
 PK_API int32_t pk_take(const uint8_t *in, int64_t outer, int64_t count, int64_t width, const int64_t *indices,
                        int64_t picked, int64_t each, uint8_t *out, const pk_options *options,
                        pk_report *report);
+
+/* Writes to the elements of an array of `count`, of `width` bytes each, at `put` indices: to the first the
+ * first value, and so on, and from the first value on again after the last one of `value_count`. Where
+ * several indices mean one element, it has the last one's value. Indices are as for pk_take. `values` and
+ * `indices` overlap nothing that is written. */
+PK_API int32_t pk_put(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t put,
+                      const uint8_t *values, int64_t value_count, const pk_options *options,
+                      pk_report *report);
 
 /* ---- Interpolation --------------------------------------------------------------------------------- */
 

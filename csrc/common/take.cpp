@@ -1,6 +1,7 @@
 #include "take.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "common/call/share_out.h"
@@ -28,16 +29,15 @@ Request::Request(const Source &in, const int64_t *indices, int64_t picked, int64
     require(wanted == 0 || given != 0, "there is nothing to take from");
 }
 
-Range range_of_indices(const Request &given, Call &call) {
+Range range_of(const int64_t *indices, int64_t count, Call &call) {
     Range all;
-    const int64_t count = given.index_count();
     const int64_t threads = std::clamp<int64_t>(count / SHARE, 1, thread_count());
     share_out(
         call, count, SHARE, threads, [] { return Range(); },
         [&](Range &range, int64_t first, int64_t size) {
             for (int64_t i = first; i < first + size; ++i) {
-                range.least = std::min(range.least, given.indices[i]);
-                range.greatest = std::max(range.greatest, given.indices[i]);
+                range.least = std::min(range.least, indices[i]);
+                range.greatest = std::max(range.greatest, indices[i]);
             }
             return int64_t(0);
         },
@@ -48,12 +48,52 @@ Range range_of_indices(const Request &given, Call &call) {
     return all;
 }
 
-void require_places(const Request &given, const Range &indices) {
-    const bool is_below = indices.least < -given.in.count;
-    if (given.index_count() == 0 || (!is_below && indices.greatest < given.in.count)) return;
+void require_places(int64_t elements, const Range &indices) {
+    const bool is_below = indices.least < -elements;
+    if (indices.least > indices.greatest || (!is_below && indices.greatest < elements)) return;
     const std::string wrong = std::to_string(is_below ? indices.least : indices.greatest);
     fail(PK_INVALID_ARGUMENT,
-         "index " + wrong + " is out of bounds for " + std::to_string(given.in.count) + " elements");
+         "index " + wrong + " is out of bounds for " + std::to_string(elements) + " elements");
+}
+
+Put::Put(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t put,
+         const uint8_t *values, int64_t value_count)
+    : array(reinterpret_cast<char *>(array)),
+      count(count),
+      width(width),
+      indices(indices),
+      put(put),
+      values(reinterpret_cast<const char *>(values)),
+      value_count(value_count) {
+    require(count >= 0, "count is negative");
+    require(width > 0, "width is not positive");
+    require(put >= 0, "put is negative");
+    require(value_count >= 0, "value_count is negative");
+    const char *const large = "the arrays have too many elements";
+    require_array(array, product(count, width, large), 1, "array");
+    require_array(indices, put, sizeof(int64_t), "indices");
+    product(put, std::max<int64_t>(width, sizeof(int64_t)), large);
+    product(count, sizeof(int64_t), large);
+    require_array(values, product(value_count, width, large), 1, "values");
+    require(put == 0 || count != 0, "there is nothing to put into");
+    require(put == 0 || value_count != 0, "there is nothing to put");
+}
+
+void put_on_host(const Put &given, Call &call) {
+    // By one thread, so that the last of several values comes last.
+    share_out(
+        call, given.put, SHARE, 1, [] { return 0; },
+        [&](int, int64_t first, int64_t size) {
+            const auto width = size_t(given.width);
+            int64_t value = first % given.value_count;
+            for (int64_t i = first; i < first + size; ++i) {
+                char *const to = given.array + place_of(given.indices[i], given.count) * given.width;
+                std::memcpy(to, given.values + value * given.width, width);
+                if (++value == given.value_count) value = 0;
+            }
+            call.advance(size);
+            return size;
+        });
 }
 
 }  // namespace pk::take

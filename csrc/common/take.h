@@ -1,4 +1,5 @@
-// Elements of an array by their indices: what is asked for, checked, and which element an index means.
+// Elements of an array by their indices, taken or put: what is asked for, checked, and which element an index
+// means.
 #pragma once
 
 #include <cstdint>
@@ -40,9 +41,29 @@ PK_HD int64_t place_of(int64_t index, int64_t count) {
 struct Range {
     int64_t least = std::numeric_limits<int64_t>::max(), greatest = std::numeric_limits<int64_t>::min();
 };
-Range range_of_indices(const Request &given, Call &call);
+Range range_of(const int64_t *indices, int64_t count, Call &call);
 
-// Refuses indices that have no place, before anything is written.
-void require_places(const Request &given, const Range &indices);
+// Refuses indices that have no place among so many elements, before anything is written.
+void require_places(int64_t elements, const Range &indices);
+
+// What is put into an array of `count` elements of `width` bytes.
+struct Put {
+    char *array;
+    int64_t count, width;
+    const int64_t *indices;
+    int64_t put;
+    const char *values;
+    int64_t value_count;
+
+    Put(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t put,
+        const uint8_t *values, int64_t value_count);
+    int64_t elements() const { return put; }
+    int64_t array_bytes() const { return count * width; }
+    int64_t index_bytes() const { return put * int64_t(sizeof(int64_t)); }
+    int64_t value_bytes() const { return value_count * width; }
+};
+
+// Puts it there, on the host; the indices have places.
+void put_on_host(const Put &given, Call &call);
 
 }  // namespace pk::take

@@ -41,7 +41,7 @@ Loop loop_for(int64_t width) {
 
 void launch(const Request &given, Call &call) {
     if (given.elements() == 0) return;
-    require_places(given, range_of_indices(given, call));
+    require_places(given.in.count, range_of(given.indices, given.index_count(), call));
     const Loop loop = loop_for(given.in.width);
     const int64_t threads = std::clamp<int64_t>(given.out_bytes() / WORTH_A_THREAD, 1, thread_count());
     const int64_t share =
@@ -55,9 +55,23 @@ void launch(const Request &given, Call &call) {
         });
 }
 
+void launch_put(const Put &given, Call &call) {
+    require_places(given.count, range_of(given.indices, given.put, call));
+    put_on_host(given, call);
+}
+
 }  // namespace
 
 }  // namespace pk::take
+
+extern "C" int32_t pk_put(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t put,
+                          const uint8_t *values, int64_t value_count, const pk_options *options,
+                          pk_report *report) {
+    return pk::called(
+        options, report,
+        [&] { return pk::take::Put(array, count, width, indices, put, values, value_count); },
+        pk::take::launch_put);
+}
 
 extern "C" int32_t pk_take(const uint8_t *in, int64_t outer, int64_t count, int64_t width,
                            const int64_t *indices, int64_t picked, int64_t each, uint8_t *out,

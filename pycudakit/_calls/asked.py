@@ -70,6 +70,13 @@ def checked_current() -> str:
     return checked(current())
 
 
+def is_numpys(engine: str) -> bool:
+    """Tell whether NumPy computes all, as it is the engine, or `auto` has no other."""
+    if engine != "auto":
+        return engine == "numpy"
+    return not (present.status("cpu").available or present.status("cuda").available)
+
+
 @contextmanager
 def asking(**changes: Any) -> Iterator[None]:
     """Ask for something else inside a ``with`` block."""

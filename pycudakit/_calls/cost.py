@@ -9,7 +9,7 @@ import ctypes
 import functools
 
 from pycudakit import errors
-from pycudakit._library import loader, machine, measured
+from pycudakit._library import loader, machine, measured, present
 
 _here = measured.HERE.constants.get
 
@@ -35,7 +35,9 @@ CPU_FIRST = "auto: the CPU engine answers first"
 
 @functools.cache
 def threads() -> int:
-    """Return the threads of the CPU engine."""
+    """Return the threads of the CPU engine, or 1 where there is none."""
+    if not present.status("cpu"):
+        return 1
     count = ctypes.c_int64()
     loader.library("cpu").pk_thread_count(ctypes.byref(count))
     return count.value

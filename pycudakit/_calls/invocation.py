@@ -9,7 +9,7 @@ import threading
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
@@ -173,7 +173,7 @@ def one_call(name: str, of_passes: bool = False) -> Callable[[Callable[P, T]], C
             with apart() as parts:
                 result = function(*args, **kwargs)
             if parts:
-                done(_Joined(name, parts, of_passes))
+                done_in_parts(name, parts, of_passes)
             else:
                 nothing(name)
             return result
@@ -181,6 +181,11 @@ def one_call(name: str, of_passes: bool = False) -> Callable[[Callable[P, T]], C
         return made_of_others
 
     return decorate
+
+
+def done_in_parts(name: str, parts: Sequence[Record], are_passes: bool = False) -> None:
+    """Record one call that was made of others."""
+    done(_Joined(name, list(parts), are_passes))
 
 
 def by_numpy_alone(function: str, compute: Callable[[], T], foreign: str | None = None) -> T:

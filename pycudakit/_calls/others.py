@@ -15,7 +15,7 @@ from pycudakit._calls import above, asked, invocation
 from pycudakit._calls.deferred import Deferred
 from pycudakit._calls.small import short_way
 from pycudakit._library import present
-from pycudakit._library.types import Array, masked_arrays
+from pycudakit._library.types import Array, check_file, masked_arrays
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,6 +61,9 @@ def is_ordinary(value: Any) -> bool:
         return True
     if kind in _foreign:
         return False
+    if issubclass(kind, np.memmap):
+        check_file(value)
+        return kind is np.memmap
     if kind in _CONTAINERS:
         return all(map(is_ordinary, _parts(value)))
     if decides(kind) or isinstance(value, masked_arrays()):

@@ -97,10 +97,11 @@ def small_call(function: str) -> Plan:
 def _choose(function: str, cost: Cost) -> Plan:
     if cost.numpy is not None and cost.numpy <= cost.cpu:
         return small_call(function)
-    worth_it = cost.cpu > WORTH_WAKING or machine.link_is_known()
+    has_cpu = present.status("cpu").available
+    worth_it = cost.cpu > WORTH_WAKING or machine.link_is_known() or not has_cpu
     if worth_it and present.status("cuda"):
         on_cuda = cuda_seconds(cost.up, cost.down) + cost.gpu
-        if on_cuda < cost.cpu or not present.status("cpu"):
+        if on_cuda < cost.cpu or not has_cpu:
             reason = f"auto: about {on_cuda * 1e3:.3g} ms, against {cost.cpu * 1e3:.3g} ms on the CPU"
             return Plan(function, "cuda", reason, automatic=True)
     return on_cpu(function)

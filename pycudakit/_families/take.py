@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit import errors
-from pycudakit._calls import cost, invocation
+from pycudakit._calls import asked, cost, invocation
 from pycudakit._calls.composite import arrays_or_answer
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.operands import as_array
-from pycudakit._calls.plan import Cost, Plan, plan_call
+from pycudakit._calls.plan import Cost, Plan, asked_for, plan_call
 from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.functions import maximum, minimum, not_equal, remainder
 from pycudakit._families.reduce.sums import count_nonzero
@@ -116,17 +118,46 @@ def _run(
 ) -> None:
     """Take elements of several arrays, by the same indices, or, without an axis, by indices of their own."""
     dense = np.ascontiguousarray(array).reshape(-1).view(UINT8)
-    try:
+    with _index_errors(form[1], axis):
         invocation.run(
             *(plan, "pk_take", dense, *form, places, picked, int(axis is None), out.reshape(-1).view(UINT8)),
             size=places.size,
         )
+
+
+def put_rows(array: Array, indices: Array, values: Array, count: int) -> None:
+    """Write values to the rows of an array at some indices, on an engine that is named.
+
+    Of several values for one row, it has the last.
+
+    Parameters
+    ----------
+    array
+        A dense array, which is written to.
+    indices
+        Dense integers of 64 bits; negative ones count from the end.
+    values, count
+        So many dense rows of the array's type; after the last one the first comes again.
+    """
+    dense, given = (each.reshape(-1).view(UINT8) for each in (array, values))
+    plan, rows = asked_for("put", asked.checked_current()), len(array)
+    with _index_errors(rows, 0):
+        invocation.run(
+            *(plan, "pk_put", dense, rows, dense.size // rows, indices, indices.size, given, count),
+            size=indices.size,
+        )
+
+
+@contextlib.contextmanager
+def _index_errors(count: int, axis: int | None) -> Iterator[None]:
+    """Raise NumPy's error for an index that a library refuses."""
+    try:
+        yield
     except errors.InvalidArgument as error:
         if "out of bounds" not in str(error):
             raise
         where = "" if axis is None else f"axis {axis} with "
-        text = str(error).replace(f"{form[1]} elements", f"{where}size {form[1]}")
-        raise IndexError(text) from None
+        raise IndexError(str(error).replace(f"{count} elements", f"{where}size {count}")) from None
 
 
 def _numpys_take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:

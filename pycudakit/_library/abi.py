@@ -13,7 +13,7 @@ from numpy.ctypeslib import ndpointer
 
 from pycudakit import errors
 
-ABI_VERSION = 10
+ABI_VERSION = 11
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -484,6 +484,11 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_take": (
         *(_in(np.uint8), _SIZE, _SIZE, _SIZE),
         *(_in(np.int64), _SIZE, _SIZE, _out(np.uint8)),
+        *_CALL,
+    ),
+    "pk_put": (
+        *(_out(np.uint8), _SIZE, _SIZE),
+        *(_in(np.int64), _SIZE, _in(np.uint8), _SIZE),
         *_CALL,
     ),
     "pk_interp": (

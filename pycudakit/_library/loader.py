@@ -6,6 +6,8 @@ import atexit
 import ctypes
 import functools
 import os
+import stat
+import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +47,33 @@ def candidates(engine: str) -> Iterator[Path]:
 
 def find(engine: str) -> Path | None:
     """Return the first path that exists, or None."""
-    return next((path for path in candidates(engine) if path.is_file()), None)
+    return next((path for path in candidates(engine) if _why_not(path) is None), None)
+
+
+def _why_not(path: Path) -> str | None:
+    """Return why there is no file at a path, which is "" if nothing is there; None if there is one."""
+    try:
+        return None if stat.S_ISREG(path.stat().st_mode) else "is no file"
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def is_broken(engine: str) -> bool:
+    """Tell whether an engine's library, which does not open, was meant to: every build has the CPU's."""
+    return engine == "cpu" or any(_why_not(path) != "" for path in candidates(engine))
+
+
+def _is_whole(path: Path) -> bool:
+    """Tell whether a library of Linux ends where its header says: what is cut off would end the process."""
+    with path.open("rb") as file:
+        head = file.read(64)
+        size = os.fstat(file.fileno()).st_size
+    if len(head) < 64 or not head.startswith(b"\x7fELF\x02\x01"):
+        return True  # the system says what it is
+    (table,), (entry, count) = struct.unpack_from("<Q", head, 40), struct.unpack_from("<HH", head, 58)
+    return bool(size >= table + entry * count)
 
 
 _opened: list[ctypes.CDLL] = []
@@ -65,11 +93,14 @@ def library(engine: str) -> ctypes.CDLL:
     """Open the library of an engine, ``"cpu"`` or ``"cuda"``, once."""
     path = find(engine)
     if path is None:
-        tried = "".join(f"\n  {path}" for path in dict.fromkeys(candidates(engine)))
+        looked = {path: _why_not(path) for path in candidates(engine)}
+        tried = "".join(f"\n  {path}" + f" ({why})" * bool(why) for path, why in looked.items())
         raise errors.NoDevice(
             f"no library built: {file_name(engine)} is at none of{tried or ' no path at all'}"
         )
     try:
+        if not _is_whole(path):
+            raise OSError("a part of it is missing; install it again")  # noqa: TRY301
         opened = ctypes.CDLL(str(path))
     except OSError as error:
         raise errors.NoDevice(f"{path} does not open: {error}") from None
@@ -83,7 +114,12 @@ def library(engine: str) -> ctypes.CDLL:
             f"{path} speaks version {version.value} of the ABI and this pycudakit {abi.ABI_VERSION}: "
             "install the two from one release"
         )
-    abi.declare(opened)
+    try:
+        abi.declare(opened)
+    except AttributeError as error:
+        raise errors.NoDevice(
+            f"{path} lacks an entry ({error}): install it and the Python files from one release"
+        ) from None
     if not _opened:
         atexit.register(_unwatch)
     _opened.append(opened)

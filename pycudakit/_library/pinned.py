@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from pycudakit._library import loader, present
+from pycudakit._library.types import check_file
 
 __all__ = ["empty_pinned", "pinned_copy"]
 
@@ -109,6 +110,8 @@ def pinned_copy(a: ArrayLike) -> Array:
     array([[1, 2],
            [3, 4]])
     """
+    if isinstance(a, np.memmap):
+        check_file(a)
     array = np.asarray(a)
     copy = empty_pinned(array.shape, array.dtype)
     copy[...] = array

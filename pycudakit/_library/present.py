@@ -6,6 +6,7 @@ import ctypes
 import functools
 import operator
 import os
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,21 +28,36 @@ class EngineStatus(NamedTuple):
 
 @functools.cache
 def status(name: str) -> EngineStatus:
-    """Return whether one engine is available; the answer is found once, and again after a device failed."""
+    """Return whether one engine is available; the answer is found once, and again after a device failed.
+
+    Warns of an engine that should be here, as `auto` does without it.
+    """
+    found, is_broken = _found(name)
+    if is_broken:
+        text = f"the {name} engine is missing, and others compute instead: {found.reason}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+    return found
+
+
+def _found(name: str) -> tuple[EngineStatus, bool]:
+    """Return whether an engine is available, and if not, whether it should be."""
     if name in ("numpy", "auto"):
-        return EngineStatus(True, f"NumPy {np.__version__}" if name == "numpy" else "always")
+        return EngineStatus(True, f"NumPy {np.__version__}" if name == "numpy" else "always"), False
+    try:
+        library = loader.library(name)
+    except errors.NoDevice as error:
+        return EngineStatus(False, str(error)), loader.is_broken(name)
     try:
         if name == "cuda":
             devices = device_count()
-            return EngineStatus(True, f"{devices} device" + "s" * (devices != 1))
-        library = loader.library(name)
+            return EngineStatus(True, f"{devices} device" + "s" * (devices != 1)), False
         count, text = ctypes.c_int64(), ctypes.c_char_p()
         library.pk_instruction_set(ctypes.byref(text))
         library.pk_thread_count(ctypes.byref(count))
     except errors.Error as error:
-        return EngineStatus(False, str(error))
+        return EngineStatus(False, str(error)), name == "cpu"
     threads = f"{count.value} thread" + "s" * (count.value != 1)
-    return EngineStatus(True, f"{threads}, {(text.value or b'').decode()}")
+    return EngineStatus(True, f"{threads}, {(text.value or b'').decode()}"), False
 
 
 if hasattr(os, "register_at_fork"):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
 import sys
 from typing import Any
 
 import numpy as np
 
+from pycudakit import errors
 from pycudakit._library import abi
 
 DType = np.dtype[Any]
@@ -21,6 +23,21 @@ def masked_arrays() -> tuple[type, ...]:
     """Return the type of masked arrays, if there can be any: whoever has one imported `numpy.ma`."""
     found = getattr(sys.modules.get("numpy.ma.core"), "MaskedArray", None)
     return () if found is None else (found,)
+
+
+def check_file(array: np.memmap[Any, Any]) -> None:
+    """Refuse an array whose file has become too short: who looks beyond its end is ended by the system."""
+    mapped: Any = getattr(array, "_mmap", None)
+    try:
+        there = mapped.size()
+    except (AttributeError, OSError, ValueError):  # it is a result, or keeps no file open
+        return
+    first = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
+    end = first + len(mapped)
+    if there < end:
+        raise errors.InvalidArgument(
+            f"the file of a memmap, {array.filename}, was cut off: it has {there} bytes, and {end} are mapped"
+        )
 
 
 def code_of(dtype: DType) -> int | None:

@@ -142,14 +142,15 @@ def choose(function: str, program: ElementProgram, size: int, up: int) -> Plan:
     """
     known = estimate(program)
     small = size < known.numpy_below and program.numpy_agrees
-    if not small and size < known.cuda_from:
+    has_cpu = present.status("cpu").available
+    if not small and has_cpu and size < known.cuda_from:
         return on_cpu(function)
     down = size * program.out_bytes
     seconds = size * known.numpy if small else cpu_seconds(program, size, up + down)
-    worth_it = seconds > WORTH_WAKING or (not small and machine.link_is_known())
+    worth_it = seconds > WORTH_WAKING or (not small and (machine.link_is_known() or not has_cpu))
     if worth_it and present.status("cuda"):
         on_cuda = cuda_seconds(up, down)
-        if on_cuda < CLEARLY * seconds:
+        if on_cuda < CLEARLY * seconds or not (small or has_cpu):
             other = "NumPy" if small else "the CPU"
             reason = f"auto: about {on_cuda * 1e3:.3g} ms, against {seconds * 1e3:.3g} ms on {other}"
             return Plan(function, "cuda", reason, automatic=True)

@@ -46,7 +46,7 @@ class _Queued(Work):
         for number, position in self._numbers:
             number[()] = values[position]
         for index, position in self._arrays:
-            self._addresses[index] = values[position]
+            self.addresses[index] = values[position]
         self._stream[0] = stream
         self._waits[0] = waits
 
@@ -219,8 +219,8 @@ def _prepared(key: tuple[Any, ...], function: ElementFunction, forms: list[Any],
         )
     except (TypeError, ValueError):  # which the way that takes more care says in other words
         return None
-    _known[key] = known if known.is_plain else None
-    return _known[key]
+    found = _known[key] = known if known.is_plain else None
+    return found
 
 
 def _note_work(operations: int) -> None:

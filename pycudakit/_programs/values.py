@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import math
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit import errors
 from pycudakit._library import abi, loader
 from pycudakit._library.types import DType
 
@@ -24,16 +26,36 @@ def beyond_all(number: int) -> float:
     return math.inf if number > 0 else -math.inf
 
 
+def _library() -> ctypes.CDLL | None:
+    for engine in ("cpu", "cuda"):
+        with contextlib.suppress(errors.NoDevice):
+            return loader.library(engine)
+    return None
+
+
 @functools.cache
 def _listed() -> list[tuple[str, bool]]:
     """Return each operation of ops.def, as a library lists them, and whether its result is a bool."""
-    library = loader.library("cpu" if loader.find("cpu") else "cuda")
+    library = _library()
+    if library is None:
+        return as_numpy_has_them()
     count = ctypes.c_int64()
     library.pk_operation_count(ctypes.byref(count))
     info = np.zeros(count.value, abi.OPERATION)
     for index in range(count.value):
         library.pk_operation_info(index, info[index : index + 1])
     return [(row["name"].decode(), bool(row["returns_bool"])) for row in info]
+
+
+def as_numpy_has_them() -> list[tuple[str, bool]]:
+    """Return the same of NumPy's functions: where there is no library, programs tell types alone."""
+    ufuncs = [(name, ufunc) for name, ufunc in vars(np).items() if isinstance(ufunc, np.ufunc)]
+    truths = [
+        (name, any(types.startswith("d") and types.endswith("?") for types in ufunc.types))
+        for name, ufunc in ufuncs
+    ]
+    ours = ("where", "frexp_fraction", "frexp_exponent", "nextafter_half")
+    return truths + [(name, False) for name in ours]
 
 
 @functools.cache

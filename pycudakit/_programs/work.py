@@ -31,14 +31,14 @@ class Work(Invocation):
         super().__init__()
         self.program = program
         self._table = program.table.copy()
-        self._addresses = self._table["address"]
+        self.addresses: Array = self._table["address"]
         self._strides = self._table["strides"]
         self._flags = self._table["flags"]
         self._arrays = program.arrays
         self._numbers: list[tuple[Array, int]] = []
         for index, position, dtype in program.numbers:
             number = np.empty((), dtype)
-            self._addresses[index] = address_of(number)
+            self.addresses[index] = address_of(number)
             self._numbers.append((number, position))
         self._shape = np.empty(abi.MAX_DIMS, np.int64)
         self._dimensions = ctypes.c_int64(1)
@@ -66,7 +66,7 @@ class Work(Invocation):
         for number, position in self._numbers:
             number[()] = values[position]
         for index, position in self._arrays:
-            self._addresses[index] = address_of(values[position])
+            self.addresses[index] = address_of(values[position])
         self._shape[0] = size
 
     def aim_anywhere(
@@ -81,7 +81,16 @@ class Work(Invocation):
         for number, position in self._numbers:
             number[()] = values[position]
         for (index, _), layout in zip(self._arrays, own, strict=True):
-            self._addresses[index] = layout[0]  # type: ignore[index]
+            self.addresses[index] = layout[0]  # type: ignore[index]
+
+    def operands_of(self, values: Sequence[Any]) -> list[tuple[int, Any]]:
+        """Return the places in its table of those values that are arrays."""
+        return [(index, values[position]) for index, position in self._arrays]
+
+    @property
+    def met(self) -> Array:
+        """What each instruction met in the last call."""
+        return self._met
 
     def _lay_out(self, shape: tuple[int, ...], arrays: Sequence[Array]) -> None:
         if self._spread is not None:

@@ -33,7 +33,8 @@ _MOST_LIVE = 64
 class Computing:
     """What is put off in a call of a fused function, and computed when it is needed.
 
-    `run_reductions` computes nodes that are reductions of the same values along the same axes.
+    `run_reductions` computes nodes that are reductions of the same values along the same axes, and
+    `run_in_blocks` what needs several passes over the same rows, if it can: it tells whether it did.
 
     Parameters
     ----------
@@ -44,6 +45,7 @@ class Computing:
     """
 
     run_reductions: Callable[[Sequence[Node]], None]
+    run_in_blocks: Callable[[Sequence[Node]], bool]
 
     def __init__(self, name: str, strict: bool) -> None:
         self.name = name
@@ -56,6 +58,7 @@ class Computing:
         self.costs = Costs()
         self.is_left_to_numpy = False
         self.reductions: list[weakref.ref[Node]] = []  # that wait
+        self.held_up: list[weakref.ref[Node]] = []  # by them: what else is computed by itself
         self._live: list[weakref.ref[StandIn]] = []  # those that may be put off
         self._most_live = _MOST_LIVE  # until they are looked through
         self.reporting = Reporting()
@@ -206,10 +209,15 @@ class Computing:
     def compute(self, stand_ins: Iterable[StandIn], keep: bool = True) -> None:
         """Compute what was put off, what has the same shape in one pass; keep it on the device, or not."""
         by_shape: dict[tuple[int, ...], dict[int, Node]] = {}
-        for stand_in in stand_ins:
-            node = stand_in.node
-            if node.reduction is not None:
-                self._reduce_with_others(node)
+        wanted = dict.fromkeys([s.node for s in stand_ins if s.node.array is None])
+        by_rows: dict[tuple[int, ...], list[Node]] = {}
+        for node in wanted if self.reductions else ():
+            by_rows.setdefault(node.shape[:1], []).append(node)
+        for nodes in by_rows.values():
+            self.run_in_blocks(nodes)
+        for node in wanted:
+            if node.reduction is not None or node.view is not None:
+                self.compute_node(node)
             elif node.array is None:
                 by_shape.setdefault(node.shape, {})[id(node)] = node
         passes = [
@@ -222,18 +230,24 @@ class Computing:
 
     def compute_node(self, node: Node) -> None:
         """Compute a node, if it is put off."""
+        if node.array is not None or self.run_in_blocks([node]):
+            return
         if node.reduction is not None:
             self._reduce_with_others(node)
-        elif node.array is None:
+        elif node.view is not None:
+            self.compute_node(node.arguments[0])
+        else:
             self.run([node])
 
     def settle(self, nodes: Iterable[Node]) -> None:
-        """Compute the reductions that nodes need, so that programs can take them."""
-        while self.reductions:  # most functions have none that wait
-            needed = [n for node in nodes for n in node.needed() if n.reduction is not None]
+        """Compute the reductions that nodes need, and what these hold up, so that programs can take them."""
+        while self.reductions or self.held_up:  # most functions have none that wait
+            own = [node for node in nodes if node.is_repeated]  # which programs compute
+            needed = [n for node in nodes for n in node.needed() if n.is_apart and n not in own]
             if not needed:
                 return
-            self._reduce_with_others(needed[-1])  # what the others may need
+            self.compute_node(needed[-1])  # what the others may need
+            self.held_up = [known for known in self.held_up if _is_put_off(known())]
 
     def _reduce_with_others(self, node: Node) -> None:
         """Compute a reduction, and those that wait and go over the same values."""
@@ -299,26 +313,18 @@ class Computing:
         homes = [self.memory.home_of(array) for array in (*outs, *together.arrays)]
         if 0 in homes:
             return False
-        program = together.program(tuple([out.dtype.newbyteorder("=") for out in outs]))
-        own = iter(homes[len(outs) :])
-        values = [next(own) if type(value) is np.ndarray else value for value in together.inputs]
-        layouts = [*map(operands.layout_of, outs), None, *together.layouts]
+        program, values, layouts = together.into(outs)
+        own = iter(homes)
+        there = [next(own) if type(value) is np.ndarray else value for value in values]
         forms = tuple([None if layout is None else layout[1] for layout in layouts])
-        queue(
-            together.function.name,
-            program,
-            outs[0].shape,
-            forms,
-            [*homes[: len(outs)], None, *values],
-            stream,
-        )
+        queue(together.function.name, program, outs[0].shape, forms, there, stream)
         self.tell(together.function.name, outs[0].shape, together.arrays, outs)
         return True
 
     def evaluate(self, together: Pass, outs: Sequence[Array]) -> None:
         """Compute a pass into arrays of one shape that lie beside what it reads, or just where that does."""
         function, inputs = together.function, together.inputs
-        program = together.program(tuple([out.dtype.newbyteorder("=") for out in outs]))
+        program, values, layouts = together.into(outs)
         shape, size = outs[0].shape, outs[0].size
         if self.engine != "auto":
             plan = asked_for(function.name, self.engine)
@@ -336,8 +342,7 @@ class Computing:
         works = works_of(program)
         work = works.take()
         try:
-            layouts = [*map(operands.layout_of, outs), None, *together.layouts]
-            work.aim_anywhere(shape, [*outs, None, *inputs], layouts)
+            work.aim_anywhere(shape, values, layouts)
             if work.run(plan, size):
                 work.report_met()
         finally:
@@ -352,6 +357,7 @@ class Computing:
         reads: Iterable[Array],
         writes: Iterable[Array],
         before: Any = None,
+        blocks: int = 1,
     ) -> None:
         """Remember what the last call did, if somebody asks; NumPy did it, if that was the last `before`."""
         if self.passes is None:
@@ -361,8 +367,12 @@ class Computing:
         if call is None or call is before:
             self.passes.append(PlanPass(function, "numpy", shape, read, wrote))
         else:
-            moved = call.bytes_up, call.bytes_down
-            self.passes.append(PlanPass(function, call.engine, shape, read, wrote, call.seconds, *moved))
+            took = call.seconds, call.bytes_up, call.bytes_down
+            self.passes.append(PlanPass(function, call.engine, shape, read, wrote, *took, blocks))
+
+
+def _is_put_off(node: Node | None) -> bool:
+    return node is not None and node.array is None
 
 
 def _same_values(one: Reduction | None, other: Reduction) -> bool:

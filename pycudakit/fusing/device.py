@@ -53,6 +53,14 @@ class Scope:
         if self._library is not None and self._passes % _OFTEN == 0:
             compile_wanted(self._library)
 
+    def budget(self) -> int:
+        """Return how many bytes the device may keep."""
+        if self._library is None:
+            return 0
+        row = np.zeros(1, abi.MEMORY)
+        self._library.pk_memory_info(row)
+        return int(row["plan_budget"][0])
+
     def keep(self, address: int, size: int, what: int) -> bool:
         """Have the device keep memory, if it has room."""
         if self._library is None or size < LEAST:

@@ -18,7 +18,7 @@ from pycudakit._programs.function import ElementFunction, as_numpy_takes_numbers
 from pycudakit._programs.values import OF_ANY_INTEGER
 from pycudakit.fusing import device
 from pycudakit.fusing.nodes import MOST_STEPS, PLAIN, Node, Pass, leaf, reads
-from pycudakit.fusing.reductions import Reductions
+from pycudakit.fusing.rows import Rows
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.fusing.storage import Storage
 from pycudakit.fusing.twins import OFTEN
@@ -56,7 +56,7 @@ def _result_of(
     return program.out_dtypes[0], program.may_refuse, estimate.estimate(program).numpy
 
 
-class Elements(Reductions):
+class Elements(Rows):
     """A call of a fused function, with what it computes element by element."""
 
     # Has NumPy compute a function, called as `apply` is, of what it alone takes.
@@ -131,8 +131,11 @@ class Elements(Reductions):
             value = StandIn(self, leaf(new, self.storage_of_new(new))) if is_array else self.wrap(new)
             return value if out is None else self.put(out, value)
         for node in nodes if is_repeated else ():  # what is repeated is computed once
-            if node.array is None and node.shape != shape and node.reduction is None:
-                self.run([node])
+            if node.array is None and node.shape != shape and not node.is_apart:
+                if self.is_small_beside_rows(node):
+                    self.hold_up(node)
+                else:
+                    self.run([node])
         given = PLAIN if dtype is None and casting == "same_kind" else (dtype, casting)
         node = Node(function, tuple(arguments), given, result, shape, steps)
         value = StandIn(self, node, shape == ())
@@ -198,7 +201,8 @@ class Elements(Reductions):
     def put(self, target: StandIn, value: StandIn) -> StandIn:
         """Make a value that of a stand-in, which it fits, as `out=` and operators in place do."""
         node = value.node
-        if target.node.array is None and target.shape == value.shape:
+        is_seen_in_part = target.node.view is not None or target.node.views
+        if target.node.array is None and target.shape == value.shape and not is_seen_in_part:
             dtype = target.node.dtype
             target.node = node if node.dtype == dtype else cast(node, dtype)
             if target.node.array is None:
@@ -232,6 +236,7 @@ class Elements(Reductions):
         is_read_there = is_seen and value.array is None and reads(storage, [value])
         if (
             value.reduction is not None
+            or value.view is not None
             or value.shape != array.shape
             or (is_read_there and value.dtype != target.node.dtype)
         ):
@@ -252,7 +257,7 @@ class Elements(Reductions):
 
     def _write_beside(self, array: Array, storage: Storage, value: Node) -> bool:
         """Write to the memory beside an array's, if there can be one, and the value reads the array."""
-        if value.reduction is not None or value.shape != array.shape:
+        if value.reduction is not None or value.view is not None or value.shape != array.shape:
             return False
         if array.nbytes < (storage.last - storage.first) // 2:
             return False

@@ -27,6 +27,8 @@ class PlanPass:
         How long it took; None of NumPy's.
     bytes_up, bytes_down
         What went to the GPU and came back.
+    blocks
+        Of rows, over each of which several passes went before the next.
     """
 
     function: str
@@ -37,6 +39,7 @@ class PlanPass:
     seconds: float | None = None
     bytes_up: int = 0
     bytes_down: int = 0
+    blocks: int = 1
 
     def __str__(self) -> str:
         """Tell it in a line."""
@@ -48,7 +51,8 @@ class PlanPass:
             if count
         )
         wrote, read = ", ".join(self.writes) or "a value", ", ".join(self.reads) or "nothing"
-        return f"{wrote} <- {self.function} of {read} ({size}, {self.engine}{time}{moved})"
+        cut = f", in {self.blocks:,} blocks of rows" if self.blocks > 1 else ""
+        return f"{wrote} <- {self.function} of {read} ({size}, {self.engine}{time}{moved}{cut})"
 
 
 @dataclass(frozen=True)

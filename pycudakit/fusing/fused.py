@@ -99,7 +99,7 @@ class Fused(Generic[P, R]):
         if recording_now() is not None:
             return self._body(*args, **kwargs)  # type: ignore[no-any-return]
         engine = asked.checked_current()
-        if engine == "numpy" or self._runs_later:
+        if asked.is_numpys(engine) or self._runs_later:
             return self.__wrapped__(*args, **kwargs)
         if not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values()))):
             devices = devices_in((args, kwargs)) if takes_devices() else []
@@ -263,7 +263,7 @@ class Fused(Generic[P, R]):
         >>> [each.function for each in plan.passes], plan.breaks
         (['mean', 'subtract'], ())
         """
-        if asked.checked_current() == "numpy":
+        if asked.is_numpys(asked.checked_current()):
             return Explained(self._name, "numpy", (), ())
         devices = devices_in((args, kwargs)) if takes_devices() else []
         if devices:

@@ -69,7 +69,11 @@ class Homeward:
 
     def compute_on_device(self, stand_ins: Iterable[StandIn], lending: Lending) -> None:
         """Compute what was put off right into the results, those of one shape in one pass."""
-        waiting = {id(s.node): s for s in stand_ins if s.node.array is None and s.node.reduction is None}
+        waiting = {
+            id(s.node): s
+            for s in stand_ins
+            if s.node.array is None and s.node.reduction is None and s.node.view is None
+        }
         by_shape: dict[tuple[int, ...], list[StandIn]] = {}
         for stand_in in waiting.values():
             by_shape.setdefault(stand_in.shape, []).append(stand_in)

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 from pycudakit._families.elementwise import compound
+from pycudakit._families.take import put_rows
+from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array
+from pycudakit.fusing import device
 from pycudakit.fusing.elements import SMALL, Elements, cast, conversion
 from pycudakit.fusing.indices import (
     WITH_STAND_IN,
@@ -20,7 +23,7 @@ from pycudakit.fusing.indices import (
     picked_by,
     place_among,
 )
-from pycudakit.fusing.nodes import Node, leaf
+from pycudakit.fusing.nodes import Node, leaf, view_of
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.fusing.storage import LentStorage
 
@@ -37,6 +40,10 @@ class Indexing(Elements):
         """Return what stands for a view of it; of a number, for a copy."""
         if stand_in.is_scalar:
             return self.wrap(make(self.read(stand_in)[()]))
+        if stand_in.node.array is None:
+            put_off = self._view_put_off(stand_in.node, make)
+            if put_off is not None:
+                return put_off
         array = self.store(stand_in)
         made = make(array)
         if type(made) is not np.ndarray:
@@ -49,6 +56,21 @@ class Indexing(Elements):
             storage.fetch()
             return self.stand_in(make(array))
         return StandIn(self, leaf(made, storage))
+
+    def _view_put_off(self, node: Node, make: Callable[[Array], Any]) -> StandIn | None:
+        """Return a view of what waits for a reduction, as `m[:, None]` is one, which has the same rows."""
+        if not self.is_small_beside_rows(node):
+            return None
+        outline = np.empty(node.shape, np.bool_)
+        made = make(outline)
+        is_same = type(made) is np.ndarray and made.flags.c_contiguous and made.size == outline.size
+        if not (is_same and address_of(made) == address_of(outline) and made.shape[:1] == node.shape[:1]):
+            return None
+        if not node.is_apart:
+            self.hold_up(node)
+        view = view_of(node, make, made.shape)
+        self.hold_up(view)
+        return self.put_off(StandIn(self, view))
 
     def get(self, stand_in: StandIn, index: Any) -> Any:
         """Return a view, or the elements at some places."""
@@ -69,6 +91,10 @@ class Indexing(Elements):
                     view = node.storage.twin.view(node, index)
                     if view is not None:
                         return StandIn(self, view)
+                if array is None and (self.reductions or self.held_up):
+                    put_off = self._view_put_off(node, lambda array: array[index])
+                    if put_off is not None:
+                        return put_off
                 found = (self.store(stand_in) if array is None or node.storage is None else array)[index]
                 if type(found) is np.ndarray:
                     return StandIn(self, leaf(found, stand_in.node.storage))
@@ -175,8 +201,64 @@ class Indexing(Elements):
                 ahead = (..., *[None] * missing)
                 mask = index[ahead] if missing else index
                 return self.write(stand_in, self._chosen(mask, chosen, stand_in).node)
+        if not basic and self._put_there(stand_in, array, index, value):
+            return None
         self._set_by_numpy(stand_in, array, index, value)
         return None
+
+    def _put_there(self, stand_in: StandIn, array: Array, index: Any, value: Any) -> bool:
+        """Write to rows by integers or by a mask on the device; tell whether that could be."""
+        storage = stand_in.node.storage
+        flags = array.flags
+        is_there = storage is not None and storage.is_kept and self.memory.scope.is_open
+        if not (is_there and flags.c_contiguous and flags.writeable and array.dtype.isnative and array.size):
+            return False
+        assert storage is not None  # noqa: S101
+        shape = np.shape(value)
+        if type(index) is StandIn and is_mask(index) and index.ndim:
+            ahead = index.ndim
+            if index.shape != array.shape[:ahead] or shape[1:] != array.shape[ahead:] or not shape:
+                return False
+            places = self.call(np.flatnonzero, (index,), {})
+            array = array.reshape(index.size, *array.shape[ahead:])
+            if shape[0] != places.size or not places.size:
+                return False
+        else:
+            picked = picked_by(index, array.shape) if len(parts(index)) == 1 else None
+            if picked is None or len(picked.arrays) != 1 or picked.axis:
+                return False
+            places = self._as_index(picked.arrays[0])
+        rest = array.shape[1:]
+        wanted = rest if len(shape) <= len(rest) else (*places.shape, *rest)
+        try:
+            fits = np.broadcast_shapes(shape, wanted) == wanted
+        except ValueError:
+            fits = False
+        if not fits or math.prod(wanted) > max(math.prod(shape), array.size):  # it is repeated too often
+            return False
+        values = np.empty(wanted, array.dtype)
+        node = self._value_for(values, value)
+        if node is None:
+            return False
+        self.before_write(storage)  # which what is written now may read
+        values_there = self._left_there(values, node)
+        indices = self.store(places)
+        if not indices.flags.c_contiguous or storage.overlaps(indices):
+            indices = np.empty(places.shape, np.int64)
+            places = self._left_there(indices, places.node)
+        self.memory.keep([array, indices, values])
+        put_rows(array, indices, values, 1 if wanted == rest else indices.size)
+        self.tell("put", array.shape, [indices, values], [array])
+        del values_there, places
+        return True
+
+    def _left_there(self, array: Array, node: Node) -> StandIn:
+        """Return what stands for a new array, which has a value, on the device."""
+        storage = self.memory.storage_for(array)
+        storage.keep(device.TEMPORARY)
+        stand_in = StandIn(self, leaf(array, storage))
+        self.write(stand_in, node)
+        return stand_in
 
     def _part(self, array: Array, index: Any, is_plain: bool) -> Array:
         """Return the view at an index, which may be of one element."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -27,8 +29,8 @@ class Node:
     """
 
     __slots__ = (
-        *("__weakref__", "arguments", "array", "dtype", "function", "given", "layout", "reduction"),
-        *("shape", "steps", "storage", "uses"),
+        *("__weakref__", "arguments", "array", "dtype", "function", "given", "is_repeated", "layout"),
+        *("reduction", "shape", "steps", "storage", "uses", "view", "views"),
     )
 
     def __init__(
@@ -49,15 +51,41 @@ class Node:
         self.layout: Layout | None = None  # of the array, if a pass asked for it
         self.storage: Storage | None = None  # of the array, if others may see it
         self.reduction: Reduction | None = None  # that its array will be the result of
+        self.view: Callable[[Array], Array] | None = None  # that it will be, of its argument
+        self.views: list[weakref.ref[Node]] = []  # of what will be its array
+        self.is_repeated = False  # by what needs it
         self.uses = 0  # how often it was computed, and not kept
         self.steps = steps  # that it takes, with what it needs: none, for an array
         if steps > MOST_STEPS:  # what several steps share was counted for each
             self.steps = sum(node.array is None for node in self.needed())
 
     def computed(self, array: Array, storage: Storage | None = None) -> None:
-        """From now on, it is an array."""
+        """From now on, it is an array, and its views are views of that."""
         self.array, self.storage = array, storage
-        self.function, self.arguments, self.steps, self.reduction = None, (), 0, None
+        self.function, self.arguments, self.steps, self.reduction, self.view = None, (), 0, None, None
+        views, self.views = self.views, []
+        for known in views:
+            node = known()
+            if node is not None and node.view is not None:
+                made = node.view(array)
+                is_same = storage is not None and storage.holds(made)
+                node.computed(made, storage if is_same else None)
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it is put off, and computed by itself before what needs it."""
+        is_other = self.reduction is not None or self.view is not None
+        return is_other or (self.is_repeated and self.array is None)
+
+    @property
+    def size(self) -> int:
+        """As of an array."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """As of an array."""
+        return self.size * self.dtype.itemsize
 
     def becomes(self, function: ElementFunction, of: Node) -> None:
         """From now on, it is a function of one argument."""
@@ -99,6 +127,14 @@ class Reduction(NamedTuple):
     compute: Callable[[Any], Any]  # called with what it reduces
 
 
+def view_of(node: Node, make: Callable[[Array], Array], shape: tuple[int, ...]) -> Node:
+    """Return the node of a view of what a node, which is put off, will be."""
+    made = Node(None, (node,), PLAIN, node.dtype, shape, node.steps)
+    made.view = make
+    node.views.append(weakref.ref(made))
+    return made
+
+
 def leaf(array: Array, storage: Storage | None = None) -> Node:
     """Return the node of an array."""
     dtype = array.dtype
@@ -131,6 +167,11 @@ class Pass:
     def program(self, outs: tuple[DType | None, ...]) -> ElementProgram:
         """Return what computes it, to arrays of these types."""
         return compile_function(self.function, tuple(self._types), outs, False, None, "same_kind")
+
+    def into(self, outs: Sequence[Array]) -> tuple[ElementProgram, list[Any], list[Layout | None]]:
+        """Return what computes it into arrays: a program, its operands, and how those that are arrays lie."""
+        program = self.program(tuple([out.dtype.newbyteorder("=") for out in outs]))
+        return program, [*outs, None, *self.inputs], [*map(layout_of, outs), None, *self.layouts]
 
     def _place(self, root: Node) -> int:
         """Return the place of a node, after those that it needs."""

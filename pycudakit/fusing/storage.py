@@ -61,7 +61,7 @@ class Storage:
         self.seen: list[weakref.ref[Any]] = []
         self.most_seen = _SEEN
         self.whole: Array | None = None  # what is all of it, side by side
-        self.first, self.last = _bounds(array)
+        self.first, self.last = bounds(array)
 
     def __del__(self) -> None:
         """Let the device forget it."""
@@ -70,7 +70,7 @@ class Storage:
 
     def extend(self, array: Array) -> None:
         """Learn of another array that lies in it."""
-        first, last = _bounds(array)
+        first, last = bounds(array)
         if self.first == self.last:
             self.first, self.last = first, last
         elif first < last:
@@ -138,12 +138,12 @@ class Storage:
 
     def overlaps(self, array: Array) -> bool:
         """Tell whether some of an array lies in this memory."""
-        first, last = _bounds(array)
+        first, last = bounds(array)
         return first < self.last and self.first < last
 
     def holds(self, array: Array) -> bool:
         """Tell whether all of an array lies in this memory."""
-        first, last = _bounds(array)
+        first, last = bounds(array)
         return self.first <= first and last <= self.last
 
 
@@ -234,7 +234,7 @@ class LentStorage(Storage):
         self._is_lent = self.is_kept = False
 
 
-def _bounds(array: Array) -> tuple[int, int]:
+def bounds(array: Array) -> tuple[int, int]:
     """Return the first byte's address and the one after the last; (0, 0) of no elements."""
     if not array.size:
         return (0, 0)

@@ -225,6 +225,69 @@ def test_indices_that_only_the_device_has(plan, wrong):
     assert same_bits(out[0], x[0, one])
 
 
+# ---- Putting ----------------------------------------------------------------------------------------
+
+
+def put(plan, a, indices, values):
+    """Put rows into `a`."""
+    report, (dense, given) = np.zeros(1, abi.REPORT), [x.reshape(-1).view(np.uint8) for x in (a, values)]
+    plan.library.pk_put(
+        *(dense, len(a), a[0].nbytes, indices.reshape(-1), indices.size, given, len(values)),
+        *(np.zeros(1, abi.OPTIONS), report),
+    )
+    return report[0]
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("at_home", list(itertools.product([False, True], repeat=3)), ids=str)
+@pytest.mark.parametrize("count", [1, 7, 9000])
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
+@in_plan
+def test_puts(plan, dtype, width, count, at_home):
+    """The last of several values for one row stays, as NumPy has it."""
+    a, values = numbers(30_000, width, dtype=dtype), numbers(count, width, dtype=dtype) + dtype(1)
+    indices = np.random.default_rng(2).integers(-3000, 3000, 9000)
+    wanted = a.copy()
+    wanted[indices] = values[np.arange(9000) % count]
+    for array, is_kept in zip((a, indices, values), at_home, strict=True):
+        if is_kept:
+            plan.keep(array)
+    put(plan, a, indices, values)
+    fetched(plan, a)
+    assert same_bits(a, wanted)
+
+
+@pytest.mark.parametrize("at_home", [False, True])
+@pytest.mark.parametrize("wrong", [SMALL, -SMALL - 1, 1 << 62, -(1 << 63)])
+@in_plan
+def test_nothing_is_put_where_there_is_no_place(plan, wrong, at_home):
+    a, indices = numbers(SMALL, 1, dtype=np.float64), np.random.default_rng(3).integers(-SMALL, SMALL, 70_000)
+    indices[50_001] = wrong
+    before = a.copy()
+    for array in (a, indices) if at_home else ():
+        plan.keep(array)
+    with pytest.raises(errors.InvalidArgument, match=f"index {wrong} is out of bounds for {SMALL} elements"):
+        put(plan, a, indices, np.ones((1, 1)))
+    fetched(plan, a)
+    assert same_bits(a, before)
+
+
+def test_what_is_not_put(plan):
+    none = np.empty((0, 1))
+    put(plan, np.ones((3, 1)), np.empty(0, np.int64), none)
+    for a, values, text in (
+        (np.ones((3, 1)), none, "nothing to put"),
+        (none, np.ones((1, 1)), "to put into"),
+    ):
+        with pytest.raises(errors.InvalidArgument, match=text):
+            plan.library.pk_put(
+                *(a.reshape(-1).view(np.uint8), len(a), 8, np.zeros(2, np.int64), 2),
+                *(values.reshape(-1).view(np.uint8), len(values)),
+                *(np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT)),
+            )
+
+
 # ---- What fails -------------------------------------------------------------------------------------
 
 FAULTS = """

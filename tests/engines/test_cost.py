@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pycudakit._calls import cost
-from pycudakit._calls.plan import plan_call
+from pycudakit._calls.plan import Cost, plan_call
 from pycudakit._families import scan
 from pycudakit._families.reduce import kinds
 from pycudakit._families.reduce.recipe import cost_of, recipe_for
@@ -25,11 +25,13 @@ LINK = Link(50e9, 50e9)
 def pretend(monkeypatch):
     """Give a function that makes this a machine of so many threads, whose link may have been measured."""
 
-    def make(threads, gpu=False, measured=False, link=LINK):
+    def make(threads, gpu=False, measured=False, link=LINK, cpu=True):
         monkeypatch.setattr(cost, "threads", lambda: threads)
         monkeypatch.setattr(estimate, "threads", lambda: threads)
         estimate.estimate.cache_clear()
-        monkeypatch.setattr(present, "status", lambda _: gpu)
+        monkeypatch.setattr(
+            present, "status", lambda name: present.EngineStatus(cpu if name == "cpu" else gpu, "")
+        )
         monkeypatch.setattr(machine, "link_is_known", lambda: measured)
         monkeypatch.setattr(machine, "link_speed", lambda _: link)
 
@@ -189,3 +191,12 @@ def test_other_families_on_16_threads(pretend, monkeypatch, name, size, wanted):
         ours, down = (keys.SORTS, None) if name == "sort" else (keys.SORTS_ORDER, 8)
         plan = keys.plan_along(name, array, 0, keys.NUMPY_SORTS, ours, down)
     assert plan.engine == wanted, plan.reason
+
+
+@pytest.mark.parametrize("size", [10, 1000, M, 30 * M])
+def test_without_the_cpu_engine(pretend, size):
+    """Its library may not open: NumPy and the GPU share the calls."""
+    pretend(1, gpu=True, cpu=False)
+    assert chosen("sin", "f4", size, 9) in ("numpy", "cuda")
+    assert chosen("sqrt", "f8", size) in ("numpy", "cuda")
+    assert plan_call("cummax", (), Cost(None, 1e-9 * size, size, size)).engine == "cuda"

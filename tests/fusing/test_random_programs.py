@@ -95,6 +95,10 @@ others = st.one_of(
     st.builds("np.arange({}.size).reshape({}.shape)".format, variables, variables),
     st.builds("{}.copy()".format, views),
 )
+chosen = st.one_of(
+    st.sampled_from(["[0, -1, 0]", "[[1, 0], [-2, 1]]", "np.array([2, -1, 2], 'u1')"]),
+    st.builds("np.argsort(_sortable({}).ravel()[:5], kind='stable') // 2".format, variables),
+)
 values = st.one_of(elementwise, elementwise, views, reductions, others)
 statements = st.one_of(
     st.builds("{} = {}".format, variables, values),
@@ -108,6 +112,9 @@ statements = st.one_of(
     st.builds("{0}[{1}] = fit({0}, {2})".format, variables, places, st.one_of(operands, elementwise)),
     st.builds("{}[{}] {}= {}".format, variables, places, st.sampled_from(["+", "-", "*"]), operands),
     st.builds("{}[{}] = {}".format, variables, comparisons, numbers),
+    st.builds("{0}[{1}] = fit({0}, {2})".format, variables, chosen, st.one_of(operands, elementwise)),
+    st.builds("m = {1}; {0}[m] = {0}[m] {2} 1".format, variables, comparisons, st.sampled_from("+-*")),
+    st.builds("{0}[{1}] += 1".format, variables, chosen),
     st.builds("v = {}; v[...] = fit(v, {})".format, views, operands),
     st.builds("{0}[{0}[..., 0] {1} 1] = {2}".format, variables, st.sampled_from(["<", "!="]), numbers),
     st.builds("put_in_order({})".format, variables),
@@ -176,6 +183,7 @@ SPACE = {
     "put_in_order": put_in_order,
     "rank": rank,
     "picked": picked,
+    "_sortable": _sortable,
 }
 
 

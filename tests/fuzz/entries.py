@@ -16,6 +16,7 @@ import mutations
 import numpy as np
 
 import pycudakit as pk
+from pycudakit._families.take import put_rows
 from pycudakit._library import abi, loader
 
 MOST_OF_AN_ENTRY = 3  # calls whose arguments are spoilt
@@ -186,6 +187,7 @@ def module():
 
 def call_others():
     pk.take(np.arange(12).reshape(3, 4), [1, -1], axis=1)
+    put_rows(np.arange(12).reshape(3, 4), np.array([1, -1]), np.arange(8), 2)
     pk.take_along_axis(np.arange(12).reshape(3, 4), np.array([[0], [1], [2]]), 1)
     pk.interp([0.5], [0.0, 1.0, 2.0], [3.0, 4.0, 9.0])
     rng = pk.random.default_rng(1)

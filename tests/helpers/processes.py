@@ -57,6 +57,17 @@ def failing_calls():
     return str(made)
 
 
+# Code by which root loses some of Linux's capabilities, by their bits, and others nothing.
+WITHOUT = """
+import ctypes
+if os.getuid() == 0:
+    libc, head, capabilities = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(0x20080522), (ctypes.c_uint32 * 6)()
+    assert libc.capget(head, capabilities) == 0
+    for set_of_them in (0, 1):
+        capabilities[set_of_them] &= ~{bits}
+    assert libc.capset(head, capabilities) == 0
+"""
+
 FAILURE = """
 import pycudakit as pk
 try:

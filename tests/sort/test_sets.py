@@ -9,6 +9,7 @@ from numpy.testing import assert_array_equal
 
 import pycudakit as pk
 from pycudakit._calls import composite
+from pycudakit._families.sort import sets
 
 NAMES = ["union1d", "intersect1d", "setdiff1d", "setxor1d", "isin"]
 SIZE = 20_000
@@ -86,3 +87,12 @@ def test_64_bits_with_a_sign_and_without(engine):
     unsigned = np.array([2**64 - 1, 2**63, 2**63 - 1, 2**53, 5], np.uint64)
     assert pk.isin(signed, unsigned).tolist() == [False, False, True, False, True]
     assert pk.isin(unsigned, signed).tolist() == [False, False, True, False, True]
+
+
+@pytest.mark.parametrize("piece", [1, 7, 100])
+def test_isin_in_pieces(engine, monkeypatch, piece):
+    """However large the elements are, it takes the memory of a piece of them."""
+    monkeypatch.setattr(sets, "_PIECE", piece)
+    x, known = np.arange(100, dtype=np.uint8).reshape(4, 25).T, [3, 99, 98, 256, -1]
+    for invert in (False, True):
+        assert_same(pk.isin(x, known, invert=invert), np.isin(x, known, invert=invert))

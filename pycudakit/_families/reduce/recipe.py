@@ -135,6 +135,16 @@ class ReduceWork(Invocation):
             self._strides[row, : len(order)] = [own.get(d, 0) for d in order]
         self.reduction["outer"], self.reduction["reduced"] = outer, len(axes)
 
+    def operands_of(self, results: Sequence[Array], values: Sequence[Any]) -> list[tuple[int, Any]]:
+        """Return the places in its table of results and of those values that are arrays."""
+        own = [(index, values[position]) for index, position in self.inputs]
+        return [*own, *zip(self._results, results, strict=True)]
+
+    @property
+    def met(self) -> Array:
+        """What each instruction met in the last call."""
+        return self._met
+
     def lie_there(self, sizes: tuple[int, int, int]) -> ReduceWork:
         """Be for dense arrays on a GPU, reduced along the second of three dimensions, into memory there."""
         _, length, inner = sizes

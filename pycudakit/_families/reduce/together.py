@@ -61,7 +61,7 @@ def reduce_together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     try:
         asked = [together.ask(call) for call in calls]
         requests = [request for request in asked if isinstance(request, Request)]
-        if len(requests) < 2 or not all(_go_together(requests[0], request) for request in requests[1:]):
+        if len(requests) < 2 or not go_together(requests):
             recipe.exchange(None)
             return [call() if isinstance(a, Request) else a for a, call in zip(asked, calls, strict=True)]
         found = iter(_reduce(requests))
@@ -73,14 +73,44 @@ def reduce_together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
         recipe.exchange(outer)
 
 
+def requests_of(calls: Sequence[Callable[[], Any]]) -> list[Request] | None:
+    """Return what functions ask for that each reduce the same values; None if that is not one pass."""
+    outer = recipe.exchange(together := _Together())
+    try:
+        asked = [together.ask(call) for call in calls]
+    finally:
+        recipe.exchange(outer)
+    are_requests = len(asked) <= abi.MAX_REDUCTIONS and all(isinstance(each, Request) for each in asked)
+    return asked if are_requests and go_together(asked) else None
+
+
+def answers_to(calls: Sequence[Callable[[], Any]], results: Sequence[Array]) -> list[Any]:
+    """Return what functions make of the results of the reductions that they ask for."""
+    outer = recipe.exchange(together := _Together())
+    try:
+        return [together.answer(call, result) for call, result in zip(calls, results, strict=True)]
+    finally:
+        recipe.exchange(outer)
+
+
 def _reduce(requests: Sequence[Request]) -> list[Array]:
     results: list[Array] = []
     for first in range(0, len(requests), abi.MAX_REDUCTIONS):
         some = requests[first : first + abi.MAX_REDUCTIONS]
-        name = ", ".join(request.plan.function for request in some)
-        some = [request._replace(plan=replace(request.plan, function=name)) for request in some]
-        results += recipe.run(some, _works(tuple(request.recipe for request in some)))
+        some = under_one_name(some)
+        results += recipe.run(some, works_of_requests(some))
     return results
+
+
+def under_one_name(requests: Sequence[Request]) -> list[Request]:
+    """Return the same, with all functions' names in the plan of each."""
+    name = ", ".join(request.plan.function for request in requests)
+    return [request._replace(plan=replace(request.plan, function=name)) for request in requests]
+
+
+def works_of_requests(requests: Sequence[Request]) -> Pool[ReduceWork]:
+    """Return what is prepared for such requests in one pass."""
+    return _works(tuple([request.recipe for request in requests]))
 
 
 @functools.lru_cache(256)
@@ -89,7 +119,12 @@ def _works(recipes: tuple[Recipe, ...]) -> Pool[ReduceWork]:
     return Pool(functools.partial(ReduceWork, recipes[0].program, *folded))
 
 
-def _go_together(one: Request, other: Request) -> bool:
+def go_together(requests: Sequence[Request]) -> bool:
+    """Tell whether requests reduce the same values."""
+    return all(_is_of_same(requests[0], request) for request in requests[1:])
+
+
+def _is_of_same(one: Request, other: Request) -> bool:
     same_arrays = len(one.values) == len(other.values) and all(
         a is b for a, b in zip(one.values, other.values, strict=True)
     )

@@ -56,11 +56,17 @@ METHODS = {
 }
 
 
+_PIECE = 1 << 16  # elements
+
+
 def are_valid(q: Array) -> bool:
     """Tell whether all are from 0 to 1, as NumPy asks it."""
     if q.ndim == 1 and q.size < 10:
         return all(0.0 <= value <= 1.0 for value in q)
-    return bool(q.min() >= 0 and q.max() <= 1)
+    if q.size <= _PIECE:
+        return bool(q.min() >= 0 and q.max() <= 1)
+    pieces: Any = np.nditer(q, flags=["external_loop", "buffered"], buffersize=_PIECE)
+    return all(piece.min() >= 0 and piece.max() <= 1 for piece in pieces)  # and Ctrl-C comes in between
 
 
 class Points:

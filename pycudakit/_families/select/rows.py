@@ -118,7 +118,7 @@ def planned(
     if array is None or quantiles is None or foreign is not None:
         return plan_call(name, (array, quantiles), Cost(0.0, 1.0, 0, 0), foreign), None
     request = Request(array, *request_of)
-    size, rows = array.size, request.rows
+    size, rows = array.size + quantiles.size, request.rows
     in_numpy = size * _NUMPY + rows * (_NUMPY_NAN_ROW if name.startswith("nan") else _NUMPY_ROW)
     work = (size * _OURS + rows * _OURS_ROW) * 1e-9
     workers = threads() if work > SHARED_WORK and present.status("cpu") else 1

@@ -44,14 +44,19 @@ def isin(
     arrays, result = arrays_or_answer("isin", numpy, element, test_elements)
     if not arrays:
         return result
-    wanted, known = _as_one_type(*arrays)
-    known = sort(known.ravel())
-    found: Any = np.zeros(wanted.shape, bool)
+    wanted, known = arrays
+    known = sort(_as_one_type(wanted.reshape(-1)[:0], known)[1].ravel())
+    found: Array = np.zeros(wanted.shape, bool)
     if known.size:
-        places = np.minimum(searchsorted(known, wanted), known.size - 1)
-        found = known[places] == wanted
-    found = ~found if invert else found
-    return found if wanted.ndim else np.asarray(found)
+        flat, told = wanted.reshape(-1), found.reshape(-1)
+        for first in range(0, flat.size, _PIECE):  # in the memory of a piece
+            piece = flat[first : first + _PIECE].astype(known.dtype, copy=False)
+            places = np.minimum(searchsorted(known, piece), known.size - 1)
+            np.equal(known[places], piece, out=told[first : first + _PIECE])
+    return np.logical_not(found, out=found) if invert else found
+
+
+_PIECE = 1 << 24  # elements
 
 
 def _as_one_type(wanted: Array, known: Array) -> tuple[Array, Array]:

@@ -63,8 +63,8 @@ def whole(
                     return recording.by_numpy(numpys, args, kwargs)
             compute = functools.partial(numpys, *args, **kwargs)
             engine = asked.checked_current()
-            if engine == "numpy":
-                return invocation.by_numpy(name, asked.ASKED_FOR, compute)
+            if asked.is_numpys(engine):
+                return invocation.by_numpy_alone(name, compute)
             if not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values()))):
                 if engine == "auto" and any(map(_decides, (*args, *kwargs.values()))):
                     return invocation.by_numpy(name, "auto: an array's class has NumPy decide", compute)

@@ -265,7 +265,14 @@ def _run(command: list[str], name: str, directory: str) -> str:
         ) from None
     log = done.stderr.strip()
     if done.returncode != 0:
-        raise errors.CompileError(f"{name} does not compile with {command[0]}:\n{log}{_remedy(log, command)}")
+        told = log or (
+            f"it said nothing, and ended with status {done.returncode}"
+            if done.returncode > 0
+            else f"it was ended by signal {-done.returncode}"
+        )
+        raise errors.CompileError(
+            f"{name} does not compile with {command[0]}:\n{told}{_remedy(log, command)}"
+        )
     return log
 
 

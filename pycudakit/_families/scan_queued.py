@@ -28,6 +28,8 @@ def scan(name: str, operation: int, flags: int, result_type: Callable[[DType], D
 class _Work(Invocation):
     """What `pk_scan` takes of arrays of one form."""
 
+    entry = "pk_scan"
+
     def __init__(self, operation: int, flags: int, lengths: tuple[int, int, int], types: Any) -> None:
         super().__init__()
         self._operation, self._scan_flags = operation, flags
@@ -40,7 +42,7 @@ class _Work(Invocation):
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
         """Return the entry with its arguments."""
         given = (self._operation, self._scan_flags, self._table, self._shape, 3, 1, 1)
-        return abi.bound(library, "pk_scan", *given, self.options, self.report)
+        return abi.bound(library, self.entry, *given, self.options, self.report)
 
 
 class _Known(NamedTuple):

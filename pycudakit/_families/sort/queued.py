@@ -149,7 +149,7 @@ class _Work(Invocation):
 
     def __init__(self, entry: str, rows: int, columns: int, descending: tuple[bool, ...]) -> None:
         super().__init__()
-        self._entry = entry
+        self.entry = entry
         self.source, self.result = ctypes.c_void_p(), ctypes.c_void_p()
         # Of an order, there is as much of each row as it has.
         self._more = rows, columns, *((columns, int(*descending)) if descending else ())
@@ -157,7 +157,7 @@ class _Work(Invocation):
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
         """Return the entry with its arguments."""
         return abi.bound(
-            library, self._entry, self.source, self.result, *self._more, self.options, self.report
+            library, self.entry, self.source, self.result, *self._more, self.options, self.report
         )
 
 

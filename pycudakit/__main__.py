@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 import pycudakit
@@ -86,7 +87,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        return _run(arguments)
+        if arguments.command == "trace":
+            return _run(arguments)
+        with warnings.catch_warnings():  # they tell of an engine that is missing themselves
+            warnings.filterwarnings("ignore", "the .* engine is missing", RuntimeWarning)
+            return _run(arguments)
     except errors.Error as error:
         print(f"pycudakit: {error}", file=sys.stderr)
         return 1

@@ -7,7 +7,6 @@ before it has left it, and what lies between two of them need never be an array 
 
 from __future__ import annotations
 
-import functools
 import math
 import weakref
 from collections.abc import Sequence
@@ -30,9 +29,6 @@ _LEAST = 1 << 20  # bytes that are reduced: of fewer, nothing is gained
 _SMALL = 16  # times as many elements a reduction has, for what is small beside it
 # Bytes that passes touch of a block, for all threads and for each: about what second-level caches hold.
 _BLOCK, _BLOCK_A_THREAD, _MOST_THREADS = 6 << 20, 1 << 20, 16
-# And of all rows, below which the caches that all share hold enough of them. There, and where memory gives
-# the threads all that they take, blocks are for those passes alone that keep what takes long to compute.
-_MANY = 128 << 20
 # Bytes of a block on a device, where even that is not all of its memory.
 _BLOCK_THERE = 256 << 20
 
@@ -68,8 +64,7 @@ class Rows(Reductions):
         whole = None if chain is None or not rows else chain.steps(0, chain.rows)
         if chain is None or whole is None:
             return False
-        is_much = _waits_for_memory() and chain.rows * chain.bytes_a_row() >= _MANY
-        if self.engine != "cuda" and not (chain.kept or is_much):
+        if self.engine != "cuda" and not _is_quicker(chain):
             return False
         if self.engine == "auto" and any(_is_elsewhere(step, whole) for step in whole):
             return False
@@ -194,6 +189,11 @@ class Rows(Reductions):
         return True
 
 
+def _is_quicker(chain: Chain) -> bool:
+    """Tell whether blocks are quicker on the CPU: only where they keep what takes long to compute."""
+    return bool(chain.kept)
+
+
 def _waits(node: Node | None) -> bool:
     return node is not None and node.reduction is not None
 
@@ -207,9 +207,3 @@ def _is_elsewhere(step: Step, steps: Sequence[Step]) -> bool:
         return any(request.plan.engine != "cpu" for request in step.requests)
     moved = sum(array.nbytes for array in step.reads)
     return estimate.choose(step.function, step.program, size, moved).engine != "cpu"
-
-
-@functools.cache
-def _waits_for_memory() -> bool:
-    """Tell whether all threads together take more from memory than it has to give."""
-    return cost.threads() * cost.THREAD_BANDWIDTH > cost.HOST_BANDWIDTH

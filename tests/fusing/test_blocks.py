@@ -26,10 +26,10 @@ def small_blocks(monkeypatch):
 
 
 def cut(monkeypatch, size=1 << 14):
-    for name, value in {"_BLOCK": size, "_BLOCK_A_THREAD": 0, "_MANY": 0, "_LEAST": 0}.items():
+    for name, value in {"_BLOCK": size, "_BLOCK_A_THREAD": 0, "_LEAST": 0}.items():
         monkeypatch.setattr(rows, name, value)
     monkeypatch.setattr(rows, "_BLOCK_THERE", size)
-    monkeypatch.setattr(rows, "_waits_for_memory", lambda: True)
+    monkeypatch.setattr(rows, "_is_quicker", lambda _: True)
 
 
 def whole(function, *arguments):

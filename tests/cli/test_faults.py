@@ -47,6 +47,10 @@ def build(source, target, *options):
     subprocess.run(["cc", "-shared", "-fPIC", "-w", *options, "-o", target, code], check=True)
 
 
+# Seconds of work; where many processes have the GPU's driver begin at once, it waits for its locks at work.
+MOST = 1 if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) < 8 else 3
+
+
 def lines(**variables):
     """Return what `pycudakit info` prints under these variables, in less than a second of work."""
     # The threads of NumPy's OpenBLAS are busy while they are begun, a second and more of many processors.
@@ -64,7 +68,7 @@ def lines(**variables):
         )
         took = seconds_of_children() - before
         assert (done.returncode, done.stderr) == (0, "")
-        if took < 1:
+        if took < MOST:
             return done.stdout.splitlines()
     pytest.fail(f"`pycudakit info` needs {took:.2f} s of a processor")
 

@@ -59,6 +59,14 @@ def as_mask(where: Any) -> Array | None:
     return mask
 
 
+def broadcasts_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Tell whether an array of a shape fits into one of another as it is assigned."""
+    try:
+        return np.broadcast_shapes(shape, wanted) == wanted
+    except ValueError:
+        return False
+
+
 _NUMPYS_DIMS = 32  # that `np.broadcast_shapes` takes
 
 

@@ -53,15 +53,15 @@ def report(kind: str, name: str) -> None:
         return
     text, numpy_flag = next((text, flag) for _, known, text, flag in _KINDS if known == kind)
     message = f"{text} encountered in {name}"
-    if mode in ("warn", "raise", "print"):
-        tell(kind, message)
-    elif mode == "call":
+    if mode == "call":
         handler: Any = np.geterrcall()
         if handler is None:
             raise NameError(f"python callback specified for {text} (in {name}) but no function found.")
         handler(text, numpy_flag)
-    else:
+    elif mode == "log":
         log: Any = np.geterrcall()
         if log is None:
             raise NameError(f"log specified for {text} (in {name}) but no object with write method found.")
         log.write(f"Warning: {message}\n")
+    else:
+        tell(kind, message)

@@ -288,6 +288,11 @@ class Invocation(ABC):
         """Call a library where nobody watches, and record the call."""
         return self._run(plan, (0,))
 
+    def run_there(self, plan: Plan, stream: int) -> int:
+        """Call the CUDA library with arrays on a GPU, whose values come in a stream, and record the call."""
+        self.options["stream"], self.options["waits"] = stream, _here.get().wait
+        return self.run_alone(plan)
+
     def run_short(self, plan: Plan) -> int:
         """Call the CPU's library where nobody watches, as `run` does, which looks whether somebody does."""
         if self._has_options:

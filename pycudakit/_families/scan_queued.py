@@ -12,7 +12,6 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit import errors
-from pycudakit._calls import asked
 from pycudakit._calls.device_array import strides_of_dense
 from pycudakit._calls.invocation import Invocation, Pool
 from pycudakit._calls.queued import UNSEEN, Form, dtype_of, engine_here, library_of_type, plan_of
@@ -114,8 +113,7 @@ def _call(
     work = known.pool.take()
     try:
         work.addresses[:] = address, to
-        work.options["stream"], work.options["waits"] = stream, asked.here.get().wait
-        work.run_alone(plan_of(name, engine))
+        work.run_there(plan_of(name, engine), stream)
     except errors.OutOfMemory:  # the way over the host needs less on the GPU
         return None
     finally:

@@ -43,7 +43,7 @@ class Work(Invocation):
         self._shape = np.empty(abi.MAX_DIMS, np.int64)
         self._dimensions = ctypes.c_int64(1)
         self._spread: list[Any] | None = None  # the last call's shape and forms, if they were described
-        self._met: Array = np.empty(len(program.instructions), np.uint8)
+        self.met: Array = np.empty(len(program.instructions), np.uint8)  # by each in the last call
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
         """Return the entry with its arguments."""
@@ -53,7 +53,7 @@ class Work(Invocation):
             *(instructions, ctypes.c_int64(len(instructions))),
             *(self._table, ctypes.c_int64(len(self._table))),
             *(self._shape, self._dimensions),
-            *(self.options, self._met, self.report),
+            *(self.options, self.met, self.report),
         )
 
     def aim(self, size: int, *values: Any) -> None:
@@ -87,11 +87,6 @@ class Work(Invocation):
         """Return the places in its table of those values that are arrays."""
         return [(index, values[position]) for index, position in self._arrays]
 
-    @property
-    def met(self) -> Array:
-        """What each instruction met in the last call."""
-        return self._met
-
     def _lay_out(self, shape: tuple[int, ...], arrays: Sequence[Array]) -> None:
         if self._spread is not None:
             self._gather()
@@ -117,15 +112,15 @@ class Work(Invocation):
             return super().take_over(plan, wanted, rest)
         ranges = rest["ranges"][0, : rest["count"][0]]
         left, size = int(ranges["count"].sum()), int(np.prod(self._shape[: self._dimensions.value]))
-        delivered = self._met.copy() if left else np.zeros_like(self._met)
+        delivered = self.met.copy() if left else np.zeros_like(self.met)
         what = f", with {left:,} of {size:,} elements left" if left else ""
         met = self._run_with_options(failed_over(plan, what), wanted, rest)
-        self._met |= delivered
+        self.met |= delivered
         return met | int(delivered.max())
 
     def report_met(self) -> None:
         """Raise or warn as NumPy would for what the calls met."""
-        report_of(self.program, self._met)
+        report_of(self.program, self.met)
 
 
 @functools.lru_cache(4096)

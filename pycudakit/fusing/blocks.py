@@ -24,6 +24,7 @@ from pycudakit._programs.program import ElementProgram
 from pycudakit._programs.work import works_of
 from pycudakit.fusing.computing import MOST_OUTPUTS
 from pycudakit.fusing.nodes import Node, Pass, leaf
+from pycudakit.fusing.storage import lies_in_order
 
 _WORTH_KEEPING = 0.3e-9  # seconds an element on one thread: what takes longer is not computed twice
 
@@ -149,20 +150,20 @@ class Chain:
                 of, axes = values_of(node)
                 if 0 in axes or of.shape[:1] != (self.rows,) or node.reduction.name.startswith("nan"):
                     others[node] = None  # those that leave NaN out look at their results
-                elif of.array is not None and not _lies_in_rows(of.array):
+                elif of.array is not None and not lies_in_order(of.array):
                     return None
                 continue
             for argument in node.arguments if node.view is None else ():
                 if type(argument) is not Node:
                     continue
-                is_cut = self._is_cut(argument, len(node.shape))
+                is_cut = self.is_cut(argument, len(node.shape))
                 if argument.array is None and not is_cut:
                     others[argument] = None
-                elif is_cut and argument.array is not None and not _lies_in_rows(argument.array):
+                elif is_cut and argument.array is not None and not lies_in_order(argument.array):
                     return None
         return list(others)
 
-    def _is_cut(self, node: Node, dimensions: int) -> bool:
+    def is_cut(self, node: Node, dimensions: int) -> bool:
         """Tell whether what needs a node, and has so many dimensions, needs only the same rows of it."""
         return len(node.shape) == dimensions and node.shape[0] == self.rows
 
@@ -263,9 +264,7 @@ class _Writing:
         made = self._made.get(node)
         if made is not None or node.array is None:
             return made or node
-        if len(node.shape) != dimensions or node.shape[0] != self._chain.rows:
-            return node
-        return leaf(self._block_of(node.array))
+        return leaf(self._block_of(node.array)) if self._chain.is_cut(node, dimensions) else node
 
     def _block_of(self, array: Array) -> Array:
         return self._chain.block_of(array, self._start, self._stop)
@@ -361,11 +360,3 @@ def _in_order(targets: Sequence[Node]) -> list[Node]:
             order[node] = None
             pending.pop()
     return list(order)
-
-
-def _lies_in_rows(array: Array) -> bool:
-    """Tell whether its rows lie one after the other, as in C order, though perhaps not side by side."""
-    strides = array.strides
-    return array.flags.c_contiguous or all(
-        outer >= inner > 0 for outer, inner in zip(strides, (*strides[1:], 1), strict=True)
-    )

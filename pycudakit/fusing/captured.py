@@ -218,13 +218,17 @@ def _are_as_entries_take_them(name: str, arguments: Any, keywords: dict[str, Any
     return are_alike and (first.ndim == 1 if axis is None else axis in (-1, first.ndim - 1))
 
 
-for _name in ("allclose", "array_equal"):
-    CAPTURED[getattr(np, _name)] = functools.partial(
-        lambda name, recording, *arguments, **keywords: own_function(
+def _comparison(name: str) -> Handler:
+    def handle(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
+        return own_function(
             recording, kit_function(f"{_FAMILIES}.expression.close", name), arguments, keywords
-        ),
-        _name,
-    )
+        )
+
+    return handle
+
+
+for _name in ("allclose", "array_equal"):
+    CAPTURED[getattr(np, _name)] = _comparison(_name)
 
 for _table in (_AT_ONCE, _AT_HOME):
     for _module, _names in _table.items():

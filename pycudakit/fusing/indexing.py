@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._calls.arguments import broadcasts_to
 from pycudakit._families.elementwise import compound
 from pycudakit._families.take import put_rows
 from pycudakit._library.abi import address_of
@@ -25,7 +26,7 @@ from pycudakit.fusing.indices import (
 )
 from pycudakit.fusing.nodes import Node, leaf, view_of
 from pycudakit.fusing.stand_in import StandIn
-from pycudakit.fusing.storage import LentStorage
+from pycudakit.fusing.storage import LentStorage, lies_in_order
 
 _MOST_PICKED = 16  # elements that come from the device by themselves: then all of their array does
 
@@ -123,7 +124,7 @@ class Indexing(Elements):
         if picked is None or not self._is_worth_taking(stand_in, picked.arrays):
             return None
         array: Array = self.store(stand_in)[picked.view]
-        if not (array.size and array.dtype.isnative and _is_in_order(array)):
+        if not (array.size and array.dtype.isnative and lies_in_order(array)):
             return None
         if not array.flags.c_contiguous:
             if stand_in.node.storage is None or not stand_in.node.storage.is_kept:
@@ -230,11 +231,8 @@ class Indexing(Elements):
             places = self._as_index(picked.arrays[0])
         rest = array.shape[1:]
         wanted = rest if len(shape) <= len(rest) else (*places.shape, *rest)
-        try:
-            fits = np.broadcast_shapes(shape, wanted) == wanted
-        except ValueError:
-            fits = False
-        if not fits or math.prod(wanted) > max(math.prod(shape), array.size):  # it is repeated too often
+        is_repeated_often = math.prod(wanted) > max(math.prod(shape), array.size)
+        if is_repeated_often or not broadcasts_to(shape, wanted):
             return False
         values = np.empty(wanted, array.dtype)
         node = self._value_for(values, value)
@@ -296,11 +294,7 @@ class Indexing(Elements):
             return node
         while len(shape) > target.ndim and shape[0] == 1:
             shape = shape[1:]
-        try:
-            fits = np.broadcast_shapes(shape, target.shape) == target.shape
-        except ValueError:
-            fits = False
-        if not fits:
+        if not broadcasts_to(shape, target.shape):
             raise ValueError(
                 f"could not broadcast input array from shape {_shown(node.shape)} "
                 f"into shape {_shown(target.shape)}"
@@ -320,14 +314,6 @@ class Indexing(Elements):
         storage.fetch()
         array[index] = value
         storage.changed()
-
-
-def _is_in_order(array: Array) -> bool:
-    """Tell whether its elements lie in C order, though perhaps not side by side."""
-    strides = array.strides
-    return array.flags.c_contiguous or all(
-        outer >= inner > 0 for outer, inner in zip(strides, (*strides[1:], 1), strict=True)
-    )
 
 
 def _int_as(value: int, target: Array) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._calls.arguments import broadcasts_to
 from pycudakit._library.types import BOOL, DType
 from pycudakit._programs.builder import Builder
 from pycudakit._programs.function import ElementFunction
@@ -39,9 +40,5 @@ def masked(function: ElementFunction, dtype: DType | None, casting: str) -> Elem
 
 def is_mask_of(where: Any, shape: Sequence[int]) -> bool:
     """Tell whether a mask is an array of bools that fits."""
-    if not (isinstance(where, np.ndarray) and where.dtype == BOOL):
-        return False
-    try:
-        return np.broadcast_shapes(where.shape, tuple(shape)) == tuple(shape)
-    except ValueError:
-        return False
+    is_mask = isinstance(where, np.ndarray) and where.dtype == BOOL
+    return is_mask and broadcasts_to(where.shape, tuple(shape))

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit._library import abi
 from pycudakit._library.types import CODES
@@ -112,15 +111,10 @@ def _along_pairs(recording: Recording, name: str, a: Any, b: Any, axes: Any) -> 
     if both is None:
         return NotImplemented
     x, y = both
-    try:
-        pairs = _family("tensors").pairs(axes)
-        of_x = [normalize_axis_index(d, x.ndim) for d in pairs[0]]
-        of_y = [normalize_axis_index(d, y.ndim) for d in pairs[1]]
-    except (TypeError, ValueError):
+    found = _family("tensors").pairs(axes, x.shape, y.shape)
+    if found is None:
         return NotImplemented
-    fits = len(of_x) == len(of_y) and all(x.shape[i] == y.shape[j] for i, j in zip(of_x, of_y, strict=True))
-    if not fits or len({*of_x}) < len(of_x) or len({*of_y}) < len(of_y):
-        return NotImplemented
+    of_x, of_y = found
     of_x_alone = [d for d in range(x.ndim) if d not in of_x]
     of_y_alone = [d for d in range(y.ndim) if d not in of_y]
     rows, columns = [x.shape[d] for d in of_x_alone], [y.shape[d] for d in of_y_alone]

@@ -249,6 +249,14 @@ def bounds(array: Array) -> tuple[int, int]:
     return first, last + array.itemsize
 
 
+def lies_in_order(array: Array) -> bool:
+    """Tell whether its elements lie in C order, though perhaps not side by side."""
+    strides = array.strides
+    return array.flags.c_contiguous or all(
+        outer >= inner > 0 for outer, inner in zip(strides, (*strides[1:], 1), strict=True)
+    )
+
+
 def owner_of(array: Any) -> Array:
     """Return an array of the whole memory that an array is a view of, as far as that is NumPy's."""
     owner: Any = array

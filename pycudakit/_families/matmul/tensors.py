@@ -226,15 +226,10 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     x, y = as_array(a), as_array(b)
     if x is None or y is None:
         return invocation.by_numpy_alone("tensordot", numpy)
-    try:
-        of_each = pairs(axes)
-        of_x = [normalize_axis_index(d, x.ndim) for d in of_each[0]]
-        of_y = [normalize_axis_index(d, y.ndim) for d in of_each[1]]
-    except (TypeError, ValueError):
+    found = pairs(axes, x.shape, y.shape)
+    if found is None:
         return numpy()  # raises, or takes what is not among the axes
-    fits = len(of_x) == len(of_y) and all(x.shape[i] == y.shape[j] for i, j in zip(of_x, of_y, strict=True))
-    if not fits or len({*of_x}) < len(of_x) or len({*of_y}) < len(of_y):
-        return numpy()  # raises
+    of_x, of_y = found
     of_x_alone = [d for d in range(x.ndim) if d not in of_x]
     of_y_alone = [d for d in range(y.ndim) if d not in of_y]
     depth = math.prod(x.shape[d] for d in of_x)
@@ -246,8 +241,21 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return result.reshape(shape)
 
 
-def pairs(axes: Any) -> tuple[list[int], list[int]]:
-    """Return along which axes of each `tensordot` multiplies."""
+def pairs(axes: Any, first: tuple[int, ...], second: tuple[int, ...]) -> tuple[list[int], list[int]] | None:
+    """Return along which axes of two shapes `tensordot` multiplies; None of axes that do not fit."""
+    try:
+        of_first, of_second = (
+            [normalize_axis_index(axis, len(shape)) for axis in own]
+            for own, shape in zip(_axes_of_each(axes), (first, second), strict=True)
+        )
+    except (TypeError, ValueError):
+        return None
+    fits = [first[i] for i in of_first] == [second[j] for j in of_second]
+    is_twice = len({*of_first}) < len(of_first) or len({*of_second}) < len(of_second)
+    return (of_first, of_second) if fits and not is_twice else None
+
+
+def _axes_of_each(axes: Any) -> tuple[list[int], list[int]]:
     try:
         iter(axes)
     except TypeError:

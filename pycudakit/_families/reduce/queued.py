@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit import errors
-from pycudakit._calls import asked
 from pycudakit._calls.invocation import Pool
 from pycudakit._calls.queued import UNSEEN, Form, dtype_of, engine_here, library_of_type, plan_of
 from pycudakit._families.reduce.recipe import Recipe, ReduceWork, Write, recipe_for
@@ -71,8 +70,8 @@ def _call(name: str, write: Write, a: Any, axis: Any) -> Any:
     result = library.make(known.shape, known.dtype, a)
     work = known.pool.take()
     try:
-        work.aim_there(seen[1], library.address_of(result), seen[2], asked.here.get().wait)
-        work.run_alone(plan_of(name, engine))
+        work.aim_there(seen[1], library.address_of(result))
+        work.run_there(plan_of(name, engine), seen[2])
     except errors.OutOfMemory:  # the way that takes more care needs less on the GPU
         return None
     finally:

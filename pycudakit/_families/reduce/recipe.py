@@ -91,7 +91,7 @@ class ReduceWork(Invocation):
         self._dense = self._strides.copy()
         self._shape = np.empty(abi.MAX_DIMS, np.int64)
         self._dimensions = ctypes.c_int64(1)
-        self._met = np.empty(len(program.instructions), np.uint8)
+        self.met: Array = np.empty(len(program.instructions), np.uint8)  # by each in the last call
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
         """Return the entry with its arguments."""
@@ -102,7 +102,7 @@ class ReduceWork(Invocation):
             *((self.reduction,) if count == 1 else (self.reduction, count)),
             *(instructions, len(instructions), self.table, len(self.table)),
             *(self._shape, self._dimensions),
-            *(self._met, self.options, self.report),
+            *(self.met, self.options, self.report),
         )
 
     def aim(self, result: Array, *arrays: Array) -> None:
@@ -140,11 +140,6 @@ class ReduceWork(Invocation):
         own = [(index, values[position]) for index, position in self.inputs]
         return [*own, *zip(self._results, results, strict=True)]
 
-    @property
-    def met(self) -> Array:
-        """What each instruction met in the last call."""
-        return self._met
-
     def lie_there(self, sizes: tuple[int, int, int]) -> ReduceWork:
         """Be for dense arrays on a GPU, reduced along the second of three dimensions, into memory there."""
         _, length, inner = sizes
@@ -160,12 +155,11 @@ class ReduceWork(Invocation):
         self.reduction["outer"], self.reduction["reduced"] = 1, 1
         return self
 
-    def aim_there(self, address: int, result: int, stream: int, waits: bool) -> None:
+    def aim_there(self, address: int, result: int) -> None:
         """Say where the array and the result are."""
         for index, _ in self.inputs:
             self.addresses[index] = address
         self.addresses[-1] = result
-        self.options["stream"], self.options["waits"] = stream, waits
 
     def restore(self) -> None:
         """Make it what it was before a call along axes."""
@@ -176,7 +170,7 @@ class ReduceWork(Invocation):
 
     def report_met(self) -> None:
         """Raise or warn as NumPy would for what the program met."""
-        report_of(self.program, self._met)
+        report_of(self.program, self.met)
 
 
 def _order(shape: tuple[int, ...], axes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], int]:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._calls import asked
 from pycudakit._calls.device_array import strides_of_dense
 from pycudakit._calls.invocation import Invocation, Pool
 from pycudakit._calls.queued import UNSEEN, Form, dtype_of, engine_here, library_of_type, plan_of
@@ -129,8 +128,7 @@ def _call(name: str, a: Any, axis: Any, kind: Any, order: Any, stable: Any, *des
         work = pool.take()
         try:
             work.source.value, work.result.value = address, library.address_of(result)
-            work.options["stream"], work.options["waits"] = stream, asked.here.get().wait
-            work.run_alone(plan_of(name, engine))
+            work.run_there(plan_of(name, engine), stream)
         finally:
             pool.give_back(work)
         if axes != tuple(range(len(axes))):

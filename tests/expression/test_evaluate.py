@@ -108,11 +108,15 @@ def test_transcendental(engine, expression, dtype):
     np.testing.assert_allclose(got, want, rtol=30 * eps, atol=30 * eps)
 
 
+OF_INTEGERS = """bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor gcd
+invert lcm ldexp left_shift right_shift""".split()
+
+
 @pytest.mark.parametrize("name", sorted(ARITIES))
 def test_every_function(engine, name):
     arguments = ["x", "y", "x"][: ARITIES[name][0]] if name != "astype" else ["x", "float32"]
     names = {"x": np.array([0.25, 0.5, 0.75]), "y": np.array([0.5, 0.25, 0.75])}
-    if name in ("bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift"):
+    if name in OF_INTEGERS:
         names = {"x": np.array([1, 2, 3]), "y": np.array([2, 0, 1])}
     check(f"{name}({', '.join(arguments)})", names, ulp=5)
     assert pk.last_call().function == "evaluate"

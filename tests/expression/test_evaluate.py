@@ -108,8 +108,20 @@ def test_transcendental(engine, expression, dtype):
     np.testing.assert_allclose(got, want, rtol=30 * eps, atol=30 * eps)
 
 
-OF_INTEGERS = """bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor gcd
-invert lcm ldexp left_shift right_shift""".split()
+OF_INTEGERS = [
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "gcd",
+    "invert",
+    "lcm",
+    "ldexp",
+    "left_shift",
+    "right_shift",
+]
 
 
 @pytest.mark.parametrize("name", sorted(ARITIES))

@@ -168,9 +168,11 @@ def _is_as_entries_take_it(name: str, arguments: Any, keywords: dict[str, Any]) 
         return is_plain and keywords.get("axis") in (None, -1, given.ndim - 1)
     if name == "histogram":  # rules take all elements
         rule = arguments[1] if len(arguments) > 1 else keywords.get("bins")
-        return not isinstance(rule, str) and "weights" not in keywords and len(arguments) <= 4
-    if name == "bincount":  # weights are added on the host
-        return len(arguments) == 1 and keywords.get("weights") is None
+        weights = arguments[4] if len(arguments) > 4 else keywords.get("weights")
+        return not isinstance(rule, str) and weights is None
+    if name == "bincount":  # with weights, others take it
+        weights = arguments[1] if len(arguments) > 1 else keywords.get("weights")
+        return weights is None
     if name in ("cumulative_prod", "cumulative_sum"):
         return not keywords.get("include_initial", False)
     if name in _PRODUCTS:

@@ -84,9 +84,7 @@ def test_products_stay(gpu, name):
 
 # What is still computed from a copy on the host, or looks at some of it there.
 GOES_HOME = {
-    "weighted histogram": lambda a, b, **_: pk.histogram(a, 10, weights=b),
     "interp with a period": lambda a, **_: pk.interp(a, [0.0, 100.0], [0.0, 1.0], period=30.0),
-    "weighted bincount": lambda i, b, **_: pk.bincount(i, b),
     "a rule for bins": lambda a, **_: pk.histogram(a, "sturges"),
     "einsum with a diagonal": lambda w, **_: pk.einsum("ii,i->i", w[:, :300], w[0, :300]),
     "laplace around": lambda a, **_: pk.random.default_rng(5).laplace(a, 1.0),

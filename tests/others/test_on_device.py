@@ -190,8 +190,12 @@ def test_the_bits_of_numpys_arrays(library, name):
         assert moved < 20_000, pk.last_call()
 
 
-# What goes over the link nevertheless: counts, what is left to choose from, parameters that are integers.
-MOVES = ("median", "quantile", "percentile", "unique", "nanmedian", "by probabilities", "around integers")
+# What goes over the link nevertheless: counts, what is left to choose from, parameters that are integers, and
+# what lies on the host.
+MOVES = (
+    *("median", "quantile", "percentile", "unique", "nanmedian", "by probabilities", "around integers"),
+    *("of many bins", "by the host"),
+)
 # And of arrays as short as these: a mask or a copy of less than 64 KiB, and rows that are repeated.
 MOVE_WHERE_SHORT = (
     *("isin", "union1d", "intersect1d", "setdiff1d", "setxor1d", "nonzero", "compress", "tril"),

@@ -36,7 +36,7 @@ def _function(name: str) -> Any:
 
 def _weighed(x: Any, weights: Any) -> bool:
     """Tell whether there are weights, of elements that lie on the device."""
-    is_there = type(x) is StandIn and x.ndim and x.size
+    is_there = type(x) is StandIn and x.ndim > 0 and x.size > 0
     return is_there and type(weights) in (StandIn, np.ndarray) and weights.shape == x.shape
 
 
@@ -135,8 +135,8 @@ def _running(name: str, initial: int) -> Handler:
         out: Any = None,
         include_initial: Any = False,
     ) -> Any:
-        is_plain = type(x) is StandIn and x.size and (axis is not None or x.ndim == 1) and out is None
-        if not (include_initial and is_plain):
+        is_plain = type(x) is StandIn and x.size and (axis is not None or x.ndim == 1)
+        if not (include_initial and is_plain and (out is None or recording.is_there(out))):
             return NotImplemented
         run = recording.call(function, (x,), {"axis": axis, "dtype": dtype})
         place = 0 if axis is None else axis % x.ndim
@@ -145,7 +145,12 @@ def _running(name: str, initial: int) -> Handler:
         ahead = (slice(None),) * place
         for part, value in ((slice(1), initial), (slice(1, None), run)):
             recording.set(made, (*ahead, part), value)
-        return made
+        if out is None:
+            return made
+        if (out.shape, out.dtype) != (made.shape, made.dtype):
+            return NotImplemented
+        recording.set(out, ..., made)
+        return out
 
     return handle
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pycudakit._library.types import CODES
 from pycudakit.fusing.recording import Recording
-from pycudakit.fusing.shapes import Handler, captures
+from pycudakit.fusing.shapes import Handler, captures, full
 from pycudakit.fusing.stand_in import StandIn
 
 SETS: dict[Any, Handler] = {}
@@ -62,7 +62,7 @@ def _isin(
         return NotImplemented
     wanted, known = _as_one_type(recording, flat[0], flat[1])
     if not known.size:
-        return recording.wrap(np.full(element.shape, bool(invert)))
+        return full(recording, element.shape, bool(invert), np.bool_)
     known = recording.call(np.sort, (known,), {})
     place = recording.call(np.searchsorted, (known, wanted), {})
     nearest = recording.call(np.take, (known, np.minimum(place, known.size - 1)), {})

@@ -1,11 +1,13 @@
 """Calls of arrays that stay on a GPU, and the arrays."""
 
+import inspect
+
 import numpy as np
 
 import pycudakit as pk
 
 RNG = np.random.default_rng(1)
-SIZE = 20_003
+SIZE = 100_003  # so that masks, too, are long enough to have a place there
 ARRAYS = {
     "a": RNG.random(SIZE) * 100,
     "b": RNG.random(SIZE) * 100 + 1,
@@ -13,17 +15,22 @@ ARRAYS = {
     "s": RNG.random((90, 70)),
     "i": RNG.integers(0, 100, SIZE),
     "n": np.where(RNG.random(SIZE) < 0.1, np.nan, RNG.random(SIZE)),
-    "p": RNG.random((60, 80)).astype(np.float32),
+    "p": RNG.random((260, 300)).astype(np.float32),
     "w": RNG.random((300, 400)),
     "u": RNG.random((301, 400)),
     "t": RNG.random((6, 90, 70)),
     "k": RNG.integers(0, 4, SIZE),
-    "c": RNG.integers(0, 3, (3, 20_000)),
-    "r": RNG.integers(0, 3, (20_000, 4)).astype(np.float32),
-    "g": RNG.integers(0, 200, 20_000).astype(np.uint64) << np.uint64(56),
-    "q": RNG.integers(-9, 9, (150, 90)),
+    "c": RNG.integers(0, 3, (3, SIZE)),
+    "r": RNG.integers(0, 3, (SIZE, 4)).astype(np.float32),
+    "g": RNG.integers(0, 50, SIZE).astype(np.uint64) << np.uint64(56),
+    "q": RNG.integers(-9, 9, (900, 90)),
 }
 EDGES = np.linspace(0, 100, 11)
+
+
+def arrays_of(call):
+    """Return copies of the arrays that a call names."""
+    return {name: ARRAYS[name].copy() for name in inspect.signature(call).parameters if name in ARRAYS}
 
 
 def fused(body):
@@ -69,7 +76,7 @@ STAYS = {
     "histogram2d": lambda a, b, **_: pk.histogram2d(a, b, 7),
     "histogram2d of edges": lambda a, i, **_: pk.histogram2d(a, i, [EDGES, 5], density=True),
     "histogramdd": lambda a, b, i, **_: pk.histogramdd([a, b, i], 4)[0],
-    "histogramdd of columns": lambda w, **_: pk.histogramdd(w[:, :3], [2, 3, 4], [[0, 1], None, [0, 1]])[0],
+    "histogramdd of columns": lambda r, **_: pk.histogramdd(r[:, :3], [2, 3, 4], [[0, 3], None, [0, 2]])[0],
     "weighted bincount": lambda i, b, **_: pk.bincount(i, b),
     "weighted bincount by integers": lambda i, k, **_: pk.bincount(i, weights=k, minlength=200),
     "weighted histogram": lambda a, b, **_: pk.histogram(a, 10, weights=b, density=True),
@@ -107,7 +114,7 @@ STAYS = {
     "permuted out": lambda w, **_: pk.random.default_rng(5).permuted(w, axis=1, out=w),
     "choice": lambda a, **_: pk.random.default_rng(5).choice(a, 15_000),
     "choice of rows": lambda w, **_: pk.random.default_rng(5).choice(w, 30),
-    "choice without replacement": lambda a, **_: pk.random.default_rng(5).choice(a, 15_000, replace=False),
+    "choice without replacement": lambda a, **_: pk.random.default_rng(5).choice(a, 75_000, replace=False),
     "choice of one": lambda a, **_: pk.random.default_rng(5).choice(a),
     "choice by probabilities": lambda w, **_: pk.random.default_rng(5).choice(w, 30, p=[1 / 300] * 300),
     "sort": lambda a, **_: pk.sort(a),
@@ -120,8 +127,8 @@ STAYS = {
     "argsort descending": lambda i, **_: pk.argsort(i, descending=True),
     "isin": lambda i, **_: pk.isin(i, [1, 2, 3]),
     "isin of two types": lambda i, a, **_: pk.isin(i, pk.floor(a), invert=True),
-    "isin with NaN": lambda n, **_: pk.isin(n, n[:9000]),
-    "isin of what lies in steps": lambda w, **_: pk.isin(w[:, ::2], w[::3]),
+    "isin with NaN": lambda n, **_: pk.isin(n, n[:90_000]),
+    "isin of what lies in steps": lambda w, **_: pk.isin(w[:, 1:], w[::3]),
     "union1d": lambda i, k, **_: pk.union1d(i, k),
     "intersect1d": lambda i, q, **_: pk.intersect1d(i, q),
     "intersect1d with indices": lambda i, k, **_: pk.intersect1d(i, k, return_indices=True),
@@ -137,15 +144,15 @@ STAYS = {
     "unique rows": lambda r, **_: pk.unique(r, axis=0),
     "unique rows with all": lambda r, **_: pk.unique(r, True, True, True, axis=0),
     "unique columns": lambda c, **_: pk.unique(c, return_counts=True, axis=-1),
-    "unique of three dimensions": lambda t, **_: pk.unique(pk.round(t[:, :20, :2]), axis=1),
+    "unique of few in three dimensions": lambda t, **_: pk.unique(pk.round(t[:, :20, :2]), axis=1),
     "unique": lambda i, **_: pk.unique(i),
     "searchsorted": lambda a, **_: pk.searchsorted(EDGES, a),
     "lexsort": lambda a, b, **_: pk.lexsort([a, b]),
     "nonzero": lambda i, **_: pk.nonzero(i),
     "compress": lambda a, **_: pk.compress(pk.less(a, 50), a),
-    "topk": lambda w, **_: pk.topk(w, 5),
-    "topk axis": lambda w, **_: pk.topk(w, 5, 0),
-    "topk of the smallest": lambda t, **_: pk.topk(t, 3, 1, largest=False),
+    "topk": lambda w, **_: pk.topk(w, 30),
+    "topk axis": lambda w, **_: pk.topk(w, 30, 0),
+    "topk of the smallest": lambda t, **_: pk.topk(t, 20, 1, largest=False),
     "partition": lambda a, **_: pk.partition(a, 10),
     "argpartition": lambda a, **_: pk.argpartition(a, 10),
     "median": lambda a, **_: pk.median(a),
@@ -208,7 +215,7 @@ STAYS = {
     "norm of order inf": lambda i, **_: pk.linalg.norm(i, np.inf),
     "norm of a matrix": lambda w, **_: pk.linalg.norm(w, -1),
     "norm": lambda a, **_: pk.linalg.norm(a),
-    "tril": lambda m, **_: pk.tril(m, 3),
+    "tril": lambda w, **_: pk.tril(w, 3),
     "interp of a view": lambda w, **_: pk.interp(w[:, 100:], [0.0, 1.0], [0.0, 3.0]),
     "interp": lambda a, **_: pk.interp(a, [0.0, 100.0], [0.0, 1.0]),
     "take by indices there": lambda a, i, **_: pk.take(a, i),
@@ -239,7 +246,7 @@ PRODUCTS = {
     "matmul of a matrix and a stack": lambda m, t, **_: pk.matmul(m, t),
     "matmul of a matrix and a vector": lambda w, a, **_: pk.matmul(w, a[:400]),
     "matmul of a vector and a matrix": lambda w, a, **_: pk.matmul(a[:300], w),
-    "matmul of two types": lambda p, w, **_: pk.matmul(p, w[:80]),
+    "matmul of two types": lambda p, w, **_: pk.matmul(p, w),
     "matrix_power": lambda w, **_: pk.linalg.matrix_power(w[:, :300], 5),
     "dot of matrices": lambda m, s, **_: pk.dot(m, s),
     "dot of stacks": lambda m, t, **_: pk.dot(m, t),
@@ -255,17 +262,17 @@ PRODUCTS = {
 
 # What named engines leave to NumPy, of arrays on the host: it is what these calls are compared with.
 EINSUMS = {
-    "einsum of integers": lambda kit, q, i, **_: kit.einsum("ij,kj,j->ik", q, q[:70], i[:90]),
+    "einsum of integers": lambda kit, q, i, **_: kit.einsum("ij,kj,j->ik", q, q[:200], i[:90]),
     "einsum of bools": lambda kit, q, **_: kit.einsum(
         "ij,ij,j->i", kit.greater(q, 0), kit.less(q, 5), kit.greater(q[0], -5)
     ),
     "einsum of elements of three": lambda kit, a, b, i, **_: kit.einsum("i,i,i->i", a, b, i),
     "einsum of what broadcasts": lambda kit, w, **_: kit.einsum("ij,ij->ij", w[:1], w),
     "einsum of an ellipsis": lambda kit, t, **_: kit.einsum("...ij->...ji", t),
-    "einsum of three": lambda kit, m, s, t, **_: kit.einsum("ij,jk,bjk->ib", m, s, t),
+    "einsum of three": lambda kit, m, s, t, **_: kit.einsum("ij,jk,bjk->ib", m[:60], s, t),
     "einsum of three vectors": lambda kit, a, b, i, **_: kit.einsum("i,i,i", a, b, i),
     "einsum of four": lambda kit, w, a, b, **_: kit.einsum("i,ij,kj,k->", a[:300], w, w[:200], b[:200]),
     "einsum of three optimized": lambda kit, m, s, **_: kit.einsum("ij,jk,lj->ikl", m, s, m, optimize=True),
-    "einsum of rows that broadcast": lambda kit, w, **_: kit.einsum("ij,kj->ik", w[:, :1], w),
-    "einsum of ellipses": lambda kit, t, m, **_: kit.einsum("...ij,...kj->...ik", t, m[:70, :70]),
+    "einsum of rows that broadcast": lambda kit, r, **_: kit.einsum("ij,ij->i", r[:, :1], r),
+    "einsum of ellipses": lambda kit, t, w, **_: kit.einsum("...ij,...kj->...ik", t, w[:200, :70]),
 }

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from helpers import stand_in_gpu
-from helpers.calls_there import ARRAYS, EINSUMS, PRODUCTS, RNG, SIZE, STAYS, fused
+from helpers.calls_there import ARRAYS, EINSUMS, PRODUCTS, RNG, SIZE, STAYS, arrays_of, fused
 from helpers.given import forget_entries
 from numpy.testing import assert_array_equal
 
@@ -43,8 +43,8 @@ def down(x):
 
 def both(call, gpu):
     """Return what a call gives of arrays on the host, and there, and these arrays afterwards."""
-    at_home = {name: x.copy() for name, x in ARRAYS.items()}
-    there = {name: up(x) for name, x in ARRAYS.items()}
+    at_home = arrays_of(call)
+    there = {name: up(x) for name, x in at_home.items()}
     with pk.engine("cpu"):
         want = call(**at_home)
     gpu.bytes_up = gpu.bytes_down = gpu.queued = gpu.lent = 0
@@ -84,8 +84,9 @@ def test_products_stay(gpu, name):
 
 @pytest.mark.parametrize("name", EINSUMS)
 def test_sums_of_products_stay(gpu, name):
-    wanted = EINSUMS[name](np, **ARRAYS)
-    got = EINSUMS[name](pk, **{key: up(x) for key, x in ARRAYS.items()})
+    call = EINSUMS[name]
+    wanted = call(np, **arrays_of(call))
+    got = call(pk, **{key: up(x) for key, x in arrays_of(call).items()})
     assert (down(got).dtype, down(got).shape) == (wanted.dtype, wanted.shape)
     np.testing.assert_allclose(down(got), wanted, rtol=1e-12)
     assert gpu.bytes_up <= 64
@@ -95,6 +96,12 @@ def test_sums_of_products_stay(gpu, name):
 # What is still computed from a copy on the host, or looks at some of it there.
 GOES_HOME = {
     "interp with a period": lambda a, **_: pk.interp(a, [0.0, 100.0], [0.0, 1.0], period=30.0),
+    "unique of long rows": lambda w, **_: pk.unique(w, axis=0),
+    "cumulative_sum into another type": lambda w, p, **_: pk.cumulative_sum(
+        w[:259, :300], axis=0, out=p, include_initial=True
+    ),
+    "median into another type": lambda w, p, **_: pk.median(w, 1, out=p[0]),
+    "einsum into another type": lambda i, a, **_: pk.einsum("i,i->i", i, i, out=a),
     "a rule for bins": lambda a, **_: pk.histogram(a, "sturges"),
     "a weighted quantile": lambda w, **_: pk.quantile(w[0], 0.3, weights=w[1], method="inverted_cdf"),
     "laplace around": lambda a, **_: pk.random.default_rng(5).laplace(a, 1.0),

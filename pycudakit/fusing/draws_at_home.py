@@ -1,19 +1,19 @@
 """Distributions whose parameters are arrays on the device, drawn there.
 
-The generator's own methods run with stand-ins for the parameters: what they draw, and compute of it, stays there.
+The generator's own methods run with stand-ins for the parameters: what they draw, and what they compute of
+it, stays there.
 """
 
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pycudakit._families.expression.evaluate import evaluate
-from pycudakit._library.types import CODES, FLOAT64, Array, DType
+from pycudakit._library.types import FLOAT64, INT64, Array, DType
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.random.base import NUMPYS, Given, as_operand
@@ -100,32 +100,54 @@ _OF_SEVERAL_ALONE = frozenset({"triangular", "uniform"})
 
 def _extremes(recording: Recording, a: StandIn) -> list[Any]:
     """Return the least and the greatest element, and NaN, if there is any."""
-    found: list[Any] = recording.resolved([np.min(a), np.max(a)])  # type: ignore[arg-type]
+    found: list[Any] = recording.resolved([np.min(a), np.max(a)])
     if not np.isnan(found[0]):
         return found
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of NaN alone
-        return [found[0], *recording.resolved([np.nanmin(a), np.nanmax(a)])]  # type: ignore[arg-type]
+    if recording.resolved(np.all(np.isnan(a))):
+        return found
+    return [found[0], *recording.resolved([np.nanmin(a), np.nanmax(a)])]
 
 
 def _check(recording: Recording, name: str, parameters: Sequence[Any], taken: Sequence[Any]) -> None:
     """Raise what NumPy raises: what it refuses of an element, it refuses of the least or the greatest."""
     if name not in _OF_SEVERAL_ALONE:
-        numbers = [_extremes(recording, p) if type(p) is StandIn else np.ravel(p) for p in parameters]
-        rows = sum(map(len, numbers))
-        columns, at = [], 0
-        for own, usual in zip(numbers, taken, strict=True):
-            dtype = np.asarray(own).dtype if type(usual) is int else FLOAT64
-            columns.append(np.full(rows, usual, dtype))
-            columns[-1][at : at + len(own)] = own
-            at += len(own)
-        getattr(NUMPYS, name)(*columns, (0, rows))
+        _ask_numpy(
+            name,
+            _beside_usual([_values(recording, *each) for each in zip(parameters, taken, strict=True)], taken),
+        )
     floats = [as_operand(p, FLOAT64) for p in parameters] if name in _WORST else []
     for badness in _WORST.get(name, ()):
         with np.errstate(all="ignore"):
             bad = badness(*floats)
-            place = np.unravel_index(int(recording.resolved(np.argmax(bad))), np.shape(bad))
-        getattr(NUMPYS, name)(*(recording.resolved(_element(p, place)) for p in floats))
+            worst, place = recording.resolved([np.max(bad), np.argmax(bad)])
+        if worst:
+            places = np.unravel_index(int(place), np.shape(bad))
+            _ask_numpy(name, [np.reshape(recording.resolved(_element(p, places)), 1) for p in floats])
+
+
+def _values(recording: Recording, parameter: Any, usual: Any) -> Array:
+    """Return those values of a parameter that NumPy is to look at, in the type in which it does."""
+    if type(parameter) is not StandIn:
+        return np.ravel(as_operand(parameter, INT64 if type(usual) is int else FLOAT64))
+    values = np.array(_extremes(recording, parameter))
+    return values if type(usual) is int else values.astype(FLOAT64)
+
+
+def _beside_usual(values: Sequence[Array], usual: Sequence[Any]) -> list[Array]:
+    """Return columns of parameters, of which one at a time has a value of its own."""
+    columns = [
+        np.full(sum(map(len, values)), each, own.dtype) for each, own in zip(usual, values, strict=True)
+    ]
+    begin = 0
+    for column, own in zip(columns, values, strict=True):
+        column[begin : begin + len(own)] = own
+        begin += len(own)
+    return columns
+
+
+def _ask_numpy(name: str, parameters: Sequence[Array]) -> None:
+    with np.errstate(all="ignore"):
+        getattr(NUMPYS, name)(*parameters, (0, len(parameters[0])))
 
 
 def _element(a: Any, place: tuple[Any, ...]) -> Any:
@@ -151,7 +173,7 @@ class _There(Generator):
 
     def _at(self, stream: Stream) -> Self:
         made = super()._at(stream)
-        made._recording = self._recording
+        made._recording = self._recording  # noqa: SLF001
         return made
 
     def _given(self, name: str, size: Any, *parameters: Any, **rest: Any) -> Given:
@@ -167,12 +189,9 @@ class _There(Generator):
             return super()._ends(low, high, dtype, endpoint)
         kind = np.dtype(dtype)
         if kind.kind not in "biu" or not kind.isnative:
-            NUMPYS.integers(0, 1, 1, dtype, endpoint)
-        if high is None:
-            low, high = 0, low
-        extremes = [
-            _extremes(self._recording, end) if type(end) is StandIn else [end] for end in (low, high)
-        ]
+            NUMPYS.integers(0, 1, 1, dtype, endpoint)  # which raises
+        low, high = (_as_integers(end) for end in ((0, low) if high is None else (low, high)))
+        extremes = [_extremes(self._recording, end) if type(end) is StandIn else [end] for end in (low, high)]
         firsts, lasts = (np.array([int(each) for each in own], object) for own in extremes)
         are_none = np.any(low > high if endpoint else low >= high)
         check_ends(kind, endpoint, firsts, lasts, bool(self._recording.resolved(are_none)))
@@ -197,7 +216,7 @@ class _There(Generator):
         draw.__name__ = name
         named = {} if out is None else {"out": self._recording.stand_in(out)}
         spread = [self._spread(parameter, shape) for parameter in parameters]
-        return self._recording.at_home(draw, spread, named, places=len(spread))  # type: ignore[arg-type]
+        return self._recording.at_home(draw, spread, named, places=len(spread))
 
     def _spread(self, parameter: Any, shape: tuple[int, ...]) -> Any:
         """Return a parameter with an element for each that is drawn, as the device reads them."""
@@ -208,6 +227,10 @@ class _There(Generator):
     def _computed(self, expression: str, given: Given, x: Any, operands: dict[str, Any]) -> Any:  # noqa: ARG002
         with np.errstate(all="ignore"):
             return evaluate(expression, {"x": x, **operands})
+
+
+def _as_integers(end: Any) -> Any:
+    return end.astype(INT64) if type(end) is StandIn and end.dtype.kind == "b" else end
 
 
 def _as_words(end: Any) -> Any:

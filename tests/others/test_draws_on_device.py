@@ -1,7 +1,6 @@
-"""Random numbers whose parameters, or what is chosen from, lie on a GPU: drawn there, with the host's bits."""
+"""Random numbers by arrays on a GPU, and what is chosen of them: drawn there, with the bits of the host."""
 
 import sys
-import warnings
 
 import numpy as np
 import pytest
@@ -24,13 +23,14 @@ GIVEN = {
     "t": RNG.random(SIZE) < 0.5,
     "m": RNG.random((3, ROWS)) * 9 + 0.5,
     "n": RNG.integers(0, 5000, SIZE),
+    "o": np.array([2.5]),
+    "c": np.where(RNG.random(SIZE) < 0.1, np.nan, 1.5),
 }
-P = RNG.random(SIZE)
-P /= P.sum()
+P = GIVEN["b"] / GIVEN["b"].sum()
 
 
 def of(name, *arguments, **keywords):
-    """Return a call of a method with arrays of these names in the place of the names."""
+    """Return a call of a method, with arrays of these names in the place of the names."""
 
     def call(rng, given):
         places = [given[each] if isinstance(each, str) else each for each in arguments]
@@ -38,6 +38,11 @@ def of(name, *arguments, **keywords):
         return getattr(rng, name)(*places, **named)
 
     return call
+
+
+@pk.fuse
+def fused(rng, x):
+    return rng.laplace(x, 1.0) * 2 + rng.normal(0.0, x)
 
 
 CALLS = {
@@ -52,6 +57,7 @@ CALLS = {
     "gamma": of("gamma", "b", "a"),
     "geometric": of("geometric", "q"),
     "gumbel": of("gumbel", "a", "b"),
+    "gumbel of one element": of("gumbel", "o", 0.5, SIZE),
     "laplace": of("laplace", "a", "b"),
     "logistic": of("logistic", "a", scale="s"),
     "lognormal": of("lognormal", "b", "q"),
@@ -67,7 +73,11 @@ CALLS = {
     "normal around bools": of("normal", "t", "a"),
     "normal of a size": of("normal", "i", 2.0, (2, SIZE)),
     "normal of rows": of("normal", "m", np.array([[1.0], [2.0], [3.0]])),
-    "normal beside an array of the host": of("normal", "b", np.linspace(1, 2, 3)[:, None], (3, SIZE)),
+    "normal around NaN": of("normal", "c", "b"),
+    "normal of one element": of("normal", "o", 2.0, SIZE),
+    "normal of none": lambda rng, g: rng.normal(g["a"][:0], 1.0),
+    "normal of every other": lambda rng, g: rng.normal(g["m"][:, ::2], g["i"][:1]),
+    "normal beside an array of the host": of("normal", "b", np.ones((3, 1))),
     "pareto": of("pareto", "a"),
     "poisson": of("poisson", "a"),
     "poisson of integers": of("poisson", "i"),
@@ -99,4 +109,169 @@ CALLS = {
     "choice without replacement": lambda rng, g: rng.choice(g["a"], (3, ROWS), replace=False),
     "choice of columns without replacement": lambda rng, g: rng.choice(g["m"], 30_000, False, axis=1),
     "choice without replacement by probabilities": lambda rng, g: rng.choice(g["a"], 50_000, False, P),
+    "in a fused function": lambda rng, g: fused(rng, g["a"]),
 }
+
+
+def check(call, up, down):
+    """Compare what is drawn there with what the CPU engine draws, and where the generators stand then."""
+    ours, there = ({key: place(x.copy()) for key, x in GIVEN.items()} for place in (np.asarray, up))
+    host, device = pk.random.default_rng(5), pk.random.default_rng(5)
+    with pk.engine("cpu"):
+        want = call(host, ours)
+    got = call(device, there)
+    assert type(got) is type(there["a"])
+    assert_array_equal(down(got), want, strict=True)
+    assert device == host
+    for key, x in ours.items():
+        assert_array_equal(down(there[key]), x)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_drawn_by_a_stand_in(gpu, name):
+    cupy = sys.modules["cupy"]
+    check(CALLS[name], cupy.asarray, cupy.asnumpy)
+    assert gpu.bytes_up + gpu.bytes_down <= 64
+
+
+@on_a_gpu
+@pytest.mark.parametrize("name", CALLS)
+def test_drawn_there(library, name):
+    check(CALLS[name], library.up, library.down)
+    last = pk.last_call()
+    of_the_host = P.nbytes if "by probabilities" in name else 0  # which go up
+    assert last.bytes_up + last.bytes_down < 20_000 + of_the_host, last
+
+
+# ---- What is refused -----------------------------------------------------------------------------------
+
+
+def with_one(name, value):
+    x = GIVEN[name].copy()
+    x[77] = value
+    return x
+
+
+ODD = {
+    "-": with_one("b", -1.0),
+    "0": with_one("b", 0.0),
+    "nan": with_one("b", np.nan),
+    "nan -": np.where(GIVEN["b"] > 2, np.nan, -1.0),
+    "inf": with_one("b", np.inf),
+    "large": with_one("b", 1e300),
+    "2": with_one("q", 2.0),
+    "tiny": with_one("q", 1e-300),
+    "-i": with_one("i", -5),
+    "p": P,
+    "p -": P * np.where(np.arange(SIZE) == 7, -1, 1),
+    "p nan": P * np.where(np.arange(SIZE) == 7, np.nan, 1),
+    "p few": np.where(np.arange(SIZE) < 2, 0.5, 0.0),
+}
+REFUSED = [
+    ("normal", 0.0, "-"),
+    ("normal", "a", -1.0),
+    ("exponential", "nan -"),
+    ("laplace", "-", "-"),
+    ("gumbel", 0, "-i"),
+    ("lognormal", "-", "-"),
+    ("beta", "a", "0"),
+    ("chisquare", "-i"),
+    ("standard_t", "0"),
+    ("f", "a", "-"),
+    ("wald", "-", "0"),
+    ("noncentral_f", "a", 3, "-"),
+    ("noncentral_f", "-", "-", "-"),
+    ("noncentral_chisquare", "0", 1.0),
+    ("poisson", "nan"),
+    ("poisson", "large"),
+    ("geometric", "2"),
+    ("logseries", "2"),
+    ("binomial", "n", "2"),
+    ("binomial", "-i", "2"),
+    ("binomial", "a", "q"),
+    ("negative_binomial", 3, "2"),
+    ("negative_binomial", "0", "2"),
+    ("negative_binomial", "a", "tiny"),
+    ("negative_binomial", "inf", 0.5),
+    ("weibull", "-"),
+    ("pareto", "0"),
+    ("power", "0"),
+    ("standard_gamma", "-"),
+    ("triangular", "a", "b", 0.0),
+    ("triangular", 0.0, "a", "b"),
+    ("triangular", 0.0, 0.0, "0"),
+    ("uniform", "b", 2.0),
+    ("uniform", "nan", "large"),
+    ("integers", "i", "h"),
+    ("integers", 0, "-i", None, np.int64, True),
+    ("integers", 0, "n", None, np.int8),
+    ("integers", "-i", "u", None, np.uint64),
+    ("integers", "i", "u"),
+    ("integers", "i", None, None, np.float64),
+    ("laplace", "a", "b", 5),
+    ("f", "a", "m"),
+    ("integers", "i", "m"),
+    ("wald", "a", "b", -1),
+    ("standard_gamma", "a", None, np.int32),
+    ("normal", "a", 1j),
+    ("gamma",),
+    ("choice", "a", 5, True, "p -"),
+    ("choice", "a", 5, True, "p nan"),
+    ("choice", "a", 5, False, "b"),
+    ("choice", "m", 5, False, "p"),
+    ("choice", "a", 5, False, "p few"),
+    ("choice", "a", SIZE + 1, False),
+]
+
+
+def refused(call, place):
+    """Return the error of a call, and what it leaves behind."""
+    name, *places = call
+    given = {key: place(x.copy()) for key, x in {**GIVEN, **ODD}.items() if key in places}
+    rng = pk.random.default_rng(5)
+    with pytest.raises((ValueError, TypeError, OverflowError)) as told:
+        getattr(rng, name)(*[given[each] if type(each) is str else each for each in places])
+    assert rng == pk.random.default_rng(5)
+    return type(told.value), str(told.value), given
+
+
+def check_refused(call, up, down):
+    with pk.engine("cpu"):
+        kind, text, _ = refused(call, np.asarray)
+    told = refused(call, up)
+    assert told[:2] == (kind, text)
+    for key, x in told[2].items():
+        assert_array_equal(down(x), {**GIVEN, **ODD}[key])
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("call", REFUSED, ids=str)
+def test_refused_by_a_stand_in(call):
+    cupy = sys.modules["cupy"]
+    check_refused(call, cupy.asarray, cupy.asnumpy)
+
+
+@on_a_gpu
+@pytest.mark.parametrize("call", REFUSED, ids=str)
+def test_refused_there(library, call):
+    check_refused(call, library.up, library.down)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_nothing_is_written_to_out():
+    x, out = (sys.modules["cupy"].asarray(GIVEN[key]) for key in "ab")
+    x.values[7] = -1
+    rng = pk.random.default_rng(5)
+    for given in ({"shape": x, "out": out}, {"shape": out, "dtype": np.float32, "out": out}):
+        with pytest.raises((ValueError, TypeError), match=r"shape < 0|Expected float32"):
+            rng.standard_gamma(**given)
+    assert_array_equal(out.values, GIVEN["b"])
+    assert rng == pk.random.default_rng(5)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_out_that_is_a_parameter():
+    x = sys.modules["cupy"].asarray(GIVEN["b"])
+    assert pk.random.default_rng(5).standard_gamma(x, out=x) is x
+    with pk.engine("cpu"):
+        assert_array_equal(x.values, pk.random.default_rng(5).standard_gamma(GIVEN["b"]))

@@ -491,7 +491,7 @@ def test_sorted_where_they_lie(library, shape, dtype):
     x = rng.integers(-9, 9, shape).astype(dtype)
     if x.dtype.kind == "f":
         x[x == 0] = rng.choice([0.0, -0.0], np.count_nonzero(x == 0))  # which stay in their order
-        x.reshape(-1)[::7] = np.nan
+        x.reshape(-1)[::7], x.reshape(-1)[3::14] = np.nan, -np.nan
     a = library.up(x)
     for axis in (-1, None):
         got = library.down(pk.sort(a, axis))
@@ -507,6 +507,18 @@ def test_sorted_where_they_lie(library, shape, dtype):
         assert_array_equal(order, np.argsort(exact, axis, kind="stable"), strict=True)
     assert_array_equal(library.down(a), x)
     assert_array_equal(library.down(pk.sort(a, descending=True)), pk.sort(x, descending=True))
+
+
+@on_a_gpu
+@pytest.mark.parametrize("parts", [(1, 0, 0), (0, 0, 1), (5000, 3, 0), (3, 5000, 4), (0, 70_000, 0), (1, 0, 1)])
+def test_nan_of_either_sign_comes_last(library, parts):
+    negative, numbers, positive = parts
+    rng = np.random.default_rng(2)
+    x = np.concatenate([np.full(negative, -np.nan), rng.standard_normal(numbers), np.full(positive, np.nan)])
+    x = rng.permutation(x.astype(np.float32))
+    got = library.down(pk.sort(library.up(x)))
+    assert_array_equal(got[:numbers], np.sort(x[~np.isnan(x)]), strict=True)
+    assert (got[numbers:].view(np.uint32) == 0x7FC00000).all()
 
 
 @on_a_gpu

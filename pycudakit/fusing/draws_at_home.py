@@ -101,9 +101,7 @@ _OF_SEVERAL_ALONE = frozenset({"triangular", "uniform"})
 def _extremes(recording: Recording, a: StandIn) -> list[Any]:
     """Return the least and the greatest element, and NaN, if there is any."""
     found: list[Any] = recording.resolved([np.min(a), np.max(a)])
-    if not np.isnan(found[0]):
-        return found
-    if recording.resolved(np.all(np.isnan(a))):
+    if not np.isnan(found[0]) or recording.resolved(np.all(np.isnan(a))):
         return found
     return [found[0], *recording.resolved([np.nanmin(a), np.nanmax(a)])]
 
@@ -111,10 +109,8 @@ def _extremes(recording: Recording, a: StandIn) -> list[Any]:
 def _check(recording: Recording, name: str, parameters: Sequence[Any], taken: Sequence[Any]) -> None:
     """Raise what NumPy raises: what it refuses of an element, it refuses of the least or the greatest."""
     if name not in _OF_SEVERAL_ALONE:
-        _ask_numpy(
-            name,
-            _beside_usual([_values(recording, *each) for each in zip(parameters, taken, strict=True)], taken),
-        )
+        values = [_values(recording, p, usual) for p, usual in zip(parameters, taken, strict=True)]
+        _ask_numpy(name, _one_at_a_time(values, taken))
     floats = [as_operand(p, FLOAT64) for p in parameters] if name in _WORST else []
     for badness in _WORST.get(name, ()):
         with np.errstate(all="ignore"):
@@ -133,11 +129,10 @@ def _values(recording: Recording, parameter: Any, usual: Any) -> Array:
     return values if type(usual) is int else values.astype(FLOAT64)
 
 
-def _beside_usual(values: Sequence[Array], usual: Sequence[Any]) -> list[Array]:
-    """Return columns of parameters, of which one at a time has a value of its own."""
-    columns = [
-        np.full(sum(map(len, values)), each, own.dtype) for each, own in zip(usual, values, strict=True)
-    ]
+def _one_at_a_time(values: Sequence[Array], taken: Sequence[Any]) -> list[Array]:
+    """Return arrays of parameters, of which one has its own values where the others have those taken."""
+    rows = sum(map(len, values))
+    columns = [np.full(rows, usual, own.dtype) for own, usual in zip(values, taken, strict=True)]
     begin = 0
     for column, own in zip(columns, values, strict=True):
         column[begin : begin + len(own)] = own
@@ -215,7 +210,7 @@ class _There(Generator):
 
         draw.__name__ = name
         named = {} if out is None else {"out": self._recording.stand_in(out)}
-        spread = [self._spread(parameter, shape) for parameter in parameters]
+        spread = tuple([self._spread(parameter, shape) for parameter in parameters])
         return self._recording.at_home(draw, spread, named, places=len(spread))
 
     def _spread(self, parameter: Any, shape: tuple[int, ...]) -> Any:

@@ -190,12 +190,12 @@ def test_the_bits_of_numpys_arrays(library, name):
         assert moved < 20_000, pk.last_call()
 
 
-# What goes over the link nevertheless: counts, what is left to choose from, parameters that are integers.
-MOVES = ("median", "quantile", "percentile", "unique", "nanmedian", "by probabilities", "around integers")
+# What goes over the link nevertheless: counts, and what is left to choose from.
+MOVES = ("median", "quantile", "percentile", "unique", "nanmedian")
 # And of arrays as short as these: a mask or a copy of less than 64 KiB, and rows that are repeated.
 MOVE_WHERE_SHORT = (
     *("isin", "union1d", "intersect1d", "setdiff1d", "setxor1d", "nonzero", "compress", "tril"),
-    *("box_blur", "sobel", "of two types", "of columns", "without replacement"),
+    *("box_blur", "sobel", "of two types", "of columns"),
 )
 
 
@@ -510,7 +510,9 @@ def test_sorted_where_they_lie(library, shape, dtype):
 
 
 @on_a_gpu
-@pytest.mark.parametrize("parts", [(1, 0, 0), (0, 0, 1), (5000, 3, 0), (3, 5000, 4), (0, 70_000, 0), (1, 0, 1)])
+@pytest.mark.parametrize(
+    "parts", [(1, 0, 0), (0, 0, 1), (5000, 3, 0), (3, 5000, 4), (0, 70_000, 0), (1, 0, 1)]
+)
 def test_nan_of_either_sign_comes_last(library, parts):
     negative, numbers, positive = parts
     rng = np.random.default_rng(2)

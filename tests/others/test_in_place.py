@@ -7,30 +7,11 @@ import numpy as np
 import pytest
 from helpers import stand_in_gpu
 from helpers.calls_there import ARRAYS, EINSUMS, PRODUCTS, RNG, SIZE, STAYS, arrays_of, fused
-from helpers.given import forget_entries
 from numpy.testing import assert_array_equal
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit._library import present
 from pycudakit.fusing import compiled
-
-
-@pytest.fixture
-def gpu(monkeypatch):
-    """Return a GPU that is none, on the engine "cuda"."""
-    if not pk.engines()["cpu"]:
-        pytest.skip("needs the CPU library")
-    if pk.engines()["cuda"]:
-        pytest.skip("there is a real one")
-    gpu = stand_in_gpu.put(monkeypatch)
-    present.status.cache_clear()
-    with pk.engine("cuda"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield gpu
-    monkeypatch.undo()
-    forget_entries()
-    present.status.cache_clear()
 
 
 def up(x):
@@ -104,7 +85,7 @@ GOES_HOME = {
     "einsum into another type": lambda i, a, **_: pk.einsum("i,i->i", i, i, out=a),
     "a rule for bins": lambda a, **_: pk.histogram(a, "sturges"),
     "a weighted quantile": lambda w, **_: pk.quantile(w[0], 0.3, weights=w[1], method="inverted_cdf"),
-    "laplace around": lambda a, **_: pk.random.default_rng(5).laplace(a, 1.0),
+    "dirichlet": lambda b, **_: pk.random.default_rng(5).dirichlet(b),
 }
 
 

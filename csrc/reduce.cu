@@ -48,14 +48,17 @@ class Reducer : public Interpreter {
                           chunk.units.count, chunk.start, partials,        is_alone_};
         const int64_t joined = launch_reduction(reduction_, given, chunk.queue);
         if (is_alone_) joined_ = joined;  // other chunks are launched by several threads
-        if (finishes_) write_side_by_side(reduction_, slabs_of(chunk), partials, results, chunk.queue);
+        if (finishes_) write(reduction_, {partials, slabs_of(chunk)}, results_of(chunk), chunk.queue);
     }
 
-    // Has results come down, which are smaller than partials, where each is of one.
-    void finish_on_device() {
+    // Has results come down, which are smaller than partials, where each is of one; or stay, where they have
+    // a home.
+    void finish_on_device(char *home) {
         finishes_ = region_.slabs.blocks() == 1 && !walks;  // what walks has no scratch
+        require(finishes_ || home == nullptr, "what stays at home is of short rows");
         if (!finishes_) return;
-        result_bytes = partials_.result_bytes_a_unit();
+        home_ = home;
+        result_bytes = home == nullptr ? partials_.result_bytes_a_unit() : 0;
         partials_at_ = scratch_bytes;
         scratch_bytes += (partials_.bytes_a_unit() + unit_elements - 1) / unit_elements;
     }
@@ -91,8 +94,17 @@ class Reducer : public Interpreter {
         return slabs;
     }
 
+    Results results_of(const Chunk &chunk) const {
+        const View &result = reduction_.result.views[0];
+        if (home_ == nullptr) return {chunk.memory + chunk.results, result, slabs_of(chunk)};
+        Results results(home_, result, region_);
+        results.first_slab = region_.slabs.unit(chunk.units.start).slab;
+        return results;
+    }
+
     // The last unit may have fewer partials than the others, and room for as many, which comes down, too.
     void clear_beyond(const Chunk &chunk) const {
+        if (result_bytes == 0) return;
         const int64_t last = chunk.units.start + chunk.units.count - 1;
         if (region_.slabs.unit(last).slabs == region_.slabs.slabs_a_unit()) return;
         char *const results = chunk.memory + chunk.results + (chunk.units.count - 1) * result_bytes;
@@ -105,10 +117,12 @@ class Reducer : public Interpreter {
     bool is_plain_ = true;  // the values are what a load brings
     bool is_alone_ = false, finishes_ = false;
     int64_t joined_ = 1, partials_at_ = 0;
+    char *home_ = nullptr;  // of the results
 };
 
+// The results go to their home, if that is not null.
 void reduce_region(const Reduction &reduction, const Region &region, Call &call,
-                   const std::vector<int> &devices) {
+                   const std::vector<int> &devices, char *home) {
     const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count,
                                 reduction.exceptions};
     // There is nothing to bring down meanwhile, and whole chunks are quicker than those that go by units.
@@ -117,11 +131,30 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
     with_room<Reducer>(
         evaluation, call, devices,
         [&](Reducer &work) {
-            work.finish_on_device();
+            work.finish_on_device(home);
             stream(work, call, devices, {{0, work.units()}});
         },
         reduction, region, partials);
-    partials.finish(call);
+    if (home == nullptr) partials.finish(call);
+}
+
+// Whether results can be written on the device, to where they have a home: each is of one block, and nothing
+// that is read lies there.
+bool stay_at_home(const Reduction &reduction, const std::vector<Region> &regions, const plan::Span &result,
+                  const std::vector<int> &devices) {
+    if (!plan::have_homes({result}, devices)) return false;
+    const bool are_short = std::all_of(regions.begin(), regions.end(), [](const Region &region) {
+        return region.slabs.blocks() == 1 && (region.slabs.inner != 1 || region.slabs.length < Slabs::BLOCK);
+    });
+    if (!are_short) return false;
+    for (const Region &region : regions) {
+        for (const Step &step : reduction.program.steps) {
+            if (step.op != PK_LOAD) continue;
+            const plan::Span read(region.layout, region.layout.views[size_t(step.a)], false);
+            if (read.low < result.high && result.low < read.high) return false;
+        }
+    }
+    return true;
 }
 
 // A reduction, and the device that its operands lie on: -1 is the host.
@@ -162,8 +195,16 @@ void queue(const Located &reduction, Call &call) {
 void launch(const Reduction &reduction, Call &call) {
     reduction.clear_exceptions();
     const std::vector<int> devices = devices_of(call);
-    plan::Homes results(reduction.result, call);
-    for (const Region &region : reduction.regions()) reduce_region(reduction, region, call, devices);
+    const std::vector<Region> regions = reduction.regions();
+    plan::Span result(reduction.result, reduction.result.views[0], true);
+    result.may_be_home = result.may_be_home && stay_at_home(reduction, regions, result, devices);
+    plan::Homes results({result}, call, devices);
+    const plan::Home home = results.of(0);
+    for (const Region &region : regions) reduce_region(reduction, region, call, devices, home.at);
+    if (home.leaves) {
+        const int64_t bytes = result.high - result.low;
+        plan::bring_down(devices[0], home.at, reduction.result.views[0].base, bytes, call);
+    }
     results.settle();
 }
 

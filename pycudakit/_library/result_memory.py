@@ -16,6 +16,7 @@ import numpy as np
 
 from pycudakit._library import loader, present
 
+LEAST_THERE = 64 << 10  # bytes of an array that is worth keeping on a device between calls
 LEAST = 8 << 20  # bytes; less is kept by malloc itself, in pages that are in use all along
 
 # Of NumPy's table of C functions, at these places since NumPy 1.22.
@@ -83,6 +84,7 @@ def empty(shape: int | Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
 class _Listeners(threading.local):
     told: Callable[[np.ndarray[Any, Any]], None] | None = None
     looks: Callable[[np.ndarray[Any, Any]], None] | None = None
+    unseen: bool = False
 
 
 listeners = _Listeners()
@@ -91,6 +93,11 @@ listeners = _Listeners()
 def is_at_home() -> bool:
     """Tell whether arrays of the call may lie on a device, and not on the host."""
     return listeners.looks is not None
+
+
+def are_unseen() -> bool:
+    """Tell whether nobody but the function that makes a result looks at it before the device's is used."""
+    return listeners.unseen
 
 
 def look(*arrays: np.ndarray[Any, Any]) -> None:
@@ -102,12 +109,17 @@ def look(*arrays: np.ndarray[Any, Any]) -> None:
 
 @contextlib.contextmanager
 def telling(
-    told: Callable[[np.ndarray[Any, Any]], None], looks: Callable[[np.ndarray[Any, Any]], None]
+    told: Callable[[np.ndarray[Any, Any]], None],
+    looks: Callable[[np.ndarray[Any, Any]], None],
+    unseen: bool = False,
 ) -> Iterator[None]:
-    """Tell somebody of arrays that `empty` makes in a block, before they are written to, and of looks."""
-    outer = listeners.told, listeners.looks
-    listeners.told, listeners.looks = told, looks
+    """Tell somebody of arrays that `empty` makes in a block, before they are written to, and of looks.
+
+    `unseen` says that what is called returns these arrays, and is no part of what looks at them.
+    """
+    outer = listeners.told, listeners.looks, listeners.unseen
+    listeners.told, listeners.looks, listeners.unseen = told, looks, unseen
     try:
         yield
     finally:
-        listeners.told, listeners.looks = outer
+        listeners.told, listeners.looks, listeners.unseen = outer

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._calls import asked, invocation, operands
 from pycudakit._calls.plan import asked_for
+from pycudakit._library import result_memory
 from pycudakit._library.types import CODES, Array
 from pycudakit._programs import estimate
 from pycudakit._programs.queued import queue
@@ -349,6 +351,30 @@ class Computing:
             works.give_back(work)
         self.memory.scope.note_pass()
         self.tell(function.name, shape, together.arrays, outs)
+
+    @contextlib.contextmanager
+    def keeping_results(self, kept: list[Storage], unseen: bool = False) -> Iterator[None]:
+        """Have the device keep what calls in a block make, as long as `kept` is held.
+
+        What they look at comes down. Results that are `unseen` are no part of others.
+        """
+        if not self.memory.scope.is_open:
+            yield
+            return
+
+        def keep(array: Array) -> None:
+            storage = self.memory.storage_for(array)
+            storage.keep(device.TEMPORARY)
+            kept.append(storage)
+
+        with result_memory.telling(keep, self._show, unseen):
+            yield
+
+    def _show(self, array: Array) -> None:
+        """Bring the values of what is on the device to the host, where a function looks at them after all."""
+        storage = self.memory.storage_of(array)
+        if storage is not None:
+            storage.fetch()
 
     def tell(
         self,

@@ -14,11 +14,11 @@ from pycudakit import errors
 from pycudakit._calls import asked
 from pycudakit._calls.invocation import done
 from pycudakit._calls.record import described
-from pycudakit._library import abi, loader
+from pycudakit._library import abi, loader, result_memory
 from pycudakit.fusing.compiled import compile_wanted
 
 INPUT, TEMPORARY, RESULT = range(3)
-LEAST = 64 << 10  # bytes that are worth keeping
+LEAST = result_memory.LEAST_THERE
 _OFTEN = 32  # passes
 
 

@@ -235,13 +235,7 @@ class Recording(Indexing):
     def leave_results(self, function: Any, given: Sequence[Any], named: Mapping[str, Any], reads: Any) -> Any:
         """Call a function with arrays, some of which are on the device, and leave its results there, too."""
         kept: list[Storage] = []
-
-        def keep(array: Array) -> None:
-            storage = self.memory.storage_for(array)
-            storage.keep(device.TEMPORARY)
-            kept.append(storage)
-
-        with result_memory.telling(keep, self._show):
+        with self.keeping_results(kept):
             result = function(*given, **named)
         wrapped = self.wrap(result)
         if self.passes is not None:
@@ -254,12 +248,6 @@ class Recording(Indexing):
             return False
         flags = self.store(out).flags
         return bool(flags.c_contiguous and flags.writeable and out.dtype.isnative and out.size)
-
-    def _show(self, array: Array) -> None:
-        """Bring the values of what is on the device to the host, where a function looks at them after all."""
-        storage = self.memory.storage_of(array)
-        if storage is not None:
-            storage.fetch()
 
     def _side_by_side(self, argument: Any) -> Any:
         """Return a copy of what is on the device in steps, where entries do not find it."""

@@ -19,6 +19,7 @@ from pycudakit._programs import estimate
 from pycudakit.fusing.computing import Computing
 from pycudakit.fusing.nodes import PLAIN, Node, Pass, Reduction
 from pycudakit.fusing.stand_in import StandIn
+from pycudakit.fusing.storage import Storage
 
 TINY = 1024  # elements that are reduced at once
 _WORTH_KEEPING = 1.5e-9  # seconds an element on one thread: what takes longer is not computed twice
@@ -72,7 +73,10 @@ class Reductions(Computing):
         reductions = [node.reduction for node in nodes if node.reduction is not None]
         source = reductions[0].of
         given = self._reducible(source)
-        results = reduce_together([functools.partial(each.compute, given) for each in reductions])
+        calls = [functools.partial(each.compute, given) for each in reductions]
+        kept: list[Storage] = []
+        with self.keeping_results(kept, unseen=True):
+            results = reduce_together(calls)
         for node, result in zip(nodes, results, strict=True):
             array = np.asarray(result)
             node.computed(array, self.memory.storage_for(array))

@@ -15,11 +15,24 @@ struct Gathered {
     Slabs slabs;
 };
 
-// Where the results of its columns lie: `columns` in all, dense, those of the region as Region::result says.
+// Where the results of its columns lie: `columns` in all, dense, those of the region as Region::result says,
+// of its slabs from the first that is gathered on.
 struct Results {
     char *at;
     int type;
-    int64_t item, tiles, columns, first_column;
+    int64_t item, tiles, columns, first_column, first_slab = 0;
+
+    // Of all of a region, into memory that is like its result's.
+    Results(char *at, const View &result, const Region &region)
+        : at(at),
+          type(result.type),
+          item(result.item),
+          tiles(region.tiles),
+          columns(region.columns),
+          first_column(region.first_column) {}
+    // Of some slabs, side by side.
+    Results(char *at, const View &result, const Slabs &slabs)
+        : at(at), type(result.type), item(result.item), tiles(slabs.count), columns(0), first_column(0) {}
 };
 
 namespace device {
@@ -42,8 +55,9 @@ __device__ Partial<Op> *partial_of(const Gathered &given, int64_t slab, int64_t 
 template <class Op>
 __device__ void write_column(const Gathered &given, const pk_reduction &asked, const Results &results,
                              int64_t slab, int64_t column, Partial<Op> partial) {
-    const int64_t place = slab / results.tiles * results.columns + results.first_column +
-                          slab % results.tiles * given.slabs.inner + column;
+    const int64_t own = slab + results.first_slab;
+    const int64_t place = own / results.tiles * results.columns + results.first_column +
+                          own % results.tiles * given.slabs.inner + column;
     write_result<Op>(asked, partial.words, given.slabs.length, results.type,
                      results.at + place * results.item);
 }
@@ -101,14 +115,10 @@ void write(const Gathered &given, const pk_reduction &asked, const Results &resu
     PK_CUDA(cudaGetLastError());
 }
 
-// The same of some slabs' partials; the results lie side by side.
-inline void write_side_by_side(const Reduction &reduction, const Slabs &slabs, char *partials, char *results,
-                               cudaStream_t queue) {
-    const View &result = reduction.result.views[0];
-    visit_kind(reduction.asked.kind, reduction.type, reduction.masked, [&](auto op) {
-        write<decltype(op)>({partials, slabs}, reduction.asked,
-                            {results, result.type, result.item, slabs.count, 0, 0}, queue);
-    });
+inline void write(const Reduction &reduction, const Gathered &given, const Results &results,
+                  cudaStream_t queue) {
+    visit_kind(reduction.asked.kind, reduction.type, reduction.masked,
+               [&](auto op) { write<decltype(op)>(given, reduction.asked, results, queue); });
 }
 
 // Queues what makes results of a region's partials, of which so many have become one each already.
@@ -116,8 +126,7 @@ inline void finish_there(const Reduction &reduction, const Region &region, char 
                          cudaStream_t queue) {
     const View &result = reduction.result.views[0];
     const Gathered given{partials, region.slabs};
-    const Results results{result.base,  result.type,    result.item,
-                          region.tiles, region.columns, region.first_column};
+    const Results results(result.base, result, region);
     const int64_t blocks = region.slabs.blocks(), columns = region.slabs.count * region.slabs.inner;
     visit_kind(reduction.asked.kind, reduction.type, reduction.masked, [&](auto op) {
         using Op = decltype(op);

@@ -16,7 +16,7 @@ from pycudakit._calls.deferred import Computed
 from pycudakit._calls.invocation import as_part_of_last
 from pycudakit._calls.plan import NOTHING, asked_for, on_cpu, plan_call
 from pycudakit._families.reduce import again
-from pycudakit._families.reduce.kinds import INFINITIES, NANS, NUMBERS, ONES
+from pycudakit._families.reduce.kinds import FINITE, INFINITIES, NANS, NUMBERS, ONES
 from pycudakit._families.reduce.recipe import (
     Folded,
     Recipe,
@@ -96,6 +96,7 @@ class Reduction:
         self.recipe: Recipe | None = None
         self.is_empty = False
         self._reduced: tuple[Array, Request] | None = None
+        self._is_finite: bool | None = None  # the result, which may be on a device alone
         cost = NOTHING
         if foreign is None and len(known) == len(arrays):
             self.recipe = self._recipe_of(write, result)
@@ -146,6 +147,8 @@ class Reduction:
         recipe = self._known() if write is None else self._recipe_of(write, None)
         request = Request(recipe, self.plan, tuple(self._values), self.shape, self.axes, **numbers)
         result = reduce(request)
+        if write is not None or not result_memory.are_unseen():
+            result_memory.look(result)  # for what it is a part of
         self._reduced = result, request
         return result
 
@@ -193,11 +196,26 @@ class Reduction:
         looks_again = self.name.startswith("nanarg")  # at the elements that it found
         return self._reduced[1] if few and plain and not looks_again and self.plan.engine == "cpu" else None
 
+    def is_finite(self, result: Array) -> bool:
+        """Tell whether there is nothing to warn of in a result; if there is, the host has it."""
+        if result.dtype.kind != "f":
+            return True
+        if not result_memory.are_unseen() or result.nbytes < result_memory.LEAST_THERE:
+            return bool(np.isfinite(result).all())
+        if self._is_finite is None:
+            recipe = recipe_for("isfinite", FINITE, (result.dtype,), False, None)
+            axes = tuple(range(result.ndim))
+            with as_part_of_last():
+                self._is_finite = bool(reduce(Request(recipe, self.plan, (result,), result.shape, axes)))
+            if not self._is_finite:
+                result_memory.look(result)
+        return self._is_finite
+
     def warn(
         self, result: Array, of: str = "reduce", known: Array | None = None, over: str | None = None
     ) -> None:
         """Warn as NumPy does where numbers became infinite, or they and infinities NaN, unless known."""
-        if result.dtype.kind != "f" or np.isfinite(result).all() or not self.has_floats:
+        if not self.has_floats or self.is_finite(result):
             return
         is_nan, is_infinite = np.isnan(result), np.isinf(result)
         if known is not None:
@@ -221,7 +239,7 @@ class Reduction:
 
     def warn_of_nothing(self, result: Array, text: str) -> None:
         """Let the least or largest of NaN alone be NaN, and warn."""
-        if result.dtype.kind == "f" and np.isinf(result).any():
+        if not self.is_finite(result) and np.isinf(result).any():
             nothing = np.isinf(result) & (self.count_of(NUMBERS) == 0)
             if nothing.any():
                 result[nothing] = np.nan
@@ -229,7 +247,7 @@ class Reduction:
 
     def warn_of_few(self, result: Array, ddof: float) -> Array | None:
         """Warn where nothing, or too little for the degrees of freedom, was left; return where."""
-        if np.isfinite(result).all():
+        if self.is_finite(result):
             return None
         count = self.count_of(NUMBERS if self.skips_nan else ONES)
         few: Array = count <= ddof

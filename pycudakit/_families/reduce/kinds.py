@@ -114,6 +114,10 @@ def _write_truth(kind: int, builder: Builder, arguments: Any, mask: Any, dtype: 
     return Folded(kind, abi.AS_IT_IS, (truth,), BOOL)
 
 
+def _write_finite(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
+    return Folded(abi.LEAST, abi.AS_IT_IS, (builder.apply("isfinite", arguments[0]),), BOOL)
+
+
 def _write_count(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Folded:
     return Folded(abi.SUM, abi.AS_IT_IS, (builder.cast(arguments[0], BOOL),), INT64)
 
@@ -197,4 +201,4 @@ NUMBERS, ONES = (_partial(_write_count_of_numbers, counts_nan) for counts_nan in
 LARGEST_MAGNITUDE, LEAST_MAGNITUDE = (_partial(_write_magnitude, k) for k in (abi.LARGEST, abi.LEAST))
 MAGNITUDES, NONZEROS = (_partial(_write_magnitude, k) for k in (abi.SUM, abi.PRODUCT))
 DEVIATIONS, NANDEVIATIONS = (_partial(_write_deviations, skips) for skips in (False, True))
-COUNT, SPREAD = _write_count, _write_spread
+COUNT, FINITE, SPREAD = _write_count, _write_finite, _write_spread

@@ -231,7 +231,7 @@ def mean_like(
 
 def _warn_of_variance(call: Reduction, result: Array, known: Array | None) -> None:
     """Warn where NumPy's steps meet infinities: the mean, the differences from it, and their squares."""
-    if not call.has_floats or np.isfinite(result).all():
+    if not call.has_floats or call.is_finite(result):
         return
     mean = call.count_of(kinds.NANMEAN if call.skips_nan else kinds.MEAN)
     known = np.zeros(result.shape, bool) if known is None else known

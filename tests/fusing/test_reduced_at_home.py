@@ -1,0 +1,95 @@
+"""Reductions along short rows in a plan on a GPU: what comes of them stays there for later passes."""
+
+import numpy as np
+import pytest
+from helpers import stand_in_gpu
+
+import pycudakit as pk
+
+ROWS, LENGTH = 20_000, 9
+NOTES = 20_000  # bytes at most that passes take on their way, beside arrays
+EXACT = ["any", "all", "count_nonzero", "argmin", "argmax"]
+OTHERS = [
+    "sum",
+    "prod",
+    "min",
+    "max",
+    "mean",
+    "var",
+    "std",
+    "ptp",
+    "nansum",
+    "nanmax",
+    "nanmean",
+    "nanargmin",
+]
+CASES = [(name, dtype) for name in [*EXACT, *OTHERS, "nanargmin"] for dtype in ("float32", "int64")]
+
+
+def values(dtype, axis, is_odd):
+    x = np.random.default_rng(5).integers(-9, 9, (ROWS, LENGTH)).astype(dtype)
+    x[7] = 0
+    if is_odd and dtype == "float32":
+        x[3, 4], x[11, 0] = np.nan, np.inf
+    return np.ascontiguousarray(x if axis == 1 else x.T)
+
+
+def body(name, axis, x, is_computed):
+    """Reduce, and go on with what came of it twice."""
+    found = getattr(np, name)(x * 2 - 1 if is_computed else x, axis=axis)
+    return np.where(np.isnan(found), 1, found) * 3, np.cumsum(np.not_equal(found, 2))
+
+
+def compare(name, dtype, axis, is_computed, is_odd):
+    x = values(dtype, axis, is_odd)
+    fused = pk.fuse(lambda x: body(name, axis, x, is_computed))
+    with np.errstate(all="ignore"):
+        wants, gots = body(name, axis, x, is_computed), fused(x)
+    for got, want in zip(gots, wants, strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+    # Where there is something to warn of, results and counts are looked at, and those of `mean` once more.
+    looks = 4 * is_odd * (name in OTHERS) or name == "nanargmin"
+    return x.nbytes, sum(got.nbytes for got in gots), (dtype == "float32") * looks * 8 * ROWS
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("is_computed", [False, True], ids=["plain", "computed"])
+@pytest.mark.parametrize("is_odd", [False, True], ids=["finite", "odd"])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_what_comes_of_rows(engine, name, dtype, axis, is_computed, is_odd):
+    up, down, looks = compare(name, dtype, axis, is_computed, is_odd)
+    call = pk.last_call()
+    if engine == "cuda":
+        assert up <= call.bytes_up <= up + NOTES
+        assert call.bytes_down <= down + looks + NOTES
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("is_computed", [False, True], ids=["plain", "computed"])
+@pytest.mark.parametrize("is_odd", [False, True], ids=["finite", "odd"])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_nobody_looks_at_what_is_there_alone(name, dtype, axis, is_computed, is_odd, monkeypatch):
+    """On a GPU that is none, where that would be found wrong."""
+    if pk.engines()["cuda"]:
+        pytest.skip("there is a GPU")
+    gpu = stand_in_gpu.put(monkeypatch)
+    with pk.engine("cuda"):
+        _, down, looks = compare(name, dtype, axis, is_computed, is_odd)
+    assert gpu.bytes_down <= down + looks
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_warnings_of_what_is_there(engine, axis):
+    x = values("float32", axis, True)
+
+    @pk.fuse
+    def spread(x):
+        total = np.sum(np.exp(x * 100), axis=axis)
+        return total, total > 1
+
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        total, _ = spread(x)
+    assert np.isinf(total).any()

@@ -1,6 +1,7 @@
 """The engines that tests run on, and how long hypothesis searches."""
 
 import ctypes
+import gc
 import os
 import sys
 from pathlib import Path
@@ -75,4 +76,5 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection_finish():
     """Have no search for what is garbage, or is prepared, go through twenty thousand tests."""
+    gc.collect()
     settle()

@@ -1,6 +1,7 @@
 """The engines that tests run on, and how long hypothesis searches."""
 
 import ctypes
+import gc
 import os
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pycudakit as pk
 from pycudakit._library import loader
 
 sys.path.insert(0, str(Path(__file__).parent))  # for helpers/; --import-mode=importlib leaves it out
+from helpers.given import settle
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("quick", max_examples=20, derandomize=True, database=None, **_COMMON)
@@ -70,3 +72,9 @@ def pytest_collection_modifyitems(items):
         for item in items:
             if item.get_closest_marker("cpu"):
                 item.add_marker(pytest.mark.skip(reason="of the cpu engine alone"))
+
+
+def pytest_collection_finish():
+    """Have no search for what is garbage, or is prepared, go through twenty thousand tests."""
+    gc.collect()
+    settle()

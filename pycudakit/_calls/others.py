@@ -24,10 +24,12 @@ _PROTOCOLS = ("__cuda_array_interface__", "__dlpack__", "null_count")
 _CONTAINERS = (dict, list, tuple)
 _MOST_LOOKED_AT = 64  # parts of one
 # Functions that NumPy has heed a mask, beside elementwise ones.
-_NAMES = """all amax amin any argmax argmin argsort astype clip count_nonzero cumprod cumsum diff flip max
-mean min nan_to_num nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar prod ptp roll
-round sort std sum swapaxes trace transpose unique unique_values var"""
-_HEED_MASKS = frozenset(_NAMES.split())
+_NAMES = """all allclose amax amin any argmax argmin argsort argwhere astype clip count_nonzero cumprod cumsum
+diff flatnonzero flip isclose kron max mean min nan_to_num nancumprod nancumsum nanmax nanmean nanmin nanprod
+nanstd nansum nanvar nonzero prod ptp roll round sort std sum swapaxes trace transpose unique unique_values
+var"""
+_HEED_MASKS: dict[str, str | bool] = dict.fromkeys(_NAMES.split(), True)
+_HEED_MASKS |= {"compress": "a", "take": "a", "take_along_axis": "arr"}  # of this parameter alone
 # And those whose result has pandas' index.
 _KEEP_THE_INDEX = frozenset({"clip", "cumprod", "cumsum", "round"})
 # And those whose result has pandas' labels otherwise, which no engine gives it.
@@ -245,7 +247,7 @@ def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
     """Let a function take arrays of other libraries, and have NumPy answer small calls at once."""
     numpy = getattr(function, "numpy_small", None)
     name = function.__name__
-    heeds_masks = name in _HEED_MASKS
+    heeds_masks = _HEED_MASKS.get(name, False)
     by_numpy = None if hasattr(np, name) and ".image." not in function.__module__ else False
     numpys = _numpys(function)
     queued = getattr(function, "queued", None)
@@ -325,19 +327,21 @@ def read_all(
     args: Iterable[Any],
     kwargs: Mapping[str, Any],
     by_numpy: bool | None = None,
-    heeds_masks: bool = True,
+    heeds_masks: bool | str = True,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return what a function of this name takes in place of its arguments; `out` must be an ordinary array.
 
-    `parameters` are their names, or a function that has them.
+    `parameters` are their names, or a function that has them. `heeds_masks` may name the one whose mask NumPy
+    heeds.
     """
-    named = {key: read(value, f"{name}, {key}", by_numpy, heeds_masks) for key, value in kwargs.items()}
+
+    def taken(value: Any, parameter: str) -> Any:
+        return read(value, f"{name}, {parameter}", by_numpy, heeds_masks in (True, parameter))
+
+    named = {key: taken(value, key) for key, value in kwargs.items()}
     if "out" in named:
         named["out"] = kwargs["out"]
-    given: list[Any] = []
-    for place, value in enumerate(args):
-        title = "" if is_ordinary(value) else f"{name}, {_parameter(parameters, place)}"
-        given.append(read(value, title, by_numpy, heeds_masks))
+    given = [v if is_ordinary(v) else taken(v, _parameter(parameters, place)) for place, v in enumerate(args)]
     return tuple(given), named
 
 

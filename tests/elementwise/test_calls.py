@@ -184,7 +184,7 @@ def test_round_out_and_numbers(engine):
     out = np.zeros(3000, np.float32)
     for decimals in (0, 2, -1):
         assert pk.round(a, decimals, out) is out
-        assert_values(out, np.round(a, decimals, np.zeros(3000, np.float32)), ulp=1)
+        assert_values(out, np.round(a, decimals, np.zeros(3000, np.float32)))
     for value in (2.5, 7, True, [0.5, 1.5], np.float32(2.25), np.int8(17)):
         compare("round", value)
         compare("round", value, decimals=1)

@@ -1,10 +1,12 @@
 """NumPy's less usual keywords, and Python's numbers where no array gives them a type."""
 
 import inspect
+import itertools
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.strategies import outcome
 from helpers.versions import since
 from numpy.testing import assert_array_equal
 
@@ -128,6 +130,41 @@ def test_out_of_round(engine):
             kit.round(np.array([2.567]), 2, out=out)
     assert (out == 0).all()
     assert pk.round(np.array(2.567), 2, out=np.zeros(())) == 2.57
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "int8", "uint8", "bool"])
+def test_numbers_rounded_to_arrays(engine, dtype, shape):
+    """NumPy has each step written to `out`, and refuses what that does not hold."""
+    numbers = [
+        2.567,
+        np.float64(2.567),
+        np.float32(-2.567),
+        np.float16(2.567),
+        7,
+        np.int64(-17),
+        np.uint8(17),
+    ]
+    numbers += [True, np.array(2.567), np.full(shape, -17), np.full(shape, 2.567, np.float32)]
+    for number, decimals in itertools.product(numbers, (0, 2, -1)):
+        told = f"{number!r}, {decimals}"
+        ours, numpys = np.ones(shape, dtype), np.ones(shape, dtype)
+        got = outcome(pk.round, number, decimals, out=ours)
+        want = outcome(np.round, number, decimals, out=numpys)
+        assert (got[1] is ours) == (want[1] is numpys), told
+        assert type(got[1]) is type(want[1]), told
+        if isinstance(want[1], TypeError):
+            assert str(got[1]).replace("array data", "scalar") == str(want[1]).replace("array data", "scalar")
+        assert_array_equal(ours, numpys, strict=True, err_msg=told)
+
+
+def test_arrays_rounded_to_other_types(engine):
+    for dtype in ("float32", "int64", "bool"):
+        x = np.random.default_rng(0).normal(0, 100, 5000).astype(dtype)
+        for decimals in (0, 2, -1):
+            ours, numpys = np.zeros(5000), np.zeros(5000)
+            assert pk.round(x, decimals, ours) is ours
+            assert_array_equal(ours, np.round(x, decimals, numpys))
 
 
 def test_interp_of_what_is_not_aligned(engine):

@@ -225,7 +225,7 @@ def test_a_stop_does_not_outlive_its_call():
 def test_large_orders(engine, work):
     """They ask often, in whatever they do: at any time, KeyboardInterrupt comes within 0.2 s."""
     code = f"""
-x = np.random.default_rng(1).standard_normal(20_000_000)
+x = np.random.default_rng(1).standard_normal(10_000_000)
 i = x.view(np.int32)[::2].copy()
 began = time.perf_counter()
 pk.{work}

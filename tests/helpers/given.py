@@ -1,6 +1,7 @@
 """For stand-ins for a library: what its entries are given, and who has them already."""
 
 import gc
+import weakref
 
 import numpy as np
 
@@ -17,8 +18,18 @@ def number_of(argument):
     return int(repr(argument).partition("(")[2].rstrip(")>"), 0)  # ctypes tells it nowhere else
 
 
+_known = weakref.WeakSet()  # what is prepared, among what later searches through memory leave out
+
+
+def settle():
+    """Take what there is out of all later searches through memory."""
+    # A proxy of what is no more cannot be asked for its class.
+    _known.update(found for found in gc.get_objects() if issubclass(type(found), Invocation))
+    gc.freeze()
+
+
 def forget_entries():
     """Have what is prepared for many calls ask for its library again."""
-    for found in gc.get_objects():
-        if issubclass(type(found), Invocation):  # a proxy of what is no more cannot be asked for its class
-            found._entries.clear()
+    settle()
+    for found in list(_known):
+        found._entries.clear()

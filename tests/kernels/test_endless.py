@@ -44,15 +44,15 @@ def count(**keywords):
     a = np.ones(1, np.int64)
     module.get_function("count")(pk.InOut(a), n, block=1, **keywords)
     return a.item()
-def counting(seconds):  # how many rounds take so long
+def counting(seconds):  # as many rounds as take so long
     global n
     n, took = 1_000_000, 0
     while took < seconds:
         n *= 2
         began = time.perf_counter()
-        count()
+        answer = count()
         took = time.perf_counter() - began
-    return count()
+    return answer
 def told_every(pause, number):
     def send():
         while not over.wait(pause):
@@ -93,7 +93,7 @@ for turn in range(3):
     def send():
         seconds.append(-time.perf_counter())
         os.kill(os.getpid(), signal.SIGINT)
-    timer = threading.Timer(0.2, send)
+    timer = threading.Timer(0.1, send)
     timer.start()
     out, sys.stdout = sys.stdout, io.StringIO()
     try:
@@ -114,7 +114,7 @@ print(json.dumps([seconds, rights]))
 def test_a_kernel_goes_on_after_a_handler():
     """Its answer is that of a kernel which nobody disturbed; the handler runs others of the same module."""
     code = """
-expected = counting(0.5)
+expected = counting(0.25)
 handled = []
 signal.signal(signal.SIGUSR1, lambda *_: handled.append(twice()))
 thread = told_every(0.02, signal.SIGUSR1)
@@ -132,7 +132,7 @@ print(json.dumps([answers == [expected] * 3, len(handled), all(handled)]))
 def test_a_handler_that_sets_symbols():
     """The run that is under way would see them, so that is an error, and no hang."""
     code = """
-expected = counting(0.5)
+expected = counting(0.25)
 told = []
 def handler(*_):
     x, symbols = np.zeros(4, np.int32), {"factor": np.int32(7)}
@@ -170,7 +170,7 @@ def test_progress_of_a_long_kernel():
     code = """
 from pycudakit._calls import progress as module_
 module_.LONG = module_.PAUSE = 0.1
-counting(1)
+counting(0.4)
 told = []
 with pk.engine(progress=lambda done, total: told.append(done)):
     count()

@@ -182,6 +182,59 @@ def test_masks_are_not_lost_by_auto(name):
     assert_array_equal(np.ma.filled(got, 0), np.ma.filled(want, 0))
 
 
+PARTLY = np.ma.masked_array(np.arange(30_000) % 5.0, np.arange(30_000) % 7 == 0)
+INDICES = np.array([7, 8, 0])
+WITH_MASKS = {  # which NumPy heeds
+    "isclose": lambda np, x: np.isclose(x, x.data % 2),
+    "isclose, the second": lambda np, x: np.isclose(x.data % 2, x),
+    "allclose": lambda np, x: np.allclose(x[:8], [9, 1, 2, 3, 4, 0, 1, 9]),
+    "kron": lambda np, x: np.kron(x, [1.0, 2.0]),
+    "kron, the second": lambda np, x: np.kron([[1.0], [2.0]], x),
+    "argwhere": lambda np, x: np.argwhere(x.reshape(2, -1)),
+    "nonzero": lambda np, x: np.nonzero(x.reshape(2, -1)),
+    "flatnonzero": lambda np, x: np.flatnonzero(x),
+    "take": lambda np, x: np.take(x, INDICES),
+    "take_along_axis": lambda np, x: np.take_along_axis(x, INDICES, 0),
+    "compress": lambda np, x: np.compress([True] * 8, x),
+}
+
+
+@pytest.mark.parametrize("size", [20, 30_000])
+@pytest.mark.parametrize("name", WITH_MASKS)
+def test_masks_that_numpy_heeds(name, size):
+    for _ in range(2):  # a call that was seen before may go a shorter way
+        got, want = (WITH_MASKS[name](module, PARTLY[:size]) for module in (pk, np))
+        assert type(got) is type(want)
+        pairs = zip(got, want, strict=True) if type(want) is tuple else [(got, want)]
+        for one, other in pairs:
+            assert_array_equal(np.ma.getmaskarray(one), np.ma.getmaskarray(other))
+            assert_array_equal(np.ma.filled(one, 9), np.ma.filled(other, 9))
+    assert pk.last_call().engine == "numpy"
+
+
+@pytest.mark.parametrize("name", WITH_MASKS)
+def test_masks_that_no_engine_heeds(engine, name):
+    told = f"^{name.partition(',')[0]}, .*: not on the {engine} engine: MaskedArray has a mask"
+    with pytest.raises(errors.Unsupported, match=told):
+        WITH_MASKS[name](pk, PARTLY[:20])
+
+
+@pytest.mark.parametrize(
+    ("parameter", "call"),
+    [
+        ("isin, element", lambda: pk.isin(MASKED, [1.0])),
+        ("isin, test_elements", lambda: pk.isin([1.0], MASKED)),
+        ("array_equal, a2", lambda: pk.array_equal(X, MASKED)),
+        ("take, indices", lambda: pk.take(X, np.ma.masked_array([0, 1], [False, True]))),
+        ("take_along_axis, indices", lambda: pk.take_along_axis(X, indices=np.ma.masked_array([0], [True]))),
+        ("compress, condition", lambda: pk.compress(np.ma.masked_array([True, True], [False, True]), X)),
+    ],
+)
+def test_masks_that_numpy_forgets(parameter, call):
+    with pytest.raises(errors.Unsupported, match=f"^{parameter}: MaskedArray has a mask, which"):
+        call()
+
+
 def test_a_mask_that_masks_nothing_is_no_loss():
     assert pk.median(np.ma.masked_array([1.0, 2.0, 4.0])) == 2.0
 

@@ -15,7 +15,7 @@ from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.fast import call
 from pycudakit._families.elementwise.functions import positive
 from pycudakit._library import result_memory
-from pycudakit._library.types import BOOL, FLOAT64, Array, code_of
+from pycudakit._library.types import BOOL, FLOAT64, code_of
 from pycudakit._programs.builder import Builder
 from pycudakit._programs.function import ElementFunction, checked_output
 from pycudakit._programs.ufuncs import write_ufunc
@@ -258,17 +258,19 @@ def round_function(decimals: int) -> ElementFunction:
         if decimals == 0 and x.dtype.kind in "fb":
             return write_ufunc(builder, "rint", x, out=out, casting=casting)
         if decimals >= 0 and x.dtype.kind in "iu":
-            return checked_output("round", x, out, casting)
+            if out[0] is not None and not np.can_cast(x.dtype, out[0], "same_kind"):
+                raise TypeError(
+                    f"Cannot cast array data from {x.dtype!r} to {out[0]!r} according to the rule 'same_kind'"
+                )
+            return (x,)
         before, after = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
-        if x.dtype == BOOL:
-            write_ufunc(builder, before, x, power, out=(BOOL,))  # which NumPy refuses
-        work = builder.cast(x, FLOAT64) if x.dtype.kind in "iub" else x
-        (scaled,) = write_ufunc(builder, before, work, power)
+        steps = out if out[0] is not None or x.dtype.kind == "f" else (BOOL if x.dtype == BOOL else FLOAT64,)
+        (scaled,) = write_ufunc(builder, before, x, power, out=steps, casting=casting)
+        if out[0] is not None:  # which NumPy has each step written to
+            scaled = builder.cast(scaled, out[0])
         (whole,) = write_ufunc(builder, "rint", scaled)
         (result,) = write_ufunc(builder, after, whole, power)
-        return checked_output(
-            "round", result if x.dtype.kind == "f" else builder.cast(result, x.dtype), out, casting
-        )
+        return (result if out[0] is not None or x.dtype.kind == "f" else builder.cast(result, x.dtype),)
 
     return ElementFunction("round", np.round, write)
 
@@ -300,20 +302,15 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
         return np.round(a, decimals)
     if out is not None and not isinstance(out, np.ndarray):
         raise TypeError("output must be an array")
-    if isinstance(out, np.ndarray) and out.shape != np.shape(a):
-        return _round_to_other_shape(a, decimals, out)
-    swapped = isinstance(a, np.ndarray) and a.ndim > 0 and not a.dtype.isnative
-    if out is None and swapped and (decimals or a.dtype.kind in "iu"):
-        out = np.empty_like(a)  # NumPy keeps the byte order here
-    return call(function, (a, power), out, numpy_call=lambda *_: np.round(a, decimals, out=out))
-
-
-def _round_to_other_shape(a: Any, decimals: int, out: Array) -> Any:
-    """Round a number to an array of one element, as NumPy does; other shapes are refused."""
-    if np.ndim(a) == 0 and out.size == 1:
-        out[...] = round(a, decimals)
-        return out
-    return np.round(a, decimals, out=out)  # raises
+    if out is not None and out.shape != np.shape(a):
+        if np.ndim(a) or out.size != 1:
+            return np.round(a, decimals, out=out)  # raises
+        a = np.reshape(a, out.shape)  # a number, which NumPy writes to an array of one element
+    result = call(function, (a, power), out, numpy_call=lambda *_: np.round(a, decimals, out=out))
+    if out is None and isinstance(a, np.ndarray) and a.ndim and (decimals or a.dtype.kind in "iu"):
+        return result.astype(a.dtype, copy=False)  # NumPy keeps the byte order here
+    # Of a number of NumPy's it is another one, even where `out` has the same.
+    return result[()] if out is not None and out.ndim == 0 and isinstance(a, np.generic) else result
 
 
 around = round

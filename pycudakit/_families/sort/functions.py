@@ -5,6 +5,7 @@ NaN comes last, -0.0 and 0.0 are equal, and every order is the stable one.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from typing import Any, NamedTuple
@@ -42,6 +43,8 @@ from pycudakit._library.types import Array
 
 # Small calls go straight to NumPy: what `sort`, `argsort` and `unique` begin with is all that they cost more.
 _FEW_SORTED, _FEW_ORDERED = SMALL_SORT.most, SMALL_ARGSORT.most
+_EXACT = 2.0**53  # from here on, different integers are one float
+_LONG = 2048  # elements that NumPy takes longer to convert than a call takes us
 
 
 def _flipped(array: Array) -> Array:
@@ -317,7 +320,14 @@ def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", or
     return order_along(plan, np.atleast_1d(array), axis)
 
 
-@answered_by(np.searchsorted)
+def _numpys_searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
+    if type(a) is np.ndarray and a.size > _LONG and a.dtype.kind in "biuf":
+        given = operands.as_array(v)
+        v = v if given is None else _in_the_type_of(a, given)
+    return np.searchsorted(a, v, side, sorter)
+
+
+@answered_by(_numpys_searchsorted)
 def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     """Return where values would have to be inserted to keep an array sorted.
 
@@ -338,14 +348,16 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     >>> pk.searchsorted([1, 2, 2, 5], [0, 2, 9])
     array([0, 1, 4])
     """
-    array, values = operands.as_array(a), operands.as_array(v)
-    if array is None or values is None:
-        plan = plan_call("searchsorted", [array, values], NOTHING)
-    else:
-        plan = plan_search(array, values)
-    if plan.engine == "numpy" or array is None or values is None:
+    array, given = operands.as_array(a), operands.as_array(v)
+    if array is None or given is None:
+        plan = plan_call("searchsorted", [array, given], NOTHING)
         return invocation.by_numpy("searchsorted", plan.reason, lambda: np.searchsorted(a, v, side, sorter))
-    np.searchsorted(array, values.ravel()[:0], side, sorter)  # which checks them
+    values = _in_the_type_of(array, given)
+    plan = plan_search(array, values)
+    if plan.engine == "numpy":
+        numpy = functools.partial(_numpys_searchsorted, a, v, side, sorter)
+        return invocation.by_numpy("searchsorted", plan.reason, numpy)
+    np.searchsorted(array, np.empty(0, array.dtype), side, sorter)  # which checks them
     if sorter is not None:
         sorter = np.asarray(sorter)
         if values.size and sorter.size and not (sorter.min() >= 0 and sorter.max() < array.size):
@@ -359,6 +371,19 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     invocation.run(plan, f"pk_searchsorted_{name}", *arguments, size=sought.size)
     found = places.astype(np.intp, copy=False)
     return found[()] if found.ndim == 0 else found
+
+
+def _in_the_type_of(array: Array, values: Array) -> Array:
+    """Return few values in the type of many, if that holds them: else the many would be converted."""
+    if values.dtype == array.dtype or values.size >= array.size:
+        return values
+    common = values.astype(np.result_type(array.dtype, values.dtype))
+    with np.errstate(over="ignore", invalid="ignore"):
+        held = common.astype(array.dtype)
+    is_exact = held == common
+    if common.dtype.kind == "f" and array.dtype.kind in "iu":
+        is_exact &= np.abs(common) < _EXACT
+    return held if is_exact.all() else values
 
 
 class TopK(NamedTuple):

@@ -15,12 +15,13 @@ from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.counting import COUNTING
 from pycudakit.fusing.ordering import ORDERING, topk
 from pycudakit.fusing.products import PRODUCTS, matrix_power
+from pycudakit.fusing.putting import PUTTING
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.sets import SETS
 from pycudakit.fusing.shapes import SHAPES, Handler, captures, empty
 from pycudakit.fusing.stand_in import StandIn
 
-CAPTURED: dict[Any, Handler] = dict(SHAPES)
+CAPTURED: dict[Any, Handler] = {**SHAPES, **PUTTING}
 _captures = functools.partial(captures, CAPTURED)
 
 _FAMILIES = "pycudakit._families"

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from pycudakit._calls.arguments import broadcasts_to
+from pycudakit._calls.invocation import last_call
 from pycudakit._families.elementwise import compound
 from pycudakit._families.take import put_rows
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array
 from pycudakit.fusing import device
+from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.elements import SMALL, Elements, cast, conversion
 from pycudakit.fusing.indices import (
     WITH_STAND_IN,
     is_basic,
     is_mask,
     is_view_at,
+    no_such_place,
     parts,
     picked_by,
     place_among,
@@ -202,18 +206,24 @@ class Indexing(Elements):
                 ahead = (..., *[None] * missing)
                 mask = index[ahead] if missing else index
                 return self.write(stand_in, self._chosen(mask, chosen, stand_in).node)
-        if not basic and self._put_there(stand_in, array, index, value):
+        if not basic and self._put_there(stand_in, index, value):
             return None
-        self._set_by_numpy(stand_in, array, index, value)
+        self.write_by_numpy(operator.setitem, stand_in, (index, value))
         return None
 
-    def _put_there(self, stand_in: StandIn, array: Array, index: Any, value: Any) -> bool:
-        """Write to rows by integers or by a mask on the device; tell whether that could be."""
-        storage = stand_in.node.storage
-        flags = array.flags
-        is_there = storage is not None and storage.is_kept and self.memory.scope.is_open
-        if not (is_there and flags.c_contiguous and flags.writeable and array.dtype.isnative and array.size):
+    def lies_there(self, stand_in: StandIn) -> bool:
+        """Tell whether an array lies side by side on the device, and may be written to."""
+        array, storage = self.store(stand_in), stand_in.node.storage
+        if storage is None or not storage.is_kept or not self.memory.scope.is_open:
             return False
+        flags = array.flags
+        return bool(flags.c_contiguous and flags.writeable and array.dtype.isnative and array.size)
+
+    def _put_there(self, stand_in: StandIn, index: Any, value: Any) -> bool:
+        """Write to rows by integers or by a mask on the device; tell whether that could be."""
+        if not self.lies_there(stand_in):
+            return False
+        array, storage = self.store(stand_in), stand_in.node.storage
         assert storage is not None  # noqa: S101
         shape = np.shape(value)
         if type(index) is StandIn and is_mask(index) and index.ndim:
@@ -245,7 +255,10 @@ class Indexing(Elements):
             indices = np.empty(places.shape, np.int64)
             places = self._left_there(indices, places.node)
         self.memory.keep([array, indices, values])
-        put_rows(array, indices, values, 1 if wanted == rest else indices.size)
+        try:
+            put_rows(array, indices, values, 1 if wanted == rest else indices.size)
+        except IndexError:
+            raise no_such_place(self.read(places), len(array), 0) from None
         self.tell("put", array.shape, [indices, values], [array])
         del values_there, places
         return True
@@ -281,9 +294,7 @@ class Indexing(Elements):
         if type(value) is StandIn:
             node = value.node
         elif type(value) in (int, float, bool):
-            node = leaf(
-                np.asarray(value).astype(target.dtype) if type(value) is not int else _int_as(value, target)
-            )
+            node = leaf(_number_as(value, target))
         else:
             found, _ = self.leaf_of(value)
             if found is None:
@@ -305,20 +316,28 @@ class Indexing(Elements):
             node = leaf(node.array.reshape(shape), node.storage)
         return node
 
-    def _set_by_numpy(self, stand_in: StandIn, array: Array, index: Any, value: Any) -> None:
-        """Write to the host's memory."""
+    def write_by_numpy(
+        self, function: Any, stand_in: StandIn, rest: tuple[Any, ...], keywords: dict[str, Any] | None = None
+    ) -> None:
+        """Have a function write to an array in the host's memory, with the rest of its arguments."""
+        array = self.in_one_memory(stand_in)
         storage = stand_in.node.storage
         assert storage is not None  # noqa: S101
-        index, value = self.resolved(index), self.resolved(value)
+        given, named = self.resolved(rest), self.resolved(keywords or {})
         self.before_write(storage)
         storage.fetch()
-        array[index] = value
-        storage.changed()
+        before = None if self.passes is None else last_call()
+        try:
+            function(array, *given, **named)
+        finally:  # some write before they raise
+            storage.changed()
+        reads = [s.node.array for s in stand_ins_in((rest, keywords)) if s.node.array is not None]
+        self.tell(getattr(function, "__name__", "put"), array.shape, reads, [array], before)
 
 
-def _int_as(value: int, target: Array) -> Array:
+def _number_as(value: float, target: Array) -> Array:
     result = np.empty((), target.dtype)
-    result[...] = value  # raises OverflowError, as NumPy does
+    result[...] = value  # raises for what the type has not, as NumPy does
     return result
 
 

@@ -13,7 +13,6 @@ from numpy.lib.array_utils import normalize_axis_index
 from pycudakit._library.types import CODES
 from pycudakit.fusing import device
 from pycudakit.fusing.elements import conversion
-from pycudakit.fusing.masked import is_mask_of
 from pycudakit.fusing.nodes import PLAIN, Node, leaf
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.stand_in import StandIn
@@ -153,25 +152,6 @@ def _converted(recording: Recording, x: StandIn, dtype: Any) -> StandIn:
     result: StandIn = recording.apply(conversion(dtype), (x,))
     result.is_scalar = x.is_scalar
     return result
-
-
-@_captures(np.copyto)
-def _copyto(recording: Recording, dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    is_array = type(src) in (StandIn, np.ndarray)
-    if type(dst) is StandIn and is_array and np.can_cast(src.dtype, dst.dtype, casting):  # type: ignore[arg-type]
-        if where is True:
-            return recording.set(dst, ..., src)
-        if src.dtype == dst.dtype and is_mask_of(where, dst.shape):
-            return recording.set(dst, ..., np.where(where, src, dst))
-    elif type(dst) is StandIn and _is_number_of(src, dst.dtype) and is_mask_of(where, dst.shape):
-        return recording.set(dst, ..., np.where(where, src, dst))
-    recording.on_host(np.copyto, (dst, src), {"casting": casting, "where": where}, may_write=True)
-    return None
-
-
-def _is_number_of(value: Any, dtype: Any) -> bool:
-    """Tell whether it is one of Python's numbers that a type takes as it is."""
-    return type(value) in (bool, int, float) and bool(np.result_type(dtype, value) == dtype)
 
 
 def empty(recording: Recording, shape: Any, dtype: Any = float, order: Any = "C") -> StandIn:

@@ -331,7 +331,16 @@ def _in_place_by(name: str) -> Callable[..., None]:
 
 
 def _fill(self: StandIn, value: Any) -> None:
-    self.recording.set(self, ..., value)
+    if self.is_scalar:
+        self.__getattr__("fill")(value)
+    elif type(value) in (list, tuple) or np.ndim(value) or not self.flags.writeable:
+        self.recording.write_by_numpy(np.ndarray.fill, self, (value,))  # which takes few of them
+    else:
+        self.recording.set(self, ..., value)
+
+
+def _put(self: StandIn, indices: Any, values: Any, mode: Any = "raise") -> None:
+    self.recording.call(np.put, (self, indices, values, mode), {})
 
 
 def _item(self: StandIn, *arguments: Any) -> Any:
@@ -342,6 +351,6 @@ def _tolist(self: StandIn) -> Any:
     return self.recording.look(self, ".tolist()").tolist()
 
 
-_OF_ITS_OWN = (_copy, _flatten, _reshape, _transpose, _fill, _item, _tolist)
+_OF_ITS_OWN = (_copy, _flatten, _reshape, _transpose, _fill, _put, _item, _tolist)
 for _method_of_its_own in (*_OF_ITS_OWN, _in_place_by("sort"), _in_place_by("partition")):
     setattr(StandIn, _method_of_its_own.__name__[1:], _method_of_its_own)

@@ -132,6 +132,7 @@ class Fused(Generic[P, R]):
             if who is not None:
                 return self._run_measured(best, who, key, arrays, args, kwargs)
         recording = Recording(self._name, CAPTURED, self._strict)
+        recording.costs.are_of_small = best == "unknown"
         result = self._recorded(recording, arrays, args, kwargs)
         if best in (None, "unknown"):
             recording.costs.up += sum(array.nbytes for array in arrays)
@@ -332,7 +333,7 @@ class BoundFused:
 
 
 _MOST_KEYS = 256
-_LONG = 2e-3  # seconds
+_LONG = 5e-3  # seconds
 
 
 def _given(title: str, devices: Sequence[Any]) -> Callable[[Any], Any]:

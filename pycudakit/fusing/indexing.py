@@ -79,11 +79,13 @@ class Indexing(Elements):
 
     def get(self, stand_in: StandIn, index: Any) -> Any:
         """Return a view, or the elements at some places."""
+        if self.is_left_to_numpy:
+            return self.resolved(stand_in)[self._numpys_index(index)]
         if stand_in.is_scalar:
             return self.wrap(self.read(stand_in)[()][self.resolved(index)])
         basic = is_basic(index)
         if not basic:
-            picked = self._picked(stand_in, index)
+            picked = None if self.rest_is_numpys() else self.handled(self._picked, stand_in, index)
             if picked is not None:
                 return picked
         if basic:
@@ -115,15 +117,13 @@ class Indexing(Elements):
                 return StandIn(self, leaf(np.asarray(found)), True)
         elif any(is_mask(part) for part in parts(index)):
             self.note_break("the number of elements that a mask keeps", "use numpy.where() to keep the shape")
-            kept = self._kept_by_mask(stand_in, index) if is_mask(index) else None
+            kept = self.handled(self._kept_by_mask, stand_in, index) if is_mask(index) else None
             if kept is not None:
                 return kept
         return self.wrap(self.read(stand_in)[self.resolved(index)])
 
     def _picked(self, stand_in: StandIn, index: Any) -> Any:
         """Return the elements that arrays of integers pick, by `take`; None where that is NumPy's."""
-        if self.rest_is_numpys():
-            return None
         picked = picked_by(index, stand_in.shape)
         if picked is None or not self._is_worth_taking(stand_in, picked.arrays):
             return None
@@ -179,8 +179,11 @@ class Indexing(Elements):
 
     def set(self, stand_in: StandIn, index: Any, value: Any) -> None:
         """Write to a view, or to the elements at some places."""
+        if self.rest_is_numpys():
+            self.resolved(stand_in)[self._numpys_index(index)] = self.resolved(value)
+            return None
         self.heed_errors()
-        basic = is_basic(index) if not self.rest_is_numpys() else False
+        basic = is_basic(index)
         # Of an index that has values, others are read on the way.
         array = self.store(stand_in) if basic is True else self.in_one_memory(stand_in)
         if type(value) is StandIn and is_view_at(array, index, value.node.array):
@@ -192,8 +195,7 @@ class Indexing(Elements):
                 is_seen = type(value) is StandIn
                 return self.write(StandIn(self, leaf(part, stand_in.node.storage)), node, is_seen)
         elif (
-            not self.is_left_to_numpy
-            and is_mask(index)
+            is_mask(index)
             and index.ndim
             and index.shape == array.shape[: index.ndim]
             and np.ndim(value) <= array.ndim - index.ndim
@@ -279,6 +281,13 @@ class Indexing(Elements):
         given = tuple([self._plain_index(each) for each in parts(index)])
         view: Array = array[given if ... in given else (*given, ...)]
         return view
+
+    def _numpys_index(self, index: Any) -> Any:
+        """Return an index with arrays for all that stands for some; of numbers alone soon."""
+        for part in index if type(index) is tuple else (index,):
+            if type(part) is not int:
+                return self.resolved(index)
+        return index
 
     def _plain_index(self, part: Any) -> Any:
         """Return a part of an index that makes views, of Python's numbers alone."""

@@ -23,6 +23,7 @@ from pycudakit.fusing.captured import CAPTURED, own_function
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.drawing import DRAWING
 from pycudakit.fusing.now import recording_now
+from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.shapes import empty, full
 from pycudakit.fusing.stand_in import StandIn
 
@@ -49,29 +50,35 @@ def _is_ordinary(dtype: Any, order: Any, keywords: dict[str, Any]) -> bool:
     return not keywords and order in ("C", "F") and np.dtype(dtype) in CODES
 
 
-def _zeros(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) -> Any:
+def _captures() -> Recording | None:
+    """Return who captures new arrays, if they are to be."""
     recording = recording_now()
+    return None if recording is None or recording.is_left_to_numpy else recording
+
+
+def _zeros(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) -> Any:
+    recording = _captures()
     if recording is None or not _is_ordinary(dtype, order, keywords):
         return np.zeros(shape, dtype, order, **keywords)
     return full(recording, recording.resolved(shape), 0, dtype, order)
 
 
 def _ones(shape: Any, dtype: Any = None, order: Any = "C", **keywords: Any) -> Any:
-    recording = recording_now()
+    recording = _captures()
     if recording is None or not _is_ordinary(dtype, order, keywords):
         return np.ones(shape, dtype, order, **keywords)
     return full(recording, recording.resolved(shape), 1, float if dtype is None else dtype, order)
 
 
 def _empty(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) -> Any:
-    recording = recording_now()
+    recording = _captures()
     if recording is None or not _is_ordinary(dtype, order, keywords):
         return np.empty(shape, dtype, order, **keywords)
     return empty(recording, recording.resolved(shape), dtype, order)
 
 
 def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **keywords: Any) -> Any:
-    recording = recording_now()
+    recording = _captures()
     wanted = np.asarray(fill_value).dtype if dtype is None and type(fill_value) is not StandIn else dtype
     if type(fill_value) is StandIn:
         wanted = fill_value.dtype if dtype is None else dtype
@@ -85,7 +92,7 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **ke
 
 
 def _take(a: Any, indices: Any, *arguments: Any, **keywords: Any) -> Any:
-    recording = recording_now()
+    recording = _captures()
     if recording is None or type(a) is StandIn or type(indices) is not StandIn:
         return np.take(a, indices, *arguments, **keywords)
     return recording.call(np.take, (np.asarray(a), indices, *arguments), keywords)  # which NumPy does not ask
@@ -96,7 +103,7 @@ def _by_numpy(function: Any) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def make(*arguments: Any, **keywords: Any) -> Any:
-        recording = recording_now()
+        recording = _captures()
         if recording is None:
             return function(*arguments, **keywords)
         return recording.wrap(function(*recording.resolved(arguments), **recording.resolved(keywords)))

@@ -288,6 +288,9 @@ class Computing:
         What the last pass reads needs no home, if it has none.
         """
         self.settle(nodes)
+        nodes = [node for node in nodes if node.array is None]  # what reductions needed is computed by now
+        if not nodes:
+            return
         together = Pass(nodes)
         if not is_last:
             self.memory.keep(together.arrays)

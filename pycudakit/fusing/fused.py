@@ -183,8 +183,7 @@ class Fused(Generic[P, R]):
                 return self._recorded(recording, arrays, args, kwargs)
         except FAILURES as error:
             if recording is not None and recording.memory.written:
-                text = f"{error}; {self._name} had begun to write to its arguments"
-                raise type(error)(text) from error
+                raise
             warn_of_takeover(error)
             put_back()
         with asked.asking(engine="cpu"):
@@ -208,7 +207,12 @@ class Fused(Generic[P, R]):
         body = functools.partial(self._run, recording, args, kwargs)
         if devices:
             body = functools.partial(self._run_lending, recording, devices, args, kwargs)
-        return recording.memory.scope.run(recording.engine, body)
+        try:
+            return recording.memory.scope.run(recording.engine, body)
+        except FAILURES as error:
+            if not recording.memory.written:
+                raise
+            raise type(error)(f"{error}; {self._name} had begun to write to its arguments") from error
 
     def _run_lending(self, recording: Recording, devices: Sequence[Any], args: Any, kwargs: Any) -> Any:
         try:

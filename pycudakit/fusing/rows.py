@@ -21,9 +21,9 @@ from pycudakit._programs import estimate
 from pycudakit._programs.work import report_of
 from pycudakit.fusing import device
 from pycudakit.fusing.blocks import Chain, Ready, Step
-from pycudakit.fusing.nodes import Node
+from pycudakit.fusing.nodes import Node, reads
 from pycudakit.fusing.reductions import Reductions
-from pycudakit.fusing.storage import bounds
+from pycudakit.fusing.storage import Storage, bounds
 
 _LEAST = 1 << 20  # bytes that are reduced: of fewer, nothing is gained
 _SMALL = 16  # times as many elements a reduction has, for what is small beside it
@@ -57,9 +57,23 @@ class Rows(Reductions):
     def run_in_blocks(self, nodes: Sequence[Node]) -> bool:
         """Compute nodes block of rows by block of rows, if they need several passes over the same rows."""
         nodes = [node for node in nodes if node.array is None]
-        if not (nodes and self._may_be_cut()):
+        return bool(nodes) and self._run_in_blocks(nodes)
+
+    def write_in_blocks(self, array: Array, storage: Storage, value: Node) -> bool:
+        """Write a value, which is put off, to an array; compute what else needs what was there."""
+        is_simple = not value.is_apart and value.shape == array.shape and value.dtype == array.dtype
+        if not (self.reductions and is_simple and storage.twin is None):
             return False
-        chain = self._chain_of(nodes)
+        waiting = dict.fromkeys([stand_in.node for stand_in in self.waiting()])
+        readers = [node for node in waiting if node is not value and reads(storage, [node])]
+        return self._run_in_blocks([*readers, value], array, storage)
+
+    def _run_in_blocks(
+        self, nodes: Sequence[Node], written: Array | None = None, storage: Storage | None = None
+    ) -> bool:
+        if not self._may_be_cut():
+            return False
+        chain = self._chain_of(nodes, written)
         rows = 0 if chain is None else self._rows_at_once(chain)
         whole = None if chain is None or not rows else chain.steps(0, chain.rows)
         if chain is None or whole is None:
@@ -68,6 +82,8 @@ class Rows(Reductions):
             return False
         if self.engine == "auto" and any(_is_elsewhere(step, whole) for step in whole):
             return False
+        if storage is not None:
+            self.memory.will_change(storage)
         return self._run_chain(chain, whole, rows)
 
     def _may_be_cut(self) -> bool:
@@ -79,15 +95,15 @@ class Rows(Reductions):
         is_alone = self.memory.scope.is_open and not self.memory.stream and asked.devices_asked() == (0,)
         return self.engine != "cuda" or is_alone
 
-    def _chain_of(self, nodes: Sequence[Node]) -> Chain | None:
+    def _chain_of(self, nodes: Sequence[Node], written: Array | None) -> Chain | None:
         """Return the passes that nodes need, after what has other rows is computed; None without several."""
         rows = nodes[0].shape[0] if nodes[0].shape else 0
         if rows < 2 or any(node.shape[:1] != (rows,) for node in nodes):
             return None
         while True:
-            chain = Chain(nodes, self.engine)
+            chain = Chain(nodes, self.engine, written)
             outside = chain.of_other_rows()
-            if not chain.has_several_passes() or outside is None:
+            if not chain.has_several_passes() or outside is None or not chain.is_read_before_it_is_written():
                 return None
             if not outside:
                 return chain
@@ -107,10 +123,10 @@ class Rows(Reductions):
             return 0
         return -(-chain.rows // -(-chain.rows // fitting))  # about as many in each block
 
-    def _homes(self, chain: Chain, steps: Sequence[Step]) -> list[tuple[int, int, int]]:
+    def _homes(self, chain: Chain, steps: Sequence[Step]) -> list[tuple[int, int, int, bool]]:
         """Return what of a block is to have a home: where it is on the host, its bytes, and those of a row.
 
-        That is what several passes read, and what is not there already.
+        That is what several passes read, and what is not there already. Tell whether it is written, too.
         """
         found: dict[int, tuple[int, int, set[int], set[int]]] = {}
         for place, step in enumerate(steps if self.memory.scope.is_open else ()):
@@ -122,9 +138,14 @@ class Rows(Reductions):
                 known = found.get(id(storage), (low, high, set(), set()))
                 passes, strides = known[2] | {place}, known[3] | {chain.strides.get(id(array), 0)}
                 found[id(storage)] = min(low, known[0]), max(high, known[1]), passes, strides
+        into = None if chain.written is None else self.memory.storage_of(chain.written)
+        written = found.get(id(into))
+        if written is not None:  # all of what is written, or some of it would not be found there
+            low, high = bounds(steps[-1].outs[-1])
+            found[id(into)] = min(low, written[0]), max(high, written[1]), *written[2:]
         return [
-            (low, high - low, strides.pop())
-            for low, high, passes, strides in found.values()
+            (low, high - low, strides.pop(), key == id(into))
+            for key, (low, high, passes, strides) in found.items()
             if len(passes) > 1 and len(strides) == 1
         ]
 
@@ -136,14 +157,17 @@ class Rows(Reductions):
         try:
             ready.extend(Ready(step, chain.strides, rows) for step in steps)
             for block in range(times):
-                places = [(first + block * rows * stride, size) for first, size, stride in homes]
+                places = [first + block * rows * stride for first, _, stride, _ in homes]
                 try:
-                    for address, size in places:
+                    for address, (_, size, _, _) in zip(places, homes, strict=True):
                         keep(address, size, device.INPUT)
                     for each in ready:
                         each.run()
+                    for address, (*_, is_written) in zip(places, homes, strict=True):
+                        if is_written:
+                            self.memory.scope.fetch(address)
                 finally:
-                    for address, _ in places:
+                    for address in places:
                         drop(address)
         finally:
             for each in ready:
@@ -183,7 +207,7 @@ class Rows(Reductions):
             shape = (chain.rows, *step.shape[1:])
             self.tell(step.function, shape, step.reads, step.outs, blocks=-(-chain.rows // rows))
         for node, result in chain.results.items():
-            if node.array is None and node.view is None:
+            if node.array is None and node.view is None and result is not chain.written:
                 node.computed(result, self.memory.storage_for(result))
         self.reductions = [known for known in self.reductions if _waits(known())]
         return True

@@ -29,6 +29,7 @@ from pycudakit.fusing.stand_in import StandIn
 
 _KIT = __name__.partition(".")[0]
 _LINALG = f"{_KIT}.linalg"
+_IMAGE = f"{_KIT}.image"
 _TRANSFERS = frozenset({"In", "InOut", "Out"})
 _OF_KERNELS = frozenset(
     {
@@ -140,7 +141,10 @@ def _has_stand_in(value: Any) -> bool:
 @functools.lru_cache(1024)
 def kit_function(function: Any) -> Callable[..., Any]:
     """Return a function of the kit's that takes stand-ins, and then returns some."""
-    numpys: Any = getattr(np.linalg if function.__module__ == _LINALG else np, function.__name__, None)
+    module = function.__module__
+    numpys: Any = getattr(np.linalg if module == _LINALG else np, function.__name__, None)
+    if module.startswith(_IMAGE):  # `flip` and others are not NumPy's of these names
+        numpys = None
     is_numpys = numpys is not None and (numpys in CAPTURED or isinstance(numpys, np.ufunc))
 
     @functools.wraps(function)

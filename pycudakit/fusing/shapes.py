@@ -289,6 +289,31 @@ def _beside(at_least: Any, axis: Callable[[Sequence[Any]], int]) -> Handler:
     return handle
 
 
+@_captures(np.append)
+def _append(recording: Recording, arr: Any, values: Any, axis: Any = None) -> Any:
+    parts = _arrays_of(recording, (arr, values))
+    return recording.call(np.concatenate, (parts, axis), {})
+
+
+@_captures(np.column_stack)
+def _column_stack(recording: Recording, tup: Any) -> Any:
+    parts = [part[..., None] if part.ndim == 1 else part for part in _arrays_of(recording, tup)]
+    return recording.call(np.concatenate, ([part[None] if not part.ndim else part for part in parts], 1), {})
+
+
+@_captures(np.diag)
+def _diag(recording: Recording, v: Any, k: Any = 0) -> Any:
+    if v.ndim != 1:
+        return np.diagonal(v, k)
+    k = operator.index(k)
+    length = v.size + abs(k)
+    made = full(recording, (length, length), 0, v.dtype)
+    first = k if k >= 0 else -k * length
+    places = slice(first, first + v.size * (length + 1), length + 1)
+    recording.set(made.reshape(-1), places, v)
+    return made
+
+
 SHAPES[np.stack] = _stack
 SHAPES[np.vstack] = _beside(np.atleast_2d, lambda _: 0)
 SHAPES[np.hstack] = _beside(np.atleast_1d, lambda parts: 0 if parts[0].ndim == 1 else 1)

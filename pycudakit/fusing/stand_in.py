@@ -306,6 +306,14 @@ def _copy(self: StandIn, order: Any = "C") -> Any:
     return self if self.is_scalar else self.recording.call(np.copy, (self,), {"order": order})
 
 
+def _conj(self: StandIn) -> StandIn:
+    return self
+
+
+def _compress(self: StandIn, condition: Any, axis: Any = None, out: Any = None) -> Any:
+    return self.recording.call(np.compress, (condition, self, axis), {} if out is None else {"out": out})
+
+
 def _reshape(self: StandIn, *shape: Any, **keywords: Any) -> Any:
     shape = shape[0] if len(shape) == 1 else shape
     return self.recording.call(np.reshape, (self, shape), keywords)
@@ -351,6 +359,6 @@ def _tolist(self: StandIn) -> Any:
     return self.recording.look(self, ".tolist()").tolist()
 
 
-_OF_ITS_OWN = (_copy, _flatten, _reshape, _transpose, _fill, _put, _item, _tolist)
+_OF_ITS_OWN = (_compress, _conj, _copy, _flatten, _reshape, _transpose, _fill, _put, _item, _tolist)
 for _method_of_its_own in (*_OF_ITS_OWN, _in_place_by("sort"), _in_place_by("partition")):
     setattr(StandIn, _method_of_its_own.__name__[1:], _method_of_its_own)

@@ -111,6 +111,15 @@ class OnDevice:
             others = {"PyTorch": functools.partial(self.torch.add, *tensors)}
             self.compare("add of 1,000 tensors", ours, others, {}, FEW, 100)
 
+    def run_weights(self):
+        """Time weights, which are added in one order, and by CuPy as they come."""
+        weights, shares, _ = self.arrays
+        for bins in (1000, 1):
+            places = (shares * bins).astype(np.int32)
+            ours = functools.partial(pk.bincount, places, weights)
+            others = {"CuPy": functools.partial(self.cupy.bincount, places, weights)}
+            self.compare(f"bincount, weights in {bins:,} bins", ours, others, {})
+
     def run_functions(self):
         """Time expressions and functions."""
         a, b, c = self.arrays
@@ -147,6 +156,7 @@ def main():
     harness = Harness(__doc__.splitlines()[0], 8)
     works = OnDevice(harness)
     works.run_calls()
+    works.run_weights()
     works.run_functions()
     return harness.finish()
 

@@ -1,6 +1,6 @@
 #include "common/histogram.h"
 
-#include "cuda/histogram/works.cuh"
+#include "cuda/histogram/weights.cuh"
 
 namespace pk::histogram {
 
@@ -9,20 +9,20 @@ namespace {
 const BinLoops &host_loops() { return plain_bin_loops(); }
 
 // What a call reads, of which kernels find the values at home, and what it writes on the host.
-std::vector<plan::Span> spans_of(const Layout &layout, int64_t values, const int64_t *counts, int64_t count) {
+std::vector<plan::Span> spans_of(const Layout &layout, int64_t values, const void *results, int64_t count) {
     std::vector<plan::Span> spans;
     for (int64_t i = 0; i < values && layout.size != 0; ++i) {
         spans.emplace_back(layout, layout.views[size_t(i)], false);
         spans.back().item = std::max<int64_t>(spans.back().item, 4);  // bytes are read by words
     }
-    spans.emplace_back(counts, (count + 2) * int64_t(sizeof(int64_t)), 8, true, false);
+    spans.emplace_back(results, count * 8, 8, true, false);
     return spans;
 }
-std::vector<plan::Span> spans_of(const HistogramRequest &request) {
-    const int64_t values = request.axes + request.has_weights;
-    std::vector<plan::Span> spans = spans_of(request.layout, values, request.counts, request.total);
-    for (int64_t i = 0; i < request.axes; ++i) {
-        const pk_bins &bins = request.bins[i];
+std::vector<plan::Span> spans_of(const Counting &counting, const void *results, int64_t count) {
+    const int64_t values = counting.axes + counting.has_weights;
+    std::vector<plan::Span> spans = spans_of(counting.layout, values, results, count);
+    for (int64_t i = 0; i < counting.axes; ++i) {
+        const pk_bins &bins = counting.bins[i];
         if (bins.how == PK_BY_VALUE) continue;
         const auto *const edges = reinterpret_cast<const void *>(bins.edges);
         spans.emplace_back(edges, edges_bytes(bins), 8, false, false);
@@ -101,12 +101,34 @@ void launch_extent(const ExtentRequest &request, Call &call) {
     extent_on_host(request.layout, host_loops(), call, request.extent);
 }
 
+// Weights are added where they and the elements are at home, and else by the host's threads.
+template <class There, class OnHost>
+void weigh(const Counting &counting, const std::vector<plan::Span> &spans, Call &call, There add_there,
+           OnHost add_on_host) {
+    const std::vector<int> devices = devices_of(call);
+    const auto operands = spans.begin() + (counting.layout.size == 0 ? 0 : counting.axes + 1);
+    const bool are_there = operands != spans.begin() && plan::have_homes({spans.begin(), operands}, devices);
+    plan::Homes homes(spans, call, are_there ? devices : std::vector<int>());
+    if (!are_there || !add_there(homes, devices[0])) {
+        bring_down(spans, call);
+        add_on_host();
+    }
+    homes.settle();
+}
+
 void launch_histogram(const HistogramRequest &request, Call &call) {
-    const std::vector<plan::Span> spans = spans_of(request);
+    const std::vector<plan::Span> spans = spans_of(request, request.counts, request.total + 2);
     if (request.has_weights) {
-        plan::Homes homes(spans, call, {});
-        count_weights(request, host_loops(), call, request.counts);
-        return homes.settle();
+        const bool in_floats = request.bins[0].how == PK_BY_WIDTH;
+        auto *const sums = reinterpret_cast<uint64_t *>(request.counts);
+        int64_t *const outside = request.counts + request.total;
+        return weigh(
+            request, spans, call,
+            [&](const plan::Homes &homes, int device) {
+                return in_floats ? add_there<double>(request, homes, call, device, sums, outside)
+                                 : add_there<uint64_t>(request, homes, call, device, sums, outside);
+            },
+            [&] { count_weights(request, host_loops(), call, request.counts); });
     }
     const std::vector<int> devices = devices_of(call);
     plan::Homes homes(spans, call, devices);
@@ -116,7 +138,7 @@ void launch_histogram(const HistogramRequest &request, Call &call) {
 
 void launch_histogram_of_extent(const HistogramOfExtentRequest &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
-    const std::vector<plan::Span> spans = spans_of(request.layout, 1, request.counts, request.count);
+    const std::vector<plan::Span> spans = spans_of(request.layout, 1, request.counts, request.count + 2);
     plan::Homes homes(spans, call, devices);
     if (!count_kept(request, homes, call, devices)) {
         bring_down(spans, call);
@@ -129,7 +151,14 @@ void launch_histogram_of_extent(const HistogramOfExtentRequest &request, Call &c
 }
 
 void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &call) {
-    add_weights(request, host_loops(), call, request.sums, request.outside);
+    std::vector<plan::Span> spans = spans_of(request, request.sums, request.total);
+    spans.emplace_back(request.outside, 2 * int64_t(sizeof(int64_t)), 8, true, false);
+    weigh(
+        request, spans, call,
+        [&](const plan::Homes &homes, int device) {
+            return add_there<double>(request, homes, call, device, request.sums, request.outside);
+        },
+        [&] { add_weights(request, host_loops(), call, request.sums, request.outside); });
 }
 
 void launch_digitize(const DigitizeRequest &request, Call &call) {

@@ -106,6 +106,7 @@ HistogramRequest::HistogramRequest(const pk_operand *operands, int64_t operand_c
                                    int64_t dimensions, const pk_bins *bins, int64_t axes, int64_t *counts)
     : Counting(operands, operand_count, shape, dimensions, bins, axes, false), counts(counts) {
     require(counts != nullptr, "counts is a null pointer");
+    require(!has_weights || !is_float_type(view(axes).type), "weights that are counted are integers");
 }
 
 HistogramOfExtentRequest::HistogramOfExtentRequest(const pk_operand *operand, const int64_t *shape,

@@ -87,6 +87,8 @@ void count_on_host(const Counting &counting, const BinLoops &loops, Call &call, 
 // The same with integer weights, the last operand.
 void count_weights(const Counting &counting, const BinLoops &loops, Call &call, int64_t *counts);
 void add_weights(const Counting &counting, const BinLoops &loops, Call &call, double *sums, int64_t *outside);
+// Elements whose weights are added one after the other; then such sums are.
+int64_t run_for(int64_t total);
 void digitize_on_host(const DigitizeRequest &request, const BinLoops &loops, Call &call);
 void extent_of_keys(int type, int64_t least, int64_t greatest, uint64_t *extent);
 void extent_on_host(const Layout &layout, const BinLoops &loops, Call &call, uint64_t *extent);

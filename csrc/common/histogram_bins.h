@@ -119,6 +119,13 @@ PK_HD int32_t by_value(T value, int32_t count) {
     return select(uint64_t(value) < uint64_t(count), int32_t(value), count);
 }
 
+// A sum of integers that was made as a float; what no such integer is becomes the least one, or 0.
+PK_HD uint64_t whole(double sum, bool is_signed) {
+    constexpr double HALF = 9223372036854775808.0;  // 2^63
+    if (is_signed) return sum >= -HALF && sum < HALF ? uint64_t(int64_t(sum)) : uint64_t(1) << 63;
+    return sum >= 0 && sum < 2 * HALF ? uint64_t(sum) : 0;
+}
+
 // How edges of a call are compared: in the type of this index.
 enum Compared { AS_INT64, AS_UINT64, AS_FLOAT, AS_DOUBLE, COMPARED };
 PK_HD Compared compared(int type) {

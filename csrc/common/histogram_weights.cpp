@@ -16,12 +16,6 @@ namespace {
 
 constexpr int64_t RUN = 65536;  // NumPy's, so that its sums of float64 are ours
 
-int64_t run_for(int64_t total) {
-    int64_t run = RUN;
-    while (run < 4 * total) run *= 2;
-    return run;
-}
-
 // Threads fold their runs' sums in turn.
 class InOrder {
    public:
@@ -100,6 +94,12 @@ bool add_runs(const Counting &counting, const BinLoops &loops, Call &call, int64
 
 }  // namespace
 
+int64_t run_for(int64_t total) {
+    int64_t run = RUN;
+    while (run < 4 * total) run *= 2;
+    return run;
+}
+
 void add_weights(const Counting &counting, const BinLoops &loops, Call &call, double *sums,
                  int64_t *outside) {
     std::fill_n(sums, counting.total, 0.0);
@@ -112,13 +112,12 @@ void add_weights(const Counting &counting, const BinLoops &loops, Call &call, do
 void count_weights(const Counting &counting, const BinLoops &loops, Call &call, int64_t *counts) {
     const int64_t total = counting.total;
     const int type = counting.view(counting.axes).type;
-    require(!is_float_type(type), "weights that are counted are integers");
     std::fill_n(counts, total + 2, int64_t(0));
     auto *const sums = reinterpret_cast<uint64_t *>(counts);
     if (counting.bins[0].how == PK_BY_WIDTH) {
         counts[total + 1] = add_runs<double>(counting, loops, call, counts + total, [&](const double *run) {
             for (int64_t i = 0; i < total; ++i) {
-                sums[i] += type == PK_UINT64 ? uint64_t(run[i]) : uint64_t(int64_t(run[i]));
+                sums[i] += bins::whole(run[i], type != PK_UINT64);
             }
         });
     } else {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._calls.queued import LEGACY_STREAM, library_of_type, torch_stream
+from pycudakit._calls.queued import LEGACY_STREAM, UNSEEN, dtype_of, library_of_type, torch_stream
 from pycudakit._library.types import DType, code_of
 
 _NEWEST = 3  # version of __cuda_array_interface__
@@ -31,7 +31,7 @@ _HOMEWARD = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class DeviceArray:
     """An array on a GPU.
 
@@ -78,6 +78,28 @@ def is_device_array(value: Any) -> bool:
 
 def device_array(value: Any) -> DeviceArray | None:
     """Return where a value lies on a GPU, or None if it does not say so; refuse what cannot be used."""
+    return _seen(value) or _told(value)
+
+
+def _seen(value: Any) -> DeviceArray | None:
+    """Return where a library's array lies that tells it soon, and that nothing need be said against."""
+    library = library_of_type(type(value))
+    try:
+        seen = library.see(value) if library is not None and library.is_there(value) else None
+    except UNSEEN:
+        return None
+    if seen is None:
+        return None
+    (name, given, strides, is_readonly), address, stream = seen
+    dtype, shape = dtype_of(name), tuple(given)
+    if dtype is None or (address == 0 and 0 not in shape):
+        return None
+    return DeviceArray(
+        value, address, shape, strides or strides_of_dense(shape, dtype), dtype, is_readonly, stream
+    )
+
+
+def _told(value: Any) -> DeviceArray | None:
     interface = _interface(value)
     if interface is not None:
         return _of_interface(value, interface)
@@ -148,7 +170,11 @@ def _sizes(given: Any) -> tuple[int, ...] | None:
 
 def strides_of_dense(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
     """Return the strides of an array whose elements lie one after the other."""
-    return tuple(math.prod(shape[d + 1 :]) * dtype.itemsize for d in range(len(shape)))
+    strides, step = [], dtype.itemsize
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
 
 
 def _check_type(value: Any, dtype: DType) -> None:

@@ -176,13 +176,13 @@ def library_of_type(kind: type) -> Library | None:
 UNSEEN = (AttributeError, KeyError, RuntimeError, TypeError, ValueError)
 
 
-def dtype_of(form: Form) -> DType | None:
-    """Return the type of an array's elements, if the engines know it."""
-    name = form.dtype
+@functools.lru_cache(256)
+def dtype_of(name: Any) -> DType | None:
+    """Return the type of an array's elements, as its library says it, if the engines know it."""
     if not isinstance(name, (str, np.dtype)):
         name = str(name).removeprefix("torch.")
     try:
-        dtype = np.dtype(name)
+        dtype = np.dtype(np.dtype(name).str)  # of equal ones always the same
     except TypeError:
         return None
     return dtype if dtype in CODES and dtype.isnative else None

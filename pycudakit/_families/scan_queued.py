@@ -63,7 +63,7 @@ def _known(
 ) -> _Known | None:
     """Return how arrays of a form are scanned; None where that takes more care."""
     form = Form(*fields)
-    given, shape = dtype_of(form), tuple(form.shape)
+    given, shape = dtype_of(form.dtype), tuple(form.shape)
     if given is None or form.strides is not None or not shape or 0 in shape:
         return None
     size = math.prod(shape)
@@ -106,7 +106,11 @@ def _call(
         to = library.address_of(result)
     else:
         result, to, place = out, target[1], Form(*target[0])
-        fits = dtype_of(place) == known.dtype and tuple(place.shape) == known.shape and place.strides is None
+        fits = (
+            dtype_of(place.dtype) == known.dtype
+            and tuple(place.shape) == known.shape
+            and place.strides is None
+        )
         overlaps = address < to + known.bytes_ and to < address + known.bytes_
         if not fits or place.is_readonly or target[2] != stream or overlaps:
             return None

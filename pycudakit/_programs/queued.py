@@ -58,7 +58,7 @@ class _Known:
         inputs = [form if isinstance(form, type) else Form(*form) for form in inputs]
         forms = [form for form in (*inputs, out) if isinstance(form, Form)]
         self.shape = np.broadcast_shapes(*(form.shape for form in forms))
-        dtypes = {form: dtype_of(form) for form in forms}
+        dtypes = {form: dtype_of(form.dtype) for form in forms}
         self.is_plain = (
             all(dtype is not None for dtype in dtypes.values())  # a float64 equals None
             and 0 not in self.shape
@@ -233,7 +233,7 @@ def _note_work(operations: int) -> None:
 
 
 def _dense(form: Form) -> tuple[int, ...]:
-    dtype = dtype_of(form)
+    dtype = dtype_of(form.dtype)
     item = 0 if dtype is None else dtype.itemsize
     return tuple(math.prod(form.shape[d + 1 :]) * item for d in range(len(form.shape)))
 
@@ -249,6 +249,6 @@ def _extent(form: Form) -> tuple[int, int]:
     """Return where an array's memory begins and ends, from its first element on."""
     strides = _dense(form) if form.strides is None else form.strides
     reaches = [(n - 1) * stride for n, stride in zip(form.shape, strides, strict=True)]
-    dtype = dtype_of(form)
+    dtype = dtype_of(form.dtype)
     low, high = sum(reach for reach in reaches if reach < 0), sum(reach for reach in reaches if reach > 0)
     return low, high + (0 if dtype is None else dtype.itemsize)

@@ -15,12 +15,14 @@ from pycudakit._families.expression import close
 from pycudakit.fusing.choices import CHOICES
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.counting import COUNTING
+from pycudakit.fusing.einsum import EINSUM
 from pycudakit.fusing.ordering import ORDERING, topk
 from pycudakit.fusing.products import PRODUCTS, matrix_power
 from pycudakit.fusing.putting import PUTTING
+from pycudakit.fusing.quantiles import QUANTILES
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.sets import SETS
-from pycudakit.fusing.shapes import SHAPES, Handler, captures, empty
+from pycudakit.fusing.shapes import SHAPES, Handler, captures
 from pycudakit.fusing.stand_in import StandIn
 
 CAPTURED: dict[Any, Handler] = {**SHAPES, **CHOICES, **PUTTING}
@@ -31,6 +33,7 @@ _FAMILIES = "pycudakit._families"
 # ---- The kit's own functions, called at once with arrays -----------------------------------------------
 
 _AT_ONCE = {
+    "select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
     "sort.distinct": "unique",
     "sort.functions": "lexsort",
     "sort.sets": "intersect1d isin setdiff1d setxor1d union1d unique_values",
@@ -50,7 +53,6 @@ _AT_HOME = {
     "matmul.products": "dot vdot",
     "matmul.tensors": "inner",
     "reduce.nan": "nanargmax nanargmin",
-    "select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
     "sort.functions": "argpartition argsort partition searchsorted sort",
     "take": "take take_along_axis",
 }
@@ -68,8 +70,6 @@ _FILTERS = (
     "box_blur convolve correlate gaussian_blur laplace maximum_filter median_filter minimum_filter sobel"
 )
 _OF_IMAGES = frozenset([*_FILTERS.split(), "gray_to_rgb", "resize", "rgb_to_gray"])
-_MEDIANS = ("median", "nanmedian")
-_ORDERS = (*_MEDIANS, "nanpercentile", "nanquantile", "percentile", "quantile")
 _PRODUCTS = frozenset("matmul dot vdot inner outer kron tensordot einsum trace vecdot".split())  # noqa: SIM905
 
 
@@ -128,8 +128,6 @@ def _kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
         if type(out) is tuple and len(out) == 1:  # as ufuncs have it
             (out,) = out
             keywords = {**keywords, "out": out}
-        if name in _ORDERS:
-            arguments, keywords = _along_last(recording, arguments, keywords)
         if name in _OF_TWO and recording.memory.scope.is_open:
             arguments = (*_converted(name, arguments[:2]), *arguments[2:])
         if is_at_home and _is_as_entries_take_it(name, arguments, keywords):
@@ -166,14 +164,13 @@ def _is_as_entries_take_it(name: str, arguments: Any, keywords: dict[str, Any]) 
     if name == "interp":  # with a period, places are taken round on the host
         has_period = len(arguments) > 5 or keywords.get("period") is not None
         return bool(given.dtype == np.float64) and not has_period
-    if name in _ORDERS:
-        is_plain = len(arguments) == 1 + (name not in _MEDIANS) and keywords.keys() <= {"axis"}
-        return is_plain and keywords.get("axis") in (None, -1, given.ndim - 1)
     if name == "histogram":  # rules take all elements
         rule = arguments[1] if len(arguments) > 1 else keywords.get("bins")
-        return not isinstance(rule, str) and "weights" not in keywords and len(arguments) <= 4
-    if name == "bincount":  # weights are added on the host
-        return len(arguments) == 1 and keywords.get("weights") is None
+        weights = arguments[4] if len(arguments) > 4 else keywords.get("weights")
+        return not isinstance(rule, str) and weights is None
+    if name == "bincount":  # with weights, others take it
+        weights = arguments[1] if len(arguments) > 1 else keywords.get("weights")
+        return weights is None
     if name in ("cumulative_prod", "cumulative_sum"):
         return not keywords.get("include_initial", False)
     if name in _PRODUCTS:
@@ -185,19 +182,6 @@ def _is_as_entries_take_it(name: str, arguments: Any, keywords: dict[str, Any]) 
         # What is sorted of others is laid out as they are, on the host.
         return is_last and given.dtype.isnative and (given.ndim == 1 or given.flags.c_contiguous)
     return True
-
-
-def _along_last(recording: Recording, arguments: Any, keywords: dict[str, Any]) -> Any:
-    """Return the same with a copy on the device of which the rows are what is along the axis."""
-    axis: Any = keywords.get("axis")
-    given: Any = arguments[0] if arguments else None
-    is_plain = keywords.keys() == {"axis"} and type(axis) is int and recording.memory.scope.is_open
-    if not (is_plain and _has_elements(given) and -given.ndim <= axis < given.ndim - 1 and axis != -1):
-        return arguments, keywords
-    moved = np.moveaxis(given, axis, -1)
-    rows = empty(recording, moved.shape, given.dtype, "C")
-    recording.set(rows, ..., moved)
-    return (rows, *arguments[1:]), {"axis": -1}
 
 
 def _has_elements(a: Any) -> bool:
@@ -253,7 +237,7 @@ def _at_home_or(by_others: Handler, elsewhere: Handler) -> Handler:
     return handle
 
 
-for _function, _by_others in {**COUNTING, **ORDERING, **PRODUCTS, **SETS}.items():
+for _function, _by_others in {**COUNTING, **EINSUM, **ORDERING, **PRODUCTS, **QUANTILES, **SETS}.items():
     CAPTURED[_function] = _at_home_or(_by_others, CAPTURED[_function])
 
 

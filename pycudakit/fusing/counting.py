@@ -30,6 +30,42 @@ def _are_points(columns: Sequence[Any]) -> bool:
     )
 
 
+def _function(name: str) -> Any:
+    return getattr(importlib.import_module("pycudakit._families.histogram.functions"), name)
+
+
+def _weighed(x: Any, weights: Any) -> bool:
+    """Tell whether there are weights, of elements that lie on the device."""
+    is_there = type(x) is StandIn and x.ndim > 0 and x.size > 0
+    return is_there and type(weights) in (StandIn, np.ndarray) and weights.shape == x.shape
+
+
+@_captures(np.bincount)
+def _bincount(recording: Recording, x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
+    if not _weighed(x, weights):
+        return NotImplemented
+    return recording.at_home(_function("bincount"), (x, weights, minlength), {}, places=2)
+
+
+@_captures(np.histogram)
+def _histogram(
+    recording: Recording,
+    a: Any,
+    bins: Any = 10,
+    range: Any = None,
+    density: Any = None,
+    weights: Any = None,
+) -> Any:
+    if isinstance(bins, str) or not _weighed(a, weights):
+        return NotImplemented
+
+    def histogram(values: Any, own: Any) -> Any:
+        return _function("histogram")(values, *rest, own)
+
+    rest = recording.resolved((bins, range, density))
+    return recording.at_home(histogram, (a, weights), {}, places=2)
+
+
 @_captures(np.histogram2d)
 def _histogram2d(
     recording: Recording,
@@ -40,10 +76,18 @@ def _histogram2d(
     density: Any = None,
     weights: Any = None,
 ) -> Any:
-    if weights is not None or not _are_points((x, y)) or np.promote_types(x.dtype, y.dtype) not in CODES:
+    if not _are_points((x, y)) or np.promote_types(x.dtype, y.dtype) not in CODES:
         return NotImplemented
-    function = importlib.import_module("pycudakit._families.histogram.functions").histogram2d
-    return recording.at_home(function, (x, y, bins, range, density), {}, places=2)
+    if weights is None:
+        return recording.at_home(_function("histogram2d"), (x, y, bins, range, density), {}, places=2)
+    if not _weighed(x, weights):
+        return NotImplemented
+
+    def histogram2d(first: Any, second: Any, own: Any) -> Any:
+        return _function("histogram2d")(first, second, *rest, own)
+
+    rest = recording.resolved((bins, range, density))
+    return recording.at_home(histogram2d, (x, y, weights), {}, places=3)
 
 
 @_captures(np.histogramdd)
@@ -57,7 +101,7 @@ def _histogramdd(
 ) -> Any:
     is_one = type(sample) is StandIn and sample.ndim == 2
     columns = list(sample.T) if is_one else list(sample) if type(sample) in (list, tuple) else []
-    if weights is not None or not columns or not _are_points(columns):
+    if not columns or not _are_points(columns) or not (weights is None or _weighed(columns[0], weights)):
         return NotImplemented
     family = importlib.import_module("pycudakit._families.histogram.many")
     bins, range = recording.resolved(bins), recording.resolved(range)
@@ -70,7 +114,7 @@ def _histogramdd(
         place = recording.call(np.searchsorted, (recording.wrap(own), column), {"side": "right"})
         place = place - (column == own[-1])  # the last edge is in the last box
         places = place if places is None else places * length + place
-    counts = recording.resolved(recording.call(np.bincount, (places,), {"minlength": math.prod(lengths)}))
+    counts = recording.resolved(recording.call(np.bincount, (places, weights, math.prod(lengths)), {}))
     return recording.wrap(family.of_counts(counts, edges, density))
 
 
@@ -91,8 +135,8 @@ def _running(name: str, initial: int) -> Handler:
         out: Any = None,
         include_initial: Any = False,
     ) -> Any:
-        is_plain = type(x) is StandIn and x.size and (axis is not None or x.ndim == 1) and out is None
-        if not (include_initial and is_plain):
+        is_plain = type(x) is StandIn and x.size and (axis is not None or x.ndim == 1)
+        if not (include_initial and is_plain and (out is None or recording.is_there(out))):
             return NotImplemented
         run = recording.call(function, (x,), {"axis": axis, "dtype": dtype})
         place = 0 if axis is None else axis % x.ndim
@@ -101,7 +145,12 @@ def _running(name: str, initial: int) -> Handler:
         ahead = (slice(None),) * place
         for part, value in ((slice(1), initial), (slice(1, None), run)):
             recording.set(made, (*ahead, part), value)
-        return made
+        if out is None:
+            return made
+        if (out.shape, out.dtype) != (made.shape, made.dtype):
+            return NotImplemented
+        recording.set(out, ..., made)
+        return out
 
     return handle
 

@@ -44,7 +44,8 @@ class Scope:
         try:
             return _run_plan(self._library, body)
         finally:
-            compile_wanted(self._library)
+            if self._passes:
+                compile_wanted(self._library)
             self._library = None
 
     def note_pass(self) -> None:

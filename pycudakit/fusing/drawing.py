@@ -6,8 +6,6 @@ Each function returns NotImplemented for what the host does. What is drawn is dr
 from __future__ import annotations
 
 import importlib
-import inspect
-import warnings
 from typing import Any
 
 import numpy as np
@@ -95,98 +93,53 @@ def _choice(
     along = _axis_of(a, axis)
     if along is None or size == ():
         return NotImplemented
-    given = (a.shape[along], size, replace, p, 0, shuffle)
-    if replace and p is None:
-        place = recording.at_home(generator.choice, given, {}, places=0)
-    else:
-        place = recording.on_host(generator.choice, given, {})
+    size, p = recording.resolved(size), recording.resolved(p)
+    place = _places(recording, generator, a.shape[along], size, replace, p, shuffle)
     if size is None:
         return recording.get(a, (*(slice(None),) * along, int(place))).copy()
     return recording.call(np.take, (a, place, along), {})
 
 
+def _places(
+    recording: Recording, generator: Any, population: int, size: Any, replace: Any, p: Any, shuffle: Any
+) -> Any:
+    """Return which elements are chosen; those of few without replacement are found on the host."""
+    rules: Any = importlib.import_module("pycudakit.random.choice")
+    count = rules.count_of(size)
+    if p is not None:
+        p = rules.probabilities_of(p, population)
+    if not replace:
+        rules.check_sample(population, count, p)
+    if size is None or count == 0 or (not replace and p is None and rules.are_few(population, count)):
+        return recording.on_host(generator.choice, (population, size, replace, p, 0, shuffle), {})
+    if replace and p is None:
+        return recording.at_home(generator.integers, (0, population, size), {}, places=0)
+    if replace:
+        drawn = recording.at_home(generator.random, (size,), {}, places=0)
+        return recording.call(np.searchsorted, (recording.wrap(rules.sums_of(p)), drawn), {"side": "right"})
+    if p is None:
+        order = _order(recording, generator, (population,))
+    else:
+        waiting = recording.at_home(generator.exponential, (1.0, population), {}, places=0)
+        with np.errstate(divide="ignore"):
+            order = recording.call(np.argsort, (waiting / recording.wrap(p),), {"kind": "stable"})
+    return order[:count].reshape(size)
+
+
 # ---- Distributions whose parameters are arrays there -----------------------------------------------------
 
-_NO_PARAMETERS = ("size", "dtype", "out")
-
-
-def _base() -> Any:
-    return importlib.import_module("pycudakit.random.base")
-
-
-def _parameters(generator: Any, name: str, arguments: Any, keywords: Any) -> dict[str, Any] | None:
-    """Return what a method is given, by name; None where no array there is among the parameters."""
-    try:
-        bound = inspect.signature(getattr(generator, name)).bind(*arguments, **keywords)
-    except TypeError:  # which the method raises
-        return None
-    given = dict(bound.arguments)
-    asked = {key: value for key, value in given.items() if key not in _NO_PARAMETERS}
-    arrays = [value for value in asked.values() if type(value) is StandIn]
-    are_usable = arrays and all(a.size and a.ndim and a.dtype.kind in "biuf" for a in arrays)
-    are_alone = all(type(value) is StandIn or np.ndim(value) == 0 for value in asked.values())
-    return given if are_usable and are_alone and given.get("out") is None else None
-
-
-def _ends(recording: Recording, a: Any) -> list[Any]:
-    """Return the least and the greatest element, and NaN, if there is any."""
-    found = recording.resolved([np.min(a), np.max(a)])
-    if not np.isnan(found[0]):
-        return found  # type: ignore[no-any-return]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of NaN alone
-        return [found[0], *recording.resolved([np.nanmin(a), np.nanmax(a)])]
-
-
-def _check(recording: Recording, name: str, given: dict[str, Any]) -> None:
-    """Raise what NumPy raises: what it refuses of an element, it refuses of the least or the greatest."""
-    ends = {
-        key: _ends(recording, value) if type(value) is StandIn else value
-        for key, value in given.items()
-        if key not in _NO_PARAMETERS
-    }
-    numbers = [np.ravel(value) for value in ends.values()]
-    for places in np.ndindex(*map(len, numbers)):
-        chosen = {key: own[[place]] for key, own, place in zip(ends, numbers, places, strict=True)}
-        getattr(_base().NUMPYS, name)(**chosen, size=(0, 1))
+_NAMES = """beta binomial chisquare exponential f gamma geometric gumbel integers laplace logistic lognormal
+logseries negative_binomial noncentral_chisquare noncentral_f normal pareto poisson power rayleigh
+standard_gamma standard_t triangular uniform wald weibull"""
 
 
 def _distribution(name: str) -> Handler:
     def handle(recording: Recording, generator: Any, *arguments: Any, **keywords: Any) -> Any:
-        given = _parameters(generator, name, arguments, keywords)
-        if given is None:
-            return NotImplemented
-        _check(recording, name, given)
-        arrays = {key: value for key, value in given.items() if type(value) is StandIn}
-        doubles = [a if a.dtype == np.float64 else a.astype(np.float64) for a in arrays.values()]
-        rest = {key: recording.resolved(value) for key, value in given.items() if key not in arrays}
-
-        def draw(*values: Any) -> Any:
-            token = _base().are_seen.set(True)
-            try:
-                return getattr(generator, name)(**dict(zip(arrays, values, strict=True)), **rest)
-            finally:
-                _base().are_seen.reset(token)
-
-        draw.__name__ = name
-        return recording.at_home(draw, doubles, {}, places=len(doubles))  # type: ignore[arg-type]
+        draws: Any = importlib.import_module("pycudakit.fusing.draws_at_home")
+        return draws.drawn(recording, generator, name, arguments, keywords)
 
     return handle
 
 
-for _name in "beta exponential gamma geometric lognormal normal poisson standard_gamma".split():  # noqa: SIM905
+for _name in _NAMES.split():
     DRAWING[_name] = _distribution(_name)
-
-
-@_draws
-def _uniform(recording: Recording, generator: Any, *arguments: Any, **keywords: Any) -> Any:
-    given = _parameters(generator, "uniform", arguments, keywords)
-    if given is None:
-        return NotImplemented
-    low, high, size = given.get("low", 0.0), given.get("high", 1.0), given.get("size")
-    if size is not None or not all(type(end) in (int, float, StandIn) for end in (low, high)):
-        return NotImplemented
-    low, high = (end.astype(np.float64) if type(end) is StandIn else float(end) for end in (low, high))
-    span: Any = high - low
-    _check(recording, "uniform", {"low": 0.0, "high": span})
-    return low + span * recording.at_home(generator.random, (span.shape,), {}, places=0)

@@ -191,7 +191,9 @@ class Fused(Generic[P, R]):
 
     def _run_on_devices(self, devices: list[Any], args: Any, kwargs: Any) -> Any:
         """Run it where its arrays lie; its results will lie there, too."""
-        args, kwargs = mapped((args, kwargs), _given(self._name, devices))
+        there = set(map(id, devices))
+        if not all(id(value) in there or is_ordinary(value) for value in (*args, *kwargs.values())):
+            args, kwargs = mapped((args, kwargs), _given(self._name, devices))
         with contextlib.nullcontext() if asked.current() == "cuda" else asked.asking(engine="cuda"):
             recording = Recording(self._name, CAPTURED, self._strict)
             return self._recorded(recording, arrays_in([args, kwargs]), args, kwargs, devices)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,9 +37,8 @@ class Lending:
         self._storages: list[LentStorage] = []
         self._first = values[0]
         self._arrays: dict[int, Array] = {}
-        self._found = [
-            known for known in map(device_array, values) if known is not None
-        ]  # which live as long
+        found = map(device_array, values)
+        self._found = [known for known in found if known is not None]  # which live as long
         self._lend(self._found)
         devices = {0} if _is_alone() else {storage.lend() for storage in self._storages}
         if len(devices) > 1:
@@ -81,7 +80,7 @@ class Lending:
         while self._storages:
             self._storages.pop().give_back()
 
-    def _lend(self, arrays: Iterable[DeviceArray]) -> None:
+    def _lend(self, arrays: Sequence[DeviceArray]) -> None:
         for group, low, high in _together(arrays):
             room = np.empty(high - low + _ALIGNED, np.uint8)
             start = (low - address_of(room)) % _ALIGNED
@@ -111,17 +110,23 @@ def _standing(memory: Array, array: DeviceArray, low: int) -> Array:
 
 def _extent(array: DeviceArray) -> tuple[int, int]:
     """Return where its memory begins and ends."""
-    if array.size == 0:
-        return 0, 0
-    reaches = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
-    low = array.address + sum(reach for reach in reaches if reach < 0)
-    return low, array.address + sum(reach for reach in reaches if reach > 0) + array.dtype.itemsize
+    low = high = array.address
+    for size, stride in zip(array.shape, array.strides, strict=True):
+        if size == 0:
+            return 0, 0
+        if stride < 0:
+            low += (size - 1) * stride
+        else:
+            high += (size - 1) * stride
+    return low, high + array.dtype.itemsize
 
 
-def _together(arrays: Iterable[DeviceArray]) -> list[tuple[list[DeviceArray], int, int]]:
+def _together(arrays: Sequence[DeviceArray]) -> list[tuple[list[DeviceArray], int, int]]:
     """Return them in groups whose memory overlaps, and where that begins and ends."""
+    if len(arrays) == 1:
+        return [([*arrays], *_extent(arrays[0]))]
     groups: list[tuple[list[DeviceArray], int, int]] = []
-    for (low, high), array in sorted(((_extent(each), each) for each in arrays), key=lambda each: each[0]):
+    for (low, high), array in sorted([(_extent(each), each) for each in arrays], key=lambda each: each[0]):
         if groups and low < groups[-1][2]:
             group, begin, end = groups.pop()
             groups.append(([*group, array], begin, max(end, high)))

@@ -152,12 +152,12 @@ def kit_function(function: Any) -> Callable[..., Any]:
         recording = recording_now()
         if recording is None or not (_has_stand_in(arguments) or _has_stand_in(keywords)):
             return function(*arguments, **keywords)
+        if arguments and type(arguments[0]) is Generator:  # whose methods may have ufuncs' names
+            return getattr(arguments[0], function.__name__)(*arguments[1:], **keywords)
         if isinstance(numpys, np.ufunc) and is_numpys:
             return numpys(*arguments, **keywords)
         if is_numpys:  # which asks no stand-ins that are in lists
             return recording.call(numpys, arguments, keywords)
-        if type(arguments[0]) is Generator:
-            return getattr(arguments[0], function.__name__)(*arguments[1:], **keywords)
         result = own_function(recording, function, arguments, keywords)
         return keywords.get("out") if keywords.get("out") is not None else result
 

@@ -21,8 +21,12 @@ _captures = functools.partial(captures, ORDERING)
 
 def topk(recording: Recording, a: Any, k: Any, axis: Any = -1, largest: Any = True) -> Any:
     """Return the best elements, and where they are."""
-    if type(a) is not StandIn or a.ndim == 0 or axis not in (None, -1, a.ndim - 1):
+    is_along = type(a) is StandIn and a.ndim > 0 and type(axis) is int and -a.ndim <= axis < a.ndim
+    if not is_along and (type(a) is not StandIn or axis is not None):
         return NotImplemented
+    if is_along and axis not in (-1, a.ndim - 1):
+        found = topk(recording, recording.call(np.copy, (a.swapaxes(axis, -1), "C"), {}), k, -1, largest)
+        return type(found)(*(recording.call(np.copy, (x.swapaxes(axis, -1), "C"), {}) for x in found))
     functions = importlib.import_module("pycudakit._families.sort.functions")
     indices = recording.at_home(functions.topk_indices, (a, k, axis, largest), {})
     values = recording.call(np.take_along_axis, (a.ravel() if axis is None else a, indices, -1), {})
@@ -120,7 +124,11 @@ def _unique(
     sorted: Any = True,
 ) -> Any:
     del sorted  # they are, whatever it is
-    if type(ar) is not StandIn or not ar.size or axis is not None:
+    if type(ar) is not StandIn or not ar.size:
+        return NotImplemented
+    if axis is not None and ar.ndim > 1:
+        return _unique_along(recording, ar, axis, (return_index, return_inverse, return_counts))
+    if axis not in (None, 0, -1):
         return NotImplemented
     flat, order = ar.ravel(), None
     if return_index or return_inverse:
@@ -132,9 +140,7 @@ def _unique(
     differs = now != before
     if equal_nan and flat.dtype.kind == "f":
         differs = differs & ~(np.isnan(now) & np.isnan(before))
-    is_first = empty(recording, flat.shape, bool)
-    is_first[:1] = True
-    is_first[1:] = differs
+    is_first = _with_the_first(recording, differs)
     starts = _true_places(recording, is_first)
     results = [recording.call(np.take, (ordered, starts), {})]
     if return_index:
@@ -144,6 +150,45 @@ def _unique(
         place = recording.call(np.argsort, (order,), {})  # of each element, among those in order
         results.append(recording.call(np.take, (run, place), {}).reshape(ar.shape))
     if return_counts:
-        ends = recording.call(np.concatenate, ([starts[1:], np.array([flat.size])],), {})
-        results.append(ends - starts)
+        results.append(_lengths(recording, starts, flat.size))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _with_the_first(recording: Recording, differs: Any) -> Any:
+    """Return a mask of what is unlike the one before it, as the first is."""
+    is_first = empty(recording, (differs.size + 1,), bool)
+    is_first[:1] = True
+    is_first[1:] = differs
+    return is_first
+
+
+def _lengths(recording: Recording, starts: Any, size: int) -> Any:
+    ends = recording.call(np.concatenate, ([starts[1:], np.array([size])],), {})
+    return ends - starts
+
+
+_MOST_KEYS = 64  # each of which is sorted by
+
+
+def _unique_along(recording: Recording, a: Any, axis: Any, wanted: tuple[Any, Any, Any]) -> Any:
+    """Return what is distinct along an axis, compared by its elements from the first on."""
+    keys = a.size // a.shape[axis] if type(axis) is int and -a.ndim <= axis < a.ndim else 0
+    if not 0 < keys <= _MOST_KEYS:
+        return NotImplemented
+    moved = np.moveaxis(a, axis, 0)
+    shape, count = moved.shape, a.shape[axis]
+    rows = recording.call(np.copy, (moved, "C"), {}).reshape((count, keys))
+    order = recording.call(np.lexsort, ([rows[:, key] for key in reversed(range(keys))],), {})
+    ordered = recording.call(np.take, (rows, order, 0), {})
+    is_first = _with_the_first(recording, np.any(ordered[1:] != ordered[:-1], axis=1))
+    starts = _true_places(recording, is_first)
+    distinct = recording.call(np.take, (ordered, starts, 0), {}).reshape((-1, *shape[1:]))
+    results = [recording.call(np.copy, (np.moveaxis(distinct, 0, axis), "C"), {})]
+    if wanted[0]:
+        results.append(recording.call(np.take, (order, starts), {}))
+    if wanted[1]:
+        run = recording.call(np.cumsum, (is_first,), {}) - 1
+        results.append(recording.call(np.take, (run, recording.call(np.argsort, (order,), {})), {}))
+    if wanted[2]:
+        results.append(_lengths(recording, starts, count))
     return results[0] if len(results) == 1 else tuple(results)

@@ -23,26 +23,31 @@ PRODUCTS: dict[Any, Handler] = {}
 _captures = functools.partial(captures, PRODUCTS)
 
 
-def _family(module: str) -> Any:
+def family(module: str) -> Any:
+    """Return a module of the family's, which is imported when it is needed."""
     return importlib.import_module(f"pycudakit._families.matmul.{module}")
 
 
-def _both(recording: Recording, a: Any, b: Any) -> tuple[StandIn, StandIn] | None:
-    """Return two arrays, of which one at least is a stand-in, as stand-ins; None for what has no product."""
-    if StandIn not in (type(a), type(b)):
+def stood(recording: Recording, *operands: Any) -> list[StandIn] | None:
+    """Return arrays, of which one at least is a stand-in, as stand-ins; None for what has no product."""
+    if StandIn not in map(type, operands):
         return None
-    found = [x if type(x) is StandIn else np.asarray(x) for x in (a, b)]
+    found = [x if type(x) is StandIn else np.asarray(x) for x in operands]
     if any(x.size == 0 or x.ndim == 0 or x.dtype not in CODES for x in found):
         return None
-    first, second = (x if type(x) is StandIn else recording.wrap(x) for x in found)
-    return first, second
+    return [x if type(x) is StandIn else recording.wrap(x) for x in found]
+
+
+def _both(recording: Recording, a: Any, b: Any) -> tuple[StandIn, StandIn] | None:
+    found = stood(recording, a, b)
+    return None if found is None else (found[0], found[1])
 
 
 def product(recording: Recording, a: Any, b: Any, name: str, warns: str | None) -> Any:
     """Return the product of two matrices, or of stacks of them, or of vectors, which `matmul` has."""
     common = np.result_type(a.dtype, b.dtype).newbyteorder("=")
     placed = [x if x.dtype == common else x.astype(common) for x in (a, b)]
-    function = _family("matmul").product
+    function = family("matmul").product
 
     def multiply(x: Any, y: Any) -> Any:
         return function(name, lambda: np.matmul(x, y), x, y, warns=warns)
@@ -52,16 +57,16 @@ def product(recording: Recording, a: Any, b: Any, name: str, warns: str | None) 
     return recording.at_home(multiply, placed, {}, places=2)  # type: ignore[arg-type]
 
 
-def _dots(recording: Recording, name: str, a: Any, b: Any, warns: bool) -> Any:
+def dots(recording: Recording, name: str, a: Any, b: Any, warns: bool) -> Any:
     """Return the sums of products along the last axes of arrays of one shape."""
-    function = _family("products").dots
+    function = family("products").dots
 
-    def dots(x: Any, y: Any) -> Any:
+    def multiply(x: Any, y: Any) -> Any:
         return function(name, lambda: np.vecdot(x, y), x, y, -1, warns=warns)
 
-    dots.__name__ = name
+    multiply.__name__ = name
     recording.costs.called(max(a.size, b.size), is_numpys=True)
-    return recording.at_home(dots, (a, b), {}, places=2)
+    return recording.at_home(multiply, (a, b), {}, places=2)
 
 
 @_captures(np.matmul)
@@ -111,7 +116,7 @@ def _along_pairs(recording: Recording, name: str, a: Any, b: Any, axes: Any) -> 
     if both is None:
         return NotImplemented
     x, y = both
-    found = _family("tensors").pairs(axes, x.shape, y.shape)
+    found = family("tensors").pairs(axes, x.shape, y.shape)
     if found is None:
         return NotImplemented
     of_x, of_y = found
@@ -163,7 +168,7 @@ if hasattr(np, "vecdot"):
         first, second = (np.moveaxis(x, axis, -1) for x in both)  # type: ignore[type-var]
         if first.shape != second.shape:
             return NotImplemented
-        return _dots(recording, "vecdot", first, second, warns=True)
+        return dots(recording, "vecdot", first, second, warns=True)
 
 
 def matrix_power(recording: Recording, a: Any, n: Any) -> Any:
@@ -179,92 +184,3 @@ def matrix_power(recording: Recording, a: Any, n: Any) -> Any:
         if not n:
             return result.copy() if result is a else result
         square = recording.call(np.matmul, (square, square), {})
-
-
-# ---- einsum ------------------------------------------------------------------------------------------
-
-
-@_captures(np.einsum)
-def _einsum(recording: Recording, subscripts: Any, /, *operands: Any, **keywords: Any) -> Any:
-    count = len(operands)
-    is_known = count in (1, 2) and not keywords
-    both = _both(recording, operands[0], operands[-1]) if is_known else None
-    terms = None if both is None else _family("tensors").terms(subscripts, both[:count])
-    if both is None or terms is None or any(len({*labels}) < len(labels) for labels in terms):  # diagonals
-        return NotImplemented
-    *given, result = terms
-    sizes: dict[str, int] = {}
-    for labels, array in zip(given, both, strict=False):
-        for label, size in zip(labels, array.shape, strict=True):
-            if sizes.setdefault(label, size) != size:
-                return NotImplemented
-    if count == 1:
-        kept = _without(recording, given[0], both[0], {*result}, both[0].dtype)
-        return NotImplemented if kept is None else _in_order(recording, kept[1], kept[0], result)
-    left, right = given
-    dtype = np.result_type(both[0].dtype, both[1].dtype).newbyteorder("=")
-    first = _without(recording, left, both[0], {*right, *result}, dtype)
-    second = _without(recording, right, both[1], {*left, *result}, dtype)
-    if first is None or second is None:
-        return NotImplemented
-    return _of_two(recording, first, second, result, sizes)
-
-
-def _in_order(recording: Recording, a: Any, labels: Sequence[str], result: str) -> Any:
-    """Return a new array whose axes, that have labels, are in another order."""
-    if not labels:
-        return a
-    return recording.call(np.copy, (a.transpose(tuple(labels.index(c) for c in result)), "C"), {})
-
-
-def _without(
-    recording: Recording, labels: str, a: StandIn, others: set[str], dtype: Any
-) -> tuple[str, StandIn] | None:
-    """Return an array in a type, summed along what it alone has; None where that has another type."""
-    alone = tuple(i for i, label in enumerate(labels) if label not in others)
-    if alone:
-        if a.dtype != dtype:
-            return None
-        a = recording.call(np.any if dtype.kind == "b" else np.sum, (a,), {"axis": alone})
-        labels = "".join(label for label in labels if label in others)
-    return labels, a if a.dtype == dtype else a.astype(dtype)
-
-
-def _of_two(
-    recording: Recording,
-    first: tuple[str, StandIn],
-    second: tuple[str, StandIn],
-    result: str,
-    sizes: dict[str, int],
-) -> Any:
-    (left, x), (right, y) = first, second
-    both = [c for c in left if c in right]
-    depth, stack = [c for c in both if c not in result], [c for c in result if c in both]
-    rows, columns = [c for c in result if c not in right], [c for c in result if c not in left]
-
-    def arranged(labels: str, array: StandIn, *groups: list[str]) -> Any:
-        order = [labels.index(c) for group in groups for c in group]
-        return as_matrix(recording, array, order, *(math.prod(sizes[c] for c in group) for group in groups))
-
-    def of_elements(labels: str, array: StandIn) -> Any:
-        if not labels:
-            return array
-        order = [labels.index(c) for c in result if c in labels]
-        return array.transpose(tuple(order))[tuple(slice(None) if c in labels else None for c in result)]
-
-    if not depth:
-        with np.errstate(all="ignore"):
-            return of_elements(left, x) * of_elements(right, y)
-    if not rows and not columns:
-        a, b = arranged(left, x, stack, depth), arranged(right, y, stack, depth)
-        found = _dots(recording, "einsum", a, b, warns=False)
-    else:
-        a, b = arranged(left, x, stack, rows, depth), arranged(right, y, stack, depth, columns)
-        if not stack:
-            a, b = a[0], b[0]
-        found = product(recording, a, b, "einsum", None)
-    made = (*stack, *rows, *columns)
-    found = found.reshape([sizes[c] for c in made]) if made else found.reshape(())
-    if not made:
-        found.is_scalar = True
-    return found if "".join(made) == result else _in_order(recording, found, made, result)

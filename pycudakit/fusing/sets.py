@@ -12,7 +12,7 @@ import numpy as np
 
 from pycudakit._library.types import CODES
 from pycudakit.fusing.recording import Recording
-from pycudakit.fusing.shapes import Handler, captures
+from pycudakit.fusing.shapes import Handler, captures, full
 from pycudakit.fusing.stand_in import StandIn
 
 SETS: dict[Any, Handler] = {}
@@ -20,15 +20,22 @@ _captures = functools.partial(captures, SETS)
 
 
 def _flat(recording: Recording, *arrays: Any) -> list[StandIn] | None:
-    """Return arrays as vectors of one type; None for what is not compared as that, or of no elements."""
+    """Return arrays as vectors; None for what is not compared as that, or of no elements."""
     found = [a if type(a) is StandIn else np.asarray(a) for a in arrays]
-    if any(a.size == 0 or a.dtype not in CODES for a in found):
+    if StandIn not in map(type, found) or any(a.size == 0 or a.dtype not in CODES for a in found):
         return None
-    common = np.result_type(*(a.dtype for a in found))
-    if common.kind == "f" and all(a.dtype.kind in "iu" for a in found):  # 64 bits with a sign and without
-        return None
-    stood = [a if type(a) is StandIn else recording.wrap(a) for a in found]
-    return [(a if a.dtype == common else a.astype(common)).ravel() for a in stood]
+    return [(a if type(a) is StandIn else recording.wrap(a)).ravel() for a in found]
+
+
+def _as_one_type(recording: Recording, wanted: StandIn, known: Any) -> tuple[Any, Any]:
+    """Return elements to look for, and where, in one type."""
+    common = np.result_type(wanted.dtype, known.dtype)
+    if common.kind == "f" and wanted.dtype.kind in "iu" and known.dtype.kind in "iu":
+        # 64 bits with a sign and without: what the type of the one has no room for is not among the other.
+        limits = np.iinfo(wanted.dtype)
+        fits = known >= 0 if limits.min == 0 else known <= np.uint64(limits.max)
+        known, common = _kept(recording, fits, known), wanted.dtype
+    return tuple(a if a.dtype == common else a.astype(common) for a in (wanted, known))  # type: ignore[return-value]
 
 
 def _joined(recording: Recording, parts: Any) -> Any:
@@ -53,7 +60,10 @@ def _isin(
     flat = None if kind not in (None, "sort", "table") else _flat(recording, element, test_elements)
     if flat is None or type(element) is not StandIn:
         return NotImplemented
-    wanted, known = flat[0], recording.call(np.sort, (flat[1],), {})
+    wanted, known = _as_one_type(recording, flat[0], flat[1])
+    if not known.size:
+        return full(recording, element.shape, bool(invert), np.bool_)
+    known = recording.call(np.sort, (known,), {})
     place = recording.call(np.searchsorted, (known, wanted), {})
     nearest = recording.call(np.take, (known, np.minimum(place, known.size - 1)), {})
     found = nearest != wanted if invert else nearest == wanted

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pycudakit._calls import asked, invocation, small
+from pycudakit._calls.deferred import Deferred
 from pycudakit._families.sort import functions
 from pycudakit._library.types import FLOAT64, Array, DType
 from pycudakit.random.ahead import drawn_ahead
@@ -80,26 +80,32 @@ def checked_out(out: Any, size: Any, dtype: DType, must_be_c: bool = False) -> t
     return shape
 
 
-# Whether somebody has looked at the elements of arrays of parameters already, which may not be on the host.
-are_seen: ContextVar[bool] = ContextVar("pycudakit_parameters_seen", default=False)
+def as_operand(parameter: Any, dtype: DType) -> Any:
+    """Return a parameter as the engines take it: an array of a type, or what stands for one."""
+    if isinstance(parameter, Deferred):
+        return parameter if parameter.dtype == dtype else parameter.astype(dtype)  # type: ignore[attr-defined]
+    return np.asarray(parameter, dtype)
 
 
 class Given:
     """The parameters of a distribution and the shape of what is drawn, with NumPy's errors.
 
-    `others` are the arguments after `size`, which only NumPy is given.
+    `others` are the arguments after `size`, which only NumPy is given. It is given `seen` in place of
+    parameters that are not on the host: of their shapes, with values that it takes.
     """
 
     def __init__(
-        self, name: str, size: Any, *parameters: Any, out: Array | None = None, others: tuple[Any, ...] = ()
+        self,
+        name: str,
+        size: Any,
+        *parameters: Any,
+        out: Array | None = None,
+        others: tuple[Any, ...] = (),
+        seen: Sequence[Any] | None = None,
     ) -> None:
         self.name, self.out = name, out
         self._parameters, self._rest = parameters, (size, *others)
-        were_seen = are_seen.get()
-        seen = [
-            np.broadcast_to(1.0, np.shape(each)) if were_seen and np.ndim(each) else each
-            for each in parameters
-        ]
+        seen = parameters if seen is None else seen
         try:
             own = np.broadcast_shapes(*map(np.shape, parameters))
             wanted = own if size is None else shape_of(size)
@@ -110,9 +116,9 @@ class Given:
             raise
         self.is_scalar = size is None and out is None and not any(map(np.ndim, parameters))
 
-    def floats(self) -> list[Array]:
+    def floats(self) -> list[Any]:
         """Return the parameters as the engines take them."""
-        return [np.asarray(parameter, FLOAT64) for parameter in self._parameters]
+        return [as_operand(parameter, FLOAT64) for parameter in self._parameters]
 
     def by_numpy(self, generator: Any) -> Any:
         """Draw by one of NumPy's generators."""
@@ -195,6 +201,9 @@ class Base:
         words = [word_at(place.key, place.word + i) for i in range(2 * count)]
         return [self._at(Stream(key)) for key in zip(words[::2], words[1::2], strict=True)]
 
+    def _given(self, name: str, size: Any, *parameters: Any, **rest: Any) -> Given:
+        return Given(name, size, *parameters, **rest)
+
     def _floats(
         self, name: str, kind: Kind, size: Any, dtype: Any, out: Any, arguments: tuple[Any, ...]
     ) -> Any:
@@ -203,7 +212,7 @@ class Base:
         result = self._run(name, kind, shape, wanted, lambda g: getattr(g, name)(*arguments), out)
         return float(result) if size is None and out is None else result
 
-    def _draw(self, given: Given, kind: Kind, dtype: DType, *parameters: Array) -> Any:
+    def _draw(self, given: Given, kind: Kind, dtype: DType, *parameters: Any) -> Any:
         result = self._run(given.name, kind, given.shape, dtype, given.by_numpy, given.out, *parameters)
         return result.item() if given.is_scalar and isinstance(result, np.ndarray) else result
 
@@ -215,7 +224,7 @@ class Base:
         dtype: DType,
         numpy: Callable[[Any], Any],
         out: Array | None,
-        *parameters: Array,
+        *parameters: Any,
     ) -> Any:
         planned = plan_draws(name, kind, math.prod(shape), dtype, parameters)
         if planned.engine == "numpy":

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit._families.sort import functions
-from pycudakit._library.types import FLOAT64, INT64, Array
+from pycudakit._library.types import FLOAT64, INT64, Array, DType
 
 
 class Draws(Protocol):
@@ -43,8 +43,8 @@ class Draws(Protocol):
         ...
 
 
-_ALL = (1 << 64) - 1
-# Of a population so many times as large as the sample, elements are drawn and not keys for all.
+ALL = (1 << 64) - 1  # bits of a word
+# Of a population so many times as large as the sample, and larger than this.
 _RARE, _FEW = 50, 10_000
 
 
@@ -55,33 +55,38 @@ def ends(numpys: Any, low: Any, high: Any, dtype: Any, endpoint: bool) -> tuple[
         numpys.integers(low, high, None, dtype, endpoint)  # raises what there is to raise
         first, last = (0, low) if high is None else (low, high)
         first, last = int(first), int(last) - (not endpoint)
-        return np.array(first & _ALL, np.uint64), np.array(last - first, np.uint64)
+        return np.array(first & ALL, np.uint64), np.array(last - first, np.uint64)
     if kind.kind not in "biu" or not kind.isnative:
         numpys.integers(low, high, 1, dtype, endpoint)
     if high is None:
         low, high = 0, low
-    limits = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
     # As Python's integers, which hold all: NumPy's own way for its widest types.
     firsts, lasts = (np.asarray(end) for end in (low, high))
-    wide = any(a.dtype.kind not in "bi" for a in (firsts, lasts)) or limits[1] > np.iinfo(INT64).max
+    wide = any(a.dtype.kind not in "bi" for a in (firsts, lasts)) or kind == np.uint64
     if wide:
         integer = np.frompyfunc(int, 1, 1)
         firsts, lasts = (np.asarray(integer(a), object) for a in (firsts, lasts))
     else:
         firsts, lasts = (a.astype(INT64, copy=False) for a in (firsts, lasts))
-    least, most = limits
-    if np.any(firsts < least) or np.any(firsts > most):
-        raise ValueError(f"low is out of bounds for {kind}")
-    if np.any(lasts > (most if endpoint else most + 1)):
-        raise ValueError(f"high is out of bounds for {kind}")
-    if np.any(firsts > lasts if endpoint else firsts >= lasts):
-        raise ValueError("low > high" if endpoint else "low >= high")
+    are_none = np.any(firsts > lasts if endpoint else firsts >= lasts)
+    check_ends(kind, endpoint, firsts, lasts, bool(are_none))
     if wide:
-        to_word = np.frompyfunc(lambda value: value & _ALL, 1, 1)
+        to_word = np.frompyfunc(lambda value: value & ALL, 1, 1)
         spans = to_word(lasts - firsts - (not endpoint))
         return np.asarray(to_word(firsts), np.uint64), np.asarray(spans, np.uint64)
     spans = lasts.view(np.uint64) - firsts.view(np.uint64)  # which wrap as they must
     return firsts.view(np.uint64), spans - np.uint64(not endpoint)
+
+
+def check_ends(kind: DType, endpoint: bool, firsts: Array, lasts: Array, are_none: bool) -> None:
+    """Refuse ends, or the least and the greatest of each, that NumPy refuses; and ends with none between."""
+    least, most = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    if np.any(firsts < least) or np.any(firsts > most):
+        raise ValueError(f"low is out of bounds for {kind}")
+    if np.any(lasts > (most if endpoint else most + 1)):
+        raise ValueError(f"high is out of bounds for {kind}")
+    if are_none:
+        raise ValueError("low > high" if endpoint else "low >= high")
 
 
 def shuffle(x: Any, axis: int, order_of: Callable[[int], Array]) -> None:
@@ -130,20 +135,17 @@ def permuted(x: Any, axis: Any, out: Any, order_of: Callable[..., Array]) -> Arr
 def choose(generator: Draws, a: Any, size: Any, replace: bool, p: Any, axis: int, shuffled: bool) -> Any:
     """Choose elements, as `Generator.choice` says."""
     array = np.asanyarray(a)
-    count = 1 if size is None else int(np.prod(size, dtype=np.intp))
+    count = count_of(size)
     population = _population(a, array, axis, count)
     if p is not None:
-        p = _probabilities(p, population)
+        p = probabilities_of(p, population)
     if replace:
         if p is None:
             chosen: Any = generator.integers(0, population, size) if population else np.empty(size, INT64)
         else:
-            chosen = _by_probability(p, generator.random(size))
+            chosen = functions.searchsorted(sums_of(p), generator.random(size), side="right")
     else:
-        if count > population:
-            raise ValueError("Cannot take a larger sample than population when replace is False")
-        if count < 0:
-            raise ValueError("negative dimensions are not allowed")
+        check_sample(population, count, p)
         found = _without_replacement(generator, population, count, p, shuffled)
         chosen = found if size is None else found.reshape(size)
     chosen = np.asarray(chosen)
@@ -156,6 +158,11 @@ def choose(generator: Draws, a: Any, size: Any, replace: bool, p: Any, axis: int
         result[()] = array[chosen]
         return result
     return array.take(chosen, axis)
+
+
+def count_of(size: Any) -> int:
+    """Return how many are chosen."""
+    return 1 if size is None else int(np.prod(size, dtype=np.intp))
 
 
 def _population(a: Any, array: Array, axis: int, count: int) -> int:
@@ -173,7 +180,8 @@ def _population(a: Any, array: Array, axis: int, count: int) -> int:
     return population
 
 
-def _probabilities(p: Any, population: int) -> Array:
+def probabilities_of(p: Any, population: int) -> Array:
+    """Return what is given as probabilities, refusing what NumPy refuses."""
     tolerance = math.sqrt(np.finfo(FLOAT64).eps)
     if isinstance(p, np.ndarray) and np.issubdtype(p.dtype, np.floating):
         tolerance = max(tolerance, math.sqrt(np.finfo(p.dtype).eps))
@@ -194,27 +202,39 @@ def _probabilities(p: Any, population: int) -> Array:
     return probabilities
 
 
-def _by_probability(p: Array, uniform: Any) -> Any:
-    """Find the interval of each uniform number."""
-    ends_ = p.cumsum()
-    ends_ /= ends_[-1]
-    return functions.searchsorted(ends_, uniform, side="right")
+def sums_of(p: Array) -> Array:
+    """Return the ends of the intervals of [0, 1) that have these lengths, one after the other."""
+    sums: Array = p.cumsum()
+    sums /= sums[-1]
+    return sums
+
+
+def check_sample(population: int, count: int, p: Array | None) -> None:
+    """Refuse to choose so many without replacement where NumPy refuses it."""
+    if count > population:
+        raise ValueError("Cannot take a larger sample than population when replace is False")
+    if count < 0:
+        raise ValueError("negative dimensions are not allowed")
+    if p is not None and np.count_nonzero(p > 0) < count:
+        raise ValueError("Fewer non-zero entries in p than size")
+
+
+def are_few(population: int, count: int) -> bool:
+    """Tell whether a sample is so small that its elements are drawn, and not keys for all."""
+    return population > _FEW and population > _RARE * count
 
 
 def _without_replacement(
     generator: Draws, population: int, count: int, p: Array | None, shuffled: bool
 ) -> Array:
-
     if p is not None:
-        if np.count_nonzero(p > 0) < count:
-            raise ValueError("Fewer non-zero entries in p than size")
         # Whoever comes first of exponential waiting times, and then who comes next.
         waiting = generator.exponential(1.0, population)
         with np.errstate(divide="ignore"):
             waiting /= p
         first: Array = functions.argsort(waiting, kind="stable")[:count]
         return first
-    if population > _FEW and population > _RARE * count:
+    if are_few(population, count):
         return _floyd(generator, population, count, shuffled)
     return generator.permutation(population)[:count]  # type: ignore[no-any-return]
 

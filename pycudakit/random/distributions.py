@@ -11,7 +11,7 @@ from pycudakit._calls.others import open_to_others
 from pycudakit._library.types import FLOAT64, INT64
 from pycudakit.random import multivariate
 from pycudakit.random.ahead import drawn_ahead
-from pycudakit.random.base import Base, Given, checked_out, float_type
+from pycudakit.random.base import Base, as_operand, checked_out, float_type
 from pycudakit.random.draws import (
     BETA,
     BINOMIAL,
@@ -77,7 +77,7 @@ class Distributions(Base):
         >>> pk.random.default_rng(1).uniform(10, 20, 3)
         array([10.66802009, 10.79012982, 10.05777118])
         """
-        given = Given("uniform", size, low, high)
+        given = self._given("uniform", size, low, high)
         low, high = given.floats()
         return self._draw(given, UNIFORM, FLOAT64, low, high - low)
 
@@ -100,7 +100,7 @@ class Distributions(Base):
         >>> abs(x.mean(axis=0) - [0, 100]) < 0.2
         array([ True,  True])
         """
-        given = Given("normal", size, loc, scale)
+        given = self._given("normal", size, loc, scale)
         return self._draw(given, NORMAL, FLOAT64, *given.floats())
 
     @drawn_ahead
@@ -122,7 +122,7 @@ class Distributions(Base):
         >>> abs(float(x.mean()) - 3) < 0.1
         True
         """
-        given = Given("exponential", size, scale)
+        given = self._given("exponential", size, scale)
         return self._draw(given, EXPONENTIAL, FLOAT64, *given.floats())
 
     @drawn_ahead
@@ -175,7 +175,7 @@ class Distributions(Base):
         >>> abs(float(np.median(x)) - 1) < 0.05
         True
         """
-        given = Given("lognormal", size, mean, sigma)
+        given = self._given("lognormal", size, mean, sigma)
         return self._draw(given, LOGNORMAL, FLOAT64, *given.floats())
 
     @drawn_ahead
@@ -204,7 +204,7 @@ class Distributions(Base):
         wanted = float_type(dtype, "standard_gamma")
         if out is not None:
             checked_out(out, size, wanted, must_be_c=True)
-        given = Given("standard_gamma", size, shape, out=out, others=(dtype, out))
+        given = self._given("standard_gamma", size, shape, out=out, others=(dtype, out))
         return self._draw(given, GAMMA, wanted, *given.floats(), ONE)
 
     @drawn_ahead
@@ -226,7 +226,7 @@ class Distributions(Base):
         >>> abs(float(x.mean()) - 6) < 0.2
         True
         """
-        given = Given("gamma", size, shape, scale)
+        given = self._given("gamma", size, shape, scale)
         return self._draw(given, GAMMA, FLOAT64, *given.floats())
 
     @drawn_ahead
@@ -248,7 +248,7 @@ class Distributions(Base):
         >>> abs(float(x.mean()) - 5) < 0.2
         True
         """
-        given = Given("chisquare", size, df)
+        given = self._given("chisquare", size, df)
         (freedom,) = given.floats()
         return self._draw(given, GAMMA, FLOAT64, freedom / 2, TWO)
 
@@ -271,7 +271,7 @@ class Distributions(Base):
         >>> abs(float(x.mean()) - 0.25) < 0.02
         True
         """
-        given = Given("beta", size, a, b)
+        given = self._given("beta", size, a, b)
         return self._draw(given, BETA, FLOAT64, *given.floats())
 
     @open_to_others
@@ -348,7 +348,7 @@ class Distributions(Base):
         >>> abs(float(x.mean()) - 20) < 0.2
         True
         """
-        given = Given("poisson", size, lam)
+        given = self._given("poisson", size, lam)
         return self._draw(given, POISSON, INT64, *given.floats())
 
     @drawn_ahead
@@ -375,9 +375,8 @@ class Distributions(Base):
         >>> abs(float(x.mean()) - 30) < 0.2
         True
         """
-        given = Given("binomial", size, n, p)
-        trials = np.asarray(n).astype(INT64)
-        return self._draw(given, BINOMIAL, INT64, trials, np.asarray(p, FLOAT64))
+        given = self._given("binomial", size, n, p)
+        return self._draw(given, BINOMIAL, INT64, as_operand(n, INT64), as_operand(p, FLOAT64))
 
     @drawn_ahead
     @open_to_others
@@ -398,5 +397,5 @@ class Distributions(Base):
         >>> int(x.min()), abs(float(x.mean()) - 4) < 0.2
         (1, True)
         """
-        given = Given("geometric", size, p)
+        given = self._given("geometric", size, p)
         return self._draw(given, GEOMETRIC, INT64, *given.floats())

@@ -11,9 +11,9 @@ import numpy as np
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.others import open_to_others
 from pycudakit._library.types import FLOAT64, INT64
-from pycudakit.random.base import NUMPYS, Given, shape_of
+from pycudakit.random.base import NUMPYS, shape_of
 from pycudakit.random.philox import Stream
-from pycudakit.random.transformed import Transformed, computed
+from pycudakit.random.transformed import Transformed
 
 # Where all of alpha are below, gamma numbers may all be 0: sticks are broken instead, as NumPy does it.
 _FLAT = 0.1
@@ -57,11 +57,11 @@ class Further(Transformed):
         >>> abs(float(x.mean()) - 5) < 0.2
         True
         """
-        given = Given("noncentral_chisquare", size, df, nonc)
+        given = self._given("noncentral_chisquare", size, df, nonc)
         if self._is_numpys():
             return self._by_numpy("noncentral_chisquare", given.by_numpy)
         x = self._halves(self._taken(given.shape), given.shape, *given.floats())
-        return computed("2 * x", given, x, {})
+        return self._computed("2 * x", given, x, {})
 
     @open_to_others
     @one_call("noncentral_f")
@@ -84,14 +84,14 @@ class Further(Transformed):
         >>> abs(float(x.mean()) - 20 * 7 / (5 * 18)) < 0.05
         True
         """
-        given = Given("noncentral_f", size, dfnum, dfden, nonc)
+        given = self._given("noncentral_f", size, dfnum, dfden, nonc)
         if self._is_numpys():
             return self._by_numpy("noncentral_f", given.by_numpy)
         a, b, nonc = given.floats()
         words = self._taken(given.shape)
         x = self._halves(words, given.shape, a, nonc)
         y = self._at(words.beside(2)).standard_gamma(b / 2, given.shape)
-        return computed("(x * b) / (y * a)", given, x, {"a": a, "b": b, "y": y})
+        return self._computed("(x * b) / (y * a)", given, x, {"a": a, "b": b, "y": y})
 
     def _halves(self, words: Stream, shape: tuple[int, ...], df: Any, nonc: Any) -> Any:
         """Draw halves of noncentral χ² numbers."""
@@ -117,17 +117,17 @@ class Further(Transformed):
         >>> int(x.min()), abs(float(x.mean()) - 1.4427) < 0.05
         (1, True)
         """
-        given = Given("logseries", size, p)
+        given = self._given("logseries", size, p)
         if self._is_numpys():
             return self._by_numpy("logseries", given.by_numpy)
         words = self._taken(given.shape)
         (ratio,) = given.floats()
-        q = np.asarray(self._at(words.beside(1)).uniform(size=given.shape))
-        x = np.asarray(self._at(words).uniform(size=given.shape))
-        computed("-expm1(log1p(-p) * (1 - x))", given, q, {"p": ratio})
+        other = self._at(words.beside(1)).uniform(size=given.shape)
+        q = self._computed("-expm1(log1p(-p) * (1 - x))", given, other, {"p": ratio})
+        x = self._at(words).uniform(size=given.shape)
         # Where q is 0, as it is of a ratio of 0, all are 1.
         expression = "1 + floor(log(1 - x) / log(q)) if 1 - x <= q * q else (1.0 if 1 - x >= q else 2.0)"
-        computed(expression, given, x, {"q": q})
+        x = self._computed(expression, given, x, {"q": q})
         return int(x) if given.is_scalar else x.astype(INT64)
 
     # ---- Vectors ------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ class Generator(Further):
         if size is not None and 0 in shape_of(size):
             nothing("integers")
             return NUMPYS.integers(low, high, size, dtype, endpoint)  # which does not look at the ends
-        least, span = ends(NUMPYS, low, high, dtype, endpoint)
+        least, span = self._ends(low, high, dtype, endpoint)
         own = np.broadcast_shapes(least.shape, span.shape)
         shape = own if size is None else fitting(own, shape_of(size))
         numpy: Callable[[Any], Any] = lambda g: g.integers(low, high, size, dtype, endpoint)  # noqa: E731
@@ -109,6 +109,9 @@ class Generator(Further):
         if size is not None or shape or isinstance(result, (int, np.integer)):
             return result
         return dtype(result) if dtype is int or dtype is bool else result[()]
+
+    def _ends(self, low: Any, high: Any, dtype: Any, endpoint: bool) -> tuple[Any, Any]:
+        return ends(NUMPYS, low, high, dtype, endpoint)
 
     def bytes(self, length: int) -> bytes:
         """Return so many random bytes: NumPy's.

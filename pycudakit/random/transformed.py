@@ -12,7 +12,7 @@ from pycudakit._calls.invocation import one_call
 from pycudakit._calls.others import open_to_others
 from pycudakit._families.expression.evaluate import evaluate
 from pycudakit._library import present
-from pycudakit._library.types import FLOAT64, Array
+from pycudakit._library.types import FLOAT64
 from pycudakit.random.base import Given
 from pycudakit.random.distributions import Distributions
 from pycudakit.random.draws import EXPONENTIAL, UNIFORM, Kind
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _LN2 = np.array(math.log(2))
-
-
-def computed(expression: str, given: Given, x: Array, operands: dict[str, Any]) -> Any:
-    """Compute an expression of numbers x and of others, in the place of x."""
-    engine = asked.checked_current()
-    if engine == "auto":  # which would compute few numbers with NumPy, whose last bits are others
-        engine = "cpu" if present.status("cpu") else "cuda"
-    with asked.asking(engine=engine), np.errstate(all="ignore"):
-        evaluate(expression, {"x": x, **operands}, out=x)
-    return x.item() if given.is_scalar else x
 
 
 class Transformed(Distributions):
@@ -46,7 +36,17 @@ class Transformed(Distributions):
         operands = dict(zip(names, given.floats(), strict=True))
         if "ln2" in expression:
             operands["ln2"] = _LN2
-        return computed(expression, given, np.asarray(drawn), operands)
+        return self._computed(expression, given, drawn, operands)
+
+    def _computed(self, expression: str, given: Given, x: Any, operands: dict[str, Any]) -> Any:
+        """Compute an expression of numbers x and of others, in the place of x."""
+        engine = asked.checked_current()
+        if engine == "auto":  # which would compute few numbers with NumPy, whose last bits are others
+            engine = "cpu" if present.status("cpu") else "cuda"
+        x = np.asarray(x)
+        with asked.asking(engine=engine), np.errstate(all="ignore"):
+            evaluate(expression, {"x": x, **operands}, out=x)
+        return x.item() if given.is_scalar else x
 
     def _sides(self, given: Given) -> tuple[Self, Self]:
         """Take a word for each element, and return generators of these, and of further ones of the same."""
@@ -73,7 +73,7 @@ class Transformed(Distributions):
         >>> abs(float(np.median(x)) - 5) < 0.1
         True
         """
-        given = Given("laplace", size, loc, scale)
+        given = self._given("laplace", size, loc, scale)
         expression = "loc + scale * (ln2 - x if x > ln2 else -log(-2 * expm1(-x)))"
         return self._transform(EXPONENTIAL, expression, given, "loc", "scale")
 
@@ -96,7 +96,7 @@ class Transformed(Distributions):
         >>> abs(float(x.mean()) - 5) < 0.1
         True
         """
-        given = Given("logistic", size, loc, scale)
+        given = self._given("logistic", size, loc, scale)
         expression = "loc + scale * log(expm1(x))"
         return self._transform(EXPONENTIAL, expression, given, "loc", "scale")
 
@@ -119,7 +119,7 @@ class Transformed(Distributions):
         >>> abs(float(x.mean()) - 0.577) < 0.05
         True
         """
-        given = Given("gumbel", size, loc, scale)
+        given = self._given("gumbel", size, loc, scale)
         expression = "loc - scale * log(x)"
         return self._transform(EXPONENTIAL, expression, given, "loc", "scale")
 
@@ -142,7 +142,7 @@ class Transformed(Distributions):
         >>> abs(float((x**2).mean()) - 8) < 0.5
         True
         """
-        given = Given("rayleigh", size, scale)
+        given = self._given("rayleigh", size, scale)
         expression = "scale * sqrt(2 * x)"
         return self._transform(EXPONENTIAL, expression, given, "scale")
 
@@ -165,7 +165,7 @@ class Transformed(Distributions):
         >>> abs(float((x**2).mean()) - 1) < 0.05
         True
         """
-        given = Given("weibull", size, a)
+        given = self._given("weibull", size, a)
         expression = "x ** (1 / a) if a > 0 else 0.0"
         return self._transform(EXPONENTIAL, expression, given, "a")
 
@@ -188,7 +188,7 @@ class Transformed(Distributions):
         >>> abs(float(x.mean()) - 0.5) < 0.05
         True
         """
-        given = Given("pareto", size, a)
+        given = self._given("pareto", size, a)
         expression = "expm1(x / a)"
         return self._transform(EXPONENTIAL, expression, given, "a")
 
@@ -211,7 +211,7 @@ class Transformed(Distributions):
         >>> abs(float(x.mean()) - 0.75) < 0.02
         True
         """
-        given = Given("power", size, a)
+        given = self._given("power", size, a)
         expression = "(-expm1(-x)) ** (1 / a)"
         return self._transform(EXPONENTIAL, expression, given, "a")
 
@@ -232,7 +232,7 @@ class Transformed(Distributions):
         >>> abs(float((abs(x) < 1).mean()) - 0.5) < 0.03
         True
         """
-        given = Given("standard_cauchy", size)
+        given = self._given("standard_cauchy", size)
         expression = "1 / tan(pi * exp(-x)) if x > ln2 else 1 / tan(pi * expm1(-x))"
         return self._transform(EXPONENTIAL, expression, given)
 
@@ -255,7 +255,7 @@ class Transformed(Distributions):
         >>> abs(float(x.mean()) - 2) < 0.1
         True
         """
-        given = Given("triangular", size, left, mode, right)
+        given = self._given("triangular", size, left, mode, right)
         expression = (
             "left + sqrt(x * (right - left) * (mode - left)) if x * (right - left) <= mode - left "
             "else right - sqrt((1 - x) * (right - left) * (right - mode))"
@@ -283,14 +283,14 @@ class Transformed(Distributions):
         >>> abs(float(x.var()) - 10 / 8) < 0.1
         True
         """
-        given = Given("standard_t", size, df)
+        given = self._given("standard_t", size, df)
         if self._is_numpys():
             return self._by_numpy("standard_t", given.by_numpy)
         own, beside = self._sides(given)
         half = given.floats()[0] / 2
         y = beside.standard_gamma(half, given.shape)
         x = own.standard_normal(given.shape)
-        return computed("x * sqrt(half / y)", given, x, {"half": half, "y": y})
+        return self._computed("x * sqrt(half / y)", given, x, {"half": half, "y": y})
 
     @open_to_others
     @one_call("f")
@@ -311,14 +311,14 @@ class Transformed(Distributions):
         >>> abs(float(x.mean()) - 20 / 18) < 0.05
         True
         """
-        given = Given("f", size, dfnum, dfden)
+        given = self._given("f", size, dfnum, dfden)
         if self._is_numpys():
             return self._by_numpy("f", given.by_numpy)
         own, beside = self._sides(given)
         a, b = given.floats()
         y = beside.standard_gamma(b / 2, given.shape)
         x = own.standard_gamma(a / 2, given.shape)
-        return computed("(x * b) / (y * a)", given, x, {"a": a, "b": b, "y": y})
+        return self._computed("(x * b) / (y * a)", given, x, {"a": a, "b": b, "y": y})
 
     @open_to_others
     @one_call("wald")
@@ -339,7 +339,7 @@ class Transformed(Distributions):
         >>> abs(float(x.mean()) - 3) < 0.2
         True
         """
-        given = Given("wald", size, mean, scale)
+        given = self._given("wald", size, mean, scale)
         if self._is_numpys():
             return self._by_numpy("wald", given.by_numpy)
         own, beside = self._sides(given)
@@ -347,10 +347,10 @@ class Transformed(Distributions):
         u = beside.uniform(size=given.shape)
         x = own.standard_normal(given.shape)
         # The smaller root over the mean, without cancellation; the larger one is its inverse.
-        computed("mean * x * x", given, x, {"mean": mean})
+        x = self._computed("mean * x * x", given, x, {"mean": mean})
         root = "(4 * scale * x / (x + sqrt(x * (x + 4 * scale))) ** 2 if x > 0 else 1.0)"
-        computed(root, given, x, {"scale": scale})
-        return computed("mean * x if u * (1 + x) <= 1 else mean / x", given, x, {"mean": mean, "u": u})
+        x = self._computed(root, given, x, {"scale": scale})
+        return self._computed("mean * x if u * (1 + x) <= 1 else mean / x", given, x, {"mean": mean, "u": u})
 
     @open_to_others
     @one_call("negative_binomial")
@@ -373,7 +373,7 @@ class Transformed(Distributions):
         >>> abs(float(x.mean()) - 5) < 0.2
         True
         """
-        given = Given("negative_binomial", size, n, p)
+        given = self._given("negative_binomial", size, n, p)
         if self._is_numpys():
             return self._by_numpy("negative_binomial", given.by_numpy)
         own, beside = self._sides(given)

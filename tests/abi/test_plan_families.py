@@ -10,6 +10,7 @@ import pytest
 from helpers.plans import KINDS, LARGE, NOTES, SMALL, fail_each_call, in_plan, numbers
 from helpers.sanitized import SANITIZED
 
+from pycudakit._families.histogram import binning
 from pycudakit._families.matmul.matmul import cublas
 from pycudakit._library import abi
 
@@ -501,6 +502,76 @@ def test_what_counting_reads_and_writes_on_the_host(plan):
         out = np.zeros(COUNT + 2, np.int64)
         plan.evaluate("add", out, counts, counts)
         assert (out == 2 * wanted).all()
+
+
+def weigh_in(plan, bins, *views):
+    """Return the weight in each bin, pk_weighted_histogram's two numbers, and the report."""
+    report, shape = np.zeros(1, abi.REPORT), np.array(views[0].shape, np.int64)
+    sums, outside = np.full(bins["count"].prod(), 77.0), np.full(2, 77)
+    plan.library.pk_weighted_histogram(
+        *(table(*views), len(views), shape, len(shape), bins, len(bins), sums, outside),
+        *(np.zeros(1, abi.OPTIONS), report),
+    )
+    return sums, outside, report[0]
+
+
+def weights_of(shape, dtype):
+    """Return weights whose sum depends on the order, if they are floats."""
+    rng = np.random.default_rng(5)
+    weights = rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 5, shape)
+    return (weights if dtype(0.5) else np.abs(weights)).astype(dtype)
+
+
+@pytest.mark.parametrize("way", ["all", "rows", "turned", "strided"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint64, np.float16, np.float32, np.float64])
+@in_plan
+def test_weights(plan, dtype, way):
+    shape, edges = (300, 700), np.linspace(0, 45, COUNT + 1)
+    x, y, weights = np.abs(numbers(*shape)), np.abs(numbers(*shape, dtype=np.int16)), weights_of(shape, dtype)
+    there = [plan.temporary(shape, each.dtype.type) for each in (x, y, weights)]
+    for t, each in zip(there, (x, y, weights), strict=True):
+        plan.evaluate("maximum", t, each, each)
+    host, mine = ([WAYS[way](each) for each in arrays] for arrays in ((x, y, weights), there))
+    by_width = binning.by_width(edges, 0.0, 45.0, x.dtype).row
+    few = binning.by_width(edges[:3], 0.0, float(edges[2]), x.dtype).row  # beyond which most are
+    both = np.concatenate([by_edges(edges), by_value(30)])
+    for bins, kept in (
+        (by_width, [0]),
+        (few, [0]),
+        (by_edges(edges), [0]),
+        (by_value(30), [1]),
+        (both, [0, 1]),
+    ):
+        wanted = weigh_in(plan, bins, *(host[k] for k in (*kept, 2)))
+        found = weigh_in(plan, bins, *(mine[k] for k in (*kept, 2)))
+        assert same_bits(found[0], wanted[0])
+        assert (found[1] == wanted[1]).all()
+        if way in ("all", "rows"):
+            nearly_up(plan, found[2], 0)
+        if dtype(0.5):
+            continue
+        counts, same = counted(bins["count"].prod()), counted(bins["count"].prod())
+        count_in(plan, bins, same, *(host[k] for k in (*kept, 2)))
+        count_in(plan, bins, counts, *(mine[k] for k in (*kept, 2)))
+        assert (counts == same).all()
+    if plan.is_cuda and way in ("all", "rows"):
+        assert fetched(plan, there[2]) == there[2].nbytes  # nothing has come down
+
+
+@pytest.mark.parametrize("count", [1, 3000, 40_000])
+@in_plan
+def test_weights_of_many_and_few_bins(plan, count):
+    """In a bin they are added one by one, and there may be bins that have none."""
+    x = np.random.default_rng(count).integers(0, count, LARGE)
+    x[1000:90_000] = 0
+    weights = weights_of(LARGE, np.float64)
+    wanted, outside, _ = weigh_in(plan, by_value(count), x, weights)
+    kept = plan.keep(x.copy()), plan.keep(weights.copy())
+    for goes_up in (x.nbytes + weights.nbytes, 0):
+        sums, none, report = weigh_in(plan, by_value(count), *kept)
+        assert same_bits(sums, wanted)
+        assert (none == outside).all()
+        nearly_up(plan, report, goes_up)
 
 
 # ---- Order statistics -------------------------------------------------------------------------------

@@ -229,6 +229,11 @@ def test_order_statistics(tmp_path):
     assert "median" in run("select_ranks", "--quick", "--only", "median", folder=tmp_path)
 
 
+def test_middle(tmp_path):
+    lines = run("middle", "--quick", "--engine", "auto", "--only", "cumsum", folder=tmp_path).splitlines()
+    assert {"cpu", "NumPy"} <= {line.split()[7] for line in lines if line.startswith("cumsum of 1M")}
+
+
 @pytest.mark.parametrize(
     ("script", "work"),
     [

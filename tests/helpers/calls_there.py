@@ -1,11 +1,13 @@
 """Calls of arrays that stay on a GPU, and the arrays."""
 
+import inspect
+
 import numpy as np
 
 import pycudakit as pk
 
 RNG = np.random.default_rng(1)
-SIZE = 20_003
+SIZE = 100_003  # so that masks, too, are long enough to have a place there
 ARRAYS = {
     "a": RNG.random(SIZE) * 100,
     "b": RNG.random(SIZE) * 100 + 1,
@@ -13,13 +15,22 @@ ARRAYS = {
     "s": RNG.random((90, 70)),
     "i": RNG.integers(0, 100, SIZE),
     "n": np.where(RNG.random(SIZE) < 0.1, np.nan, RNG.random(SIZE)),
-    "p": RNG.random((60, 80)).astype(np.float32),
+    "p": RNG.random((260, 300)).astype(np.float32),
     "w": RNG.random((300, 400)),
+    "u": RNG.random((301, 400)),
     "t": RNG.random((6, 90, 70)),
     "k": RNG.integers(0, 4, SIZE),
-    "q": RNG.integers(-9, 9, (150, 90)),
+    "c": RNG.integers(0, 3, (3, SIZE)),
+    "r": RNG.integers(0, 3, (SIZE, 4)).astype(np.float32),
+    "g": RNG.integers(0, 50, SIZE).astype(np.uint64) << np.uint64(56),
+    "q": RNG.integers(-9, 9, (900, 90)),
 }
 EDGES = np.linspace(0, 100, 11)
+
+
+def arrays_of(call):
+    """Return copies of the arrays that a call names."""
+    return {name: ARRAYS[name].copy() for name in inspect.signature(call).parameters if name in ARRAYS}
 
 
 def fused(body):
@@ -56,6 +67,7 @@ STAYS = {
     "cumulative_sum from 0": lambda a, **_: pk.cumulative_sum(a, include_initial=True),
     "cumulative_prod from 1": lambda w, **_: pk.cumulative_prod(w, axis=0, include_initial=True),
     "cumsum dtype": lambda i, **_: pk.cumsum(i, dtype=np.float64),
+    "cumulative_sum out": lambda w, u, **_: pk.cumulative_sum(w, axis=0, out=u, include_initial=True),
     "bincount": lambda i, **_: pk.bincount(i),
     "histogram": lambda a, **_: pk.histogram(a, 10, (0, 100)),
     "histogram of edges": lambda a, **_: pk.histogram(a, EDGES),
@@ -64,7 +76,17 @@ STAYS = {
     "histogram2d": lambda a, b, **_: pk.histogram2d(a, b, 7),
     "histogram2d of edges": lambda a, i, **_: pk.histogram2d(a, i, [EDGES, 5], density=True),
     "histogramdd": lambda a, b, i, **_: pk.histogramdd([a, b, i], 4)[0],
-    "histogramdd of columns": lambda w, **_: pk.histogramdd(w[:, :3], [2, 3, 4], [[0, 1], None, [0, 1]])[0],
+    "histogramdd of columns": lambda r, **_: pk.histogramdd(r[:, :3], [2, 3, 4], [[0, 3], None, [0, 2]])[0],
+    "weighted bincount": lambda i, b, **_: pk.bincount(i, b),
+    "weighted bincount by integers": lambda i, k, **_: pk.bincount(i, weights=k, minlength=200),
+    "weighted histogram": lambda a, b, **_: pk.histogram(a, 10, weights=b, density=True),
+    "weighted histogram of edges": lambda p, **_: pk.histogram(p, EDGES / 100, weights=p),
+    "histogram weighted by integers": lambda a, i, **_: pk.histogram(a, EDGES, weights=i),
+    "weighted histogram by the host": lambda i, **_: pk.histogram(i, 7, (5, 90), weights=ARRAYS["b"]),
+    "weighted histogram of a view": lambda w, **_: pk.histogram(w[:, 100:], 9, weights=w[:, :300]),
+    "weighted histogram of many bins": lambda a, b, **_: pk.histogram(a, 20_000, (0, 100), weights=b),
+    "weighted histogram2d": lambda a, b, **_: pk.histogram2d(a, b, 7, weights=b),
+    "weighted histogramdd": lambda a, b, i, **_: pk.histogramdd([a, b, i], 4, weights=a)[0],
     "digitize": lambda a, **_: pk.digitize(a, EDGES),
     "divmod": lambda a, b, **_: pk.divmod(a, b),
     "divmod of a number": lambda i, **_: pk.divmod(i, 7),
@@ -92,7 +114,7 @@ STAYS = {
     "permuted out": lambda w, **_: pk.random.default_rng(5).permuted(w, axis=1, out=w),
     "choice": lambda a, **_: pk.random.default_rng(5).choice(a, 15_000),
     "choice of rows": lambda w, **_: pk.random.default_rng(5).choice(w, 30),
-    "choice without replacement": lambda a, **_: pk.random.default_rng(5).choice(a, 15_000, replace=False),
+    "choice without replacement": lambda a, **_: pk.random.default_rng(5).choice(a, 75_000, replace=False),
     "choice of one": lambda a, **_: pk.random.default_rng(5).choice(a),
     "choice by probabilities": lambda w, **_: pk.random.default_rng(5).choice(w, 30, p=[1 / 300] * 300),
     "sort": lambda a, **_: pk.sort(a),
@@ -105,8 +127,8 @@ STAYS = {
     "argsort descending": lambda i, **_: pk.argsort(i, descending=True),
     "isin": lambda i, **_: pk.isin(i, [1, 2, 3]),
     "isin of two types": lambda i, a, **_: pk.isin(i, pk.floor(a), invert=True),
-    "isin with NaN": lambda n, **_: pk.isin(n, n[:9000]),
-    "isin of what lies in steps": lambda w, **_: pk.isin(w[:, ::2], w[::3]),
+    "isin with NaN": lambda n, **_: pk.isin(n, n[:90_000]),
+    "isin of what lies in steps": lambda w, **_: pk.isin(w[:, 1:], w[::3]),
     "union1d": lambda i, k, **_: pk.union1d(i, k),
     "intersect1d": lambda i, q, **_: pk.intersect1d(i, q),
     "intersect1d with indices": lambda i, k, **_: pk.intersect1d(i, k, return_indices=True),
@@ -114,11 +136,23 @@ STAYS = {
     "setdiff1d in order": lambda a, b, **_: pk.setdiff1d(a, b, True),
     "setxor1d": lambda i, k, **_: pk.setxor1d(i, k),
     "unique_values": lambda n, **_: pk.unique_values(n),
+    "sets of two signs": lambda i, g, **_: (pk.union1d(i, g), pk.intersect1d(g, i), pk.setxor1d(i, g)),
+    "isin of two signs": lambda i, g, **_: (pk.isin(i, g), pk.isin(g, i, invert=True)),
+    "isin of none that fits": lambda g, **_: pk.isin(g, np.array([-1, -2])),
+    "setdiff1d of two signs": lambda i, g, **_: pk.setdiff1d(i, g),
+    "sets of two types": lambda i, b, **_: (pk.intersect1d(i, pk.floor(b)), pk.setxor1d(i, pk.floor(b))),
+    "unique rows": lambda r, **_: pk.unique(r, axis=0),
+    "unique rows with all": lambda r, **_: pk.unique(r, True, True, True, axis=0),
+    "unique columns": lambda c, **_: pk.unique(c, return_counts=True, axis=-1),
+    "unique of few in three dimensions": lambda t, **_: pk.unique(pk.round(t[:, :20, :2]), axis=1),
     "unique": lambda i, **_: pk.unique(i),
     "searchsorted": lambda a, **_: pk.searchsorted(EDGES, a),
     "lexsort": lambda a, b, **_: pk.lexsort([a, b]),
     "nonzero": lambda i, **_: pk.nonzero(i),
     "compress": lambda a, **_: pk.compress(pk.less(a, 50), a),
+    "topk": lambda w, **_: pk.topk(w, 30),
+    "topk axis": lambda w, **_: pk.topk(w, 30, 0),
+    "topk of the smallest": lambda t, **_: pk.topk(t, 20, 1, largest=False),
     "partition": lambda a, **_: pk.partition(a, 10),
     "argpartition": lambda a, **_: pk.argpartition(a, 10),
     "median": lambda a, **_: pk.median(a),
@@ -131,6 +165,14 @@ STAYS = {
     "nanquantile": lambda n, **_: pk.nanquantile(n, [0.2, 0.5]),
     "nanpercentile": lambda m, **_: pk.nanpercentile(m, 40, axis=0),
     "median of NaN": lambda n, **_: pk.median(n),
+    "median of axes": lambda t, **_: pk.median(t, axis=(0, 2)),
+    "median of axes in turn": lambda t, **_: pk.median(t, axis=(2, 1), keepdims=True),
+    "median of all": lambda t, **_: pk.median(t, None, None, True, True),
+    "median out": lambda w, u, **_: pk.median(w, 1, out=u[0, :300]),
+    "quantile by a method": lambda w, **_: pk.quantile(w, [0.2, 0.7], 0, method="lower", keepdims=True),
+    "percentile of float32": lambda p, **_: pk.percentile(p, 30.0, method="hazen", overwrite_input=True),
+    "nanmedian of axes": lambda t, **_: pk.nanmedian(t, axis=(1, 0), keepdims=True),
+    "nanquantile by a method": lambda n, **_: pk.nanquantile(n, [0.3, 0.9], method="nearest"),
     "nansum": lambda n, **_: pk.nansum(n),
     "nanmax": lambda n, **_: pk.nanmax(n),
     "nanmean": lambda n, **_: pk.nanmean(n),
@@ -160,6 +202,12 @@ STAYS = {
     "einsum of elements": lambda w, **_: pk.einsum("ij,ij->ji", w, w),
     "einsum of sums": lambda w, **_: pk.einsum("ij,kl->", w, w),
     "einsum of sums beside": lambda w, a, **_: pk.einsum("ij,k->k", w, a),
+    "einsum of a diagonal": lambda w, **_: pk.einsum("ii->i", w[:, :300]),
+    "einsum of a trace": lambda w, **_: pk.einsum("ii", w[:, 100:]),
+    "einsum of diagonals": lambda t, **_: pk.einsum("iji->j", t[:, :, :6]),
+    "einsum of a diagonal and a vector": lambda w, a, **_: pk.einsum("ii,i->i", w[:, :300], a[:300]),
+    "einsum of types": lambda q, m, **_: pk.einsum("ij,kl->kl", q, m),
+    "einsum out": lambda w, u, **_: pk.einsum("ij,j->ij", w, u[0], out=u[:300]),
     "outer": lambda a, b, **_: pk.outer(a[:300], b[:200]),
     "trace": lambda m, **_: pk.trace(m),
     "norm of order 3": lambda a, **_: pk.linalg.norm(a, 3),
@@ -167,7 +215,7 @@ STAYS = {
     "norm of order inf": lambda i, **_: pk.linalg.norm(i, np.inf),
     "norm of a matrix": lambda w, **_: pk.linalg.norm(w, -1),
     "norm": lambda a, **_: pk.linalg.norm(a),
-    "tril": lambda m, **_: pk.tril(m, 3),
+    "tril": lambda w, **_: pk.tril(w, 3),
     "interp of a view": lambda w, **_: pk.interp(w[:, 100:], [0.0, 1.0], [0.0, 3.0]),
     "interp": lambda a, **_: pk.interp(a, [0.0, 100.0], [0.0, 1.0]),
     "take by indices there": lambda a, i, **_: pk.take(a, i),
@@ -198,7 +246,7 @@ PRODUCTS = {
     "matmul of a matrix and a stack": lambda m, t, **_: pk.matmul(m, t),
     "matmul of a matrix and a vector": lambda w, a, **_: pk.matmul(w, a[:400]),
     "matmul of a vector and a matrix": lambda w, a, **_: pk.matmul(a[:300], w),
-    "matmul of two types": lambda p, w, **_: pk.matmul(p, w[:80]),
+    "matmul of two types": lambda p, w, **_: pk.matmul(p, w),
     "matrix_power": lambda w, **_: pk.linalg.matrix_power(w[:, :300], 5),
     "dot of matrices": lambda m, s, **_: pk.dot(m, s),
     "dot of stacks": lambda m, t, **_: pk.dot(m, t),
@@ -208,5 +256,23 @@ PRODUCTS = {
     "tensordot of all": lambda w, **_: pk.tensordot(w, w, 2),
     "einsum": lambda m, s, **_: pk.einsum("ij,jk->ik", m, s),
     "einsum turned": lambda m, s, **_: pk.einsum("ij,jk->ki", m, s),
+    "einsum not optimized": lambda m, s, **_: pk.einsum("ij,jk", m, s, optimize=False),
     "einsum of stacks": lambda t, **_: pk.einsum("bij,bik->bjk", t, t),
+}
+
+# What named engines leave to NumPy, of arrays on the host: it is what these calls are compared with.
+EINSUMS = {
+    "einsum of integers": lambda kit, q, i, **_: kit.einsum("ij,kj,j->ik", q, q[:200], i[:90]),
+    "einsum of bools": lambda kit, q, **_: kit.einsum(
+        "ij,ij,j->i", kit.greater(q, 0), kit.less(q, 5), kit.greater(q[0], -5)
+    ),
+    "einsum of elements of three": lambda kit, a, b, i, **_: kit.einsum("i,i,i->i", a, b, i),
+    "einsum of what broadcasts": lambda kit, w, **_: kit.einsum("ij,ij->ij", w[:1], w),
+    "einsum of an ellipsis": lambda kit, t, **_: kit.einsum("...ij->...ji", t),
+    "einsum of three": lambda kit, m, s, t, **_: kit.einsum("ij,jk,bjk->ib", m[:60], s, t),
+    "einsum of three vectors": lambda kit, a, b, i, **_: kit.einsum("i,i,i", a, b, i),
+    "einsum of four": lambda kit, w, a, b, **_: kit.einsum("i,ij,kj,k->", a[:300], w, w[:200], b[:200]),
+    "einsum of three optimized": lambda kit, m, s, **_: kit.einsum("ij,jk,lj->ikl", m, s, m, optimize=True),
+    "einsum of rows that broadcast": lambda kit, r, **_: kit.einsum("ij,ij->i", r[:, :1], r),
+    "einsum of ellipses": lambda kit, t, w, **_: kit.einsum("...ij,...kj->...ik", t, w[:200, :70]),
 }

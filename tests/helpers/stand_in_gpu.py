@@ -16,7 +16,8 @@ from pycudakit._library import abi, images, loader
 _HIDDEN = 0xA5
 # The entries that find what has a home there.
 _NAMES = """digitize evaluate filter gray histogram histogram_of_extent interp
-lookup argsort matmul put random reduce reduce_several resize scan searchsorted select sort take unique"""
+lookup argsort matmul put random reduce reduce_several resize scan searchsorted select sort take unique
+weighted_histogram"""
 _AT_HOME = frozenset(_NAMES.split())
 _OPERANDS = {"pk_evaluate": (2, 3), "pk_reduce": (3, 4), "pk_scan": (2, None)}
 _OPTIONS = {"pk_evaluate": -3}

@@ -1,9 +1,14 @@
 """What tests of other libraries' arrays share."""
 
+import warnings
+
 import pytest
+from helpers import stand_in_gpu
+from helpers.given import forget_entries
 from helpers.there import LIBRARIES, Library
 
 import pycudakit as pk
+from pycudakit._library import present
 
 
 @pytest.fixture(params=LIBRARIES)
@@ -11,3 +16,20 @@ def library(request):
     pytest.importorskip(request.param)
     with pk.engine("cuda"):
         yield Library(request.param)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Return a GPU that is none, on the engine "cuda"."""
+    if not pk.engines()["cpu"]:
+        pytest.skip("needs the CPU library")
+    if pk.engines()["cuda"]:
+        pytest.skip("there is a real one")
+    gpu = stand_in_gpu.put(monkeypatch)
+    present.status.cache_clear()
+    with pk.engine("cuda"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield gpu
+    monkeypatch.undo()
+    forget_entries()
+    present.status.cache_clear()

@@ -108,6 +108,16 @@ __device__ __forceinline__ int32_t bin_of(const Axis &axis, const char *memory, 
     }
 }
 
+// The place of an element's bin among the bins of all axes; `total` for none.
+__device__ __forceinline__ int32_t place_of(const Axis *axes, int32_t axis_count, int32_t total,
+                                            const char *memory, int64_t i, uint32_t &lost) {
+    const int32_t at = bin_of(axes[0], memory, i, lost);
+    if (axis_count == 1) return at;
+    const int32_t other = bin_of(axes[1], memory, i, lost);
+    const int32_t first = int32_t(axes[0].bins.count), second = int32_t(axes[1].bins.count);
+    return at == first || other == second ? total : at * second + other;
+}
+
 // A block counts in shared memory first, where neighbouring threads have tables of their own, interleaved.
 extern __shared__ uint32_t counts[];
 
@@ -134,13 +144,7 @@ __global__ void count(const __grid_constant__ Tally given) {
     const int32_t own = int32_t(threadIdx.x) & (copies - 1);
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < given.count; i += step) {
-        int32_t at = bin_of(given.axes[0], given.memory, i, lost);
-        if (given.axis_count == 2) {
-            const int32_t other = bin_of(given.axes[1], given.memory, i, lost);
-            const int32_t first = int32_t(given.axes[0].bins.count),
-                          second = int32_t(given.axes[1].bins.count);
-            at = at == first || other == second ? given.total : at * second + other;
-        }
+        const int32_t at = place_of(given.axes, given.axis_count, given.total, given.memory, i, lost);
         if (copies != 0) {
             atomicAdd(&counts[at * copies + own], 1u);
         } else {

@@ -420,13 +420,19 @@ template <class Order>
 auto sorter_there(const Order &ordering, const Rows &rows, bool wants_order) {
     using Sorter = DeviceSorter<Order>;
     static_assert(Sorter::MOST == MOST_THERE);
-    require(rows.elements() <= MOST_THERE, "there are more than 2^30 elements on a device");
+    check_there(rows.elements());
     return Sorter(typename Sorter::There(), ordering, {rows.elements(), wants_order, rows.count > 1});
+}
+
+// In several rows, and of other types, elements are sorted as keys.
+bool is_row_of_floats(const Rows &rows) {
+    return rows.type.is_float && rows.type.bytes == int(sizeof(float)) && rows.count == 1;
 }
 
 }  // namespace
 
 int64_t bytes_there(const SortRequest &request) {
+    if (is_row_of_floats(request)) return bytes_of_floats_there(request.columns);
     int64_t bytes = 0;
     with_late_ordering(request.type, false, request.count > 1, [&](auto ordering) {
         bytes = sorter_there(ordering, request, false).place_there(nullptr, nullptr, nullptr);
@@ -443,6 +449,11 @@ int64_t bytes_there(const ArgsortRequest &request) {
 }
 
 void sort_there(const SortRequest &request, char *memory, cudaStream_t queue) {
+    if (is_row_of_floats(request)) {
+        sort_floats_there(static_cast<const float *>(request.in), static_cast<float *>(request.out),
+                          request.columns, memory, queue);
+        return;
+    }
     with_late_ordering(request.type, false, request.count > 1, [&](auto ordering) {
         using Key = typename decltype(ordering)::Key;
         auto sorter = sorter_there(ordering, request, false);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -207,27 +206,30 @@ def count(chosen: Plan, values: Sequence[Array], bins: Sequence[Bins]) -> Array:
     return counts
 
 
-def _tell_of_the_host(chosen: Plan, size: int) -> None:
-    """Let `last_call` say that the GPU had no room for a table of all bins, if so."""
+_NO_ROOM = "counted on the host, as the GPU's budget has no room for all bins"
+
+
+def _tell_of_the_host(chosen: Plan, size: int, why: str = _NO_ROOM) -> None:
+    """Let `last_call` say why the GPU did not do it, if so."""
     call = last_call() if chosen.engine == "cuda" and size else None
     if call is not None and call.engine == "cuda" and not call.stages.get("kernel"):
-        invocation.add_reason("counted on the host, as the GPU's budget has no room for all bins")
+        invocation.add_reason(why)
 
 
 def weigh(
     chosen: Plan, values: Sequence[Array], bins: Sequence[Bins], weights: Array, as_integers: bool = False
 ) -> tuple[Array, bool]:
     """Return the weight in each bin, as float64 or integers, and whether an element was lost."""
-    on_the_host = f"{chosen.reason}; weights are added on the host"
-    chosen = dataclasses.replace(chosen, reason=on_the_host) if chosen.engine == "cuda" else chosen
     arguments = _arguments(values, bins, (weights,))
     total, size = _total(bins), values[0].size
     if as_integers:
         counts = np.empty(total + 2, np.int64)
         run(chosen, "pk_histogram", *arguments, counts, size=size)
+        _tell_of_the_host(chosen, size, "weights are added on the host")
         return counts[:total], bool(counts[-1])
     sums, outside = np.empty(total), np.empty(2, np.int64)
     run(chosen, "pk_weighted_histogram", *arguments, sums, outside, size=size)
+    _tell_of_the_host(chosen, size, "weights are added on the host")
     return sums, bool(outside[1])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -382,9 +383,9 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
         return numpy()  # raises
     subscripts, operands = operands[0], operands[1:]
     arrays = [as_array(value) for value in operands]
-    found = None if kwargs or optimize else terms(subscripts, arrays)
+    found = None if kwargs or optimize or len(arrays) > 2 else terms(subscripts, arrays)
     known = [array for array in arrays if array is not None]
-    if found is None or len(known) != len(arrays):
+    if found is None or "." in subscripts:
         if isinstance(subscripts, str) and not operands:
             return numpy()  # raises
         return invocation.by_numpy_alone("einsum", numpy, "einsum of this form or these types")
@@ -416,20 +417,30 @@ def _is_small(sizes: dict[str, int]) -> bool:
 
 
 def terms(subscripts: Any, arrays: Sequence[Any]) -> list[str] | None:
-    """Return the labels of each operand and of the result, or None for what NumPy alone takes."""
-    if not isinstance(subscripts, str) or len(arrays) not in (1, 2):
+    """Return the labels of each operand and of the result, or None for what NumPy alone takes.
+
+    The axes of an ellipsis have letters that nobody else has.
+    """
+    if not isinstance(subscripts, str) or any(array is None for array in arrays):
         return None
     before, arrow, after = subscripts.replace(" ", "").partition("->")
     labels = before.split(",")
-    joined = "".join(labels)
-    if not all(c.isascii() and c.isalpha() for c in joined + after) or len(labels) != len(arrays):
+    if len(labels) != len(arrays):
+        return None
+    more = [a.ndim - len(own) + 3 if "..." in own else 0 for own, a in zip(labels, arrays, strict=True)]
+    letters = [c for c in string.ascii_letters if c not in subscripts]
+    most = max(more)
+    if min(more) < 0 or most > len(letters) or (arrow and most and "..." not in after):
         return None
     if not arrow:
-        after = "".join(sorted(c for c in {*joined} if joined.count(c) == 1))
-    fits = all(a is not None and a.ndim == len(own) for own, a in zip(labels, arrays, strict=True))
-    if not fits or len({*after}) < len(after) or not {*after} <= {*joined}:
+        after = "..." + "".join(sorted(c for c in {*before} - {*".,"} if before.count(c) == 1))
+    further = "".join(letters[:most])
+    labels = [own.replace("...", further[most - n :], 1) for own, n in zip(labels, more, strict=True)]
+    after, joined = after.replace("...", further, 1), "".join(labels)
+    if not all(c.isascii() and c.isalpha() for c in joined + after):
         return None
-    return [*labels, after]
+    fits = all(a.ndim == len(own) for own, a in zip(labels, arrays, strict=True))
+    return [*labels, after] if fits and len({*after}) == len(after) and {*after} <= {*joined} else None
 
 
 def _summed(found: list[str], arrays: list[Array], dtype: Any, sizes: dict[str, int]) -> Any:

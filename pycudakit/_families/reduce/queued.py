@@ -43,7 +43,7 @@ def _known_of(recipe: Recipe, shape: tuple[int, ...], sizes: tuple[int, int, int
 def _known(name: str, write: Write, fields: tuple[Any, ...], axis: int | None) -> _Known | None:
     """Return how arrays of a form are reduced; None where that takes more care."""
     form = Form(*fields)
-    dtype, shape = dtype_of(form), tuple(form.shape)
+    dtype, shape = dtype_of(form.dtype), tuple(form.shape)
     if dtype is None or form.strides is not None or 0 in shape or (axis is not None and not shape):
         return None
     recipe = recipe_for(name, write, (dtype,), False, None)

@@ -85,7 +85,7 @@ class _Known(NamedTuple):
 def _known(fields: tuple[Any, ...], axis: Any) -> _Known | None:
     """Return how arrays of a form are sorted; None where that takes more care."""
     form = Form(*fields)
-    dtype, shape = dtype_of(form), tuple(form.shape)
+    dtype, shape = dtype_of(form.dtype), tuple(form.shape)
     size, dimensions = math.prod(shape), len(shape)
     along = dimensions - 1 if axis is None else axis
     if type(along) is not int or not -dimensions <= along < dimensions or dtype is None:

@@ -1,0 +1,102 @@
+"""Order statistics along any axes, where arrays stay on the device: of rows that lie side by side there.
+
+Each returns NotImplemented for what the host does.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pycudakit.fusing.recording import Recording
+from pycudakit.fusing.shapes import Handler
+from pycudakit.fusing.stand_in import StandIn
+
+QUANTILES: dict[Any, Handler] = {}
+
+
+def _median(name: str) -> Handler:
+    def handle(
+        recording: Recording,
+        a: Any,
+        axis: Any = None,
+        out: Any = None,
+        overwrite_input: Any = False,
+        keepdims: Any = False,
+    ) -> Any:
+        del overwrite_input
+        return _of_rows(recording, name, a, (), {}, axis, out, keepdims)
+
+    return handle
+
+
+def _quantile(name: str) -> Handler:
+    def handle(
+        recording: Recording,
+        a: Any,
+        q: Any,
+        axis: Any = None,
+        out: Any = None,
+        overwrite_input: Any = False,
+        method: Any = "linear",
+        keepdims: Any = False,
+        *,
+        weights: Any = None,
+    ) -> Any:
+        del overwrite_input
+        if weights is not None:
+            return NotImplemented
+        shares = recording.resolved(q)
+        return _of_rows(recording, name, a, (shares,), {"method": method}, axis, out, keepdims)
+
+    return handle
+
+
+for _name in ("median", "nanmedian"):
+    QUANTILES[getattr(np, _name)] = _median(_name)
+for _name in ("nanpercentile", "nanquantile", "percentile", "quantile"):
+    QUANTILES[getattr(np, _name)] = _quantile(_name)
+
+
+def _of_rows(
+    recording: Recording,
+    name: str,
+    a: Any,
+    shares: tuple[Any, ...],
+    keywords: dict[str, Any],
+    axis: Any,
+    out: Any,
+    keepdims: Any,
+) -> Any:
+    is_there = type(a) is StandIn and a.ndim > 0 and a.size > 0 and (out is None or recording.is_there(out))
+    try:
+        axes = normalize_axis_tuple(range(a.ndim) if axis is None else axis, a.ndim) if is_there else ()
+    except (TypeError, ValueError):
+        axes = ()
+    if not axes:
+        return NotImplemented
+    kept = [d for d in range(a.ndim) if d not in axes]
+    rest = tuple(a.shape[d] for d in kept)
+    if kept:
+        a_rows = a.transpose((*kept, *sorted(axes)))
+        if not recording.store(a_rows).flags.c_contiguous:
+            a_rows = recording.call(np.copy, (a_rows, "C"), {})
+        rows, along = a_rows.reshape((*rest, -1)), -1
+    else:
+        rows, along = a, None
+    recording.costs.called(a.size)
+    function = getattr(importlib.import_module("pycudakit._families.select.quantiles"), name)
+    found = recording.at_home(function, (rows, *shares), {**keywords, "axis": along})
+    if keepdims:
+        sizes = tuple(1 if d in axes else n for d, n in enumerate(a.shape))
+        found = recording.wrap(found).reshape((*np.shape(shares[0] if shares else 0), *sizes))
+    if out is None:
+        return found
+    found = recording.wrap(found)
+    if type(found) is not StandIn or (found.shape, found.dtype) != (out.shape, out.dtype):
+        return NotImplemented
+    recording.set(out, ..., found)
+    return out

@@ -1,0 +1,302 @@
+"""Random numbers by arrays on a GPU, and what is chosen of them: drawn there, with the bits of the host."""
+
+import sys
+
+import numpy as np
+import pytest
+from helpers.there import SIZE, on_a_gpu
+from numpy.testing import assert_array_equal
+
+import pycudakit as pk
+
+RNG = np.random.default_rng(2)
+ROWS = SIZE // 3
+GIVEN = {
+    "a": RNG.random(SIZE) * 40 + 0.5,
+    "b": RNG.random(SIZE) * 3 + 0.5,
+    "q": RNG.random(SIZE) * 0.98 + 0.01,
+    "i": RNG.integers(1, 60, SIZE),
+    "j": RNG.integers(100, 1 << 40, SIZE),
+    "h": RNG.integers(1, 60, SIZE).astype(np.int16),
+    "u": RNG.integers(1 << 63, 1 << 64, SIZE, np.uint64),
+    "s": (RNG.random(SIZE) * 9 + 0.5).astype(np.float32),
+    "t": RNG.random(SIZE) < 0.5,
+    "m": RNG.random((3, ROWS)) * 9 + 0.5,
+    "n": RNG.integers(0, 5000, SIZE),
+    "o": np.array([2.5]),
+    "w": np.array([[1.0], [2.0], [3.0]]),
+    "e": np.zeros(0),
+    "c": np.where(RNG.random(SIZE) < 0.1, np.nan, 1.5),
+}
+P = GIVEN["b"] / GIVEN["b"].sum()
+
+
+def of(name, *arguments, **keywords):
+    """Return a call of a method, with arrays of these names in the place of the names."""
+
+    def call(rng, given):
+        places = [given[each] if isinstance(each, str) else each for each in arguments]
+        named = {key: given[each] if isinstance(each, str) else each for key, each in keywords.items()}
+        return getattr(rng, name)(*places, **named)
+
+    return call
+
+
+@pk.fuse
+def fused(rng, x):
+    return rng.laplace(x, 1.0) * 2 + rng.normal(0.0, x)
+
+
+CALLS = {
+    "beta": of("beta", "a", "b"),
+    "binomial": of("binomial", "n", "q"),
+    "binomial of a number of trials": of("binomial", 40, "q"),
+    "binomial of a probability": of("binomial", "h", 0.25),
+    "chisquare": of("chisquare", "a"),
+    "exponential": of("exponential", "a"),
+    "f": of("f", "a", "b"),
+    "f of a number": of("f", 7, "i"),
+    "gamma": of("gamma", "b", "a"),
+    "geometric": of("geometric", "q"),
+    "gumbel": of("gumbel", "a", "b"),
+    "gumbel of one element": of("gumbel", "o", 0.5, SIZE),
+    "laplace": of("laplace", "a", "b"),
+    "logistic": of("logistic", "a", scale="s"),
+    "lognormal": of("lognormal", "b", "q"),
+    "logseries": of("logseries", "q"),
+    "negative_binomial": of("negative_binomial", "a", "q"),
+    "negative_binomial of integers": of("negative_binomial", "i", 0.3),
+    "noncentral_chisquare": of("noncentral_chisquare", "a", "b"),
+    "noncentral_f": of("noncentral_f", "a", "b", "q"),
+    "noncentral_f of two numbers": of("noncentral_f", 3, 4.5, "q"),
+    "normal": of("normal", "a", "b"),
+    "normal around integers": of("normal", "i", 2.0),
+    "normal around narrow integers": of("normal", "h", "s"),
+    "normal around bools": of("normal", "t", "a"),
+    "normal of a size": of("normal", "i", 2.0, (2, SIZE)),
+    "normal of rows": of("normal", "m", "w"),
+    "normal around NaN": of("normal", "c", "b"),
+    "normal of one element": of("normal", "o", 2.0, SIZE),
+    "normal of none": of("normal", "e", 1.0),
+    "normal of every other": lambda rng, g: rng.normal(g["m"][:, ::2], g["i"][:1]),
+    "normal beside rows of the host": of("normal", "m", np.ones((3, 1))),
+    "pareto": of("pareto", "a"),
+    "poisson": of("poisson", "a"),
+    "poisson of integers": of("poisson", "i"),
+    "poisson of float32": of("poisson", "s"),
+    "power": of("power", "a"),
+    "rayleigh": of("rayleigh", "a"),
+    "rayleigh of a size": of("rayleigh", "m", (2, 3, ROWS)),
+    "standard_gamma": of("standard_gamma", "b"),
+    "standard_gamma of float32": of("standard_gamma", "s", dtype=np.float32),
+    "standard_gamma to out": of("standard_gamma", "s", out="a"),
+    "standard_gamma to out in order": of("standard_gamma", "s", SIZE, np.float64, "b"),
+    "standard_t": of("standard_t", "a"),
+    "triangular": of("triangular", 0.25, "b", 90),
+    "triangular of integers": of("triangular", 0, 50, "j"),
+    "uniform": of("uniform", "b", "j"),
+    "uniform of a size": of("uniform", -2, "m", (2, 3, ROWS)),
+    "wald": of("wald", "a", "b"),
+    "weibull": of("weibull", "a"),
+    "integers": of("integers", "i"),
+    "integers between": of("integers", "i", "j"),
+    "integers between, with the end": of("integers", "h", 60, dtype=np.int32, endpoint=True),
+    "integers below narrow ones": of("integers", -7, "h", dtype=np.int8),
+    "integers of uint64": of("integers", "i", "u", dtype=np.uint64),
+    "integers up to the last of uint64": of("integers", "u", 1 << 64, dtype=np.uint64),
+    "integers of a size": of("integers", -3, "h", (2, SIZE)),
+    "integers between types, of uint64": of("integers", "t", "u", dtype=np.uint64),
+    "bools": of("integers", "t", 2, dtype=bool),
+    "choice by probabilities": lambda rng, g: rng.choice(g["a"], SIZE + 5, p=P),
+    "choice without replacement": lambda rng, g: rng.choice(g["a"], (3, ROWS), replace=False),
+    "choice of columns without replacement": lambda rng, g: rng.choice(g["m"], 30_000, False, axis=1),
+    "choice without replacement by probabilities": lambda rng, g: rng.choice(g["a"], 50_000, False, P),
+    "in a fused function": lambda rng, g: fused(rng, g["a"]),
+}
+
+
+class Arrays(dict):
+    """Arrays in a place, which go there when they are asked for."""
+
+    def __init__(self, place):
+        self.place = place
+
+    def __missing__(self, key):
+        self[key] = self.place({**GIVEN, **ODD}[key].copy())
+        return self[key]
+
+
+def check(call, up, down):
+    """Compare what is drawn there with what the CPU engine draws, and where the generators stand then."""
+    ours, there = Arrays(np.asarray), Arrays(up)
+    host, device = pk.random.default_rng(5), pk.random.default_rng(5)
+    with pk.engine("cpu"):
+        want = call(host, ours)
+    got = call(device, there)
+    last = pk.last_call()
+    assert type(got).__module__ == type(there["a"]).__module__
+    assert_array_equal(down(got), want, strict=True)
+    assert device == host
+    for key, x in ours.items():
+        assert_array_equal(down(there[key]), x)
+    return last
+
+
+def skip_what_it_lacks(library, what):
+    module = library.module.__name__
+    if module == "torch" and "uint64" in what:
+        pytest.skip("its integers without a sign are not for all devices")
+    if module == "numba.cuda" and "every other" in what:
+        pytest.skip("its views are made by other means")
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_drawn_by_a_stand_in(gpu, name):
+    cupy = sys.modules["cupy"]
+    check(CALLS[name], cupy.asarray, cupy.asnumpy)
+    assert gpu.bytes_up + gpu.bytes_down <= 64
+
+
+@on_a_gpu
+@pytest.mark.parametrize("name", CALLS)
+def test_drawn_there(library, name):
+    skip_what_it_lacks(library, name)
+    last = check(CALLS[name], library.up, library.down)
+    is_of_the_host = "by probabilities" in name or "of the host" in name
+    of_the_host = 8 * SIZE if is_of_the_host else 0  # which goes up, where rows repeat as often as they do
+    assert last.bytes_up + last.bytes_down < 20_000 + of_the_host, last
+
+
+# ---- What is refused -----------------------------------------------------------------------------------
+
+
+def with_one(name, value):
+    x = GIVEN[name].copy()
+    x[77] = value
+    return x
+
+
+ODD = {
+    "-": with_one("b", -1.0),
+    "0": with_one("b", 0.0),
+    "nan": with_one("b", np.nan),
+    "nan -": np.where(GIVEN["b"] > 2, np.nan, -1.0),
+    "inf": with_one("b", np.inf),
+    "large": with_one("b", 1e300),
+    "2": with_one("q", 2.0),
+    "tiny": with_one("q", 1e-300),
+    "-i": with_one("i", -5),
+    "p": P,
+    "p -": P * np.where(np.arange(SIZE) == 7, -1, 1),
+    "p nan": P * np.where(np.arange(SIZE) == 7, np.nan, 1),
+    "p few": np.where(np.arange(SIZE) < 2, 0.5, 0.0),
+}
+REFUSED = [
+    ("normal", 0.0, "-"),
+    ("normal", "a", -1.0),
+    ("exponential", "nan -"),
+    ("laplace", "-", "-"),
+    ("gumbel", 0, "-i"),
+    ("lognormal", "-", "-"),
+    ("beta", "a", "0"),
+    ("chisquare", "-i"),
+    ("standard_t", "0"),
+    ("f", "a", "-"),
+    ("wald", "-", "0"),
+    ("noncentral_f", "a", 3, "-"),
+    ("noncentral_f", "-", "-", "-"),
+    ("noncentral_chisquare", "0", 1.0),
+    ("poisson", "nan"),
+    ("poisson", "large"),
+    ("geometric", "2"),
+    ("logseries", "2"),
+    ("binomial", "n", "2"),
+    ("binomial", "-i", "2"),
+    ("binomial", "a", "q"),
+    ("negative_binomial", 3, "2"),
+    ("negative_binomial", "0", "2"),
+    ("negative_binomial", "a", "tiny"),
+    ("negative_binomial", "inf", 0.5),
+    ("weibull", "-"),
+    ("pareto", "0"),
+    ("power", "0"),
+    ("standard_gamma", "-"),
+    ("triangular", "a", "b", 0.0),
+    ("triangular", 0.0, "a", "b"),
+    ("triangular", 0.0, 0.0, "0"),
+    ("uniform", "b", 2.0),
+    ("uniform", "nan", "large"),
+    ("integers", "i", "h"),
+    ("integers", 0, "-i", None, np.int64, True),
+    ("integers", 0, "n", None, np.int8),
+    ("integers", "-i", "u", None, np.uint64),
+    ("integers", "i", "u"),
+    ("integers", "i", None, None, np.float64),
+    ("laplace", "a", "b", 5),
+    ("f", "a", "m"),
+    ("integers", "i", "m"),
+    ("wald", "a", "b", -1),
+    ("standard_gamma", "a", None, np.int32),
+    ("normal", "a", 1j),
+    ("gamma",),
+    ("choice", "a", 5, True, "p -"),
+    ("choice", "a", 5, True, "p nan"),
+    ("choice", "a", 5, False, "b"),
+    ("choice", "m", 5, False, "p"),
+    ("choice", "a", 5, False, "p few"),
+    ("choice", "a", SIZE + 1, False),
+]
+
+
+def refused(call, place):
+    """Return the error of a call, and what it leaves behind."""
+    name, *places = call
+    given = Arrays(place)
+    rng = pk.random.default_rng(5)
+    with pytest.raises((ValueError, TypeError, OverflowError)) as told:
+        getattr(rng, name)(*[given[each] if isinstance(each, str) else each for each in places])
+    assert rng == pk.random.default_rng(5)
+    return type(told.value), str(told.value), given
+
+
+def check_refused(call, up, down):
+    with pk.engine("cpu"):
+        kind, text, _ = refused(call, np.asarray)
+    told = refused(call, up)
+    assert told[:2] == (kind, text)
+    for key, x in told[2].items():
+        assert_array_equal(down(x), {**GIVEN, **ODD}[key])
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("call", REFUSED, ids=str)
+def test_refused_by_a_stand_in(call):
+    cupy = sys.modules["cupy"]
+    check_refused(call, cupy.asarray, cupy.asnumpy)
+
+
+@on_a_gpu
+@pytest.mark.parametrize("call", REFUSED, ids=str)
+def test_refused_there(library, call):
+    skip_what_it_lacks(library, ["uint64"] if "u" in call else [])
+    check_refused(call, library.up, library.down)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_nothing_is_written_to_out():
+    x, out = (sys.modules["cupy"].asarray(GIVEN[key]) for key in "ab")
+    x.values[7] = -1
+    rng = pk.random.default_rng(5)
+    for given in ({"shape": x, "out": out}, {"shape": out, "dtype": np.float32, "out": out}):
+        with pytest.raises((ValueError, TypeError), match=r"shape < 0|Expected float32"):
+            rng.standard_gamma(**given)
+    assert_array_equal(out.values, GIVEN["b"])
+    assert rng == pk.random.default_rng(5)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_out_that_is_a_parameter():
+    x = sys.modules["cupy"].asarray(GIVEN["b"])
+    assert pk.random.default_rng(5).standard_gamma(x, out=x) is x
+    with pk.engine("cpu"):
+        assert_array_equal(x.values, pk.random.default_rng(5).standard_gamma(GIVEN["b"]))

@@ -345,6 +345,39 @@ def test_a_gpu_with_64_mib_for_plans(engine):
     assert printed.split() == ["True"] * 5
 
 
+WRITTEN_THERE = """
+import numpy as np
+import pycudakit as pk
+def powers(x):
+    return np.exp(x - x.max(axis=1, keepdims=True))
+def into_itself(x, out):
+    of_x = powers(x)
+    x[...] = of_x / of_x.sum(axis=1, keepdims=True)
+def into_another(x, out):
+    of_x = powers(x)
+    np.divide(of_x, of_x.sum(axis=1, keepdims=True), out=out)
+pk.set_engine("cuda")
+x = np.random.default_rng(0).standard_normal((6000, 5000)).astype(np.float32)
+theirs = pk.exp(pk.subtract(x, pk.max(x, axis=1, keepdims=True)))
+theirs = pk.divide(theirs, pk.sum(theirs, axis=1, keepdims=True))
+for function in (into_itself, into_another):
+    pk.fuse(function)(x[:100].copy(), x[:100].copy())  # from here on the budget is known
+    ours, out = x.copy(), np.zeros_like(x)
+    pk.fuse(function)(ours, out)
+    call = pk.last_call()
+    print((ours if function is into_itself else out).tobytes() == theirs.tobytes())
+    print(max(each.blocks for each in pk.fuse(function).explain(x, out).passes) > 1)
+    print(call.bytes_up <= 2.2 * x.nbytes, pk.memory_info().plan_bytes <= 64 << 20)
+"""
+
+
+def test_writes_on_a_gpu_with_64_mib_for_plans(engine):
+    if engine != "cuda":
+        pytest.skip("nothing is kept")
+    printed = python(WRITTEN_THERE, env={"PYCUDAKIT_PLAN_MEMORY": "64M"}, timeout=120)
+    assert printed.split() == ["True"] * 8
+
+
 # ---- Programs that hypothesis writes ---------------------------------------------------------------------
 
 NAMES = [f"v{n}" for n in range(6)]
@@ -571,3 +604,37 @@ def test_what_a_reduction_had_computed_is_read_where_it_is(small_gpu):
     ours, theirs = (build("float64", (40, 30), "small", 13, ["C"]) for _ in range(2))
     same(pk.fuse(body)(ours), body(theirs))
     same(ours, theirs)
+
+
+@pytest.mark.parametrize("body", [into_itself, into_another])
+def test_a_failure_halfway(small_gpu, monkeypatch, body):
+    """What was written is told of, and only whole rows were."""
+    ours, theirs, before = two(), two(), two()
+    whole(body, *theirs)
+    run, calls = rows.Ready.run, []
+
+    def fail(self):
+        calls.append(self)
+        if len(calls) == 11:
+            raise pk.errors.DeviceError("it fell off the bus")
+        run(self)
+
+    monkeypatch.setattr(rows.Ready, "run", fail)
+    text = f"it fell off the bus; {body.__name__} had begun to write to its arguments"
+    with pytest.raises(pk.errors.DeviceError, match=text):
+        pk.fuse(body)(*ours)
+    written = 0
+    for mine, done, old in zip(ours, theirs, before, strict=True):
+        for row, new_row, old_row in zip(mine, done, old, strict=True):
+            assert np.array_equal(row, new_row) or np.array_equal(row, old_row)
+            written += not np.array_equal(row, old_row)
+    assert 0 < written < len(ours[0])
+
+
+def test_a_failure_before_anything_is_written(small_gpu, monkeypatch):
+    def fail(_):
+        raise pk.errors.DeviceError("it fell off the bus")
+
+    monkeypatch.setattr(rows.Ready, "run", fail)
+    with pytest.raises(pk.errors.DeviceError, match=r"bus$"):
+        pk.fuse(softmax)(two()[0])

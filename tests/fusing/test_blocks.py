@@ -367,7 +367,7 @@ for function in (into_itself, into_another):
     call = pk.last_call()
     print((ours if function is into_itself else out).tobytes() == theirs.tobytes())
     print(max(each.blocks for each in pk.fuse(function).explain(x, out).passes) > 1)
-    print(call.bytes_up <= 2.2 * x.nbytes, pk.memory_info().plan_bytes <= 64 << 20)
+    print(call.bytes_up <= 1.2 * x.nbytes, pk.memory_info().plan_bytes <= 64 << 20)
 """
 
 
@@ -583,12 +583,15 @@ def test_writes_on_a_device(small_gpu, body):
     same_as_whole(body)
 
 
-@pytest.mark.parametrize("body", [into_itself, into_another, in_place, of_what_was_there])
-def test_each_row_goes_up_and_comes_down_once(small_gpu, body):
+@pytest.mark.parametrize("body", [into_itself, into_another])
+def test_what_is_written_comes_down_once(small_gpu, body):
+    """From its blocks' homes, if it is read; else with the pass."""
     x, y = two()
+    pk.fuse(body)(x, y)
+    expected = x.nbytes if body is into_itself else 0
+    assert small_gpu.bytes_down == pytest.approx(expected, abs=0.05 * x.nbytes)
     plan = pk.fuse(body).explain(x, y)
     assert max(each.blocks for each in plan.passes) > 1
-    assert small_gpu.bytes_up <= 2.1 * x.nbytes  # of x as it was, and as it is where it is read again
 
 
 def test_what_a_reduction_had_computed_is_read_where_it_is(small_gpu):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._calls.arguments import broadcast_shapes
+from pycudakit._calls.arguments import broadcast_shapes, needs_copy
 from pycudakit._calls.deferred import Computed
 from pycudakit._calls.invocation import Pool
 from pycudakit._calls.operands import Layout, layout_of
@@ -24,7 +24,7 @@ from pycudakit._programs.program import ElementProgram
 from pycudakit._programs.work import works_of
 from pycudakit.fusing.computing import MOST_OUTPUTS
 from pycudakit.fusing.nodes import Node, Pass, leaf
-from pycudakit.fusing.storage import lies_in_order
+from pycudakit.fusing.storage import bounds, lies_in_order
 
 _WORTH_KEEPING = 0.3e-9  # seconds an element on one thread: what takes longer is not computed twice
 
@@ -110,11 +110,14 @@ class Chain:
         The nodes, which are put off.
     engine
         Where they are computed.
+    written
+        Where the last of them is to go, if that is an array that there is already.
     """
 
-    def __init__(self, targets: Sequence[Node], engine: str) -> None:
+    def __init__(self, targets: Sequence[Node], engine: str, written: Array | None = None) -> None:
         self.targets = list(targets)
         self.engine = engine
+        self.written = written
         self.rows = targets[0].shape[0]
         self.order = _in_order(targets)
         self.strides: dict[int, int] = {}  # from row to row, in bytes, by the identity of blocks' arrays
@@ -129,9 +132,33 @@ class Chain:
         for node in self.order:
             if node.view is not None:
                 results[node] = node.view(results[node.arguments[0]])
+            elif node is self.targets[-1] and self.written is not None:
+                results[node] = self.written
             elif node.is_apart or node in self.targets:
                 results[node] = result_memory.empty(node.shape, node.dtype)
         return results
+
+    def is_read_before_it_is_written(self) -> bool:
+        """Tell whether a block reads only its own rows of what it writes in its last pass."""
+        written, last = self.written, self.targets[-1]
+        if written is None:
+            return True
+        first, end = bounds(written[:1])
+        if not lies_in_order(written) or written.strides[0] < end - first:
+            return False
+        for node in self.order:
+            of = None if node.reduction is None else node.reduction.of
+            if of is last:  # which would be computed before
+                return False
+            for argument in node.arguments if of is None else (of,):
+                array = argument.array if type(argument) is Node else None
+                if array is None or not np.may_share_memory(array, written):
+                    continue
+                low, high = bounds(array[:1]) if array.ndim else (0, 0)
+                is_in_row = first <= low and high <= end and array.strides[:1] == written.strides[:1]
+                if not (is_in_row and (of is not None or self.is_cut(argument, len(node.shape)))):
+                    return False
+        return True
 
     def has_several_passes(self) -> bool:
         """Tell whether more than one pass goes over what is reduced along other axes than the first."""
@@ -222,7 +249,7 @@ class Chain:
 
 
 class _Writing:
-    """How the passes over some rows are written down."""
+    """How the passes over some rows are written down; what is written to an array comes last."""
 
     def __init__(self, chain: Chain, start: int, stop: int, keeps: bool) -> None:
         self._chain, self._start, self._stop, self._keeps = chain, start, stop, keeps
@@ -248,10 +275,14 @@ class _Writing:
         for node in self._chain.targets:
             if not node.is_apart and node not in self._written:
                 by_shape.setdefault(node.shape, []).append(node)
+        last = self._chain.targets[-1]
+        if last.shape in by_shape:
+            by_shape[last.shape] = by_shape.pop(last.shape)
         for alike in by_shape.values():
             for first in range(0, len(alike), MOST_OUTPUTS):
                 self._evaluate(alike[first : first + MOST_OUTPUTS])
-        return True
+        into = self._chain.written
+        return into is None or not needs_copy(self._block_of(into), self.steps[-1].reads)
 
     def _same_of_rows(self, node: Node) -> Node:
         dimensions = len(node.shape)

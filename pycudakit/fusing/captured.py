@@ -9,20 +9,23 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit import errors
 from pycudakit._families.elementwise import compound, copies, pairs
 from pycudakit._families.expression import close
+from pycudakit.fusing.choices import CHOICES
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.counting import COUNTING
 from pycudakit.fusing.einsum import EINSUM
 from pycudakit.fusing.ordering import ORDERING, topk
 from pycudakit.fusing.products import PRODUCTS, matrix_power
+from pycudakit.fusing.putting import PUTTING
 from pycudakit.fusing.quantiles import QUANTILES
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.sets import SETS
 from pycudakit.fusing.shapes import SHAPES, Handler, captures
 from pycudakit.fusing.stand_in import StandIn
 
-CAPTURED: dict[Any, Handler] = dict(SHAPES)
+CAPTURED: dict[Any, Handler] = {**SHAPES, **CHOICES, **PUTTING}
 _captures = functools.partial(captures, CAPTURED)
 
 _FAMILIES = "pycudakit._families"
@@ -362,16 +365,29 @@ CAPTURED[np.add, "accumulate"] = _accumulate_by("cumsum")
 CAPTURED[np.multiply, "accumulate"] = _accumulate_by("cumprod")
 
 
-def _outer(recording: Recording, ufunc: Any, a: Any, b: Any) -> Any:
+def _running(name: str) -> Handler:
+    def handle(recording: Recording, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+        axis = operator.index(axis)
+        if type(array) is not StandIn or out is not None or dtype is not None or not array.ndim:
+            raise errors.Unsupported(name)
+        return own_function(recording, kit_function(f"{_FAMILIES}.scan", name), (array, axis), {})
+
+    return handle
+
+
+CAPTURED[np.maximum, "accumulate"] = _running("cummax")
+CAPTURED[np.minimum, "accumulate"] = _running("cummin")
+
+
+def _outer(ufunc: Any, recording: Recording, a: Any, b: Any, **keywords: Any) -> Any:
     a, b = (x if type(x) is StandIn else recording.wrap(np.asarray(x)) for x in (a, b))
     beside = (..., *(None,) * b.ndim)
-    return recording.ufunc(ufunc, "__call__", (a[beside], b), {})
+    return recording.ufunc(ufunc, "__call__", (a[beside], b), keywords)
 
 
-for _ufunc in (np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum, np.power, np.hypot):
-    CAPTURED[_ufunc, "outer"] = functools.partial(
-        lambda ufunc, recording, a, b: _outer(recording, ufunc, a, b), _ufunc
-    )
+for _of_two in {value for value in vars(np).values() if type(value) is np.ufunc and value.nin == 2}:
+    if _of_two.signature is None:
+        CAPTURED[_of_two, "outer"] = functools.partial(_outer, _of_two)
 
 
 # ---- Elementwise functions that are no ufuncs -----------------------------------------------------------
@@ -380,15 +396,6 @@ for _ufunc in (np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minim
 def _elsewhere(recording: Recording, function: Any, *arguments: Any, **keywords: Any) -> Any:
     """Call the kit's function with arrays, for what is not worth more."""
     return recording.on_host(function, arguments, keywords, may_write="out" in keywords)
-
-
-@_captures(np.where)
-def _where(recording: Recording, condition: Any, *branches: Any) -> Any:
-    if len(branches) != 2:
-        return recording.by_numpy(np.where, (condition, *branches), {})
-    chosen = recording.apply(compound.WHERE, (condition, *branches))
-    chosen.is_scalar = False
-    return chosen
 
 
 def pair(recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
@@ -412,7 +419,7 @@ def _outer_product(recording: Recording, a: Any, b: Any, out: Any = None) -> Any
     if type(a) is not StandIn or type(b) is not StandIn or out is not None:
         named = {} if out is None else {"out": out}
         return at_once(recording, kit_function(f"{_FAMILIES}.matmul.tensors", "outer"), (a, b), named)
-    return _outer(recording, np.multiply, np.ravel(a), np.ravel(b))
+    return _outer(np.multiply, recording, np.ravel(a), np.ravel(b))
 
 
 def _triangle(name: str) -> Handler:
@@ -420,7 +427,11 @@ def _triangle(name: str) -> Handler:
         array = m.node.array if type(m) is StandIn else None
         if type(m) is not StandIn or m.ndim < 2 or not (array is None or array.flags.c_contiguous):
             return at_once(recording, getattr(copies, name), (m, k), {})
-        (rows, columns), by = m.shape[-2:], operator.index(recording.resolved(k))
+        rows, columns = m.shape[-2:]
+        by = recording.resolved(k)
+        if not hasattr(by, "__index__"):
+            return at_once(recording, getattr(copies, name), (m, by), {})
+        by = operator.index(by)
         row = copies.rows_of_triangle(rows, columns, by)
         return recording.apply(_triangle_from(name, by), (m, row, np.arange(columns)))
 
@@ -436,6 +447,13 @@ def _triangle_from(name: str, k: int) -> Any:
 
 for _name in ("tril", "triu"):
     CAPTURED[getattr(np, _name)] = _triangle(_name)
+
+
+@_captures(np.conjugate)
+def _conjugate(_: Recording, x: Any, **keywords: Any) -> Any:
+    if keywords or type(x) is not StandIn:
+        raise errors.Unsupported("conjugate")
+    return x.astype(np.int8) if x.dtype == np.bool_ else x.copy()
 
 
 @_captures(np.sinc)
@@ -508,7 +526,11 @@ def _isclose(
 def _nan_to_num(
     recording: Recording, x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Any:
-    if x.dtype.kind != "f" or not all(n is None or type(n) in (int, float) for n in (nan, posinf, neginf)):
+    if (
+        type(x) is not StandIn
+        or x.dtype.kind != "f"
+        or not all(n is None or type(n) in (int, float) for n in (nan, posinf, neginf))
+    ):
         return recording.on_host(
             compound.nan_to_num, (x, copy), {"nan": nan, "posinf": posinf, "neginf": neginf}, not copy
         )

@@ -59,6 +59,7 @@ class Computing:
         self.passes: list[PlanPass] | None = None  # where somebody asks
         self.costs = Costs()
         self.is_left_to_numpy = False
+        self._handlers = 0  # that run, of functions which are made of others
         self.reductions: list[weakref.ref[Node]] = []  # that wait
         self.held_up: list[weakref.ref[Node]] = []  # by them: what else is computed by itself
         self._live: list[weakref.ref[StandIn]] = []  # those that may be put off
@@ -76,6 +77,8 @@ class Computing:
 
     def wrap(self, result: Any) -> Any:
         """Return what stands for the result of a function that was called at once."""
+        if self.is_left_to_numpy:  # where nothing is put off
+            return result
         if type(result) is np.ndarray:
             return self.stand_in(result) if result.dtype in CODES else result
         if type(result) is StandIn:
@@ -122,6 +125,9 @@ class Computing:
 
     def look(self, stand_in: StandIn, what: str) -> Array:
         """Return its values for Python to look at."""
+        if self.is_left_to_numpy:
+            return self.read(stand_in)
+        self.costs.look()
         self.note_break(what)
         return self.read(stand_in)
 
@@ -169,14 +175,27 @@ class Computing:
         return found
 
     def rest_is_numpys(self) -> bool:
-        """Tell whether NumPy does the rest, since passes over such small parts take far longer."""
+        """Tell whether NumPy does the rest, since passes over such small parts take far longer.
+
+        From then on, what it returns is itself, and not a stand-in's: but for a function's that has begun.
+        """
         if self.is_left_to_numpy or self.engine != "auto" or self.strict or self.passes is not None:
             return self.is_left_to_numpy
+        if self._handlers:
+            return False
         if self.costs.are_far_from_numpys:
             self.is_left_to_numpy = True
             self.compute(self.waiting())
             self.memory.join_twins()
         return self.is_left_to_numpy
+
+    def handled(self, handler: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+        """Call what is made of several functions, which are written down to the end."""
+        self._handlers += 1
+        try:
+            return handler(*arguments, **keywords)
+        finally:
+            self._handlers -= 1
 
     def heed_errors(self) -> None:
         """Compute what was put off before errors, or warnings, were treated otherwise, as they were then."""
@@ -271,6 +290,9 @@ class Computing:
         What the last pass reads needs no home, if it has none.
         """
         self.settle(nodes)
+        nodes = [node for node in nodes if node.array is None]  # what reductions needed is computed by now
+        if not nodes:
+            return
         together = Pass(nodes)
         if not is_last:
             self.memory.keep(together.arrays)

@@ -15,7 +15,8 @@ _NUMPY_CALL = 0.8e-6  # of NumPy's call for an operation
 _RECORDED = 3e-6  # of ours, to write it down
 _PASS = 40e-6  # of a pass, beside its work
 _NUMPY_ELEMENT, _OUR_ELEMENT = 4e-9, 2e-9  # of functions that are no programs
-_LONG = 10e-3  # of what is worth leaving to NumPy halfway
+_LONG = 4e-3  # of what is worth leaving to NumPy halfway
+_LONG_OF_SMALL = 1e-3  # and where arguments are small
 
 _FAR = 4  # times NumPy's seconds: what takes longer is left to NumPy halfway
 _MEASURED = 2  # calls of each, where somebody measures
@@ -31,6 +32,7 @@ class Costs:
     passes: int = 0
     up: int = 0  # bytes that the GPU would read
     down: int = 0
+    are_of_small: bool = False  # arguments, which NumPy is likely to be the best for
 
     def operation(self, size: int, an_element: float) -> None:
         """Add an operation that was written down."""
@@ -41,6 +43,11 @@ class Costs:
         """Add a view."""
         self.numpy += 0.25e-6
         self.cpu += 0.5 * _RECORDED
+
+    def look(self) -> None:
+        """Add a look of Python's at a value."""
+        self.numpy += 0.1e-6
+        self.cpu += 3 * _RECORDED
 
     def evaluated(self, seconds: float) -> None:
         """Add a pass over a program."""
@@ -56,7 +63,8 @@ class Costs:
     @property
     def are_far_from_numpys(self) -> bool:
         """Whether passes have taken far longer than NumPy would have, which is to do the rest."""
-        return self.cpu > _LONG and self.cpu > _FAR * self.numpy
+        long = _LONG_OF_SMALL if self.are_of_small else _LONG
+        return self.cpu > long and self.cpu > _FAR * self.numpy
 
     @property
     def are_clear(self) -> bool:

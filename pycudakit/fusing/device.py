@@ -18,7 +18,8 @@ from pycudakit._library import abi, loader, result_memory
 from pycudakit.fusing.compiled import compile_wanted
 
 INPUT, TEMPORARY, RESULT = range(3)
-LEAST = result_memory.LEAST_THERE
+TO_THE_HOST = "to the host"  # what records call it
+LEAST = result_memory.LEAST_THERE  # bytes that are worth keeping
 _OFTEN = 32  # passes
 
 
@@ -87,7 +88,7 @@ class Scope:
 
     def fetch(self, address: int) -> None:
         """Bring what the device alone has to the host."""
-        self._move("pk_plan_fetch", address, "to the host", "bytes_down")
+        self._move("pk_plan_fetch", address, TO_THE_HOST, "bytes_down")
 
     def _move(self, entry: str, address: int, function: str, bytes_moved: str) -> None:
         if self._library is None:

@@ -224,6 +224,9 @@ class Elements(Rows):
             raise ValueError("assignment destination is read-only")
         if not array.size:
             return
+        if value.array is None and self.write_in_blocks(array, storage, value):
+            value.becomes(conversion(value.dtype), leaf(array, storage))
+            return
         if storage.may_move and value.array is None:
             if storage.overlapped < OFTEN:
                 storage.overlapped += needs_copy(array, value.leaves())

@@ -132,6 +132,7 @@ class Fused(Generic[P, R]):
             if who is not None:
                 return self._run_measured(best, who, key, arrays, args, kwargs)
         recording = Recording(self._name, CAPTURED, self._strict)
+        recording.costs.are_of_small = best == "unknown"
         result = self._recorded(recording, arrays, args, kwargs)
         if best in (None, "unknown"):
             recording.costs.up += sum(array.nbytes for array in arrays)
@@ -182,8 +183,7 @@ class Fused(Generic[P, R]):
                 return self._recorded(recording, arrays, args, kwargs)
         except FAILURES as error:
             if recording is not None and recording.memory.written:
-                text = f"{error}; {self._name} had begun to write to its arguments"
-                raise type(error)(text) from error
+                raise
             warn_of_takeover(error)
             put_back()
         with asked.asking(engine="cpu"):
@@ -209,7 +209,12 @@ class Fused(Generic[P, R]):
         body = functools.partial(self._run, recording, args, kwargs)
         if devices:
             body = functools.partial(self._run_lending, recording, devices, args, kwargs)
-        return recording.memory.scope.run(recording.engine, body)
+        try:
+            return recording.memory.scope.run(recording.engine, body)
+        except FAILURES as error:
+            if not recording.memory.written:
+                raise
+            raise type(error)(f"{error}; {self._name} had begun to write to its arguments") from error
 
     def _run_lending(self, recording: Recording, devices: Sequence[Any], args: Any, kwargs: Any) -> Any:
         try:
@@ -334,7 +339,7 @@ class BoundFused:
 
 
 _MOST_KEYS = 256
-_LONG = 2e-3  # seconds
+_LONG = 5e-3  # seconds
 
 
 def _given(title: str, devices: Sequence[Any]) -> Callable[[Any], Any]:

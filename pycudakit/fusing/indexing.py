@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from pycudakit._calls.arguments import broadcasts_to
+from pycudakit._calls.invocation import last_call
 from pycudakit._families.elementwise import compound
 from pycudakit._families.take import put_rows
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array
 from pycudakit.fusing import device
+from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.elements import SMALL, Elements, cast, conversion
 from pycudakit.fusing.indices import (
     WITH_STAND_IN,
     is_basic,
     is_mask,
     is_view_at,
+    no_such_place,
     parts,
     picked_by,
     place_among,
@@ -75,11 +79,13 @@ class Indexing(Elements):
 
     def get(self, stand_in: StandIn, index: Any) -> Any:
         """Return a view, or the elements at some places."""
+        if self.is_left_to_numpy:
+            return self.resolved(stand_in)[self._numpys_index(index)]
         if stand_in.is_scalar:
             return self.wrap(self.read(stand_in)[()][self.resolved(index)])
         basic = is_basic(index)
         if not basic:
-            picked = self._picked(stand_in, index)
+            picked = None if self.rest_is_numpys() else self.handled(self._picked, stand_in, index)
             if picked is not None:
                 return picked
         if basic:
@@ -111,15 +117,13 @@ class Indexing(Elements):
                 return StandIn(self, leaf(np.asarray(found)), True)
         elif any(is_mask(part) for part in parts(index)):
             self.note_break("the number of elements that a mask keeps", "use numpy.where() to keep the shape")
-            kept = self._kept_by_mask(stand_in, index) if is_mask(index) else None
+            kept = self.handled(self._kept_by_mask, stand_in, index) if is_mask(index) else None
             if kept is not None:
                 return kept
         return self.wrap(self.read(stand_in)[self.resolved(index)])
 
     def _picked(self, stand_in: StandIn, index: Any) -> Any:
         """Return the elements that arrays of integers pick, by `take`; None where that is NumPy's."""
-        if self.rest_is_numpys():
-            return None
         picked = picked_by(index, stand_in.shape)
         if picked is None or not self._is_worth_taking(stand_in, picked.arrays):
             return None
@@ -175,8 +179,11 @@ class Indexing(Elements):
 
     def set(self, stand_in: StandIn, index: Any, value: Any) -> None:
         """Write to a view, or to the elements at some places."""
+        if self.rest_is_numpys():
+            self.resolved(stand_in)[self._numpys_index(index)] = self.resolved(value)
+            return None
         self.heed_errors()
-        basic = is_basic(index) if not self.rest_is_numpys() else False
+        basic = is_basic(index)
         # Of an index that has values, others are read on the way.
         array = self.store(stand_in) if basic is True else self.in_one_memory(stand_in)
         if type(value) is StandIn and is_view_at(array, index, value.node.array):
@@ -188,8 +195,7 @@ class Indexing(Elements):
                 is_seen = type(value) is StandIn
                 return self.write(StandIn(self, leaf(part, stand_in.node.storage)), node, is_seen)
         elif (
-            not self.is_left_to_numpy
-            and is_mask(index)
+            is_mask(index)
             and index.ndim
             and index.shape == array.shape[: index.ndim]
             and np.ndim(value) <= array.ndim - index.ndim
@@ -202,18 +208,24 @@ class Indexing(Elements):
                 ahead = (..., *[None] * missing)
                 mask = index[ahead] if missing else index
                 return self.write(stand_in, self._chosen(mask, chosen, stand_in).node)
-        if not basic and self._put_there(stand_in, array, index, value):
+        if not basic and self._put_there(stand_in, index, value):
             return None
-        self._set_by_numpy(stand_in, array, index, value)
+        self.write_by_numpy(operator.setitem, stand_in, (index, value))
         return None
 
-    def _put_there(self, stand_in: StandIn, array: Array, index: Any, value: Any) -> bool:
-        """Write to rows by integers or by a mask on the device; tell whether that could be."""
-        storage = stand_in.node.storage
-        flags = array.flags
-        is_there = storage is not None and storage.is_kept and self.memory.scope.is_open
-        if not (is_there and flags.c_contiguous and flags.writeable and array.dtype.isnative and array.size):
+    def lies_there(self, stand_in: StandIn) -> bool:
+        """Tell whether an array lies side by side on the device, and may be written to."""
+        array, storage = self.store(stand_in), stand_in.node.storage
+        if storage is None or not storage.is_kept or not self.memory.scope.is_open:
             return False
+        flags = array.flags
+        return bool(flags.c_contiguous and flags.writeable and array.dtype.isnative and array.size)
+
+    def _put_there(self, stand_in: StandIn, index: Any, value: Any) -> bool:
+        """Write to rows by integers or by a mask on the device; tell whether that could be."""
+        if not self.lies_there(stand_in):
+            return False
+        array, storage = self.store(stand_in), stand_in.node.storage
         assert storage is not None  # noqa: S101
         shape = np.shape(value)
         if type(index) is StandIn and is_mask(index) and index.ndim:
@@ -245,7 +257,10 @@ class Indexing(Elements):
             indices = np.empty(places.shape, np.int64)
             places = self._left_there(indices, places.node)
         self.memory.keep([array, indices, values])
-        put_rows(array, indices, values, 1 if wanted == rest else indices.size)
+        try:
+            put_rows(array, indices, values, 1 if wanted == rest else indices.size)
+        except IndexError:
+            raise no_such_place(self.read(places), len(array), 0) from None
         self.tell("put", array.shape, [indices, values], [array])
         del values_there, places
         return True
@@ -267,6 +282,13 @@ class Indexing(Elements):
         view: Array = array[given if ... in given else (*given, ...)]
         return view
 
+    def _numpys_index(self, index: Any) -> Any:
+        """Return an index with arrays for all that stands for some; of numbers alone soon."""
+        for part in index if type(index) is tuple else (index,):
+            if type(part) is not int:
+                return self.resolved(index)
+        return index
+
     def _plain_index(self, part: Any) -> Any:
         """Return a part of an index that makes views, of Python's numbers alone."""
         part = self.resolved(part)
@@ -281,9 +303,7 @@ class Indexing(Elements):
         if type(value) is StandIn:
             node = value.node
         elif type(value) in (int, float, bool):
-            node = leaf(
-                np.asarray(value).astype(target.dtype) if type(value) is not int else _int_as(value, target)
-            )
+            node = leaf(_number_as(value, target))
         else:
             found, _ = self.leaf_of(value)
             if found is None:
@@ -305,20 +325,28 @@ class Indexing(Elements):
             node = leaf(node.array.reshape(shape), node.storage)
         return node
 
-    def _set_by_numpy(self, stand_in: StandIn, array: Array, index: Any, value: Any) -> None:
-        """Write to the host's memory."""
+    def write_by_numpy(
+        self, function: Any, stand_in: StandIn, rest: tuple[Any, ...], keywords: dict[str, Any] | None = None
+    ) -> None:
+        """Have a function write to an array in the host's memory, with the rest of its arguments."""
+        array = self.in_one_memory(stand_in)
         storage = stand_in.node.storage
         assert storage is not None  # noqa: S101
-        index, value = self.resolved(index), self.resolved(value)
+        given, named = self.resolved(rest), self.resolved(keywords or {})
         self.before_write(storage)
         storage.fetch()
-        array[index] = value
-        storage.changed()
+        before = None if self.passes is None else last_call()
+        try:
+            function(array, *given, **named)
+        finally:  # some write before they raise
+            storage.changed()
+        reads = [s.node.array for s in stand_ins_in((rest, keywords)) if s.node.array is not None]
+        self.tell(getattr(function, "__name__", "put"), array.shape, reads, [array], before)
 
 
-def _int_as(value: int, target: Array) -> Array:
+def _number_as(value: float, target: Array) -> Array:
     result = np.empty((), target.dtype)
-    result[...] = value  # raises OverflowError, as NumPy does
+    result[...] = value  # raises for what the type has not, as NumPy does
     return result
 
 

@@ -133,9 +133,18 @@ def place_among(recording: Any, arrays: list[Any], lengths: tuple[int, ...], axi
     flat: Any = 0
     each: Any
     for along, (each, length) in enumerate(zip(arrays, lengths, strict=True), axis):
-        if recording.resolved(np.max(np.maximum(each, ~each))) >= length:
-            least, greatest = map(int, recording.resolved((np.min(each), np.max(each))))
-            wrong = least if least < -length else greatest
-            raise IndexError(f"index {wrong} is out of bounds for axis {along} with size {length}")
-        flat = flat * length + np.where(each < 0, each + length, each)
+        flat = flat * length + from_the_first(recording, each, length, along)
     return cast("StandIn", flat)
+
+
+def from_the_first(recording: Any, places: Any, length: int, axis: int) -> Any:
+    """Return places that count from the first element; raise NumPy's error for those that are none."""
+    if recording.resolved(np.max(np.maximum(places, ~places))) >= length:
+        raise no_such_place(recording.resolved(places), length, axis)
+    return np.where(places < 0, places + length, places)
+
+
+def no_such_place(places: Array, length: int, axis: int) -> IndexError:
+    """Return NumPy's error for the first place that is none."""
+    wrong = places[(places < -length) | (places >= length)][0]
+    return IndexError(f"index {wrong} is out of bounds for axis {axis} with size {length}")

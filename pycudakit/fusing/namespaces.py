@@ -23,11 +23,13 @@ from pycudakit.fusing.captured import CAPTURED, own_function
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.drawing import DRAWING
 from pycudakit.fusing.now import recording_now
+from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.shapes import empty, full
 from pycudakit.fusing.stand_in import StandIn
 
 _KIT = __name__.partition(".")[0]
 _LINALG = f"{_KIT}.linalg"
+_IMAGE = f"{_KIT}.image"
 _TRANSFERS = frozenset({"In", "InOut", "Out"})
 _OF_KERNELS = frozenset(
     {
@@ -49,29 +51,35 @@ def _is_ordinary(dtype: Any, order: Any, keywords: dict[str, Any]) -> bool:
     return not keywords and order in ("C", "F") and np.dtype(dtype) in CODES
 
 
-def _zeros(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) -> Any:
+def _captures() -> Recording | None:
+    """Return who captures new arrays, if they are to be."""
     recording = recording_now()
+    return None if recording is None or recording.is_left_to_numpy else recording
+
+
+def _zeros(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) -> Any:
+    recording = _captures()
     if recording is None or not _is_ordinary(dtype, order, keywords):
         return np.zeros(shape, dtype, order, **keywords)
     return full(recording, recording.resolved(shape), 0, dtype, order)
 
 
 def _ones(shape: Any, dtype: Any = None, order: Any = "C", **keywords: Any) -> Any:
-    recording = recording_now()
+    recording = _captures()
     if recording is None or not _is_ordinary(dtype, order, keywords):
         return np.ones(shape, dtype, order, **keywords)
     return full(recording, recording.resolved(shape), 1, float if dtype is None else dtype, order)
 
 
 def _empty(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) -> Any:
-    recording = recording_now()
+    recording = _captures()
     if recording is None or not _is_ordinary(dtype, order, keywords):
         return np.empty(shape, dtype, order, **keywords)
     return empty(recording, recording.resolved(shape), dtype, order)
 
 
 def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **keywords: Any) -> Any:
-    recording = recording_now()
+    recording = _captures()
     wanted = np.asarray(fill_value).dtype if dtype is None and type(fill_value) is not StandIn else dtype
     if type(fill_value) is StandIn:
         wanted = fill_value.dtype if dtype is None else dtype
@@ -85,7 +93,7 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **ke
 
 
 def _take(a: Any, indices: Any, *arguments: Any, **keywords: Any) -> Any:
-    recording = recording_now()
+    recording = _captures()
     if recording is None or type(a) is StandIn or type(indices) is not StandIn:
         return np.take(a, indices, *arguments, **keywords)
     return recording.call(np.take, (np.asarray(a), indices, *arguments), keywords)  # which NumPy does not ask
@@ -96,7 +104,7 @@ def _by_numpy(function: Any) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def make(*arguments: Any, **keywords: Any) -> Any:
-        recording = recording_now()
+        recording = _captures()
         if recording is None:
             return function(*arguments, **keywords)
         return recording.wrap(function(*recording.resolved(arguments), **recording.resolved(keywords)))
@@ -133,7 +141,10 @@ def _has_stand_in(value: Any) -> bool:
 @functools.lru_cache(1024)
 def kit_function(function: Any) -> Callable[..., Any]:
     """Return a function of the kit's that takes stand-ins, and then returns some."""
-    numpys: Any = getattr(np.linalg if function.__module__ == _LINALG else np, function.__name__, None)
+    module = function.__module__
+    numpys: Any = getattr(np.linalg if module == _LINALG else np, function.__name__, None)
+    if module.startswith(_IMAGE):  # `flip` and others are not NumPy's of these names
+        numpys = None
     is_numpys = numpys is not None and (numpys in CAPTURED or isinstance(numpys, np.ufunc))
 
     @functools.wraps(function)

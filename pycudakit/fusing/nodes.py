@@ -61,7 +61,7 @@ class Node:
 
     def computed(self, array: Array, storage: Storage | None = None) -> None:
         """From now on, it is an array, and its views are views of that."""
-        self.array, self.storage = array, storage
+        self.array, self.layout, self.storage = array, None, storage
         self.function, self.arguments, self.steps, self.reduction, self.view = None, (), 0, None, None
         views, self.views = self.views, []
         for known in views:

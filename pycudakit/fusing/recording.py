@@ -159,7 +159,7 @@ class Recording(Indexing):
     ) -> Any:
         """Call who takes a function; return NotImplemented for arguments that only NumPy has it take."""
         try:
-            return captured(self, *arguments, **keywords)
+            return self.handled(captured, self, *arguments, **keywords)
         except errors.Unsupported:
             if self.strict and self.breaks:  # which told of itself
                 raise

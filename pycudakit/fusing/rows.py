@@ -10,20 +10,22 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from pycudakit._calls import asked, cost
-from pycudakit._calls.invocation import apart, done_in_parts
+from pycudakit._calls.invocation import apart, done_in_parts, name_of
 from pycudakit._families.reduce.together import answers_to
 from pycudakit._library.types import Array
 from pycudakit._programs import estimate
 from pycudakit._programs.work import report_of
 from pycudakit.fusing import device
 from pycudakit.fusing.blocks import Chain, Ready, Step
-from pycudakit.fusing.nodes import Node
+from pycudakit.fusing.device import TO_THE_HOST
+from pycudakit.fusing.nodes import Node, reads
 from pycudakit.fusing.reductions import Reductions
-from pycudakit.fusing.storage import bounds
+from pycudakit.fusing.storage import Storage, bounds
 
 _LEAST = 1 << 20  # bytes that are reduced: of fewer, nothing is gained
 _SMALL = 16  # times as many elements a reduction has, for what is small beside it
@@ -31,6 +33,16 @@ _SMALL = 16  # times as many elements a reduction has, for what is small beside 
 _BLOCK, _BLOCK_A_THREAD, _MOST_THREADS = 6 << 20, 1 << 20, 16
 # Bytes of a block on a device, where even that is not all of its memory.
 _BLOCK_THERE = 256 << 20
+
+
+class _Home(NamedTuple):
+    """What of a block has a home: where the first one is on the host, and how the others follow."""
+
+    first: int
+    size: int  # bytes
+    stride: int  # from row to row
+    is_new: bool
+    is_written: bool
 
 
 class Rows(Reductions):
@@ -57,9 +69,23 @@ class Rows(Reductions):
     def run_in_blocks(self, nodes: Sequence[Node]) -> bool:
         """Compute nodes block of rows by block of rows, if they need several passes over the same rows."""
         nodes = [node for node in nodes if node.array is None]
-        if not (nodes and self._may_be_cut()):
+        return bool(nodes) and self._run_in_blocks(nodes)
+
+    def write_in_blocks(self, array: Array, storage: Storage, value: Node) -> bool:
+        """Write a value, which is put off, to an array; compute what else needs what was there."""
+        is_simple = not value.is_apart and value.shape == array.shape and value.dtype == array.dtype
+        if not (self.reductions and is_simple and storage.twin is None):
             return False
-        chain = self._chain_of(nodes)
+        waiting = dict.fromkeys([stand_in.node for stand_in in self.waiting()])
+        readers = [node for node in waiting if node is not value and reads(storage, [node])]
+        return self._run_in_blocks([*readers, value], array, storage)
+
+    def _run_in_blocks(
+        self, nodes: Sequence[Node], written: Array | None = None, storage: Storage | None = None
+    ) -> bool:
+        if not self._may_be_cut():
+            return False
+        chain = self._chain_of(nodes, written)
         rows = 0 if chain is None else self._rows_at_once(chain)
         whole = None if chain is None or not rows else chain.steps(0, chain.rows)
         if chain is None or whole is None:
@@ -68,6 +94,8 @@ class Rows(Reductions):
             return False
         if self.engine == "auto" and any(_is_elsewhere(step, whole) for step in whole):
             return False
+        if storage is not None:
+            self.memory.will_change(storage)
         return self._run_chain(chain, whole, rows)
 
     def _may_be_cut(self) -> bool:
@@ -79,15 +107,15 @@ class Rows(Reductions):
         is_alone = self.memory.scope.is_open and not self.memory.stream and asked.devices_asked() == (0,)
         return self.engine != "cuda" or is_alone
 
-    def _chain_of(self, nodes: Sequence[Node]) -> Chain | None:
+    def _chain_of(self, nodes: Sequence[Node], written: Array | None) -> Chain | None:
         """Return the passes that nodes need, after what has other rows is computed; None without several."""
         rows = nodes[0].shape[0] if nodes[0].shape else 0
         if rows < 2 or any(node.shape[:1] != (rows,) for node in nodes):
             return None
         while True:
-            chain = Chain(nodes, self.engine)
+            chain = Chain(nodes, self.engine, written)
             outside = chain.of_other_rows()
-            if not chain.has_several_passes() or outside is None:
+            if not chain.has_several_passes() or outside is None or not chain.is_read_before_it_is_written():
                 return None
             if not outside:
                 return chain
@@ -107,10 +135,10 @@ class Rows(Reductions):
             return 0
         return -(-chain.rows // -(-chain.rows // fitting))  # about as many in each block
 
-    def _homes(self, chain: Chain, steps: Sequence[Step]) -> list[tuple[int, int, int]]:
-        """Return what of a block is to have a home: where it is on the host, its bytes, and those of a row.
+    def _homes(self, chain: Chain, steps: Sequence[Step], new: Sequence[Storage]) -> list[_Home]:
+        """Return what of a block is to have a home: what several passes need, and what is not there already.
 
-        That is what several passes read, and what is not there already.
+        Those that compute new arrays need them first.
         """
         found: dict[int, tuple[int, int, set[int], set[int]]] = {}
         for place, step in enumerate(steps if self.memory.scope.is_open else ()):
@@ -120,31 +148,46 @@ class Rows(Reductions):
                     continue
                 low, high = bounds(array)
                 known = found.get(id(storage), (low, high, set(), set()))
-                passes, strides = known[2] | {place}, known[3] | {chain.strides.get(id(array), 0)}
+                own = {place, -1} if any(storage is each for each in new) else {place}
+                passes, strides = known[2] | own, known[3] | {chain.strides.get(id(array), 0)}
                 found[id(storage)] = min(low, known[0]), max(high, known[1]), passes, strides
+        into = None if chain.written is None else self.memory.storage_of(chain.written)
+        written = found.get(id(into))
+        if written is not None:  # all of what is written, or some of it would not be found there
+            low, high = bounds(steps[-1].outs[-1])
+            found[id(into)] = min(low, written[0]), max(high, written[1]), *written[2:]
         return [
-            (low, high - low, strides.pop())
-            for low, high, passes, strides in found.values()
+            _Home(low, high - low, strides.pop(), -1 in passes, -1 in passes or key == id(into))
+            for key, (low, high, passes, strides) in found.items()
             if len(passes) > 1 and len(strides) == 1
         ]
 
     def _run_blocks(
-        self, chain: Chain, steps: Sequence[Step], rows: int, times: int, met: Sequence[Array]
+        self,
+        chain: Chain,
+        steps: Sequence[Step],
+        new: Sequence[Storage],
+        rows: int,
+        times: int,
+        met: Sequence[Array],
     ) -> None:
-        homes, keep, drop = self._homes(chain, steps), self.memory.scope.keep, self.memory.scope.drop
+        homes, scope = self._homes(chain, steps, new), self.memory.scope
         ready: list[Ready] = []
         try:
             ready.extend(Ready(step, chain.strides, rows) for step in steps)
             for block in range(times):
-                places = [(first + block * rows * stride, size) for first, size, stride in homes]
+                places = [home.first + block * rows * home.stride for home in homes]
                 try:
-                    for address, size in places:
-                        keep(address, size, device.INPUT)
+                    for place, home in zip(places, homes, strict=True):
+                        scope.keep(place, home.size, device.TEMPORARY if home.is_new else device.INPUT)
                     for each in ready:
                         each.run()
+                    for place, home in zip(places, homes, strict=True):
+                        if home.is_written:
+                            scope.fetch(place)
                 finally:
-                    for address, _ in places:
-                        drop(address)
+                    for place in places:
+                        scope.drop(place)
         finally:
             for each in ready:
                 each.give_back()
@@ -162,13 +205,16 @@ class Rows(Reductions):
         between = [self.memory.storage_for(array) for array in chain.temporaries.values()]
         for storage in between:
             storage.keep(device.TEMPORARY)
-        with apart() as parts:
-            self._run_blocks(chain, steps, rows, times, met)
+        results = [self.memory.storage_for(array) for array in chain.results.values()]  # all have names, then
+        into = None if chain.written is None else self.memory.storage_for(chain.written)
+        new = [storage for storage in results if storage is not into]
+        with apart() as calls:
+            self._run_blocks(chain, steps, new, rows, times, met)
             if rest:
-                self._run_blocks(chain, last, rest, 1, met)
-        between += [
-            self.memory.storage_for(array) for array in chain.results.values()
-        ]  # so that all have names
+                self._run_blocks(chain, last, new, rest, 1, met)
+        parts = [call for call in calls if name_of(call) != TO_THE_HOST]
+        if len(parts) < len(calls):
+            done_in_parts(TO_THE_HOST, [call for call in calls if name_of(call) == TO_THE_HOST])
         answers = {id(step.nodes[0]): step for step in whole if step.requests}
         for place, step in enumerate(steps):
             done_in_parts(step.plan.function, parts[place :: len(steps)])
@@ -183,7 +229,7 @@ class Rows(Reductions):
             shape = (chain.rows, *step.shape[1:])
             self.tell(step.function, shape, step.reads, step.outs, blocks=-(-chain.rows // rows))
         for node, result in chain.results.items():
-            if node.array is None and node.view is None:
+            if node.array is None and node.view is None and result is not chain.written:
                 node.computed(result, self.memory.storage_for(result))
         self.reductions = [known for known in self.reductions if _waits(known())]
         return True

@@ -13,7 +13,6 @@ from numpy.lib.array_utils import normalize_axis_index
 from pycudakit._library.types import CODES
 from pycudakit.fusing import device
 from pycudakit.fusing.elements import conversion
-from pycudakit.fusing.masked import is_mask_of
 from pycudakit.fusing.nodes import PLAIN, Node, leaf
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.stand_in import StandIn
@@ -155,25 +154,6 @@ def _converted(recording: Recording, x: StandIn, dtype: Any) -> StandIn:
     return result
 
 
-@_captures(np.copyto)
-def _copyto(recording: Recording, dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    is_array = type(src) in (StandIn, np.ndarray)
-    if type(dst) is StandIn and is_array and np.can_cast(src.dtype, dst.dtype, casting):  # type: ignore[arg-type]
-        if where is True:
-            return recording.set(dst, ..., src)
-        if src.dtype == dst.dtype and is_mask_of(where, dst.shape):
-            return recording.set(dst, ..., np.where(where, src, dst))
-    elif type(dst) is StandIn and _is_number_of(src, dst.dtype) and is_mask_of(where, dst.shape):
-        return recording.set(dst, ..., np.where(where, src, dst))
-    recording.on_host(np.copyto, (dst, src), {"casting": casting, "where": where}, may_write=True)
-    return None
-
-
-def _is_number_of(value: Any, dtype: Any) -> bool:
-    """Tell whether it is one of Python's numbers that a type takes as it is."""
-    return type(value) in (bool, int, float) and bool(np.result_type(dtype, value) == dtype)
-
-
 def empty(recording: Recording, shape: Any, dtype: Any = float, order: Any = "C") -> StandIn:
     """Return what stands for a new array."""
     made = recording.stand_in(np.empty(shape, dtype, order))
@@ -307,6 +287,31 @@ def _beside(at_least: Any, axis: Callable[[Sequence[Any]], int]) -> Handler:
         return recording.call(np.concatenate, (parts, axis(parts)), keywords)
 
     return handle
+
+
+@_captures(np.append)
+def _append(recording: Recording, arr: Any, values: Any, axis: Any = None) -> Any:
+    parts = _arrays_of(recording, (arr, values))
+    return recording.call(np.concatenate, (parts, axis), {})
+
+
+@_captures(np.column_stack)
+def _column_stack(recording: Recording, tup: Any) -> Any:
+    parts = [part[..., None] if part.ndim == 1 else part for part in _arrays_of(recording, tup)]
+    return recording.call(np.concatenate, ([part[None] if not part.ndim else part for part in parts], 1), {})
+
+
+@_captures(np.diag)
+def _diag(recording: Recording, v: Any, k: Any = 0) -> Any:
+    if v.ndim != 1:
+        return np.diagonal(v, k)
+    k = operator.index(k)
+    length = v.size + abs(k)
+    made = full(recording, (length, length), 0, v.dtype)
+    first = k if k >= 0 else -k * length
+    places = slice(first, first + v.size * (length + 1), length + 1)
+    recording.set(made.reshape(-1), places, v)
+    return made
 
 
 SHAPES[np.stack] = _stack

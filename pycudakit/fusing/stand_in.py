@@ -306,6 +306,14 @@ def _copy(self: StandIn, order: Any = "C") -> Any:
     return self if self.is_scalar else self.recording.call(np.copy, (self,), {"order": order})
 
 
+def _conj(self: StandIn) -> StandIn:
+    return self
+
+
+def _compress(self: StandIn, condition: Any, axis: Any = None, out: Any = None) -> Any:
+    return self.recording.call(np.compress, (condition, self, axis), {} if out is None else {"out": out})
+
+
 def _reshape(self: StandIn, *shape: Any, **keywords: Any) -> Any:
     shape = shape[0] if len(shape) == 1 else shape
     return self.recording.call(np.reshape, (self, shape), keywords)
@@ -331,7 +339,16 @@ def _in_place_by(name: str) -> Callable[..., None]:
 
 
 def _fill(self: StandIn, value: Any) -> None:
-    self.recording.set(self, ..., value)
+    if self.is_scalar:
+        self.__getattr__("fill")(value)
+    elif type(value) in (list, tuple) or np.ndim(value) or not self.flags.writeable:
+        self.recording.write_by_numpy(np.ndarray.fill, self, (value,))  # which takes few of them
+    else:
+        self.recording.set(self, ..., value)
+
+
+def _put(self: StandIn, indices: Any, values: Any, mode: Any = "raise") -> None:
+    self.recording.call(np.put, (self, indices, values, mode), {})
 
 
 def _item(self: StandIn, *arguments: Any) -> Any:
@@ -342,6 +359,6 @@ def _tolist(self: StandIn) -> Any:
     return self.recording.look(self, ".tolist()").tolist()
 
 
-_OF_ITS_OWN = (_copy, _flatten, _reshape, _transpose, _fill, _item, _tolist)
+_OF_ITS_OWN = (_compress, _conj, _copy, _flatten, _reshape, _transpose, _fill, _put, _item, _tolist)
 for _method_of_its_own in (*_OF_ITS_OWN, _in_place_by("sort"), _in_place_by("partition")):
     setattr(StandIn, _method_of_its_own.__name__[1:], _method_of_its_own)

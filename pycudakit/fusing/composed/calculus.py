@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from pycudakit._calls.deferred import Deferred
 from pycudakit.fusing.composed.whole import whole
 
 # Of the vectors that NumPy's `cross` takes.
@@ -97,7 +98,9 @@ def _spacings(f: Any, axes: tuple[int, ...], given: tuple[Any, ...]) -> list[Any
             raise ValueError("distances must be either scalars or 1d")
         if len(places) != f.shape[axis]:
             raise ValueError("when 1d, distances must match the length of the corresponding dimension")
-        known = np.asarray(places)  # of one axis: little, and looked at
+        known = (
+            places.resolved() if isinstance(places, Deferred) else np.asarray(places)
+        )  # little, and looked at
         distances = np.diff(known.astype(np.float64) if known.dtype.kind in "iu" else known)
         spacings.append(distances[0] if (distances == distances[0]).all() else distances)
     return spacings

@@ -16,7 +16,6 @@ import numpy as np
 
 from pycudakit._library import loader, present
 
-LEAST_THERE = 64 << 10  # bytes of an array that is worth keeping on a device between calls
 LEAST = 8 << 20  # bytes; less is kept by malloc itself, in pages that are in use all along
 
 # Of NumPy's table of C functions, at these places since NumPy 1.22.
@@ -84,7 +83,7 @@ def empty(shape: int | Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
 class _Listeners(threading.local):
     told: Callable[[np.ndarray[Any, Any]], None] | None = None
     looks: Callable[[np.ndarray[Any, Any]], None] | None = None
-    unseen: bool = False
+    hides: Callable[[np.ndarray[Any, Any]], bool] | None = None
 
 
 listeners = _Listeners()
@@ -95,9 +94,9 @@ def is_at_home() -> bool:
     return listeners.looks is not None
 
 
-def are_unseen() -> bool:
-    """Tell whether nobody but the function that makes a result looks at it before the device's is used."""
-    return listeners.unseen
+def is_unseen(array: np.ndarray[Any, Any]) -> bool:
+    """Tell whether a result may lie on a device alone, where who asked for it expects it."""
+    return listeners.hides is not None and listeners.hides(array)
 
 
 def look(*arrays: np.ndarray[Any, Any]) -> None:
@@ -111,15 +110,16 @@ def look(*arrays: np.ndarray[Any, Any]) -> None:
 def telling(
     told: Callable[[np.ndarray[Any, Any]], None],
     looks: Callable[[np.ndarray[Any, Any]], None],
-    unseen: bool = False,
+    hides: Callable[[np.ndarray[Any, Any]], bool] | None = None,
 ) -> Iterator[None]:
     """Tell somebody of arrays that `empty` makes in a block, before they are written to, and of looks.
 
-    `unseen` says that what is called returns these arrays, and is no part of what looks at them.
+    `hides` tells of a result whether it may lie on a device alone: where what is called returns it, and is
+    no part of what looks at it.
     """
-    outer = listeners.told, listeners.looks, listeners.unseen
-    listeners.told, listeners.looks, listeners.unseen = told, looks, unseen
+    outer = listeners.told, listeners.looks, listeners.hides
+    listeners.told, listeners.looks, listeners.hides = told, looks, hides
     try:
         yield
     finally:
-        listeners.told, listeners.looks, listeners.unseen = outer
+        listeners.told, listeners.looks, listeners.hides = outer

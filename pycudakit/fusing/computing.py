@@ -375,21 +375,27 @@ class Computing:
         self.tell(function.name, shape, together.arrays, outs)
 
     @contextlib.contextmanager
-    def keeping_results(self, kept: list[Storage], unseen: bool = False) -> Iterator[None]:
+    def keeping_results(self, kept: list[Storage], are_unseen: bool = False) -> Iterator[None]:
         """Have the device keep what calls in a block make, as long as `kept` is held.
 
-        What they look at comes down. Results that are `unseen` are no part of others.
+        What they look at comes down. Results that `are_unseen` are no part of others.
         """
         if not self.memory.scope.is_open:
             yield
             return
 
         def keep(array: Array) -> None:
+            if array.ndim == 0:  # a number, which whoever made it returns
+                return
             storage = self.memory.storage_for(array)
             storage.keep(device.TEMPORARY)
             kept.append(storage)
 
-        with result_memory.telling(keep, self._show, unseen):
+        def is_there(array: Array) -> bool:
+            storage = self.memory.storage_of(array)
+            return storage is not None and storage.is_kept
+
+        with result_memory.telling(keep, self._show, is_there if are_unseen else None):
             yield
 
     def _show(self, array: Array) -> None:

@@ -14,12 +14,12 @@ from pycudakit import errors
 from pycudakit._calls import asked
 from pycudakit._calls.invocation import done
 from pycudakit._calls.record import described
-from pycudakit._library import abi, loader, result_memory
+from pycudakit._library import abi, loader
 from pycudakit.fusing.compiled import compile_wanted
 
 INPUT, TEMPORARY, RESULT = range(3)
 TO_THE_HOST = "to the host"  # what records call it
-LEAST = result_memory.LEAST_THERE  # bytes that are worth keeping
+LEAST = 64 << 10  # bytes that are worth keeping
 _OFTEN = 32  # passes
 
 

@@ -75,7 +75,7 @@ class Reductions(Computing):
         given = self._reducible(source)
         calls = [functools.partial(each.compute, given) for each in reductions]
         kept: list[Storage] = []
-        with self.keeping_results(kept, unseen=True):
+        with self.keeping_results(kept, are_unseen=True):
             results = reduce_together(calls)
         for node, result in zip(nodes, results, strict=True):
             array = np.asarray(result)

@@ -147,7 +147,7 @@ class Reduction:
         recipe = self._known() if write is None else self._recipe_of(write, None)
         request = Request(recipe, self.plan, tuple(self._values), self.shape, self.axes, **numbers)
         result = reduce(request)
-        if write is not None or not result_memory.are_unseen():
+        if write is not None or not result_memory.is_unseen(result):
             result_memory.look(result)  # for what it is a part of
         self._reduced = result, request
         return result
@@ -200,7 +200,7 @@ class Reduction:
         """Tell whether there is nothing to warn of in a result; if there is, the host has it."""
         if result.dtype.kind != "f":
             return True
-        if not result_memory.are_unseen() or result.nbytes < result_memory.LEAST_THERE:
+        if not result_memory.is_unseen(result):
             return bool(np.isfinite(result).all())
         if self._is_finite is None:
             recipe = recipe_for("isfinite", FINITE, (result.dtype,), False, None)

@@ -20,6 +20,8 @@ from pycudakit._library.types import Array
 # Nanoseconds: NumPy's for an element and each doubling of its row, and ours on one thread for a byte.
 NUMPY_SORTS, NUMPY_SORTS_ORDER = 0.65, 2.5
 SORTS, SORTS_ORDER = 3.5, 6.0
+# So many threads sort in the time that more of them take: they wait for memory, and for each other at each digit.
+SORTING_THREADS = 6
 # For an element: NumPy's partition and its hashing, our pass that keeps a few, and a step of either's search.
 NUMPY_PARTS, NUMPY_HASHES, SELECTS, SEARCHES = 6.0, 12.0, 1.5, 2.0
 
@@ -34,11 +36,13 @@ def columns_of(array: Array, axis: Any) -> int:
         return array.size
 
 
-def cost_of(array: Array, numpy: float | None, ours: float, down: int) -> Cost:
+def cost_of(
+    array: Array, numpy: float | None, ours: float, down: int, most_threads: int = SORTING_THREADS
+) -> Cost:
     """Return what a call costs: `numpy` and `ours` nanoseconds an element, and `down` bytes of its result."""
     size, item = array.size, array.itemsize
     work = ours * 1e-9 * size
-    on_cpu = CALL + work / (threads() if work > SHARED_WORK else 1)
+    on_cpu = CALL + work / (min(threads(), most_threads) if work > SHARED_WORK else 1)
     if array.dtype.kind == "f" and item == 2:
         numpy = None  # NumPy 2.4 puts large arrays of float16 in a wrong order on some processors
     # What is sorted goes up before anything comes down.
@@ -136,7 +140,7 @@ def plan_parting(name: str, array: Array | None, down: int | None = None) -> Pla
 def plan_search(array: Array, values: Array) -> Plan:
     """Choose the engine of a search."""
     steps = SEARCHES * math.log2(array.size + 2)
-    cost = cost_of(values, steps, steps, 8)
+    cost = cost_of(values, steps, steps, 8, most_threads=threads())
     return plan_call("searchsorted", [array, values], cost._replace(up=cost.up + array.nbytes))
 
 

@@ -20,7 +20,7 @@ from pycudakit._library.types import Array
 # Nanoseconds: NumPy's for an element and each doubling of its row, and ours on one thread for a byte.
 NUMPY_SORTS, NUMPY_SORTS_ORDER = 0.65, 2.5
 SORTS, SORTS_ORDER = 3.5, 6.0
-# So many threads sort in the time that more of them take: they wait for memory, and for each other at each digit.
+# More threads than these sort no sooner: they wait for memory, and for each other at each digit.
 SORTING_THREADS = 6
 # For an element: NumPy's partition and its hashing, our pass that keeps a few, and a step of either's search.
 NUMPY_PARTS, NUMPY_HASHES, SELECTS, SEARCHES = 6.0, 12.0, 1.5, 2.0

@@ -71,7 +71,7 @@ for _name in ("sort", "argsort", "partition", "argpartition"):
 def _lexsort(recording: Recording, keys: Any, axis: Any = -1) -> Any:
     parts = list(keys) if type(keys) in (tuple, list, StandIn) else []
     are_alike = bool(parts) and all(type(key) is StandIn and key.shape == parts[0].shape for key in parts)
-    if not are_alike or not parts[0].size or axis not in (-1, parts[0].ndim - 1):
+    if not are_alike or not (parts[0].ndim and parts[0].size) or axis not in (-1, parts[0].ndim - 1):
         return NotImplemented
     order = recording.call(np.argsort, (parts[0],), {})
     for key in parts[1:]:

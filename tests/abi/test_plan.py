@@ -409,6 +409,28 @@ def test_sums_into_a_kept_range(plan):
     plan.evaluate("add", t, x[:, 0], x[:, 1])
     plan.reduce(t[10:], x[10:], outer=1)
     wanted = np.concatenate([x[:10, 0] + x[:10, 1], x[10:].sum(axis=1)])
-    assert (t == wanted).all()
     plan.evaluate("add", out, t, t)
     assert (out == 2 * wanted).all()
+    plan.fetch(t)
+    assert (t == wanted).all()
+
+
+@in_plan
+def test_sums_of_rows_stay(plan):
+    """Of rows of one block; of longer ones, partials come down, and the sums go up again."""
+    x, out = numbers(300, 1000, dtype=np.float64), np.zeros(300)
+    plan.keep(x)
+    for part, down in ((x, 0), (x.reshape(150, 2000), None)):
+        sums = plan.temporary(len(part), np.float64)
+        report = plan.reduce(sums, part, outer=1)
+        if down is not None:
+            plan.down(report, down)
+        plan.evaluate("add", out[: len(part)], sums, sums)
+        np.testing.assert_allclose(out[: len(part)], 2 * part.sum(axis=1), rtol=1e-12, atol=1e-9)
+    a = numbers(300, 5, dtype=np.float64)
+    t = plan.temporary((300, 5), np.float64)
+    plan.evaluate("add", t, a, a)
+    plan.reduce(t.reshape(-1)[:300], t, outer=1)  # into what is read
+    plan.fetch(t)
+    np.testing.assert_allclose(t.reshape(-1)[:300], 2 * a.sum(axis=1), rtol=1e-12, atol=1e-9)
+    assert (t.reshape(-1)[300:] == 2 * a.reshape(-1)[300:]).all()

@@ -17,6 +17,7 @@ X, S = _rng.random((50, 60)), _rng.random((40, 40))
 i, b = _rng.integers(0, 9, 3000), x > 0.5
 picture = _rng.random((64, 64, 3)).astype(np.float32)
 grey = (picture[..., 0] * 255).astype(np.uint8)
+V = np.array([3.0, 1.0, 2.0])
 CALLS = [(x,), (x, y), (i,), (i, i), (b, b), (X,), (S, S), (X, 2), (x, 3), (x, 10), (x, (0.0, 1.0)), (x, 0.3)]
 CALLS += [
     (S, 2),
@@ -31,7 +32,7 @@ CALLS += [(x, np.sort(x), np.sort(y)), (picture,), (picture, 3), (picture, (3, 3
 CALLS += [(picture[..., 0], 1.5), (picture, (32, 32)), (picture[..., 0], S[:3, :3].astype(np.float32))]
 CALLS += [(grey, 1, 2, 9, 9)]
 
-OWN = {"astype": [(x, "float32")], "einsum": [("ij,jk->ik", S, S), ("ii->i", S)]}
+OWN = {"astype": [(x, "float32")], "cross": [(V, V[::-1])], "einsum": [("ij,jk->ik", S, S), ("ii->i", S)]}
 FUNCTIONS = [
     (space, name)
     for space in (pk, pk.linalg, pk.image)

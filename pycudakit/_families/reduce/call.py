@@ -280,6 +280,8 @@ class Reduction:
     def _may_be_of_nothing(self, result: Array) -> bool:
         """Tell whether an index is that of a NaN, as far as the elements are on the host."""
         (array,) = self.arrays
+        if not self.has_floats:
+            return False
         if result_memory.is_at_home():
             return True
         if len(self.axes) == array.ndim:

@@ -185,8 +185,9 @@ def test_what_only_a_device_has_is_not_looked_at(name, monkeypatch):
     gpu = stand_in_gpu.put(monkeypatch)
     with pk.engine("cuda"):
         result = pk.fuse(body)(*ours)
+    is_any_zero = name.startswith("unique")
     for mine, theirs in zip([*flat(result), *ours], [*flat(body(*numpys)), *numpys], strict=True):
-        assert_values(mine, theirs)
+        assert_values(mine, theirs, free_zero=is_any_zero)
     is_written = name in ("sort in place", "rows written")
     assert gpu.bytes_down <= sum(array.nbytes for array in [*flat(result), *ours * is_written])
 

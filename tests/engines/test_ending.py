@@ -72,6 +72,7 @@ sys.exit(7)
 """
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("watched", [False, True])
 def test_a_process_ends_while_nobody_waits_for_its_threads(engine, watched):
     """Within 5 s, with its own exit code and without noise, and so each time."""

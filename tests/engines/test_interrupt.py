@@ -53,6 +53,7 @@ def run(engine, code):
     return json.loads(done.stdout)
 
 
+@pytest.mark.alone
 def test_ctrl_c(engine):
     """KeyboardInterrupt, soon, from each of several calls, and the next call is right."""
     code = """
@@ -74,6 +75,7 @@ print(json.dumps(seconds))
     assert max(seconds) < 1  # where the machine is busy with other things
 
 
+@pytest.mark.alone
 def test_what_a_handler_raises(engine):
     code = """
 class Enough(Exception):
@@ -96,6 +98,7 @@ print(json.dumps(told))
     assert right
 
 
+@pytest.mark.alone
 def test_a_handler_that_returns(engine):
     """It runs during the call, may make calls itself, and the call goes on."""
     code = """
@@ -117,6 +120,7 @@ print(json.dumps([at - sent[0], end - at, was_right, bool((result == call()).all
     assert same
 
 
+@pytest.mark.alone
 def test_a_call_of_another_thread_goes_on(engine):
     """Signals are the main thread's."""
     code = """
@@ -159,6 +163,7 @@ print(json.dumps([message, len(told), all(done < total for done, total in told),
     assert run(engine, code) == ["seen enough", 1, True, True]
 
 
+@pytest.mark.alone
 def test_daemon_threads_at_the_end(engine):
     """A process ends, soon and without noise, while daemon threads are in long calls and short ones."""
     code = """
@@ -219,6 +224,7 @@ def test_a_stop_does_not_outlive_its_call():
     assert pk.last_call().function == "work"
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "work", ["sort(x)", "argsort(i)", "median(x)", "quantile(x, [0.1, 0.5, 0.9])", "unique(x)"]
 )

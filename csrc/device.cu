@@ -4,6 +4,7 @@
 
 #include "common/call/result_memory.h"
 #include "cuda/kernels/release.h"
+#include "cuda/plan/kept.h"
 #include "cuda/plan/memory.h"
 #include "cuda/program/passes.h"
 #include "cuda/stream/link.h"
@@ -52,6 +53,8 @@ extern "C" int32_t pk_memory_info(pk_memory *memory) {
         pk::add_pinned_arrays(*memory);
         pk::add_result_memory(*memory);
         pk::plan::add_memory(*memory);
+        if (const auto *const plan = pk::plan::Plan::innermost())
+            memory->plan_budget = pk::plan::budget_of(plan->device());
     });
 }
 

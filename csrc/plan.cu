@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "common/device.h"
 #include "cuda/plan/kept.h"
 #include "cuda/program/passes.h"
 #include "cuda/stream/stream.h"
@@ -14,6 +15,15 @@ extern "C" int32_t pk_run_plan(pk_plan_body body, void *context) {
     });
 }
 
+extern "C" int32_t pk_plan_device(int64_t device) {
+    return pk::guarded([&] {
+        using pk::plan::Plan;
+        pk::plan::require_plan(Plan::innermost() != nullptr);
+        pk::require_index(device, pk::device_count(), "device");
+        Plan::innermost()->be_on(int(device));
+    });
+}
+
 extern "C" int32_t pk_plan_keep(uint64_t address, int64_t bytes, int32_t what, int32_t *kept) {
     return pk::guarded([&] {
         using pk::plan::Plan;
@@ -22,9 +32,10 @@ extern "C" int32_t pk_plan_keep(uint64_t address, int64_t bytes, int32_t what, i
         if (Plan::innermost() == nullptr) return;
         auto *const host = reinterpret_cast<char *>(address);
         pk::require(Plan::overlapping(host, host + bytes).empty(), "the range overlaps one that is kept");
-        pk::plan::Memory memory(bytes);
+        const int device = Plan::innermost()->device();
+        pk::plan::Memory memory(device, bytes);
         if (memory.get() == nullptr) return;
-        Plan::innermost()->add({host, bytes, what, std::move(memory), what == PK_KEEP_INPUT, false});
+        Plan::innermost()->add({host, bytes, what, std::move(memory), what == PK_KEEP_INPUT, false, device});
         *kept = 1;
     });
 }
@@ -34,7 +45,7 @@ extern "C" int32_t pk_plan_lend(uint64_t address, int64_t bytes, uint64_t home, 
     return pk::guarded([&] {
         using pk::plan::Plan;
         pk::plan::require_lent(address, bytes, home, valid, device);
-        pk::require(Plan::innermost() != nullptr, "there is no plan that it could be lent to");
+        pk::plan::require_plan(Plan::innermost() != nullptr);
         auto *const host = reinterpret_cast<char *>(address);
         pk::require(Plan::overlapping(host, host + bytes).empty(), "the range overlaps one that is kept");
         *device = pk::plan::device_of_lent(home, bytes, stream);

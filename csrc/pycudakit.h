@@ -130,8 +130,9 @@ typedef struct pk_memory {
     int64_t arrays_kept;    /* and returned, kept for the next */
     int64_t results_kept;   /* of pk_result_allocator: returned, kept for the next */
     int64_t results_budget; /* unless set, 1 GiB, or an eighth of the machine's memory if less */
-    int64_t plan_bytes;     /* of device 0, of what plans keep there or have kept; apart from device_bytes */
-    int64_t plan_budget;    /* unless set, half of what is free when first needed, and 0 until then */
+    int64_t plan_bytes;     /* of all devices, what plans keep or have kept; apart from device_bytes */
+    int64_t plan_budget;    /* of each device, half of what is free when first needed, unless set: in a plan of
+                               its device, else of device 0, and 0 until it is needed */
 } pk_memory;
 
 PK_API int32_t pk_memory_info(pk_memory *memory);
@@ -387,7 +388,7 @@ PK_API int32_t pk_reduce_several(const pk_reduction *reductions, int64_t reducti
  * is to be done about their operands before and after; pk_plan_changed would lose what one left on the device
  * alone. Before the host reads a range, for weights and ranks, too, or any other entry does, pk_plan_fetch
  * brings it there, and after one has written to it, pk_plan_changed says so. Operands that are byte-swapped
- * or not aligned to their elements, and all of a call on other devices than device 0, go over the host's
+ * or not aligned to their elements, and all of a call on other devices than the plan's, go over the host's
  * memory. */
 typedef int32_t (*pk_plan_body)(void *context);
 
@@ -395,6 +396,11 @@ typedef int32_t (*pk_plan_body)(void *context);
  * then what only the device has is lost. PK_INTERRUPTED if it returned anything but 0. Plans may nest: the
  * innermost one is added to, and calls see the ranges of all. */
 PK_API int32_t pk_run_plan(pk_plan_body body, void *context);
+
+/* Has the innermost plan of the thread keep on another device than 0 what it keeps from now on, for calls on
+ * that device alone. PK_INVALID_ARGUMENT outside of a plan, and where there is no such device, as there is none
+ * for the CPU library. */
+PK_API int32_t pk_plan_device(int64_t device);
 
 /* What a kept range is:
  *   PK_KEEP_INPUT      the host's memory is valid; it goes up with the first call that reads it, and stays
@@ -404,7 +410,7 @@ PK_API int32_t pk_run_plan(pk_plan_body body, void *context);
  *                      the host's memory as well */
 enum { PK_KEEP_INPUT = 0, PK_KEEP_TEMPORARY = 1, PK_KEEP_RESULT = 2 };
 
-/* Gives a range of the host's memory a home on device 0, for calls that the plan's thread makes. *kept is 0
+/* Gives a range of the host's memory a home on the plan's device, for calls that the plan's thread makes. *kept is 0
  * where there is none, and calls go over the host's memory as ever: without a plan, without room in
  * PYCUDAKIT_PLAN_MEMORY or on the device, and by the CPU library. A range that overlaps another one that the
  * thread's plans keep is refused. What is kept is dropped before its memory is given to something else. */

@@ -211,8 +211,7 @@ bool put_there(const Put &given, Call &call, const std::vector<int> &devices) {
     const plan::Span indices(given.indices, given.index_bytes(), word, false);
     const plan::Span values(given.values, given.value_bytes(), unit, false);
     const bool has_last = given.value_count > 1;
-    if (has_last && devices[0] != 0) return false;  // the memory of plans is device 0's
-    const plan::Memory last = has_last ? plan::Memory(given.count * word) : plan::Memory();
+    const plan::Memory last = has_last ? plan::Memory(devices[0], given.count * word) : plan::Memory();
     if (has_last && last.get() == nullptr) return false;
     const bool are_there = plan::have_homes({indices}, devices);
     if (are_there) {

@@ -15,6 +15,8 @@ inline void run(pk_plan_body body, void *context) {
 
 inline void require_body(pk_plan_body body) { require(body != nullptr, "body is a null pointer"); }
 
+inline void require_plan(bool is_one) { require(is_one, "no plan runs on this thread"); }
+
 inline void require_range(uint64_t address, int64_t bytes, int32_t what, const int32_t *kept) {
     require(kept != nullptr, "kept is a null pointer");
     require(address != 0, "address is a null pointer");

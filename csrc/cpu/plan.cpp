@@ -1,11 +1,17 @@
 // The CPU library keeps nothing: its calls go over the host's memory as ever.
 #include "common/plan.h"
 
+#include "common/device.h"
+
 extern "C" int32_t pk_run_plan(pk_plan_body body, void *context) {
     return pk::guarded([&] {
         pk::plan::require_body(body);
         pk::plan::run(body, context);
     });
+}
+
+extern "C" int32_t pk_plan_device(int64_t device) {
+    return pk::guarded([&] { pk::require_index(device, 0, "device"); });
 }
 
 extern "C" int32_t pk_plan_keep(uint64_t address, int64_t bytes, int32_t what, int32_t *kept) {

@@ -420,6 +420,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         _out(REPORT),
     ),
     "pk_run_plan": (PLAN_BODY, ctypes.c_void_p),
+    "pk_plan_device": (_SIZE,),
     "pk_plan_keep": (_ADDRESS, _SIZE, _STATUS, _STATUS_OUT),
     "pk_plan_lend": (_ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _STATUS, _STATUS_OUT),
     "pk_plan_send": (_ADDRESS, *_CALL),

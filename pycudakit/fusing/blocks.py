@@ -122,7 +122,6 @@ class Chain:
         self.order = _in_order(targets)
         self.strides: dict[int, int] = {}  # from row to row, in bytes, by the identity of blocks' arrays
         self.kept: set[Node] = set()  # of what is reduced, what later passes read
-        self.temporaries: dict[Node, Array] = {}  # which lie there for one block
         self._blocks: list[Array] = []  # that the identities are of
 
     @functools.cached_property
@@ -228,12 +227,13 @@ class Chain:
 
     # ---- Passes --------------------------------------------------------------------------------------
 
-    def steps(self, start: int, stop: int, keeps: bool = False) -> list[Step] | None:
+    def steps(self, start: int, stop: int, between: dict[Node, Array] | None = None) -> list[Step] | None:
         """Return the passes over some rows; None if there is a reduction that takes more than one.
 
-        Those that keep nothing are written first: they tell what is worth it.
+        What later passes read is kept `between` them, in arrays of one block. Passes without any are written
+        first: they tell what is worth it.
         """
-        writing = _Writing(self, start, stop, keeps)
+        writing = _Writing(self, start, stop, between)
         return writing.steps if writing.write() else None
 
     def plan_of(self, function: str) -> Plan:
@@ -251,8 +251,10 @@ class Chain:
 class _Writing:
     """How the passes over some rows are written down; what is written to an array comes last."""
 
-    def __init__(self, chain: Chain, start: int, stop: int, keeps: bool) -> None:
-        self._chain, self._start, self._stop, self._keeps = chain, start, stop, keeps
+    def __init__(self, chain: Chain, start: int, stop: int, between: dict[Node, Array] | None) -> None:
+        self._chain, self._start, self._stop = chain, start, stop
+        self._between = {} if between is None else between
+        self._keeps = between is not None
         self._made: dict[Node, Node] = {}  # of these rows
         self._written: set[Node] = set()
         self.steps: list[Step] = []
@@ -305,10 +307,9 @@ class _Writing:
         whole = self._chain.results.get(node)
         if whole is not None:
             return self._block_of(whole)
-        kept = self._chain.temporaries.get(node)
+        kept = self._between.get(node)
         if kept is None:
-            kept = np.empty((self._stop - self._start, *node.shape[1:]), node.dtype)
-            self._chain.temporaries[node] = kept
+            kept = self._between[node] = np.empty((self._stop - self._start, *node.shape[1:]), node.dtype)
         return kept[: self._stop - self._start]
 
     def _evaluate(self, nodes: Sequence[Node]) -> None:

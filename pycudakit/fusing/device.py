@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import time
 from collections.abc import Callable, Generator
 from typing import Any
@@ -28,6 +29,7 @@ class Scope:
 
     def __init__(self) -> None:
         self._library: ctypes.CDLL | None = None
+        self.device = 0  # that keeps
         self.bytes_kept = 0  # at most, at once
         self._now: dict[int, int] = {}
         self._passes = 0
@@ -37,31 +39,36 @@ class Scope:
         """Whether anything can be kept."""
         return self._library is not None
 
-    def run(self, engine: str, body: Callable[[], Any]) -> Any:
-        """Run a body, on its engine, with a device that keeps things for it."""
-        if engine != "cuda":
+    def run(self, engine: str, body: Callable[[], Any], devices: tuple[int, ...] = (0,)) -> Any:
+        """Run a body, on its engine, with a device that keeps things for it.
+
+        None of several does: a call that they share goes over the host's memory.
+        """
+        if engine != "cuda" or len(devices) > 1:
             return body()
-        self._library = loader.library("cuda")
+        self._library, self.device = loader.library("cuda"), 0
         try:
-            return _run_plan(self._library, body)
+            return _run_plan(self._library, functools.partial(self._run_on, devices[0], body))
         finally:
             if self._passes:
                 compile_wanted(self._library)
             self._library = None
+
+    def _run_on(self, device: int, body: Callable[[], Any]) -> Any:
+        self.be_on(device)
+        return body()
+
+    def be_on(self, device: int) -> None:
+        """Have another device keep what is kept from now on."""
+        if self._library is not None and device != self.device:
+            self._library.pk_plan_device(device)
+            self.device = device
 
     def note_pass(self) -> None:
         """Have passes compiled that are worth it, now and then in a long function."""
         self._passes += 1
         if self._library is not None and self._passes % _OFTEN == 0:
             compile_wanted(self._library)
-
-    def budget(self) -> int:
-        """Return how many bytes the device may keep."""
-        if self._library is None:
-            return 0
-        row = np.zeros(1, abi.MEMORY)
-        self._library.pk_memory_info(row)
-        return int(row["plan_budget"][0])
 
     def keep(self, address: int, size: int, what: int) -> bool:
         """Have the device keep memory, if it has room."""
@@ -97,7 +104,7 @@ class Scope:
         began = time.perf_counter()
         getattr(self._library, entry)(address, options, report)
         if report[bytes_moved][0]:
-            done(described(function, "cuda", asked.ASKED_FOR, (0,), report.tobytes(), began))
+            done(described(function, "cuda", asked.ASKED_FOR, (self.device,), report.tobytes(), began))
 
     def changed(self, address: int) -> None:
         """Say that the host's memory is newer."""
@@ -109,6 +116,13 @@ class Scope:
         self._now.pop(address, None)
         if self._library is not None:
             self._library.pk_plan_drop(address)
+
+
+def budget() -> int:
+    """Return how many bytes a device may keep: outside of a plan, 0 where that is not known yet."""
+    row = np.zeros(1, abi.MEMORY)
+    loader.library("cuda").pk_memory_info(row)
+    return int(row["plan_budget"][0])
 
 
 def _run_plan(library: ctypes.CDLL, body: Callable[[], Any]) -> Any:

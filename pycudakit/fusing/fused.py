@@ -210,7 +210,8 @@ class Fused(Generic[P, R]):
         if devices:
             body = functools.partial(self._run_lending, recording, devices, args, kwargs)
         try:
-            return recording.memory.scope.run(recording.engine, body)
+            gpus = (0,) if devices else asked.devices_asked()
+            return recording.memory.scope.run(recording.engine, body, gpus)
         except FAILURES as error:
             if not recording.memory.written:
                 raise
@@ -222,6 +223,7 @@ class Fused(Generic[P, R]):
         except errors.Error:
             check_devices(self._name, self.__wrapped__, args, kwargs)  # which names the argument
             raise
+        recording.memory.scope.be_on(lending.device)
         own = (lending.device,)
         is_usual = asked.devices_asked() == own
         try:

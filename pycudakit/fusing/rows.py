@@ -10,22 +10,23 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Sequence
-from typing import NamedTuple
+from itertools import pairwise
 
 import numpy as np
 
 from pycudakit._calls import asked, cost
-from pycudakit._calls.invocation import apart, done_in_parts, name_of
+from pycudakit._calls.invocation import Record, done_in_parts, name_of
 from pycudakit._families.reduce.together import answers_to
 from pycudakit._library.types import Array
 from pycudakit._programs import estimate
 from pycudakit._programs.work import report_of
 from pycudakit.fusing import device
-from pycudakit.fusing.blocks import Chain, Ready, Step
+from pycudakit.fusing.blocks import Chain, Step
 from pycudakit.fusing.device import TO_THE_HOST
 from pycudakit.fusing.nodes import Node, reads
 from pycudakit.fusing.reductions import Reductions
-from pycudakit.fusing.storage import Storage, bounds
+from pycudakit.fusing.shares import Share, run_on
+from pycudakit.fusing.storage import Storage
 
 _LEAST = 1 << 20  # bytes that are reduced: of fewer, nothing is gained
 _SMALL = 16  # times as many elements a reduction has, for what is small beside it
@@ -33,16 +34,6 @@ _SMALL = 16  # times as many elements a reduction has, for what is small beside 
 _BLOCK, _BLOCK_A_THREAD, _MOST_THREADS = 6 << 20, 1 << 20, 16
 # Bytes of a block on a device, where even that is not all of its memory.
 _BLOCK_THERE = 256 << 20
-
-
-class _Home(NamedTuple):
-    """What of a block has a home: where the first one is on the host, and how the others follow."""
-
-    first: int
-    size: int  # bytes
-    stride: int  # from row to row
-    is_new: bool
-    is_written: bool
 
 
 class Rows(Reductions):
@@ -104,8 +95,10 @@ class Rows(Reductions):
             return False
         if asked.here.get().progress is not None:  # which is told pass by pass
             return False
-        is_alone = self.memory.scope.is_open and not self.memory.stream and asked.devices_asked() == (0,)
-        return self.engine != "cuda" or is_alone
+        if self.engine != "cuda":
+            return True
+        gpus, scope = asked.devices_asked(), self.memory.scope  # which the body may have chosen by itself
+        return not self.memory.stream and (gpus == (scope.device,) if scope.is_open else len(gpus) > 1)
 
     def _chain_of(self, nodes: Sequence[Node], written: Array | None) -> Chain | None:
         """Return the passes that nodes need, after what has other rows is computed; None without several."""
@@ -126,8 +119,9 @@ class Rows(Reductions):
         """Return how many rows make a block; none where the whole fits, or no row does."""
         each = chain.bytes_a_row()
         if self.engine == "cuda":
-            budget = self.memory.scope.budget()
-            fitting, is_whole = min(budget // 2, _BLOCK_THERE) // each, budget >= each * chain.rows
+            budget, is_alone = device.budget(), self.memory.scope.is_open
+            most = budget // 2 if budget or is_alone else _BLOCK_THERE
+            fitting, is_whole = min(most, _BLOCK_THERE) // each, is_alone and budget >= each * chain.rows
         else:
             fitting = (_BLOCK + _BLOCK_A_THREAD * min(cost.threads(), _MOST_THREADS)) // each
             is_whole = chain.rows < 2 * fitting
@@ -135,90 +129,40 @@ class Rows(Reductions):
             return 0
         return -(-chain.rows // -(-chain.rows // fitting))  # about as many in each block
 
-    def _homes(self, chain: Chain, steps: Sequence[Step], new: Sequence[Storage]) -> list[_Home]:
-        """Return what of a block is to have a home: what several passes need, and what is not there already.
-
-        Those that compute new arrays need them first.
-        """
-        found: dict[int, tuple[int, int, set[int], set[int]]] = {}
-        for place, step in enumerate(steps if self.memory.scope.is_open else ()):
-            for array in step.reads:
-                storage = self.memory.storage_of(array)
-                if storage is None or storage.is_kept or not storage.may_keep:
-                    continue
-                low, high = bounds(array)
-                known = found.get(id(storage), (low, high, set(), set()))
-                own = {place, -1} if any(storage is each for each in new) else {place}
-                passes, strides = known[2] | own, known[3] | {chain.strides.get(id(array), 0)}
-                found[id(storage)] = min(low, known[0]), max(high, known[1]), passes, strides
-        into = None if chain.written is None else self.memory.storage_of(chain.written)
-        written = found.get(id(into))
-        if written is not None:  # all of what is written, or some of it would not be found there
-            low, high = bounds(steps[-1].outs[-1])
-            found[id(into)] = min(low, written[0]), max(high, written[1]), *written[2:]
-        return [
-            _Home(low, high - low, strides.pop(), -1 in passes, -1 in passes or key == id(into))
-            for key, (low, high, passes, strides) in found.items()
-            if len(passes) > 1 and len(strides) == 1
-        ]
-
-    def _run_blocks(
-        self,
-        chain: Chain,
-        steps: Sequence[Step],
-        new: Sequence[Storage],
-        rows: int,
-        times: int,
-        met: Sequence[Array],
-    ) -> None:
-        homes, scope = self._homes(chain, steps, new), self.memory.scope
-        ready: list[Ready] = []
-        try:
-            ready.extend(Ready(step, chain.strides, rows) for step in steps)
-            for block in range(times):
-                places = [home.first + block * rows * home.stride for home in homes]
-                try:
-                    for place, home in zip(places, homes, strict=True):
-                        scope.keep(place, home.size, device.TEMPORARY if home.is_new else device.INPUT)
-                    for each in ready:
-                        each.run()
-                    for place, home in zip(places, homes, strict=True):
-                        if home.is_written:
-                            scope.fetch(place)
-                finally:
-                    for place in places:
-                        scope.drop(place)
-        finally:
-            for each in ready:
-                each.give_back()
-        for of_all, each in zip(met, ready, strict=True):
-            np.bitwise_or(of_all, each.met, out=of_all)
-
     def _run_chain(self, chain: Chain, whole: Sequence[Step], rows: int) -> bool:
         """Run the passes over blocks of so many rows; tell whether that could be."""
-        times, rest = divmod(chain.rows, rows)
-        steps = chain.steps(0, rows, keeps=True)
-        last = chain.steps(chain.rows - rest, chain.rows, keeps=True) if rest else steps
-        if steps is None or last is None:
+        gpus = asked.devices_asked() if self.engine == "cuda" and not self.memory.scope.is_open else (0,)
+        ends = [chain.rows * i // len(gpus) for i in range(len(gpus) + 1)]
+        shares = [Share(chain, start, stop, rows) for start, stop in pairwise(ends) if start < stop]
+        if not all(share.can_run for share in shares):
             return False
-        met = [np.zeros(len(step.program.instructions), np.uint8) for step in steps]
-        between = [self.memory.storage_for(array) for array in chain.temporaries.values()]
-        for storage in between:
-            storage.keep(device.TEMPORARY)
         results = [self.memory.storage_for(array) for array in chain.results.values()]  # all have names, then
-        into = None if chain.written is None else self.memory.storage_for(chain.written)
-        new = [storage for storage in results if storage is not into]
-        with apart() as calls:
-            self._run_blocks(chain, steps, new, rows, times, met)
-            if rest:
-                self._run_blocks(chain, last, new, rest, 1, met)
-        parts = [call for call in calls if name_of(call) != TO_THE_HOST]
-        if len(parts) < len(calls):
-            done_in_parts(TO_THE_HOST, [call for call in calls if name_of(call) == TO_THE_HOST])
+        for share in shares:
+            share.find_homes(self.memory, results)
+        if len(shares) == 1:
+            calls = [shares[0].run(self.memory.scope)]
+        else:
+            calls, self.memory.scope.bytes_kept = run_on(shares, gpus)
+        self._tell_of(chain, whole, shares, calls)
+        for node, result in chain.results.items():
+            if node.array is None and node.view is None and result is not chain.written:
+                node.computed(result, self.memory.storage_for(result))
+        self.reductions = [known for known in self.reductions if _waits(known())]
+        return True
+
+    def _tell_of(
+        self, chain: Chain, whole: Sequence[Step], shares: Sequence[Share], calls: Sequence[Sequence[Record]]
+    ) -> None:
+        """Record what blocks have called, as a call for each pass, and report what they met."""
+        to_the_host = [call for own in calls for call in own if name_of(call) == TO_THE_HOST]
+        parts = [[call for call in own if name_of(call) != TO_THE_HOST] for own in calls]
+        if to_the_host:
+            done_in_parts(TO_THE_HOST, to_the_host)
         answers = {id(step.nodes[0]): step for step in whole if step.requests}
+        blocks, steps = sum(share.blocks for share in shares), shares[0].steps
         for place, step in enumerate(steps):
-            done_in_parts(step.plan.function, parts[place :: len(steps)])
-            report_of(step.program, met[place])
+            done_in_parts(step.plan.function, [call for own in parts for call in own[place :: len(steps)]])
+            report_of(step.program, np.bitwise_or.reduce([share.met[place] for share in shares]))
             if step.requests:
                 of_all = answers[id(step.nodes[0])]
                 answers_to(of_all.calls, of_all.outs)
@@ -227,12 +171,7 @@ class Rows(Reductions):
                 moved = sum(array.nbytes for array in step.reads) // len(step.outs[0]) * chain.rows
                 self.costs.evaluated(estimate.cpu_seconds(step.program, size, moved))
             shape = (chain.rows, *step.shape[1:])
-            self.tell(step.function, shape, step.reads, step.outs, blocks=-(-chain.rows // rows))
-        for node, result in chain.results.items():
-            if node.array is None and node.view is None and result is not chain.written:
-                node.computed(result, self.memory.storage_for(result))
-        self.reductions = [known for known in self.reductions if _waits(known())]
-        return True
+            self.tell(step.function, shape, step.reads, step.outs, blocks=blocks)
 
 
 def _is_quicker(chain: Chain) -> bool:

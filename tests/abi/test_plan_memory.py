@@ -77,6 +77,46 @@ def test_errors_of_lending(plan):
     assert device.value == -1
 
 
+def test_the_device_of_a_plan(plan):
+    be_on, count = plan.library.pk_plan_device, len(pk.devices()) if plan.is_cuda else 0
+    for device in (-1, count, 2**40):
+        with pytest.raises(errors.InvalidArgument, match="device"):
+            plan.run(lambda at=device: be_on(at))
+    if plan.is_cuda:
+        with pytest.raises(errors.InvalidArgument, match="no plan"):
+            be_on(0)
+        plan.run(lambda: be_on(0))
+
+
+def test_calls_on_the_device_of_a_plan(plan):
+    """What it keeps is found by calls on that device, and others go over the host's memory."""
+    if not plan.is_cuda or len(pk.devices()) < 2:
+        pytest.skip("needs two GPUs")
+    x, out = numbers(LARGE), np.zeros(LARGE, np.float32)
+
+    def on(device):
+        index, options = np.array([device], np.int64), np.zeros(1, abi.OPTIONS)
+        options["devices"], options["device_count"] = index.ctypes.data, 1
+        report = plan.evaluate("add", out, x, x, options=options)
+        assert np.array_equal(out, x + x)
+        return report["bytes_up"]
+
+    def body():
+        plan.library.pk_plan_device(1)
+        plan.keep(x)
+        assert [on(1) // x.nbytes for _ in range(3)] == [1, 0, 0]
+        assert [on(0) // x.nbytes for _ in range(2)] == [1, 1]
+
+    plan.run(body)
+
+
+def test_the_budget_of_a_plan(plan):
+    """It is known in a plan, whoever has needed it before."""
+    memory = np.zeros(1, abi.MEMORY)
+    plan.run(lambda: plan.library.pk_memory_info(memory))
+    assert (memory["plan_budget"][0] > 0) == plan.is_cuda
+
+
 def test_a_body_that_fails(plan):
     with pytest.raises(errors.Interrupted, match="returned 3"):
         plan.library.pk_run_plan(abi.PLAN_BODY(lambda _context: 3), None)

@@ -233,6 +233,8 @@ def call_others():
     room, size, x = np.zeros(8, np.uint8), ctypes.c_int64(), np.ones(100)
     at = x.ctypes.data
     library.pk_plan_keep(at, 8, 0, ctypes.byref(out))
+    with contextlib.suppress(pk.errors.InvalidArgument):  # there is no plan
+        library.pk_plan_device(0)
     for entry in (library.pk_plan_fetch, library.pk_plan_send):
         entry(at, options, report)
     library.pk_plan_changed(at)

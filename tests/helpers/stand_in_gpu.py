@@ -6,6 +6,7 @@ looks at it without bringing it home has wrong values, as on a GPU. What goes ov
 
 import ctypes
 import sys
+import threading
 import types
 
 import numpy as np
@@ -42,6 +43,12 @@ class _Range:
             self.home[:] = self.host
         self.before = self.host.copy()
 
+    def come_home(self):
+        """Let the host have the values, and write others."""
+        if not self.on_host:
+            self.host[:] = self.home
+        self.on_host, self.on_device = True, False
+
     def hide(self):
         """Let nobody else."""
         if not np.array_equal(self.before, self.host):
@@ -64,14 +71,26 @@ class _Entry:
         return self.gpu.run(self.name, self.function, arguments)
 
 
-class StandInGpu:
-    """The library."""
+class _Local(threading.local):
+    """What a thread has: plans are a thread's own."""
 
     def __init__(self):
+        self.ranges, self.device = {}, 0
+
+
+class StandInGpu:
+    """The library, with one GPU or several."""
+
+    def __init__(self, count=1):
         self._cpu = loader.library("cpu")
-        self._ranges = {}
+        self._local, self._count = _Local(), count
+        self.devices = []  # of each call of `_OPERANDS`
         self.bytes_up = self.bytes_down = self.queued = self.lent = 0
         self.waits = False  # whether the last call that was queued was to wait
+
+    @property
+    def _ranges(self):
+        return self._local.ranges
 
     def __getitem__(self, name):
         return _Entry(self, name, self._cpu[name])
@@ -84,14 +103,19 @@ class StandInGpu:
 
     def run(self, name, function, arguments):
         if name == "pk_run_plan":
-            before = set(self._ranges)
+            before, outer = set(self._ranges), self._local.device
+            self._local.device = 0
             try:
                 return function(*arguments)
             finally:  # a plan keeps nothing for longer
-                self._ranges = {first: one for first, one in self._ranges.items() if first in before}
+                self._local.ranges = {first: one for first, one in self._ranges.items() if first in before}
+                self._local.device = outer
         entry = name.removeprefix("pk_")
         is_at_home = not _AT_HOME.isdisjoint((entry, entry.rpartition("_")[0]))
-        shown = list(self._ranges.values()) if is_at_home else []
+        devices = self._devices(name, arguments) if is_at_home else []
+        for one in self._ranges.values() if is_at_home and devices != [self._local.device] else ():
+            one.come_home()
+        shown = list(self._ranges.values()) if is_at_home and devices == [self._local.device] else []
         for one in shown:
             one.show()
         try:
@@ -124,6 +148,16 @@ class StandInGpu:
         address = number_of(arguments[_OPTIONS.get(name, -2)])
         return _bytes_at(address, abi.OPTIONS.itemsize).view(abi.OPTIONS)
 
+    def _devices(self, name, arguments):
+        """Return the GPUs that a call is to use."""
+        if name not in _OPERANDS:  # of which options are found
+            return [self._local.device]
+        options = self._options(name, arguments)
+        address, count = int(options["devices"][0]), int(options["device_count"][0])
+        devices = _bytes_at(address, 8 * count).view(np.int64).tolist() if count else [0]
+        self.devices.append(devices)
+        return devices
+
     def _sorted(self, function, arguments):
         """Run an entry that has no table: `options` say in which stream the arrays are."""
         options = self._options("", arguments)
@@ -139,7 +173,11 @@ class StandInGpu:
     # ---- Plans -----------------------------------------------------------------------------------------
 
     def pk_device_count(self, count):
-        count._obj.value = 1
+        count._obj.value = self._count
+
+    def pk_plan_device(self, device):
+        assert 0 <= device < self._count
+        self._local.device = device
 
     def pk_plan_keep(self, address, size, what, kept):
         self._ranges[address] = _Range(address, size, np.empty(size, np.uint8), what == abi.KEEP_INPUT, False)
@@ -246,10 +284,10 @@ def module():
     return made
 
 
-def put(monkeypatch):
-    """Put both in their places; return the GPU."""
+def put(monkeypatch, count=1):
+    """Put both in their places; return the GPU, or several."""
     forget_entries()
-    gpu, real = StandInGpu(), loader.library
+    gpu, real = StandInGpu(count), loader.library
     monkeypatch.setattr(loader, "library", lambda name: gpu if name == "cuda" else real(name))
     monkeypatch.setattr(images, "has_code", lambda _device: True)
     monkeypatch.setitem(sys.modules, "cupy", module())

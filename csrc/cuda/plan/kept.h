@@ -46,6 +46,10 @@ class Plan {
 
     static Plan *innermost() { return innermost_; }
 
+    // Where ranges are kept from now on.
+    void be_on(int device) { device_ = device; }
+    int device() const { return device_; }
+
     // Those of the thread's plans that have a byte from low to before high.
     static std::vector<Kept *> overlapping(const char *low, const char *high);
     static Kept *find(uint64_t address);
@@ -56,6 +60,7 @@ class Plan {
    private:
     static thread_local Plan *innermost_;
     Plan *const outer_;
+    int device_ = 0;
     std::map<const char *, Kept> kept_;  // by where they begin
 };
 

@@ -10,13 +10,11 @@ namespace pk::plan {
 
 namespace {
 
+// Of one device.
 struct Pool {
-    std::mutex mutex;
     std::multimap<int64_t, DeviceMemory> kept;  // by bytes
     int64_t bytes = 0;                          // of all that there is, lent or not
     int64_t budget = 0;                         // 0: not known yet
-
-    // For the callers of these the mutex is held.
 
     void release() {
         for (const auto &block : kept) bytes -= block.first;
@@ -33,10 +31,15 @@ struct Pool {
     }
 };
 
+struct Pools {
+    std::mutex mutex;
+    std::map<int, Pool> of;  // by device; for whom the mutex is held
+};
+
 // Never destroyed: at the process's exit the driver may be gone before it.
-Pool &pool() {
-    static Pool *const pool = new Pool;
-    return *pool;
+Pools &pools() {
+    static Pools *const pools = new Pools;
+    return *pools;
 }
 
 // -1: not set.
@@ -45,10 +48,17 @@ int64_t budget_asked_for() {
     return bytes;
 }
 
+// For the current device.
 int64_t usual_budget() {
     size_t free = 0, total = 0;
     PK_CUDA(cudaMemGetInfo(&free, &total));
     return int64_t(free / 2);
+}
+
+// Of the current device, whose memory is known from then on.
+Pool &with_budget(Pool &pool) {
+    if (pool.budget == 0) pool.budget = budget_asked_for() >= 0 ? budget_asked_for() : usual_budget();
+    return pool;
 }
 
 // As those of pinned arrays: sizes of which two neighbours differ by an eighth at most.
@@ -70,12 +80,12 @@ DeviceMemory allocated(int64_t bytes) {
 
 }  // namespace
 
-Memory::Memory(int64_t bytes) {
+Memory::Memory(int device, int64_t bytes) : device_(device) {
     require_cuda();
-    const CurrentDevice current(0);
+    const CurrentDevice current(device);
     const int64_t size = rounded(bytes);
-    Pool &from = pool();
-    const std::lock_guard<std::mutex> lock(from.mutex);
+    const std::lock_guard<std::mutex> lock(pools().mutex);
+    Pool &from = pools().of[device];
     const auto kept = from.kept.find(size);
     if (kept != from.kept.end()) {
         memory_ = std::move(kept->second);
@@ -83,8 +93,7 @@ Memory::Memory(int64_t bytes) {
         from.kept.erase(kept);
         return;
     }
-    if (from.budget == 0) from.budget = budget_asked_for() >= 0 ? budget_asked_for() : usual_budget();
-    if (!from.make_room(size)) return;
+    if (!with_budget(from).make_room(size)) return;
     memory_ = allocated(size);
     if (memory_.get() == nullptr && !from.kept.empty()) {
         from.release();
@@ -97,9 +106,8 @@ Memory::Memory(int64_t bytes) {
 
 Memory::~Memory() {
     if (bytes_ == 0) return;
-    Pool &to = pool();
-    const std::lock_guard<std::mutex> lock(to.mutex);
-    to.kept.emplace(bytes_, std::move(memory_));
+    const std::lock_guard<std::mutex> lock(pools().mutex);
+    pools().of[device_].kept.emplace(bytes_, std::move(memory_));
 }
 
 void Memory::abandon() {
@@ -108,17 +116,25 @@ void Memory::abandon() {
     bytes_ = 0;
 }
 
+int64_t budget_of(int device) {
+    require_cuda();
+    const CurrentDevice current(device);
+    const std::lock_guard<std::mutex> lock(pools().mutex);
+    return with_budget(pools().of[device]).budget;
+}
+
 void add_memory(pk_memory &memory) {
-    Pool &of = pool();
-    const std::lock_guard<std::mutex> lock(of.mutex);
-    memory.plan_bytes = of.bytes;
-    memory.plan_budget = budget_asked_for() >= 0 ? budget_asked_for() : of.budget;
+    const std::lock_guard<std::mutex> lock(pools().mutex);
+    for (const auto &[device, pool] : pools().of) {
+        memory.plan_bytes += pool.bytes;
+        if (device == 0) memory.plan_budget = pool.budget;
+    }
+    if (budget_asked_for() >= 0) memory.plan_budget = budget_asked_for();
 }
 
 void release_memory() {
-    Pool &from = pool();
-    const std::lock_guard<std::mutex> lock(from.mutex);
-    from.release();
+    const std::lock_guard<std::mutex> lock(pools().mutex);
+    for (auto &of_device : pools().of) of_device.second.release();
 }
 
 }  // namespace pk::plan

@@ -1,4 +1,4 @@
-// The memory of device 0 that plans keep their ranges in: apart from what calls stream through, since it may
+// The memory of devices that plans keep their ranges in: apart from what calls stream through, since it may
 // be much more, and kept from plan to plan.
 #pragma once
 
@@ -13,10 +13,10 @@ namespace pk::plan {
 class Memory {
    public:
     Memory() = default;
-    explicit Memory(int64_t bytes);  // none where there is no room
+    Memory(int device, int64_t bytes);  // none where there is no room
     ~Memory();
     Memory(Memory &&other) noexcept
-        : memory_(std::move(other.memory_)), bytes_(std::exchange(other.bytes_, 0)) {}
+        : memory_(std::move(other.memory_)), device_(other.device_), bytes_(std::exchange(other.bytes_, 0)) {}
     Memory(const Memory &) = delete;
 
     char *get() const { return static_cast<char *>(memory_.get()); }
@@ -25,8 +25,12 @@ class Memory {
 
    private:
     DeviceMemory memory_;
+    int device_ = 0;
     int64_t bytes_ = 0;
 };
+
+// How much of a device's memory plans may keep.
+int64_t budget_of(int device);
 
 void add_memory(pk_memory &memory);
 

@@ -2,32 +2,22 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "common/call/status.h"
-#include "cuda/stream/slots.h"
 #include "memory.h"
 
 namespace pk::plan {
 
 class Workspace {
    public:
-    // Of device 0 as much as plans may take, of others what calls stream through.
-    Workspace(int device, int64_t bytes) {
-        if (device == 0) {
-            memory_.emplace(bytes);
-        } else {
-            block_.emplace(device, bytes, true);
-        }
+    Workspace(int device, int64_t bytes) : memory_(device, bytes) {
         if (get() == nullptr)
-            fail(PK_OUT_OF_MEMORY, device == 0 ? "PYCUDAKIT_PLAN_MEMORY leaves too little to compute with"
-                                               : "PYCUDAKIT_DEVICE_MEMORY leaves too little to compute with");
+            fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_PLAN_MEMORY leaves too little to compute with");
     }
-    char *get() const { return memory_ ? memory_->get() : block_->memory(); }
+    char *get() const { return memory_.get(); }
 
    private:
-    std::optional<Memory> memory_;
-    std::optional<Block> block_;
+    Memory memory_;
 };
 
 }  // namespace pk::plan

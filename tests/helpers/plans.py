@@ -153,3 +153,12 @@ def fail_each_call(plan, code):
         pytest.skip("it keeps nothing")
     found = f"import sys\nsys.path[:0] = {[str(Path(__file__).parents[1])]}\n"
     assert python(found + code, timeout=120) == "True"
+
+
+def same_bits(x, y):
+    return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+
+
+def fetched(plan, array):
+    """Bring an array to the host, and return how many bytes that took."""
+    return plan.fetch(array)[1]

@@ -7,8 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
-from abi.test_plan_families import fetched, same_bits
-from helpers.plans import KINDS, LARGE, SMALL, fail_each_call, in_plan, numbers
+from helpers.plans import KINDS, LARGE, SMALL, fail_each_call, fetched, in_plan, numbers, same_bits
 from helpers.strategies import assert_values
 
 from pycudakit import errors

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -236,20 +237,72 @@ def test_what_runs_on_each_block_by_itself(engine, call):
     same(lazy, np.concatenate([call(WIDE[start : start + 50]) for start in (0, 50, 100)]))
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
-def test_a_cluster_of_processes():
+# ---- On processes ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def script():
+    """The example."""
     pytest.importorskip("distributed")
-    script = ROOT / "examples" / "dask_pipeline.py"
-    if not script.is_file():
+    found = ROOT / "examples" / "dask_pipeline.py"
+    if not found.is_file():
         pytest.skip("examples/ is not beside the tests")
+    return found
+
+
+def run(script, engine):
+    """Return what it prints."""
     done = subprocess.run(
         [sys.executable, script],
         check=False,
         capture_output=True,
         text=True,
         timeout=240,
-        env={**os.environ, "PYCUDAKIT_ENGINE": "cpu"},
+        env={**os.environ, "PYCUDAKIT_ENGINE": engine},
     )
-    assert done.returncode == 0, done.stderr
-    assert "2 processes, 16 blocks: the bits of one machine: True" in done.stdout
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
+def test_a_cluster_of_processes(script):
+    count = max(2, len(pk.devices()))
+    assert f"{count} processes, 16 blocks: the bits of one machine: True" in run(script, "cpu")
+
+
+@pytest.mark.slow
+def test_processes_that_share_a_gpu_or_have_one_each(script):
+    """With one GPU, two within their budgets; with more, one each, which others do not see."""
+    if not pk.engines()["cuda"]:
+        pytest.skip("needs a GPU")
+    count = max(2, len(pk.devices()))
+    assert f"{count} processes, 16 blocks: the bits of one machine: True" in run(script, "cuda")
+
+
+def test_each_process_has_its_gpu(script, monkeypatch):
+    example = runpy.run_path(str(script))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-9,2")
+    names = example["gpus"]()
+    assert names == ["GPU-9", "2"]
+    visible = [variables["CUDA_VISIBLE_DEVICES"] for variables in example["environments"](names)]
+    assert visible == names
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert example["gpus"]() == [str(gpu.index) for gpu in pk.devices()]
+    for few in ([], ["0"]):
+        one, other = example["environments"](few)
+        assert one == other
+        assert "CUDA_VISIBLE_DEVICES" not in one
+
+
+@pytest.mark.slow
+def test_a_process_finds_its_gpu(script, monkeypatch):
+    """As its own, before it uses CUDA."""
+    pytest.importorskip("distributed")
+    from distributed import Client
+
+    monkeypatch.setitem(sys.modules, "dask_cuda", None)
+    example = runpy.run_path(str(script))
+    with example["start_cluster"](["7", "8"]) as cluster, Client(cluster) as client:
+        found = client.run(lambda: os.environ["CUDA_VISIBLE_DEVICES"])
+    assert sorted(found.values()) == ["7", "8"]

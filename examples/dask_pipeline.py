@@ -2,7 +2,7 @@
 
     python examples/dask_pipeline.py
 
-needs `pip install "pycudakit[many]"`. The cluster here is one of processes: where there are several GPUs, each
+needs `pip install "pycudakit[many]"`. The cluster is one of processes: where there are several GPUs, each
 has one of them, by dask-cuda if that is installed; else two share the machine. For a cluster that there is,
 write `Client("tcp://scheduler:8786")` instead.
 """

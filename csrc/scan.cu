@@ -3,6 +3,7 @@
 #include "cuda/plan/homes.h"
 #include "cuda/plan/workspace.h"
 #include "cuda/scan/columns.cuh"
+#include "cuda/scan/groups.cuh"
 #include "cuda/scan/tiles.cuh"
 #include "cuda/stream/queued.h"
 #include "cuda/stream/stream.h"
@@ -51,8 +52,8 @@ void visit_flipped_op(int kind, Visit visit) {
 template <class Op>
 class Scanner : public Work {
     using State = typename Op::State;
-    // A state for each segment, and one for each block, take less than a byte an element.
-    static_assert(sizeof(State) * (SEGMENTS + 1) <= Slabs::BLOCK && 2 * sizeof(State) <= SEGMENT,
+    // A state for each segment, one for each block and one for its group take less than a byte an element.
+    static_assert(2 * sizeof(State) * (SEGMENTS + 2) <= Slabs::BLOCK && 2 * sizeof(State) <= SEGMENT,
                   "the scratch of a chunk has no room for its states");
 
    public:
@@ -69,12 +70,12 @@ class Scanner : public Work {
         in_order = slabs_.blocks() > 1;
         if (!in_order || !device) return;
         const CurrentDevice current(*device);
-        running_.emplace(*device, running_bytes() + int64_t(sizeof(unsigned)));
-        if (running_->memory() == nullptr) {
+        block_.emplace(*device, carries_bytes());
+        if (block_->memory() == nullptr) {
             fail(PK_OUT_OF_MEMORY,
                  "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left for a scan");
         }
-        running_at_ = running_->memory();
+        carries_ = block_->memory();
     }
 
     int64_t units() const override { return slabs_.units(); }
@@ -82,9 +83,6 @@ class Scanner : public Work {
 
     void launch(const Chunk &chunk) override {
         const Given given = given_of(chunk);
-        if (in_order && chunk.units.start == 0)  // `done` is behind what is running
-            PK_CUDA(cudaMemsetAsync(given.running, 0, size_t(running_bytes()) + sizeof(*given.done),
-                                    chunk.queue));
         if (slabs_.inner == 1) {
             launch_tiles(given, chunk.queue);
         } else {
@@ -96,13 +94,16 @@ class Scanner : public Work {
     int64_t bytes_there() const { return states_at() + states_bytes(); }
     void queue(const Queued &queued, char *memory) {
         require(is_at_home(), "what is scanned on a device is dense");
-        running_at_ = memory;
+        carries_ = memory;
         PK_CUDA(cudaMemsetAsync(memory, 0, size_t(states_at()), queued.stream));
-        if (in_order && slabs_.inner == 1 && units() >= LEAST_IN_PIECES) {
-            queue_pieces(queued, memory);
-        } else {
-            launch(piece(0, units(), queued, memory));
-        }
+        Chunk chunk{};
+        chunk.units = {0, units()};
+        chunk.count = start(units());
+        chunk.rounded = Chunk::round_up(chunk.count);
+        chunk.memory = memory + notes_at();
+        chunk.scratch = states_at() - notes_at();
+        chunk.queue = queued.stream;
+        launch(chunk);
     }
 
     void collect(const void *notes) override {
@@ -110,45 +111,6 @@ class Scanner : public Work {
     }
 
    private:
-    static constexpr int64_t PIECES = 8, LEAST_IN_PIECES = 8192;
-
-    // Some of the units, as a chunk.
-    Chunk piece(int64_t first, int64_t end, const Queued &queued, char *memory) const {
-        Chunk chunk{};
-        chunk.units = {first, end - first};
-        chunk.start = start(first);
-        chunk.count = start(end) - chunk.start;
-        chunk.rounded = Chunk::round_up(chunk.count);
-        chunk.memory = memory + notes_at();
-        chunk.scratch = states_at() - notes_at() + first * states_a_part();
-        chunk.queue = queued.stream;
-        return chunk;
-    }
-
-    // What is before each part is found by one thread, and so beside what all threads do.
-    void queue_pieces(const Queued &queued, char *memory) const {
-        Aside aside(queued);
-        std::vector<Given> pieces;
-        for (int64_t k = 0; k < PIECES; ++k) {
-            const int64_t first = units() * k / PIECES, end = units() * (k + 1) / PIECES;
-            Given given = given_of(piece(first, end, queued, memory));
-            given.runs_apart = true;
-            pieces.push_back(given);
-            device::total_tiles<Op><<<tiles_of(given), device::TILE_THREADS, 0, queued.stream>>>(given);
-            PK_CUDA(cudaGetLastError());
-            aside.follow();
-            device::run_totals<Op><<<1, device::TILE_THREADS, 0, aside.stream()>>>(given);
-            PK_CUDA(cudaGetLastError());
-            aside.mark();
-        }
-        for (int k = 0; k < int(PIECES); ++k) {
-            const Given &given = pieces[size_t(k)];
-            aside.join(k);
-            device::run_tiles<Op><<<tiles_of(given), device::TILE_THREADS, 0, queued.stream>>>(given);
-            PK_CUDA(cudaGetLastError());
-        }
-    }
-
     static unsigned tiles_of(const Given &given) {
         return unsigned((given.parts + given.parts_a_tile - 1) / given.parts_a_tile);
     }
@@ -159,21 +121,21 @@ class Scanner : public Work {
         return homes.stores(1);
     }
 
-    int64_t running_bytes() const { return slabs_.inner * int64_t(sizeof(State)); }
-    // In the memory of queue(): what is running and `done`, what is met, and the states of segments and
-    // parts.
-    int64_t notes_at() const { return Chunk::round_up(running_bytes() + int64_t(sizeof(unsigned))); }
+    int64_t carries_bytes() const { return slabs_.inner * int64_t(sizeof(Carry<Op>)); }
+    // In the memory of queue(): the carries, what is met, and the states of segments, parts and groups.
+    int64_t notes_at() const { return Chunk::round_up(carries_bytes()); }
     int64_t states_at() const { return notes_at() + Chunk::ROUND; }
-    int64_t states_a_part() const {
-        return (segments_of(std::min(slabs_.length, Slabs::BLOCK)) + 1) * running_bytes();
+    int64_t states_bytes() const {
+        const int64_t a_part = segments_of(std::min(slabs_.length, Slabs::BLOCK)) + 2;
+        return slabs_.count * slabs_.blocks() * a_part * slabs_.inner * int64_t(sizeof(State));
     }
-    int64_t states_bytes() const { return slabs_.count * slabs_.blocks() * states_a_part(); }
 
     void launch_tiles(const Given &given, cudaStream_t queue) const {
         const unsigned tiles = tiles_of(given);
         if (in_order) {
             device::total_tiles<Op><<<tiles, device::TILE_THREADS, 0, queue>>>(given);
             PK_CUDA(cudaGetLastError());
+            launch_groups(given, queue);
         }
         device::run_tiles<Op><<<tiles, device::TILE_THREADS, 0, queue>>>(given);
         PK_CUDA(cudaGetLastError());
@@ -181,9 +143,6 @@ class Scanner : public Work {
 
     void launch_columns(const Given &given, cudaStream_t queue) const {
         const int64_t segments = given.parts * given.segments_a_part * given.inner;
-        auto blocks = [](int64_t threads) {
-            return unsigned((threads + device::THREADS - 1) / device::THREADS);
-        };
         if (given.segments_a_part > 1 || in_order) {
             device::total_segments<Op><<<blocks(segments), device::THREADS, 0, queue>>>(given);
             PK_CUDA(cudaGetLastError());
@@ -191,11 +150,27 @@ class Scanner : public Work {
         if (in_order) {
             device::total_parts<Op><<<blocks(given.parts * given.inner), device::THREADS, 0, queue>>>(given);
             PK_CUDA(cudaGetLastError());
-            device::run_parts<Op><<<blocks(given.inner), device::THREADS, 0, queue>>>(given);
-            PK_CUDA(cudaGetLastError());
+            launch_groups(given, queue);
         }
         device::run_segments<Op><<<blocks(segments), device::THREADS, 0, queue>>>(given);
         PK_CUDA(cudaGetLastError());
+    }
+
+    // Makes of the parts' totals what is before each.
+    void launch_groups(const Given &given, cudaStream_t queue) const {
+        const int64_t threads = given.group_count * given.inner;
+        const int64_t slabs =
+            (given.first_group + given.group_count - 1) / given.groups_a_slab + 1 - given.first_slab;
+        device::total_groups<Op><<<blocks(threads), device::THREADS, 0, queue>>>(given);
+        PK_CUDA(cudaGetLastError());
+        device::run_groups<Op><<<blocks(slabs * given.inner), device::THREADS, 0, queue>>>(given);
+        PK_CUDA(cudaGetLastError());
+        device::run_parts<Op><<<blocks(threads), device::THREADS, 0, queue>>>(given);
+        PK_CUDA(cudaGetLastError());
+    }
+
+    static unsigned blocks(int64_t threads) {
+        return unsigned((threads + device::THREADS - 1) / device::THREADS);
     }
 
     Given given_of(const Chunk &chunk) const {
@@ -216,10 +191,12 @@ class Scanner : public Work {
         given.segments = chunk.memory + chunk.scratch;
         given.totals =
             static_cast<State *>(given.segments) + given.parts * given.segments_a_part * given.inner;
-        if (running_at_ != nullptr) {
-            given.running = running_at_;
-            given.done = reinterpret_cast<unsigned *>(running_at_ + running_bytes());
-        }
+        given.groups = static_cast<State *>(given.totals) + given.parts * given.inner;
+        given.carries = carries_;
+        given.groups_a_slab = (slabs_.blocks() + GROUP - 1) / GROUP;
+        given.first_group = first.slab * given.groups_a_slab + first.block / GROUP;
+        const Slabs::Unit last = slabs_.unit(chunk.units.start + chunk.units.count - 1);
+        given.group_count = last.slab * given.groups_a_slab + last.block / GROUP + 1 - given.first_group;
         given.instead_of_nan = request_.instead_of_nan;
         given.from_type = request_.from;
         given.to_type = request_.to;
@@ -235,8 +212,8 @@ class Scanner : public Work {
     const Slabs slabs_;
     const plan::Homes &homes_;
     Call &call_;
-    std::optional<Block> running_;  // totals up to the chunk that is next
-    char *running_at_ = nullptr;
+    std::optional<Block> block_;
+    char *carries_ = nullptr;  // up to the chunk that is next
 };
 
 void scan_region(const Request &request, const Region &region, const plan::Homes &homes, Call &call,

@@ -1,9 +1,10 @@
 // Scans: running sums, products, maxima and minima along an axis, in an order that the length alone fixes.
 //
-// A block of rows is up to 16 segments of 64. A segment's total is its elements taken one after the other, a
-// block's total its segments' totals likewise. What runs before a block is the total of the blocks before it,
-// one after the other; before a segment, that and the totals of the block's segments before it. From there on
-// a segment runs element by element.
+// A group of rows is up to 64 blocks, and a block up to 16 segments of 64. A segment's total is its elements
+// taken one after the other, a block's total its segments' totals likewise, and a group's its blocks'. What
+// runs before a group is the total of the groups before it, one after the other; before a block, that and the
+// totals of the group's blocks before it; before a segment, that and those of the block's segments. From
+// there on a segment runs element by element.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@ namespace pk::scan {
 
 constexpr int64_t SEGMENT = 64;  // rows
 constexpr int64_t SEGMENTS = 16;
+constexpr int64_t GROUP = 64;  // blocks
 PK_HD int64_t segments_of(int64_t rows) { return (rows + SEGMENT - 1) / SEGMENT; }
 
 // How elements run together. A Term is an element as it is computed with; a State what runs; step() takes a
@@ -169,6 +171,28 @@ PK_HD typename Op::State after(typename Op::State before, const typename Op::Sta
     for (int64_t row = 0; row < rows; ++row) Op::step(before, term(row));
     return before;
 }
+
+// What a scan is about to go on from, between two blocks.
+template <class Op>
+struct Carry {
+    using State = typename Op::State;
+    State group = Op::identity();    // before the group
+    State total = Op::identity();    // of the group's blocks so far
+    State running = Op::identity();  // before the next block
+
+    // Before a block, by its number in its slab.
+    PK_HD void begin(int64_t block) {
+        if (block == 0) *this = Carry();
+        if (block == 0 || block % GROUP != 0) return;
+        group = running = Op::must_run(group, total) ? running : Op::combine(group, total);
+        total = Op::identity();
+    }
+    // A block, with what runs after it.
+    PK_HD void end(const State &of_block, const State &after) {
+        total = Op::combine(total, of_block);
+        running = after;
+    }
+};
 
 // As an array of that type of floats holds it.
 PK_HD double rounded(double value, int type) {

@@ -18,10 +18,10 @@ namespace {
 constexpr int64_t RUN_ELEMENTS = 32 << 10;
 
 // The running totals before a unit, handed on from unit to unit in their order.
-template <class State>
+template <class Op>
 class Chain {
    public:
-    explicit Chain(int64_t inner) : states(size_t(inner)) {}
+    explicit Chain(int64_t inner) : carries(size_t(inner)) {}
 
     // Waits for the unit's turn, which comes soon, since threads take units in their order; false if it will
     // not come any more.
@@ -38,7 +38,7 @@ class Chain {
     void tear() { broken_ = true; }
     bool is_broken() const { return broken_.load(std::memory_order_relaxed); }
 
-    std::vector<State> states;  // a column's each
+    std::vector<Carry<Op>> carries;  // a column's each
 
    private:
     std::atomic<int64_t> next_{0};
@@ -52,7 +52,7 @@ class Scanner {
     using Term = typename Op::Term;
 
    public:
-    Scanner(const Request &request, const Region &region, Chain<State> &chain, Call &call)
+    Scanner(const Request &request, const Region &region, Chain<Op> &chain, Call &call)
         : request_(request), slabs_(region.slabs), chain_(chain), call_(call), terms_(request, region) {}
 
     uint32_t met() const { return met_ | terms_.met(); }
@@ -147,9 +147,12 @@ class Scanner {
         for (size_t p = 0; p < parts_.size(); ++p) {
             const Part &part = parts_[p];
             for (size_t c = 0; c < inner; ++c) {
-                const State before = part.block == 0 ? Op::identity() : chain_.states[c];
-                chain_.states[c] = take(before, totals_[p * inner + c], part.first + int64_t(c), part.rows);
-                totals_[p * inner + c] = before;
+                Carry<Op> &carry = chain_.carries[c];
+                State &total = totals_[p * inner + c];
+                carry.begin(part.block);
+                const State before = carry.running;
+                carry.end(total, take(before, total, part.first + int64_t(c), part.rows));
+                total = before;
             }
         }
         chain_.pass_on(units.start + units.count);
@@ -200,7 +203,7 @@ class Scanner {
 
     const Request &request_;
     const Slabs slabs_;
-    Chain<State> &chain_;
+    Chain<Op> &chain_;
     Call &call_;
     Terms terms_;
     const void *from_ = nullptr;
@@ -216,7 +219,7 @@ void scan_region(const Request &request, const Region &region, Call &call) {
     const int64_t worth = region.layout.size / (RUN_ELEMENTS / 2);
     const int64_t threads =
         std::clamp<int64_t>(std::min(worth, (all + share - 1) / share), 1, thread_count());
-    Chain<typename Op::State> chain(slabs.inner);
+    Chain<Op> chain(slabs.inner);
     std::atomic<int64_t> next{0};
     run_on_threads(threads, call, [&] {
         try {

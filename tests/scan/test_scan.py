@@ -118,6 +118,50 @@ def test_edges_of_blocks(engine, length, inner):
     compare("cumsum", a[::-1, ::2])
 
 
+@pytest.mark.parametrize("length", [65_535, 65_536, 65_537, 66_561, 131_072, 200_001])
+def test_edges_of_groups(engine, length):
+    a = np.random.default_rng(length).integers(-100, 100, (length, 3), np.int16)
+    for name in ("cumsum", "cumprod", "cummin", "exclusive_scan"):
+        compare(name, a[:, 0])
+        compare(name, a, axis=0)
+        compare(name, a.T, axis=1)
+
+
+def in_order(x):
+    """Return running sums of float32, added in float64 in the order that docs/scan.md tells."""
+
+    def before(totals):
+        return np.cumsum([-0.0, *totals])[:-1]
+
+    def total(parts):
+        return np.cumsum([-0.0, *parts])[-1]
+
+    groups = []
+    for first in range(0, len(x), 65_536):
+        group = x[first : first + 65_536].astype(np.float64)
+        blocks = [group[at : at + 1024] for at in range(0, len(group), 1024)]
+        segments = [[block[at : at + 64] for at in range(0, len(block), 64)] for block in blocks]
+        totals = [[total(segment) for segment in block] for block in segments]
+        groups.append((segments, totals, [total(of_block) for of_block in totals]))
+    results = []
+    for start, (segments, totals, blocks) in zip(before(total(g[2]) for g in groups), groups, strict=True):
+        of_blocks = np.cumsum([start, *blocks])
+        for begin, block, own in zip(of_blocks, segments, totals, strict=False):
+            starts = np.cumsum([begin, *own])
+            results += [np.cumsum([b, *s])[1:] for b, s in zip(starts, block, strict=False)]
+    return np.concatenate(results).astype(np.float32)
+
+
+@pytest.mark.parametrize("length", [3000, 65_536, 66_000, 200_001])
+def test_the_order(engine, length):
+    x = (np.random.default_rng(length).standard_normal((length, 3)) * 100).astype(np.float32)
+    x[10], x[-10] = 2.0**56, -(2.0**56)  # what is rounded off on the way depends on the order
+    want = np.stack([in_order(column) for column in x.T], axis=1)
+    assert_values(pk.cumsum(x, axis=0), want)
+    assert_values(pk.cumsum(x[:, 1].copy()), want[:, 1])
+    assert_values(pk.cumsum(x.T.copy(), axis=1), want.T)
+
+
 @pytest.mark.parametrize("result", DTYPES)
 @pytest.mark.parametrize("source", ["bool", "int8", "uint16", "int64", "uint64"])
 def test_dtype_of_integers(engine, source, result):
@@ -294,18 +338,20 @@ def test_infinities_that_meet_far_apart(engine):
 
 def test_sums_near_the_largest(engine):
     largest = np.finfo(np.float64).max
-    # Segments and blocks whose own sums are infinite, with running sums that never are.
-    for length in (64, 1024, 3000):
+    # Segments, blocks and groups whose own sums are infinite, with running sums that never are.
+    for length in (64, 1024, 3000, 65_536, 70_000):
         a = np.zeros(3 * length)
         a[:length:7] = -largest / (length / 7 + 1)
         a[length : 2 * length : 5] = largest / (length / 5 + 1) * 1.9
         assert np.isfinite(np.cumsum(a)).all()
-        np.testing.assert_allclose(pk.cumsum(a), np.cumsum(a), rtol=1e-9)
-        steep = np.zeros(4096)
+        np.testing.assert_allclose(pk.cumsum(a), np.cumsum(a), rtol=1e-9, atol=1e-11 * largest)
+        steep = np.zeros(length + 4096)
         steep[0], steep[length : length + 2] = -largest, largest
         np.testing.assert_allclose(pk.cumsum(steep), np.cumsum(steep))
         two_columns = np.stack([a, -a], axis=1)
-        np.testing.assert_allclose(pk.cumsum(two_columns, 0), np.cumsum(two_columns, 0), rtol=1e-9)
+        np.testing.assert_allclose(
+            pk.cumsum(two_columns, 0), np.cumsum(two_columns, 0), rtol=1e-9, atol=1e-11 * largest
+        )
 
 
 @pytest.mark.parametrize(("dtype", "large"), [("float16", 6e4), ("float32", 3e38), ("float64", 1.5e308)])

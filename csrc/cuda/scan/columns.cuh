@@ -5,7 +5,7 @@
 
 namespace pk::scan::device {
 
-constexpr int THREADS = 128, AHEAD = 8;
+constexpr int AHEAD = 8;
 
 // Calls take(row, term) for the rows from element `first` on, each of which is asked for well ahead.
 template <class Term, class Take>
@@ -68,34 +68,6 @@ __global__ void total_parts(const __grid_constant__ Given given) {
                           in.rows - row < SEGMENT ? in.rows - row : SEGMENT);
     }
     static_cast<State *>(given.totals)[thread] = total;
-}
-
-// Makes of the parts' totals what is before each, one after the other.
-template <class Op>
-__global__ void run_parts(const __grid_constant__ Given given) {
-    using State = typename Op::State;
-    const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (column >= given.inner) return;
-    State *const totals = static_cast<State *>(given.totals) + column;
-    State *const running = static_cast<State *>(given.running) + column;
-    State state = *running;
-    int64_t block = given.first_block;
-    for (int64_t part = 0; part < given.parts; part += 2 * AHEAD) {
-        State ahead[2 * AHEAD];
-#pragma unroll
-        for (int i = 0; i < 2 * AHEAD; ++i)
-            if (part + i < given.parts) ahead[i] = totals[(part + i) * given.inner];
-#pragma unroll
-        for (int i = 0; i < 2 * AHEAD; ++i) {
-            if (part + i >= given.parts) break;
-            if (block == 0) state = Op::identity();
-            totals[(part + i) * given.inner] = state;
-            state = Op::must_run(state, ahead[i]) ? run_part<Op>(given, state, ahead[i], part + i, column)
-                                                  : Op::combine(state, ahead[i]);
-            block = block + 1 == given.blocks ? 0 : block + 1;
-        }
-    }
-    *running = state;
 }
 
 template <class Op>

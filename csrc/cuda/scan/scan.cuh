@@ -13,16 +13,16 @@ struct Given {
     char *to;
     unsigned *met;
     void *segments, *totals;  // states, of each column: of each part's segments, and before each part
-    void *running;            // before the chunk's first part, if that doesn't begin a slab
+    void *groups;             // and before each group
+    void *carries;            // up to the chunk's first part, if that doesn't begin a slab
     int64_t start;            // elements before the chunk
-    int64_t first_slab, first_block, parts;  // of which the first is that block of that slab
+    int64_t first_slab, first_block, parts;           // of which the first is that block of that slab
+    int64_t first_group, groups_a_slab, group_count;  // counted through all slabs, too
     int64_t length, inner, blocks, segments_a_part, parts_a_tile;
-    unsigned *done;  // tiles whose totals are known; zero between chunks
     double instead_of_nan;
     int from_type, to_type;
     uint64_t flipped;  // bits of terms, and of results again: what makes of any extreme the same one
     bool narrows, skips_nan, is_exclusive, reports;
-    bool runs_apart;  // another kernel finds what is before each part
 };
 
 struct Part {

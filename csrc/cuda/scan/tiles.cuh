@@ -123,99 +123,7 @@ __device__ typename Op::State run_through(typename Op::State state, const typena
     return state;
 }
 
-// Makes of so many parts' totals what is before each. A thread has the parts of a slab; `running` is what is
-// before the first part, and becomes what is after the last.
-template <class Op>
-__device__ void run_slabs(const Given &given, int64_t first, int count, typename Op::State *totals,
-                          typename Op::State &running) {
-    using State = typename Op::State;
-    const int thread = int(threadIdx.x);
-    const int64_t block = part_of(given, first + thread).block;
-    const bool begins = thread < count && (thread == 0 || block == 0);
-    State state = Op::identity();
-    if (begins && block != 0) state = running;
-    __syncthreads();
-    if (begins) {
-        const int64_t left = given.blocks - block;
-        const int end = left < count - thread ? thread + int(left) : count;
-        State ahead[TOGETHER], next[TOGETHER];
-        auto read = [&](State(&states)[TOGETHER], int part) {
-#pragma unroll
-            for (int i = 0; i < TOGETHER; ++i) states[i] = part + i < end ? totals[part + i] : Op::identity();
-        };
-        read(next, thread);
-        for (int part = thread; part < end; part += TOGETHER) {
-            bool may_run = part + TOGETHER > end;
-#pragma unroll
-            for (int i = 0; i < TOGETHER; ++i) {
-                ahead[i] = next[i];
-                may_run |= Op::must_run(Op::identity(), ahead[i]);
-            }
-            read(next, part + TOGETHER);
-            // Each state waits for the one before, and so for as little else as may be.
-            if (!may_run) {
-#pragma unroll
-                for (int i = 0; i < TOGETHER; ++i) {
-                    totals[part + i] = state;
-                    state = Op::combine(state, ahead[i]);
-                }
-                continue;
-            }
-#pragma unroll 1
-            for (int i = part; i < end && i < part + TOGETHER; ++i) {
-                const State total = totals[i];
-                totals[i] = state;
-                state = Op::must_run(state, total) ? run_part<Op>(given, state, total, first + i, 0)
-                                                   : Op::combine(state, total);
-            }
-        }
-        if (end == count) running = state;
-    }
-    __syncthreads();
-}
-
-// Copied past the caches of this block, which other blocks' writes do not reach.
-template <class State>
-__device__ State written_elsewhere(const State *from) {
-    constexpr int WORDS = int(sizeof(State) / sizeof(unsigned long long));
-    unsigned long long words[WORDS];
-#pragma unroll
-    for (int i = 0; i < WORDS; ++i) words[i] = __ldcg(reinterpret_cast<const unsigned long long *>(from) + i);
-    State state;
-    memcpy(&state, words, sizeof(state));
-    return state;
-}
-
-// Makes of all parts' totals what is before each, by a block of threads.
-template <class Op>
-__device__ void run_all(const Given &given, typename Op::State *totals, typename Op::State &running) {
-    using State = typename Op::State;
-    const int thread = int(threadIdx.x);
-    State *const all = static_cast<State *>(given.totals);
-    if (thread == 0) running = *static_cast<const State *>(given.running);
-    State next = thread < given.parts ? written_elsewhere(all + thread) : Op::identity();
-    for (int64_t first = 0; first < given.parts; first += TILE_THREADS) {
-        const int64_t left = given.parts - first;
-        const int count = left < TILE_THREADS ? int(left) : TILE_THREADS;
-        totals[thread] = next;
-        __syncthreads();
-        // The next ones are on their way while one thread runs through these.
-        const int64_t ahead = first + TILE_THREADS + thread;
-        if (ahead < given.parts) next = written_elsewhere(all + ahead);
-        run_slabs<Op>(given, first, count, totals, running);
-        if (thread < count) all[first + thread] = totals[thread];
-    }
-    if (thread == 0) *static_cast<State *>(given.running) = running;
-}
-
-template <class Op>
-__global__ void __launch_bounds__(TILE_THREADS) run_totals(const __grid_constant__ Given given) {
-    __shared__ typename Op::State totals[TILE_THREADS];
-    __shared__ typename Op::State running;
-    run_all<Op>(given, totals, running);
-}
-
-// Of slabs of several blocks: finds what is before each part. The tile that is done last does so for all.
+// Of slabs of several blocks: finds each part's total.
 template <class Op>
 __global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
     total_tiles(const __grid_constant__ Given given) {
@@ -223,11 +131,8 @@ __global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
     using Term = typename Op::Term;
     __shared__ Term tile[PADDED_TILE];
     __shared__ State totals[TILE_THREADS];
-    __shared__ State running;
-    __shared__ bool is_last;
     const int thread = int(threadIdx.x);
     const Tile at(given);
-    State *const all = static_cast<State *>(given.totals);
 
     unsigned ignored = 0;
     load_tile(given, at, tile, ignored);
@@ -236,19 +141,10 @@ __global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
     __syncthreads();
     if (thread < at.parts) {
         const Part part = part_of(given, at.part + thread);
-        all[at.part + thread] = run_through<Op>(Op::identity(), totals + thread * int(given.segments_a_part),
-                                                tile, int(part.first - at.first), int(part.rows));
-        __threadfence();
+        static_cast<State *>(given.totals)[at.part + thread] =
+            run_through<Op>(Op::identity(), totals + thread * int(given.segments_a_part), tile,
+                            int(part.first - at.first), int(part.rows));
     }
-    __syncthreads();
-    if (given.runs_apart) return;
-    if (thread == 0) is_last = atomicAdd(given.done, 1u) + 1 == gridDim.x;
-    __syncthreads();
-    if (!is_last) return;
-
-    __threadfence();
-    run_all<Op>(given, totals, running);
-    if (thread == 0) *given.done = 0;
 }
 
 // What is met on the way through rows from an element on.

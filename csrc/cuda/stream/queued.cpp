@@ -110,65 +110,6 @@ void release_queued_memory() {
     }
 }
 
-// Those that no call has, of each device.
-struct Asides {
-    std::mutex mutex;
-    std::unordered_map<int, std::vector<Aside::Own>> idle;
-
-    // Never destroyed, as the pools.
-    static Asides &all() {
-        static auto *const asides = new Asides;
-        return *asides;
-    }
-
-    static Aside::Own made() {
-        int least = 0, greatest = 0;
-        PK_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-        cudaStream_t stream = nullptr;
-        PK_CUDA(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest));
-        return {Stream(stream), event(), {}};
-    }
-
-    Aside::Own take(int device) {
-        {
-            const std::lock_guard<std::mutex> lock(mutex);
-            std::vector<Aside::Own> &known = idle[device];
-            if (!known.empty()) {
-                Aside::Own own = std::move(known.back());
-                known.pop_back();
-                return own;
-            }
-        }
-        return made();
-    }
-};
-
-Aside::Aside(const Queued &queued) : queued_(queued), own_(Asides::all().take(queued.device)) {}
-
-void Aside::follow() {
-    PK_CUDA(cudaEventRecord(own_.before.get(), queued_.stream));
-    PK_CUDA(cudaStreamWaitEvent(own_.stream.get(), own_.before.get()));
-}
-
-int Aside::mark() {
-    if (size_t(marks_) == own_.marks.size()) own_.marks.push_back(event());
-    PK_CUDA(cudaEventRecord(own_.marks[size_t(marks_)].get(), own_.stream.get()));
-    return marks_++;
-}
-
-void Aside::join(int mark) {
-    PK_CUDA(cudaStreamWaitEvent(queued_.stream, own_.marks[size_t(mark)].get()));
-    joined_ = mark + 1;
-}
-
-Aside::~Aside() {
-    // What was not joined would go on in memory that is given back. A failure follows one that was reported.
-    if (joined_ != marks_ || marks_ == 0) (void)cudaStreamSynchronize(own_.stream.get());
-    Asides &all = Asides::all();
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    all.idle[queued_.device].push_back(std::move(own_));
-}
-
 char *unread_notes() {
     int device = 0;
     PK_CUDA(cudaGetDevice(&device));

@@ -49,34 +49,6 @@ class QueuedMemory {
 // Gives back what calls have left to the next ones.
 void release_queued_memory();
 
-// A stream beside that of a call, for what is long and takes few threads, while the others go on.
-class Aside {
-   public:
-    explicit Aside(const Queued &queued);
-    ~Aside();  // waits, if it was not joined
-    Aside(const Aside &) = delete;
-    Aside &operator=(const Aside &) = delete;
-
-    cudaStream_t stream() const { return own_.stream.get(); }
-    // Has what comes here wait for what is in the call's stream.
-    void follow();
-    // A place in this stream, for the call's to wait for.
-    int mark();
-    void join(int mark);
-
-   private:
-    friend struct Asides;
-    struct Own {
-        Stream stream;
-        Event before;
-        std::vector<Event> marks;
-    };
-
-    const Queued &queued_;
-    Own own_;
-    int marks_ = 0, joined_ = 0;
-};
-
 // Memory of the current device for what instructions of queued calls meet, which nobody reads: so much for
 // each of PK_MAX_INSTRUCTIONS as an unsigned has.
 char *unread_notes();

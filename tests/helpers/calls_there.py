@@ -26,6 +26,7 @@ ARRAYS = {
     "q": RNG.integers(-9, 9, (900, 90)),
 }
 EDGES = np.linspace(0, 100, 11)
+CDF = "inverted_cdf"
 
 
 def arrays_of(call):
@@ -173,6 +174,21 @@ STAYS = {
     "percentile of float32": lambda p, **_: pk.percentile(p, 30.0, method="hazen", overwrite_input=True),
     "nanmedian of axes": lambda t, **_: pk.nanmedian(t, axis=(1, 0), keepdims=True),
     "nanquantile by a method": lambda n, **_: pk.nanquantile(n, [0.3, 0.9], method="nearest"),
+    "weighted quantile": lambda a, b, **_: pk.quantile(a, [0.1, 0.9], weights=b, method=CDF),
+    "weighted percentile axis": lambda w, u, **_: pk.percentile(
+        w, [30, 60.0], 1, weights=u[:300], method=CDF, keepdims=True
+    ),
+    "weighted quantile of axes": lambda t, **_: pk.quantile(t, 0.25, (0, 2), weights=t[:, 0], method=CDF),
+    "weighted quantile of axes in turn": lambda t, u, **_: pk.quantile(
+        t, 0.25, (2, 1), weights=u[:70, :90], method=CDF
+    ),
+    "weighted quantile by integers": lambda a, i, **_: pk.quantile(a, [0, 1], weights=i, method=CDF),
+    "weighted quantile of NaN": lambda n, i, **_: pk.quantile(n, 0.5, weights=i, method=CDF),
+    "weighted quantile by the host": lambda w, **_: pk.quantile(
+        w, 0.5, axis=0, weights=np.arange(300), method=CDF
+    ),
+    "weighted quantile out": lambda w, u, **_: pk.quantile(w, 0.5, 1, weights=w, method=CDF, out=u[0, :300]),
+    "weighted quantile of float32": lambda p, **_: pk.quantile(p, np.float32(0.7), -1, weights=p, method=CDF),
     "nansum": lambda n, **_: pk.nansum(n),
     "nanmax": lambda n, **_: pk.nanmax(n),
     "nanmean": lambda n, **_: pk.nanmean(n),

@@ -84,7 +84,6 @@ GOES_HOME = {
     "median into another type": lambda w, p, **_: pk.median(w, 1, out=p[0]),
     "einsum into another type": lambda i, a, **_: pk.einsum("i,i->i", i, i, out=a),
     "a rule for bins": lambda a, **_: pk.histogram(a, "sturges"),
-    "a weighted quantile": lambda w, **_: pk.quantile(w[0], 0.3, weights=w[1], method="inverted_cdf"),
     "dirichlet": lambda b, **_: pk.random.default_rng(5).dirichlet(b),
 }
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from pycudakit._families.expression.evaluate import evaluate
 from pycudakit._library.types import FLOAT64, INT64, Array, DType
+from pycudakit.fusing.products import spread
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.random.base import NUMPYS, Given, as_operand
@@ -215,9 +216,9 @@ class _There(Generator):
 
     def _spread(self, parameter: Any, shape: tuple[int, ...]) -> Any:
         """Return a parameter with an element for each that is drawn, as the device reads them."""
-        if type(parameter) is not StandIn or parameter.shape == shape or parameter.size == 1:
+        if type(parameter) is not StandIn or parameter.size == 1:
             return parameter
-        return self._recording.call(np.copy, (np.broadcast_to(parameter, shape), "C"), {})
+        return spread(self._recording, parameter, shape)
 
     def _computed(self, expression: str, given: Given, x: Any, operands: dict[str, Any]) -> Any:  # noqa: ARG002
         with np.errstate(all="ignore"):

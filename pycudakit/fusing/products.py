@@ -90,11 +90,21 @@ def _fit(a: StandIn, b: StandIn) -> bool:
     """Tell whether `matmul` takes them."""
     if a.shape[-1] != b.shape[max(b.ndim - 2, 0)] or max(a.ndim, b.ndim) > abi.MAX_DIMS:
         return False
+    return do_broadcast(a.shape[:-2], b.shape[:-2])
+
+
+def do_broadcast(*shapes: tuple[int, ...]) -> bool:
+    """Tell whether arrays of these shapes are broadcast together."""
     try:
-        np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        np.broadcast_shapes(*shapes)
     except ValueError:
         return False
     return True
+
+
+def spread(recording: Recording, a: Any, shape: tuple[int, ...]) -> Any:
+    """Return an array of a shape that it is broadcast to, with memory for each element."""
+    return a if a.shape == shape else recording.call(np.copy, (np.broadcast_to(a, shape), "C"), {})
 
 
 def as_matrix(recording: Recording, a: StandIn, order: Sequence[int], *shape: int) -> Any:
@@ -166,8 +176,11 @@ if hasattr(np, "vecdot"):
         if both is None or not all(-x.ndim <= axis < x.ndim for x in both):
             return NotImplemented
         first, second = (np.moveaxis(x, axis, -1) for x in both)  # type: ignore[type-var]
-        if first.shape != second.shape:
+        stacks = first.shape[:-1], second.shape[:-1]
+        if first.shape[-1] != second.shape[-1] or not do_broadcast(*stacks):
             return NotImplemented
+        shape = (*np.broadcast_shapes(*stacks), first.shape[-1])
+        first, second = (spread(recording, x, shape) for x in (first, second))
         return dots(recording, "vecdot", first, second, warns=True)
 
 

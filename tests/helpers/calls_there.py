@@ -208,6 +208,10 @@ STAYS = {
     "vecdot": lambda w, **_: pk.vecdot(w, w),
     "vecdot axis": lambda w, **_: pk.vecdot(w, w, axis=0),
     "vecdot of vectors": lambda a, b, **_: pk.vecdot(a, b),
+    "vecdot of a stack and a vector": lambda w, u, **_: pk.vecdot(w, u[300]),
+    "vecdot of two stacks": lambda u, w, **_: pk.vecdot(u[:20, None], w[:30]),
+    "vecdot of two types, across": lambda t, q, **_: pk.vecdot(t[:, :, :1], q[:90], axis=-2),
+    "vecdot with rows by the host": lambda w, **_: pk.vecdot(np.arange(300), w, axis=0),
     "kron": lambda m, s, **_: pk.kron(m[:20], s[:9]),
     "kron of a vector": lambda a, m, **_: pk.kron(a[:20], m),
     "einsum of one": lambda t, **_: pk.einsum("ijk->kij", t),
@@ -291,4 +295,27 @@ EINSUMS = {
     "einsum of three optimized": lambda kit, m, s, **_: kit.einsum("ij,jk,lj->ikl", m, s, m, optimize=True),
     "einsum of rows that broadcast": lambda kit, r, **_: kit.einsum("ij,ij->i", r[:, :1], r),
     "einsum of ellipses": lambda kit, t, w, **_: kit.einsum("...ij,...kj->...ik", t, w[:200, :70]),
+    "einsum of axes in lists": lambda kit, m, s, **_: kit.einsum(m, [0, 1], s, [1, 2], [2, 0]),
+    "einsum of axes in lists, in their order": lambda kit, m, s, **_: kit.einsum(m, (7, 3), s, (3, 1)),
+    "einsum of a diagonal in a list": lambda kit, w, **_: kit.einsum(w[:, :300], [5, 5]),
+    "einsum of many axes in lists": lambda kit, t, m, **_: kit.einsum(
+        *(t, [..., 51, np.int64(30)], m, [2, 51], [2, 30, ...])
+    ),
+    "einsum of types, in float64": lambda kit, q, p, **_: kit.einsum(
+        "ij,ik->jk", q[:260, :50], p, dtype=np.float64
+    ),
+    "einsum of integers in int32": lambda kit, q, **_: kit.einsum(
+        "ij,kj->ik", q, q[:200], dtype="i4", casting="same_kind"
+    ),
+    "einsum of one in float32": lambda kit, q, **_: kit.einsum("ij->j", q, dtype="f4", casting="unsafe"),
+    "einsum of products in order C": lambda kit, m, s, **_: kit.einsum("ij,jk->ki", m, s, order="C"),
+    "einsum along a path": lambda kit, m, s, t, **_: kit.einsum(
+        "ij,jk,bjk->ib", m[:60], s, t, optimize=["einsum_path", (1, 2), (0, 1)]
+    ),
+    "einsum along a path of several at once": lambda kit, w, a, b, **_: kit.einsum(
+        *("i,ij,kj,k->", a[:300], w, w[:200], b[:200]), optimize=("einsum_path", (3, 0, 1), (0,), (1, 0))
+    ),
+    "einsum within memory": lambda kit, m, s, **_: kit.einsum(
+        "ij,jk,lj->ikl", m, s, m, optimize=("greedy", 1e6)
+    ),
 }

@@ -257,6 +257,58 @@ def test_products_to_out(gpu):
     with pytest.raises(ValueError, match="mismatch in its core dimension"):
         pk.matmul(a, a)
     assert (small.values == 7).all()
+    for other, text in ((up(x[:, :50]), "mismatch in its core dimension"), (up(x[:50]), "be broadcast")):
+        with pytest.raises(ValueError, match=text):
+            pk.vecdot(a, other)
+
+
+M, S = ARRAYS["m"], ARRAYS["s"]
+REFUSED_EINSUMS = {
+    "no such label": (M, [0, 52], S, [52, 1]),
+    "a label that is none": (M, [0, "j"], S, [0, 1]),
+    "a label more": (M, [0, 1, 2], S, [1, 2]),
+    "sizes that differ": (M, [0, 1], S, [0, 1], [0]),
+    "no such path": ("ij,jk,lk->il", M, S, S, {"optimize": "best"}),
+    "no path": ("ij,jk->ik", M, S, {"optimize": (1, 2, 3)}),
+    "a path out of bounds": ("ij,jk->ik", M, S, {"optimize": ["einsum_path", (0, 5)]}),
+    "a path of too little": ("ij,jk->ik", M, S, {"optimize": ["einsum_path", (0,)]}),
+    "a type that holds too little": ("ij,jk->ik", M, S, {"dtype": "f4"}),
+    "an unknown type": ("ij,jk->ik", M, S, {"dtype": "f77"}),
+    "an unknown rule": ("ij,jk->ik", M, S, {"dtype": "f4", "casting": "never"}),
+    "an unknown order": ("ij,jk->ik", M, S, {"order": "Z"}),
+    "an unknown keyword": ("ij,jk->ik", M, S, {"colour": 3}),
+}
+# What NumPy alone takes.
+OTHER_EINSUMS = {
+    "more labels than capital letters": (M, [30, 1], S, [1, 2]),
+    "the order of Fortran": ("ij,jk->ik", M, S, {"order": "F"}),
+    "a type on a path": ("ij,jk->ki", M, S, {"optimize": True, "dtype": "f8"}),
+}
+
+
+def placed(given):
+    """Return arguments with arrays there, and keywords."""
+    *operands, last = given
+    operands, keywords = (operands, last) if type(last) is dict else (given, {})
+    return [up(each) if type(each) is np.ndarray else each for each in operands], keywords
+
+
+@pytest.mark.parametrize("name", REFUSED_EINSUMS)
+def test_sums_of_products_that_are_refused(gpu, name):
+    there, keywords = placed(REFUSED_EINSUMS[name])
+    kinds = KeyError, IndexError, RuntimeError, TypeError, ValueError
+    with pytest.raises(kinds) as wanted:
+        np.einsum(*map(down, there), **keywords)
+    with pytest.raises(wanted.type) as told:
+        pk.einsum(*there, **keywords)
+    assert str(told.value) == str(wanted.value)
+
+
+@pytest.mark.parametrize("name", OTHER_EINSUMS)
+def test_other_sums_of_products_are_numpys(gpu, name):
+    there, keywords = placed(OTHER_EINSUMS[name])
+    wanted = np.einsum(*map(down, there), **keywords)
+    np.testing.assert_allclose(down(pk.einsum(*there, **keywords)), wanted, rtol=1e-12)
 
 
 def test_only_nan(gpu):

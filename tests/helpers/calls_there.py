@@ -24,6 +24,7 @@ ARRAYS = {
     "r": RNG.integers(0, 3, (SIZE, 4)).astype(np.float32),
     "g": RNG.integers(0, 50, SIZE).astype(np.uint64) << np.uint64(56),
     "q": RNG.integers(-9, 9, (900, 90)),
+    "v": RNG.integers(0, 2, (500, 70)).astype(np.int8)[RNG.integers(0, 500, 70_000)],
 }
 EDGES = np.linspace(0, 100, 11)
 CDF = "inverted_cdf"
@@ -146,6 +147,10 @@ STAYS = {
     "unique rows with all": lambda r, **_: pk.unique(r, True, True, True, axis=0),
     "unique columns": lambda c, **_: pk.unique(c, return_counts=True, axis=-1),
     "unique of few in three dimensions": lambda t, **_: pk.unique(pk.round(t[:, :20, :2]), axis=1),
+    "unique of long rows": lambda v, **_: pk.unique(v, axis=0),
+    "unique of long rows with all": lambda v, **_: pk.unique(v, True, True, True, axis=0),
+    "unique of few long rows": lambda w, **_: pk.unique(w, axis=0),
+    "unique of few long columns": lambda q, **_: pk.unique(pk.less(q, 9), True, True, True, axis=1),
     "unique": lambda i, **_: pk.unique(i),
     "searchsorted": lambda a, **_: pk.searchsorted(EDGES, a),
     "lexsort": lambda a, b, **_: pk.lexsort([a, b]),

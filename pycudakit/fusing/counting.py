@@ -56,7 +56,10 @@ def _histogram(
     density: Any = None,
     weights: Any = None,
 ) -> Any:
-    if isinstance(bins, str) or not _weighed(a, weights):
+    if isinstance(bins, str):
+        is_known = weights is None and range is None
+        return _by_rule(recording, a, bins, density) if is_known else NotImplemented
+    if not _weighed(a, weights):
         return NotImplemented
 
     def histogram(values: Any, own: Any) -> Any:
@@ -64,6 +67,40 @@ def _histogram(
 
     rest = recording.resolved((bins, range, density))
     return recording.at_home(histogram, (a, weights), {}, places=2)
+
+
+# Those that ask for the number of elements, the extremes and quartiles, of which NumPy has the same bits.
+_RULES = ("auto", "fd", "rice", "sqrt", "sturges")
+
+
+class _Sample:
+    """What NumPy's rules for bins ask of elements: these lie on the device."""
+
+    def __init__(self, recording: Recording, a: StandIn) -> None:
+        self.size, self.dtype = a.size, a.dtype
+        self._recording, self._elements = recording, a
+
+    def min(self) -> Any:
+        return self._recording.resolved(np.min(self._elements))
+
+    def max(self) -> Any:
+        return self._recording.resolved(np.max(self._elements))
+
+    def __array_function__(self, function: Any, _: Any, arguments: Any, keywords: Any) -> Any:
+        if function is np.result_type:
+            return np.result_type(*(self.dtype if each is self else each for each in arguments))
+        found = self._recording.call(function, (self._elements, *arguments[1:]), keywords)
+        return self._recording.resolved(found)
+
+
+def _by_rule(recording: Recording, a: Any, rule: str, density: Any) -> Any:
+    is_there = type(a) is StandIn and a.ndim > 0 and a.size > 0 and a.dtype != np.bool_
+    edges_of = getattr(importlib.import_module("numpy.lib"), "_histograms_impl", None)
+    edges_of = getattr(edges_of, "_get_bin_edges", None)  # which has no other way to NumPy's rules
+    if not is_there or rule not in _RULES or edges_of is None:
+        return NotImplemented
+    _, (_, _, count) = edges_of(_Sample(recording, a), rule, None, None)
+    return recording.call(np.histogram, (a, count, None, density), {})
 
 
 @_captures(np.histogram2d)

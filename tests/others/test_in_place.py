@@ -82,7 +82,8 @@ GOES_HOME = {
     ),
     "median into another type": lambda w, p, **_: pk.median(w, 1, out=p[0]),
     "einsum into another type": lambda i, a, **_: pk.einsum("i,i->i", i, i, out=a),
-    "a rule for bins": lambda a, **_: pk.histogram(a, "sturges"),
+    "a rule that takes deviations": lambda a, **_: pk.histogram(a, "scott"),
+    "a rule within a range": lambda a, **_: pk.histogram(a, "auto", (5, 50)),
     "dirichlet of few gamma numbers": lambda w, **_: pk.random.default_rng(5).dirichlet(pk.divide(w[0], 11)),
     "multinomial of few": lambda w, **_: pk.random.default_rng(5).multinomial(30, pk.divide(w[0, :90], 90)),
 }
@@ -309,6 +310,28 @@ def test_other_sums_of_products_are_numpys(gpu, name):
     there, keywords = placed(OTHER_EINSUMS[name])
     wanted = np.einsum(*map(down, there), **keywords)
     np.testing.assert_allclose(down(pk.einsum(*there, **keywords)), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("numpy_has_them", [True, False])
+def test_rules_for_bins(gpu, monkeypatch, numpy_has_them):
+    """Where NumPy has no such function, of a copy on the host."""
+    if not numpy_has_them:
+        monkeypatch.delattr(np.lib, "_histograms_impl")
+    narrow = np.repeat([-100, 100], SIZE).astype(np.int8)
+    for x in (np.full(SIZE, 3), ARRAYS["a"], ARRAYS["p"].astype(np.float16), narrow):
+        for rule in ("auto", "fd", "sqrt"):
+            for got, want in zip(pk.histogram(up(x), rule), np.histogram(x, rule), strict=True):
+                assert_array_equal(down(got), want, strict=True)
+
+
+def test_rules_for_bins_that_are_refused(gpu):
+    x = ARRAYS["a"]
+    for given, rest in ((x, ("best",)), (np.where(x > 1, x, np.nan), ("auto",)), (x, ("fd", None, None, x))):
+        with pytest.raises((TypeError, ValueError)) as wanted:
+            np.histogram(given, *rest)
+        with pytest.raises(wanted.type) as told:
+            pk.histogram(up(given), *rest)
+        assert str(told.value) == str(wanted.value)
 
 
 def test_only_nan(gpu):

@@ -57,8 +57,7 @@ def _histogram(
     weights: Any = None,
 ) -> Any:
     if isinstance(bins, str):
-        is_known = weights is None and range is None
-        return _by_rule(recording, a, bins, density) if is_known else NotImplemented
+        return NotImplemented if weights is not None else _by_rule(recording, a, bins, range, density)
     if not _weighed(a, weights):
         return NotImplemented
 
@@ -86,6 +85,11 @@ class _Sample:
     def max(self) -> Any:
         return self._recording.resolved(np.max(self._elements))
 
+    def __ge__(self, _: Any) -> Any:
+        return np.ones(1, bool)  # within the range, as all that are left
+
+    __le__ = __ge__
+
     def __array_function__(self, function: Any, _: Any, arguments: Any, keywords: Any) -> Any:
         if function is np.result_type:
             return np.result_type(*(self.dtype if each is self else each for each in arguments))
@@ -93,14 +97,26 @@ class _Sample:
         return self._recording.resolved(found)
 
 
-def _by_rule(recording: Recording, a: Any, rule: str, density: Any) -> Any:
+def _by_rule(recording: Recording, a: Any, rule: str, range: Any, density: Any) -> Any:
     is_there = type(a) is StandIn and a.ndim > 0 and a.size > 0 and a.dtype != np.bool_
-    edges_of = getattr(importlib.import_module("numpy.lib"), "_histograms_impl", None)
-    edges_of = getattr(edges_of, "_get_bin_edges", None)  # which has no other way to NumPy's rules
+    numpys = getattr(importlib.import_module("numpy.lib"), "_histograms_impl", None)
+    edges_of = getattr(numpys, "_get_bin_edges", None)  # the only way to NumPy's rules alone
     if not is_there or rule not in _RULES or edges_of is None:
         return NotImplemented
-    _, (_, _, count) = edges_of(_Sample(recording, a), rule, None, None)
-    return recording.call(np.histogram, (a, count, None, density), {})
+    sample = a
+    if range is not None:
+        range = recording.resolved(range)
+        if type(range) not in (list, tuple) or not _are_limits(*range):
+            return NotImplemented
+        flat = a.ravel()
+        sample = recording.call(np.compress, ((flat >= range[0]) & (flat <= range[1]), flat), {})
+    _, (_, _, count) = edges_of(_Sample(recording, sample), rule, range, None)
+    return recording.call(np.histogram, (a, count, range, density), {})
+
+
+def _are_limits(*limits: Any) -> bool:
+    are_numbers = len(limits) == 2 and all(type(each) in (int, float) for each in limits)
+    return are_numbers and all(map(math.isfinite, limits)) and limits[0] < limits[1]
 
 
 @_captures(np.histogram2d)

@@ -21,6 +21,7 @@ from pycudakit.fusing.stand_in import StandIn
 
 PRODUCTS: dict[Any, Handler] = {}
 _captures = functools.partial(captures, PRODUCTS)
+_NONE: Any = np._NoValue  # noqa: SLF001
 
 
 def family(module: str) -> Any:
@@ -90,13 +91,8 @@ def _fit(a: StandIn, b: StandIn) -> bool:
     """Tell whether `matmul` takes them."""
     if a.shape[-1] != b.shape[max(b.ndim - 2, 0)] or max(a.ndim, b.ndim) > abi.MAX_DIMS:
         return False
-    return do_broadcast(a.shape[:-2], b.shape[:-2])
-
-
-def do_broadcast(*shapes: tuple[int, ...]) -> bool:
-    """Tell whether arrays of these shapes are broadcast together."""
     try:
-        np.broadcast_shapes(*shapes)
+        np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
         return False
     return True
@@ -171,17 +167,46 @@ def _kron(recording: Recording, a: Any, b: Any) -> Any:
 if hasattr(np, "vecdot"):
 
     @_captures(np.vecdot)
-    def _vecdot(recording: Recording, x1: Any, x2: Any, /, *, axis: Any = -1, **keywords: Any) -> Any:
-        both = None if keywords or type(axis) is not int else _both(recording, x1, x2)
-        if both is None or not all(-x.ndim <= axis < x.ndim for x in both):
+    def _vecdot(
+        recording: Recording,
+        x1: Any,
+        x2: Any,
+        /,
+        out: Any = None,
+        *,
+        axes: Any = _NONE,
+        axis: Any = _NONE,
+        keepdims: Any = False,
+        dtype: Any = None,
+        casting: Any = "same_kind",
+        **keywords: Any,
+    ) -> Any:
+        (out,) = out if type(out) is tuple else (out,)
+        both = None if keywords or type(keepdims) is not bool else _both(recording, x1, x2)
+        if both is None or not (out is None or recording.is_there(out)):
             return NotImplemented
-        first, second = (np.moveaxis(x, axis, -1) for x in both)  # type: ignore[type-var]
-        stacks = first.shape[:-1], second.shape[:-1]
-        if first.shape[-1] != second.shape[-1] or not do_broadcast(*stacks):
+        try:
+            *of_each, kept = family("tensors").places(axes, axis, keepdims)
+            first, second = (np.moveaxis(x, at, -1) for x, at in zip(both, of_each, strict=True))  # type: ignore[type-var]
+            shape = (*np.broadcast_shapes(first.shape[:-1], second.shape[:-1]), first.shape[-1])
+            are_taken = dtype is None or all(np.can_cast(x.dtype, dtype, casting) for x in both)
+        except (TypeError, ValueError):
             return NotImplemented
-        shape = (*np.broadcast_shapes(*stacks), first.shape[-1])
-        first, second = (spread(recording, x, shape) for x in (first, second))
-        return dots(recording, "vecdot", first, second, warns=True)
+        is_known = dtype is None or np.dtype(dtype) in CODES
+        if first.shape[-1] != second.shape[-1] or not (are_taken and is_known):
+            return NotImplemented
+        first, second = (
+            spread(recording, x if dtype is None else x.astype(dtype), shape) for x in (first, second)
+        )
+        found = dots(recording, "vecdot", first, second, warns=True)
+        if keepdims:
+            found = np.moveaxis(np.expand_dims(found, -1), -1, kept)
+        if out is None:
+            return found
+        if (found.shape, found.dtype) != (out.shape, out.dtype):
+            return NotImplemented
+        recording.set(out, ..., found)
+        return out
 
 
 def matrix_power(recording: Recording, a: Any, n: Any) -> Any:

@@ -83,7 +83,6 @@ GOES_HOME = {
     "median into another type": lambda w, p, **_: pk.median(w, 1, out=p[0]),
     "einsum into another type": lambda i, a, **_: pk.einsum("i,i->i", i, i, out=a),
     "a rule that takes deviations": lambda a, **_: pk.histogram(a, "scott"),
-    "a rule within a range": lambda a, **_: pk.histogram(a, "auto", (5, 50)),
     "dirichlet of few gamma numbers": lambda w, **_: pk.random.default_rng(5).dirichlet(pk.divide(w[0], 11)),
     "multinomial of few": lambda w, **_: pk.random.default_rng(5).multinomial(30, pk.divide(w[0, :90], 90)),
 }
@@ -258,9 +257,20 @@ def test_products_to_out(gpu):
     with pytest.raises(ValueError, match="mismatch in its core dimension"):
         pk.matmul(a, a)
     assert (small.values == 7).all()
-    for other, text in ((up(x[:, :50]), "mismatch in its core dimension"), (up(x[:50]), "be broadcast")):
-        with pytest.raises(ValueError, match=text):
-            pk.vecdot(a, other)
+    small = up(np.full((3, 7), 7.0))
+    refused = {
+        "mismatch in its core dimension": {"x2": up(x[:, :50])},
+        "could not be broadcast": {"x2": up(x[:50])},
+        "axis 2 is out of bounds": {"axis": 2},
+        "axis -3 is out of bounds": {"axes": [-1, -3]},
+        "Cannot cast ufunc 'vecdot' input": {"dtype": np.int64},
+        "could not be broadcast together": {"out": small},
+    }
+    for text, given in refused.items():
+        x2 = given.pop("x2", a)
+        with pytest.raises((TypeError, ValueError), match=text):
+            pk.vecdot(a, x2, **given)
+    assert (small.values == 7).all()
 
 
 M, S = ARRAYS["m"], ARRAYS["s"]
@@ -320,13 +330,25 @@ def test_rules_for_bins(gpu, monkeypatch, numpy_has_them):
     narrow = np.repeat([-100, 100], SIZE).astype(np.int8)
     for x in (np.full(SIZE, 3), ARRAYS["a"], ARRAYS["p"].astype(np.float16), narrow):
         for rule in ("auto", "fd", "sqrt"):
-            for got, want in zip(pk.histogram(up(x), rule), np.histogram(x, rule), strict=True):
-                assert_array_equal(down(got), want, strict=True)
+            for limits in (None, (2, 77.5), (200, 300)):
+                gots, wants = pk.histogram(up(x), rule, limits), np.histogram(x, rule, limits)
+                for got, want in zip(gots, wants, strict=True):
+                    assert_array_equal(down(got), want, strict=True)
 
 
 def test_rules_for_bins_that_are_refused(gpu):
     x = ARRAYS["a"]
-    for given, rest in ((x, ("best",)), (np.where(x > 1, x, np.nan), ("auto",)), (x, ("fd", None, None, x))):
+    with_nan = np.where(x > 1, x, np.nan)
+    for given, *rest in (
+        *(
+            (x, "best"),
+            (with_nan, "auto"),
+            (x, "fd", None, None, x),
+            (x, "fd", (3, 1)),
+            (x, "fd", (3, np.nan)),
+        ),
+        *((x, "fd", (1, 2, 3)), (x, "fd", 7)),
+    ):
         with pytest.raises((TypeError, ValueError)) as wanted:
             np.histogram(given, *rest)
         with pytest.raises(wanted.type) as told:

@@ -6,6 +6,7 @@ Each function returns NotImplemented for what the host does. What is drawn is dr
 from __future__ import annotations
 
 import importlib
+import inspect
 from typing import Any
 
 import numpy as np
@@ -141,5 +142,19 @@ def _distribution(name: str) -> Handler:
     return handle
 
 
+def _of_vectors(name: str) -> Handler:
+    def handle(recording: Recording, generator: Any, *arguments: Any, **keywords: Any) -> Any:
+        draws: Any = importlib.import_module("pycudakit.fusing.vectors_at_home")
+        try:
+            inspect.signature(getattr(generator, name)).bind(*arguments, **keywords)
+        except TypeError:  # which the method raises
+            return NotImplemented
+        return getattr(draws, name)(recording, generator, *arguments, **keywords)
+
+    return handle
+
+
 for _name in _NAMES.split():
     DRAWING[_name] = _distribution(_name)
+for _name in ("dirichlet", "multinomial", "multivariate_normal"):
+    DRAWING[_name] = _of_vectors(_name)

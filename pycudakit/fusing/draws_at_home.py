@@ -7,6 +7,7 @@ it, stays there.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from pycudakit._families.expression.evaluate import evaluate
 from pycudakit._library.types import FLOAT64, INT64, Array, DType
+from pycudakit.fusing.products import spread
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.random.base import NUMPYS, Given, as_operand
@@ -25,6 +27,7 @@ from pycudakit.random.philox import Stream
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_EXACT = 2**53  # integers up to here are floats
 _NO_PARAMETERS = frozenset({"size", "dtype", "endpoint"})
 
 
@@ -37,21 +40,21 @@ def drawn(recording: Recording, generator: Any, name: str, arguments: Any, keywo
     out = given.pop("out", None)
     for key, value in given.items():
         is_parameter = key not in _NO_PARAMETERS
-        given[key] = _parameter(recording, value) if is_parameter else recording.resolved(value)
+        given[key] = parameter(recording, value) if is_parameter else recording.resolved(value)
     arrays = [value for value in given.values() if type(value) is StandIn]
     if not arrays or not all(array.size for array in arrays):
         return NotImplemented
-    if name == "integers" and not _are_integers(given):
+    if name == "integers" and not _are_ends(recording, given):
         return NotImplemented
     if out is not None:
         if not recording.is_there(out) or any(np.may_share_memory(out, array) for array in arrays):
             return NotImplemented
         given["out"] = recording.store(out)
-    result = getattr(_There.beside(generator, recording), name)(**given)
+    result = getattr(There.beside(generator, recording), name)(**given)
     return result if out is None else out
 
 
-def _parameter(recording: Recording, value: Any) -> Any:
+def parameter(recording: Recording, value: Any) -> Any:
     """Return a parameter as a number, or as what stands for an array."""
     if type(value) is StandIn:
         return value if value.ndim else recording.resolved(value)
@@ -60,12 +63,24 @@ def _parameter(recording: Recording, value: Any) -> Any:
     return value
 
 
-def _are_integers(given: dict[str, Any]) -> bool:
-    """Tell whether the ends of integers are some, and there are any to be drawn."""
+def _are_ends(recording: Recording, given: dict[str, Any]) -> bool:
+    """Tell whether ends of integers are some, and there are any to be drawn."""
     size = given.get("size")
+    if size is not None and 0 in np.atleast_1d(size):
+        return False
     ends = [end for end in (given["low"], given.get("high")) if end is not None]
-    are_any = size is None or 0 not in np.atleast_1d(size)
-    return are_any and all(type(end) is int or np.result_type(end).kind in "biu" for end in ends)
+    kinds = [np.result_type(end).kind for end in ends if type(end) is not int]
+    if "f" not in kinds:
+        return all(kind in "biu" for kind in kinds)
+    # Of floats, NumPy takes the integers below, with Python's, which compare with others exactly.
+    return all(kind in "biuf" for kind in kinds) and all(_are_exact(recording, end) for end in ends)
+
+
+def _are_exact(recording: Recording, end: Any) -> bool:
+    """Tell whether an end is of floats with integers, or of integers that are floats."""
+    values = extremes(recording, end) if type(end) is StandIn else [end]
+    is_of_floats = type(end) is not int and np.result_type(end).kind == "f"
+    return all(math.isfinite(each) if is_of_floats else abs(int(each)) <= _EXACT for each in values)
 
 
 # ---- What NumPy refuses ----------------------------------------------------------------------------------
@@ -98,7 +113,7 @@ _WORST: dict[str, tuple[Callable[..., Any], ...]] = {
 _OF_SEVERAL_ALONE = frozenset({"triangular", "uniform"})
 
 
-def _extremes(recording: Recording, a: StandIn) -> list[Any]:
+def extremes(recording: Recording, a: StandIn) -> list[Any]:
     """Return the least and the greatest element, and NaN, if there is any."""
     found: list[Any] = recording.resolved([np.min(a), np.max(a)])
     if not np.isnan(found[0]) or recording.resolved(np.all(np.isnan(a))):
@@ -125,7 +140,7 @@ def _values(recording: Recording, parameter: Any, usual: Any) -> Array:
     """Return those values of a parameter that NumPy is to look at, in the type in which it does."""
     if type(parameter) is not StandIn:
         return np.ravel(as_operand(parameter, INT64 if type(usual) is int else FLOAT64))
-    values = np.array(_extremes(recording, parameter))
+    values = np.array(extremes(recording, parameter))
     return values if type(usual) is int else values.astype(FLOAT64)
 
 
@@ -154,7 +169,7 @@ def _element(a: Any, place: tuple[Any, ...]) -> Any:
 # ---- Drawing ---------------------------------------------------------------------------------------------
 
 
-class _There(Generator):
+class There(Generator):
     """A generator that draws where its parameters lie; of a stream that is another's, too."""
 
     __slots__ = ("_recording",)
@@ -162,6 +177,7 @@ class _There(Generator):
 
     @classmethod
     def beside(cls, generator: Any, recording: Recording) -> Self:
+        """Return one that draws what a generator would, and has that draw on."""
         made = cls.__new__(cls)
         made._stream, made._ahead, made._recording = generator._stream, {}, recording  # noqa: SLF001
         return made
@@ -175,9 +191,12 @@ class _There(Generator):
         if not any(type(p) is StandIn for p in parameters):
             return super()._given(name, size, *parameters, **rest)
         taken = _TAKEN.get(name, (1.0,) * len(parameters))
-        _check(self._recording, name, parameters, taken)
+        self._refuse(name, parameters, taken)
         seen = [np.broadcast_to(usual, np.shape(p)) for usual, p in zip(taken, parameters, strict=True)]
         return super()._given(name, size, *parameters, seen=seen, **rest)
+
+    def _refuse(self, name: str, parameters: Sequence[Any], taken: Sequence[Any]) -> None:
+        _check(self._recording, name, parameters, taken)
 
     def _ends(self, low: Any, high: Any, dtype: Any, endpoint: bool) -> tuple[Any, Any]:
         if type(low) is not StandIn and type(high) is not StandIn:
@@ -185,9 +204,11 @@ class _There(Generator):
         kind = np.dtype(dtype)
         if kind.kind not in "biu" or not kind.isnative:
             NUMPYS.integers(0, 1, 1, dtype, endpoint)  # which raises
-        low, high = (_as_integers(end) for end in ((0, low) if high is None else (low, high)))
-        extremes = [_extremes(self._recording, end) if type(end) is StandIn else [end] for end in (low, high)]
-        firsts, lasts = (np.array([int(each) for each in own], object) for own in extremes)
+        both = (0, low) if high is None else (low, high)
+        of_floats = any(type(end) is not int and np.result_type(end).kind == "f" for end in both)
+        low, high = (_whole(end) if of_floats else _as_integers(end) for end in both)
+        ends = [extremes(self._recording, end) if type(end) is StandIn else [end] for end in (low, high)]
+        firsts, lasts = (np.array([int(each) for each in own], object) for own in ends)
         are_none = np.any(low > high if endpoint else low >= high)
         check_ends(kind, endpoint, firsts, lasts, bool(self._recording.resolved(are_none)))
         first, last = (_as_words(end) for end in (low, high))
@@ -215,19 +236,44 @@ class _There(Generator):
 
     def _spread(self, parameter: Any, shape: tuple[int, ...]) -> Any:
         """Return a parameter with an element for each that is drawn, as the device reads them."""
-        if type(parameter) is not StandIn or parameter.shape == shape or parameter.size == 1:
+        if type(parameter) is not StandIn or parameter.size == 1:
             return parameter
-        return self._recording.call(np.copy, (np.broadcast_to(parameter, shape), "C"), {})
+        return spread(self._recording, parameter, shape)
 
     def _computed(self, expression: str, given: Given, x: Any, operands: dict[str, Any]) -> Any:  # noqa: ARG002
         with np.errstate(all="ignore"):
             return evaluate(expression, {"x": x, **operands})
 
 
+class ThereOfChecked(There):
+    """One whose parameters need no further look."""
+
+    __slots__ = ()
+
+    def _refuse(self, name: str, parameters: Sequence[Any], taken: Sequence[Any]) -> None:
+        """Take them all."""
+
+
 def _as_integers(end: Any) -> Any:
     return end.astype(INT64) if type(end) is StandIn and end.dtype.kind == "b" else end
 
 
+def _whole(end: Any) -> Any:
+    """Return the integers of ends that are floats, as floats."""
+    return np.trunc(as_operand(end, FLOAT64))
+
+
 def _as_words(end: Any) -> Any:
     """Return ends of integers modulo 2**64."""
-    return end.astype(np.uint64) if type(end) is StandIn else np.array(int(end) & ALL, np.uint64)
+    if type(end) is not StandIn:
+        return np.array(int(end) & ALL, np.uint64)
+    return _words_of(end)
+
+
+def _words_of(end: Any) -> Any:
+    if end.dtype.kind != "f":
+        return end.astype(np.uint64)
+    with np.errstate(all="ignore"):
+        negative = np.clip(end, -(2.0**63), 0.0).astype(INT64).astype(np.uint64)
+        positive = np.where((end >= 0) & (end < 2.0**64), end, 0.0).astype(np.uint64)
+    return np.where(end < 0, negative, positive)

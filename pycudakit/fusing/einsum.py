@@ -8,11 +8,13 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import string
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pycudakit._library.types import CODES
 from pycudakit.fusing.products import as_matrix, dots, family, product, stood
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.shapes import Handler, captures
@@ -20,6 +22,10 @@ from pycudakit.fusing.stand_in import StandIn
 
 EINSUM: dict[Any, Handler] = {}
 _captures = functools.partial(captures, EINSUM)
+
+_ORDERED = string.ascii_uppercase + string.ascii_lowercase  # as characters are
+_PATHS = ("greedy", "optimal")
+_CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 
 class _Part(NamedTuple):
@@ -32,22 +38,32 @@ class _Part(NamedTuple):
 @_captures(np.einsum)
 def _einsum(
     recording: Recording,
-    subscripts: Any,
-    /,
     *operands: Any,
     out: Any = None,
     optimize: Any = False,
+    dtype: Any = None,
+    order: Any = "K",
+    casting: Any = "safe",
     **keywords: Any,
 ) -> Any:
-    # Whatever it is: how products are paired is for their sizes to say.
-    is_known = not keywords and (type(optimize) is bool or str(optimize) in ("greedy", "optimal"))
-    arrays = stood(recording, *operands) if is_known else None
+    if not operands or keywords:
+        return NotImplemented
+    subscripts, *rest = operands if type(operands[0]) is str else _in_letters(operands)
+    arrays = stood(recording, *rest)
     terms = None if arrays is None else family("tensors").terms(subscripts, arrays)
-    if arrays is None or terms is None:
+    path = _path(optimize, len(rest))
+    # With a path, NumPy computes some of the products in another type than it is asked for.
+    is_typed = dtype is None or optimize is False
+    if arrays is None or terms is None or path is None or not is_typed or order not in ("C", "K"):
         return NotImplemented
     *labels, result = terms
     sizes = _sizes(labels, arrays)
-    dtype = np.result_type(*(array.dtype for array in arrays)).newbyteorder("=")
+    kind = np.dtype(np.result_type(*(array.dtype for array in arrays)) if dtype is None else dtype)
+    if kind not in CODES or casting not in _CASTINGS:
+        return NotImplemented
+    dtype = kind.newbyteorder("=")
+    if not all(np.can_cast(array.dtype, dtype, casting) for array in arrays):
+        return NotImplemented
     shape = None if sizes is None else tuple(sizes[label] for label in result)
     is_there = out is None or (recording.is_there(out) and (out.shape, out.dtype) == (shape, dtype))
     if sizes is None or not is_there:
@@ -57,11 +73,62 @@ def _einsum(
         _without(recording, part, {*result}.union(*(p.labels for p in distinct if p is not part)), dtype)
         for part in distinct
     ]
-    found = _of_all(recording, parts, result, sizes)
+    found = _of_all(recording, parts, result, sizes, path)
     if out is None:
-        return found
+        is_as_asked = order == "K" or not result or recording.store(found).flags.c_contiguous
+        return found if is_as_asked else recording.call(np.copy, (found, "C"), {})
     recording.set(out, ..., found)
     return out
+
+
+def _in_letters(operands: Sequence[Any]) -> Sequence[Any]:
+    """Return subscripts for lists of axes, or None for what NumPy refuses, and the arrays."""
+    arrays, lists = list(operands[::2]), list(operands[1::2])
+    result = _letters(arrays.pop()) if len(operands) % 2 else None
+    labels = [_letters(each) for each in lists]
+    if not arrays or None in labels or (len(operands) % 2 and result is None):
+        return (None, *arrays)
+    before = ",".join(map(str, labels))
+    if result is not None:
+        return (f"{before}->{result}", *arrays)
+    # NumPy has two orders for more axes than there are capital letters.
+    return (None if any(c.islower() for c in before) else before, *arrays)
+
+
+def _letters(axes: Any) -> str | None:
+    """Return letters, in the order of the numbers of axes."""
+    if type(axes) not in (list, tuple):
+        return None
+    are_known = all(each is ... or (_is_number(each) and 0 <= each < len(_ORDERED)) for each in axes)
+    return "".join("..." if each is ... else _ORDERED[each] for each in axes) if are_known else None
+
+
+def _is_number(each: Any) -> bool:
+    return issubclass(type(each), (int, np.integer)) and type(each) is not bool
+
+
+def _path(optimize: Any, count: int) -> list[Sequence[int]] | None:
+    """Return which of the arrays are multiplied first, and which then, as far as that is asked for.
+
+    It is None for what NumPy refuses. How others are paired is for their sizes to say.
+    """
+    if type(optimize) is bool or (type(optimize) is str and optimize in _PATHS):
+        return []
+    if type(optimize) not in (list, tuple) or not optimize:
+        return None
+    name, *steps = optimize
+    if type(name) is not str:
+        return None
+    if name in _PATHS:  # and what an intermediate result may take
+        return [] if len(steps) == 1 and type(steps[0]) in (int, float) else None
+    if name != "einsum_path":
+        return None
+    for step in steps:
+        is_known = type(step) in (list, tuple) and len(step) > 0 and len({*step}) == len(step)
+        if not is_known or not all(type(n) is int and 0 <= n < count for n in step):
+            return None
+        count -= len(step) - 1
+    return steps if count == 1 else None
 
 
 def _sizes(labels: Sequence[str], arrays: Sequence[StandIn]) -> dict[str, int] | None:
@@ -100,27 +167,55 @@ def _without(recording: Recording, part: _Part, others: set[str], dtype: Any) ->
     return _Part(labels, a)
 
 
-def _of_all(recording: Recording, parts: list[_Part], result: str, sizes: dict[str, int]) -> Any:
+def _of_all(
+    recording: Recording,
+    parts: list[_Part],
+    result: str,
+    sizes: dict[str, int],
+    path: Sequence[Sequence[int]],
+) -> Any:
     if len(parts) == 1:
         return _in_order(recording, parts[0].array, parts[0].labels, result)
-    while len(parts) > 2:  # those first whose product is the smallest
-        _, _, first, second = min(
-            (math.prod(sizes[label] for label in _made(parts, i, k, result)), i, i, k)
-            for i, k in itertools.combinations(range(len(parts)), 2)
-        )
-        made = _made(parts, first, second, result)
-        product_of = _Part(made, _of_two(recording, parts[first], parts[second], made, sizes))
-        parts = [part for n, part in enumerate(parts) if n not in (first, second)] + [product_of]
-    return _of_two(recording, parts[0], parts[1], result, sizes)
+    for step in path:
+        group = [parts.pop(n) for n in sorted(step, reverse=True)]
+        while len(group) > 1:
+            first, second = group.pop(), group.pop()
+            group.append(_joined(recording, first, second, [*group, *parts], result, sizes))
+        parts += group
+    while len(parts) > 1:  # those first whose product is the smallest
+        pairs = itertools.combinations(range(len(parts)), 2)
+        i, k = min(pairs, key=lambda pair: _product_size(parts, pair, result, sizes))
+        second, first = parts.pop(k), parts.pop(i)
+        parts.append(_joined(recording, first, second, parts, result, sizes))
+    return parts[0].array
 
 
-def _made(parts: list[_Part], first: int, second: int, result: str) -> str:
+def _product_size(parts: list[_Part], pair: tuple[int, int], result: str, sizes: dict[str, int]) -> int:
+    first, second = (parts[n] for n in pair)
+    others = [part for n, part in enumerate(parts) if n not in pair]
+    return math.prod(sizes[label] for label in _made(first, second, others, result))
+
+
+def _joined(
+    recording: Recording,
+    first: _Part,
+    second: _Part,
+    others: Sequence[_Part],
+    result: str,
+    sizes: dict[str, int],
+) -> _Part:
+    """Return the product of two parts, with what others need of them."""
+    made = _made(first, second, others, result) if others else result
+    return _Part(made, _of_two(recording, first, second, made, sizes))
+
+
+def _made(first: _Part, second: _Part, others: Sequence[_Part], result: str) -> str:
     """Return the labels that the product of two parts has, as `_of_two` makes it."""
-    left, right = parts[first].labels, parts[second].labels
-    others = {*result}.union(*(part.labels for n, part in enumerate(parts) if n not in (first, second)))
+    left, right = first.labels, second.labels
+    needed = {*result}.union(*(part.labels for part in others))
     stack = [c for c in left if c in right]
     rows, columns = [c for c in left if c not in right], [c for c in right if c not in left]
-    return "".join(c for c in (*stack, *rows, *columns) if c in others)
+    return "".join(c for c in (*stack, *rows, *columns) if c in needed)
 
 
 def _in_order(recording: Recording, a: Any, labels: Sequence[str], result: str) -> Any:

@@ -146,9 +146,7 @@ def _unique(
     if return_index:
         results.append(recording.call(np.take, (order, starts), {}))
     if return_inverse:
-        run = recording.call(np.cumsum, (is_first,), {}) - 1
-        place = recording.call(np.argsort, (order,), {})  # of each element, among those in order
-        results.append(recording.call(np.take, (run, place), {}).reshape(ar.shape))
+        results.append(_ranks(recording, order, is_first).reshape(ar.shape))
     if return_counts:
         results.append(_lengths(recording, starts, flat.size))
     return results[0] if len(results) == 1 else tuple(results)
@@ -167,19 +165,54 @@ def _lengths(recording: Recording, starts: Any, size: int) -> Any:
     return ends - starts
 
 
-_MOST_KEYS = 64  # each of which is sorted by
+_FEW_KEYS = 8  # that rows are sorted by at first
+
+
+def _rows_in_order(recording: Recording, rows: Any) -> tuple[Any, Any]:
+    """Return the order of rows by their elements from the first on, and the rows in it.
+
+    They are sorted by as many columns as tell them apart. Rows that are alike so far are next to each other,
+    and so the first column in which any of these differ is that in which any two next to each other do.
+    """
+    count, length = rows.shape
+    begin, step = 0, _FEW_KEYS
+    ranks: list[Any] = []
+    while True:
+        end = min(begin + step, length)
+        keys = [*(rows[:, key] for key in reversed(range(begin, end))), *ranks]
+        order = recording.call(np.lexsort, (keys,), {})
+        ordered = recording.call(np.take, (rows, order, 0), {})
+        if end == length or count == 1:
+            return order, ordered
+        differs = _differ_in_order(ordered[1:], ordered[:-1])
+        is_any, first = np.any(differs, axis=1), np.argmax(differs, axis=1)
+        begin = int(recording.resolved(np.min(np.where(is_any & (first >= end), first, length))))
+        if begin == length:
+            return order, ordered
+        is_other = _with_the_first(recording, is_any & (first < end))
+        ranks, step = [_ranks(recording, order, is_other)], 2 * step
+
+
+def _differ_in_order(a: Any, b: Any) -> Any:
+    """Tell where one of two comes before the other: NaN come last, and not before one another."""
+    return (a != b) & ((a == a) | (b == b)) if a.dtype.kind == "f" else a != b  # noqa: PLR0124
+
+
+def _ranks(recording: Recording, order: Any, is_first: Any) -> Any:
+    """Return which of the distinct ones each element is, by the first of each in order."""
+    run = recording.call(np.cumsum, (is_first,), {}) - 1
+    return recording.call(np.take, (run, recording.call(np.argsort, (order,), {})), {})
 
 
 def _unique_along(recording: Recording, a: Any, axis: Any, wanted: tuple[Any, Any, Any]) -> Any:
     """Return what is distinct along an axis, compared by its elements from the first on."""
     keys = a.size // a.shape[axis] if type(axis) is int and -a.ndim <= axis < a.ndim else 0
-    if not 0 < keys <= _MOST_KEYS:
+    if not keys:
         return NotImplemented
     moved = np.moveaxis(a, axis, 0)
     shape, count = moved.shape, a.shape[axis]
     rows = recording.call(np.copy, (moved, "C"), {}).reshape((count, keys))
-    order = recording.call(np.lexsort, ([rows[:, key] for key in reversed(range(keys))],), {})
-    ordered = recording.call(np.take, (rows, order, 0), {})
+    order, ordered = _rows_in_order(recording, rows)
     is_first = _with_the_first(recording, np.any(ordered[1:] != ordered[:-1], axis=1))
     starts = _true_places(recording, is_first)
     distinct = recording.call(np.take, (ordered, starts, 0), {}).reshape((-1, *shape[1:]))
@@ -187,8 +220,7 @@ def _unique_along(recording: Recording, a: Any, axis: Any, wanted: tuple[Any, An
     if wanted[0]:
         results.append(recording.call(np.take, (order, starts), {}))
     if wanted[1]:
-        run = recording.call(np.cumsum, (is_first,), {}) - 1
-        results.append(recording.call(np.take, (run, recording.call(np.argsort, (order,), {})), {}))
+        results.append(_ranks(recording, order, is_first))
     if wanted[2]:
         results.append(_lengths(recording, starts, count))
     return results[0] if len(results) == 1 else tuple(results)

@@ -21,6 +21,7 @@ from pycudakit.fusing.stand_in import StandIn
 
 PRODUCTS: dict[Any, Handler] = {}
 _captures = functools.partial(captures, PRODUCTS)
+_NONE: Any = np._NoValue  # noqa: SLF001
 
 
 def family(module: str) -> Any:
@@ -97,6 +98,11 @@ def _fit(a: StandIn, b: StandIn) -> bool:
     return True
 
 
+def spread(recording: Recording, a: Any, shape: tuple[int, ...]) -> Any:
+    """Return an array of a shape that it is broadcast to, with memory for each element."""
+    return a if a.shape == shape else recording.call(np.copy, (np.broadcast_to(a, shape), "C"), {})
+
+
 def as_matrix(recording: Recording, a: StandIn, order: Sequence[int], *shape: int) -> Any:
     """Return axes in an order as those of a matrix, or of a stack of them, which lies side by side."""
     turned = a.transpose(tuple(order))
@@ -161,14 +167,46 @@ def _kron(recording: Recording, a: Any, b: Any) -> Any:
 if hasattr(np, "vecdot"):
 
     @_captures(np.vecdot)
-    def _vecdot(recording: Recording, x1: Any, x2: Any, /, *, axis: Any = -1, **keywords: Any) -> Any:
-        both = None if keywords or type(axis) is not int else _both(recording, x1, x2)
-        if both is None or not all(-x.ndim <= axis < x.ndim for x in both):
+    def _vecdot(
+        recording: Recording,
+        x1: Any,
+        x2: Any,
+        /,
+        out: Any = None,
+        *,
+        axes: Any = _NONE,
+        axis: Any = _NONE,
+        keepdims: Any = False,
+        dtype: Any = None,
+        casting: Any = "same_kind",
+        **keywords: Any,
+    ) -> Any:
+        (out,) = out if type(out) is tuple else (out,)
+        both = None if keywords or type(keepdims) is not bool else _both(recording, x1, x2)
+        if both is None or not (out is None or recording.is_there(out)):
             return NotImplemented
-        first, second = (np.moveaxis(x, axis, -1) for x in both)  # type: ignore[type-var]
-        if first.shape != second.shape:
+        try:
+            *of_each, kept = family("tensors").places(axes, axis, keepdims)
+            first, second = (np.moveaxis(x, at, -1) for x, at in zip(both, of_each, strict=True))  # type: ignore[type-var]
+            shape = (*np.broadcast_shapes(first.shape[:-1], second.shape[:-1]), first.shape[-1])
+            are_taken = dtype is None or all(np.can_cast(x.dtype, dtype, casting) for x in both)
+        except (TypeError, ValueError):
             return NotImplemented
-        return dots(recording, "vecdot", first, second, warns=True)
+        is_known = dtype is None or np.dtype(dtype) in CODES
+        if first.shape[-1] != second.shape[-1] or not (are_taken and is_known):
+            return NotImplemented
+        first, second = (
+            spread(recording, x if dtype is None else x.astype(dtype), shape) for x in (first, second)
+        )
+        found = dots(recording, "vecdot", first, second, warns=True)
+        if keepdims:
+            found = np.moveaxis(np.expand_dims(found, -1), -1, kept)
+        if out is None:
+            return found
+        if (found.shape, found.dtype) != (out.shape, out.dtype):
+            return NotImplemented
+        recording.set(out, ..., found)
+        return out
 
 
 def matrix_power(recording: Recording, a: Any, n: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from pycudakit._library.types import CODES
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.shapes import Handler
 from pycudakit.fusing.stand_in import StandIn
@@ -47,9 +48,11 @@ def _quantile(name: str) -> Handler:
         weights: Any = None,
     ) -> Any:
         del overwrite_input
-        if weights is not None:
-            return NotImplemented
         shares = recording.resolved(q)
+        if weights is not None:
+            if name.startswith("nan") or method != "inverted_cdf":
+                return NotImplemented
+            return _of_weights(recording, name, a, np.asarray(shares), axis, out, keepdims, weights)
         return _of_rows(recording, name, a, (shares,), {"method": method}, axis, out, keepdims)
 
     return handle
@@ -71,11 +74,7 @@ def _of_rows(
     out: Any,
     keepdims: Any,
 ) -> Any:
-    is_there = type(a) is StandIn and a.ndim > 0 and a.size > 0 and (out is None or recording.is_there(out))
-    try:
-        axes = normalize_axis_tuple(range(a.ndim) if axis is None else axis, a.ndim) if is_there else ()
-    except (TypeError, ValueError):
-        axes = ()
+    axes = _axes_of(recording, a, axis, out)
     if not axes:
         return NotImplemented
     kept = [d for d in range(a.ndim) if d not in axes]
@@ -90,9 +89,47 @@ def _of_rows(
     recording.costs.called(a.size)
     function = getattr(importlib.import_module("pycudakit._families.select.quantiles"), name)
     found = recording.at_home(function, (rows, *shares), {**keywords, "axis": along})
+    return _shaped(recording, found, a, axes, np.shape(shares[0] if shares else 0), out, keepdims)
+
+
+def _of_weights(
+    recording: Recording, name: str, a: Any, shares: Any, axis: Any, out: Any, keepdims: Any, weights: Any
+) -> Any:
+    weighted: Any = importlib.import_module("pycudakit.fusing.weighted")
+    if shares.dtype in CODES and name == "percentile":
+        shares = np.asarray(np.true_divide(shares, 100))
+    axes = _axes_of(recording, a, axis, out)
+    if not (axes and weighted.are_known(shares)):
+        return NotImplemented
+    recording.costs.called(a.size)
+    found = weighted.of_weighted_rows(recording, a, shares, None if axis is None else axes, weights)
+    if found is NotImplemented:
+        return found
+    return _shaped(recording, found, a, axes, shares.shape, out, keepdims)
+
+
+def _axes_of(recording: Recording, a: Any, axis: Any, out: Any) -> tuple[int, ...]:
+    """Return the axes of a call that stays on the device, or none."""
+    is_there = type(a) is StandIn and a.ndim > 0 and a.size > 0 and (out is None or recording.is_there(out))
+    try:
+        return normalize_axis_tuple(range(a.ndim) if axis is None else axis, a.ndim) if is_there else ()
+    except (TypeError, ValueError):
+        return ()
+
+
+def _shaped(
+    recording: Recording,
+    found: Any,
+    a: StandIn,
+    axes: tuple[int, ...],
+    ahead: tuple[int, ...],
+    out: Any,
+    keepdims: Any,
+) -> Any:
+    """Return what is found with the axes that are kept, or where it is to be."""
     if keepdims:
         sizes = tuple(1 if d in axes else n for d, n in enumerate(a.shape))
-        found = recording.wrap(found).reshape((*np.shape(shares[0] if shares else 0), *sizes))
+        found = recording.wrap(found).reshape((*ahead, *sizes))
     if out is None:
         return found
     found = recording.wrap(found)

@@ -10,13 +10,14 @@ import numpy as np
 
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.others import open_to_others
+from pycudakit._families.reduce.sums import sum
 from pycudakit._library.types import FLOAT64, INT64
 from pycudakit.random.base import NUMPYS, shape_of
 from pycudakit.random.philox import Stream
-from pycudakit.random.transformed import Transformed
+from pycudakit.random.transformed import Transformed, on_an_engine
 
 # Where all of alpha are below, gamma numbers may all be 0: sticks are broken instead, as NumPy does it.
-_FLAT = 0.1
+FLAT = 0.1
 
 
 def _check(draw: Callable[[Any], Any], shape: tuple[int, ...], size: Any) -> None:
@@ -156,7 +157,7 @@ class Further(Transformed):
         shape = () if size is None else shape_of(size)
         _check(lambda wanted: NUMPYS.dirichlet(alpha, wanted), shape, size)
         shapes = np.asarray(alpha, FLOAT64)
-        if len(shapes) > 1 and shapes.max() < _FLAT:
+        if len(shapes) > 1 and shapes.max() < FLAT:
             shapes = np.maximum(shapes, np.finfo(FLOAT64).tiny)  # of a beta number, neither may be 0
             rests = np.cumsum(shapes[:0:-1])[::-1]
             broken = self.beta(shapes[:-1], rests, (*shape, len(rests)))
@@ -164,7 +165,8 @@ class Further(Transformed):
             left = np.concatenate([ones, np.cumprod(1 - broken, axis=-1)], axis=-1)
             return left * np.concatenate([broken, ones], axis=-1)
         drawn = self.standard_gamma(shapes, (*shape, len(shapes)))
-        drawn /= drawn.sum(axis=-1, keepdims=True)
+        with on_an_engine():
+            drawn /= sum(drawn, axis=-1, keepdims=True)
         return drawn
 
     @open_to_others
@@ -196,14 +198,17 @@ class Further(Transformed):
         _check(lambda wanted: NUMPYS.multinomial(n, pvals, wanted), shape, size)
         words = self._taken(shape)
         drawn = np.empty((*shape, likely.shape[-1]), INT64)
-        left = np.array(np.broadcast_to(np.asarray(n).astype(INT64), shape))
-        rest = np.ones(likely.shape[:-1])
+        return self._outcomes(words, np.asarray(n).astype(INT64), likely, drawn)
+
+    def _outcomes(self, words: Stream, trials: Any, likely: Any, drawn: Any) -> Any:
+        """Draw how often each outcome comes, to an array of vectors."""
+        left, rest = trials, np.ones(())
         for outcome in range(likely.shape[-1] - 1):
             share = likely[..., outcome]
             with np.errstate(invalid="ignore", divide="ignore"):
                 now = np.where(rest > 0, np.clip(share / rest, 0, 1), 0)
-            drawn[..., outcome] = self._at(words.beside(outcome)).binomial(left, now, shape)
-            left -= drawn[..., outcome]
-            rest = rest - share
+            counts = self._at(words.beside(outcome)).binomial(left, now, drawn.shape[:-1])
+            drawn[..., outcome] = counts
+            left, rest = left - counts, rest - share
         drawn[..., -1] = left
         return drawn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
 _LN2 = np.array(math.log(2))
 
 
+def on_an_engine() -> AbstractContextManager[None]:
+    """Compute on a named engine: `auto` leaves few numbers to NumPy, whose last bits are others."""
+    engine = asked.checked_current()
+    if engine == "auto":
+        engine = "cpu" if present.status("cpu") else "cuda"
+    return asked.asking(engine=engine)
+
+
 class Transformed(Distributions):
     """A generator's methods for distributions that are expressions of others."""
 
@@ -40,11 +49,8 @@ class Transformed(Distributions):
 
     def _computed(self, expression: str, given: Given, x: Any, operands: dict[str, Any]) -> Any:
         """Compute an expression of numbers x and of others, in the place of x."""
-        engine = asked.checked_current()
-        if engine == "auto":  # which would compute few numbers with NumPy, whose last bits are others
-            engine = "cpu" if present.status("cpu") else "cuda"
         x = np.asarray(x)
-        with asked.asking(engine=engine), np.errstate(all="ignore"):
+        with on_an_engine(), np.errstate(all="ignore"):
             evaluate(expression, {"x": x, **operands}, out=x)
         return x.item() if given.is_scalar else x
 

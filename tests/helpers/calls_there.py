@@ -24,8 +24,10 @@ ARRAYS = {
     "r": RNG.integers(0, 3, (SIZE, 4)).astype(np.float32),
     "g": RNG.integers(0, 50, SIZE).astype(np.uint64) << np.uint64(56),
     "q": RNG.integers(-9, 9, (900, 90)),
+    "v": RNG.integers(0, 2, (500, 70)).astype(np.int8)[RNG.integers(0, 500, 70_000)],
 }
 EDGES = np.linspace(0, 100, 11)
+CDF = "inverted_cdf"
 
 
 def arrays_of(call):
@@ -73,6 +75,13 @@ STAYS = {
     "histogram of edges": lambda a, **_: pk.histogram(a, EDGES),
     "histogram of an extent": lambda a, **_: pk.histogram(a, 12),
     "histogram of a view": lambda w, **_: pk.histogram(w[:, 100:], 10),
+    "histogram by a rule": lambda a, **_: pk.histogram(a, "sturges"),
+    "histogram of integers by a rule": lambda q, **_: pk.histogram(q, "sqrt", density=True),
+    "histogram of a view by a rule": lambda w, **_: pk.histogram(w[:, 100:], bins="rice"),
+    "histogram of a range by a rule": lambda a, **_: pk.histogram(a, "rice", (5, 50), True),
+    "histogram of many bins by quartiles": lambda a, **_: pk.histogram(a, "fd"),
+    "histogram of many bins by quartiles of integers": lambda q, **_: pk.histogram(q, "fd"),
+    "histogram of many bins by the best rule": lambda p, **_: pk.histogram(p, "auto"),
     "histogram2d": lambda a, b, **_: pk.histogram2d(a, b, 7),
     "histogram2d of edges": lambda a, i, **_: pk.histogram2d(a, i, [EDGES, 5], density=True),
     "histogramdd": lambda a, b, i, **_: pk.histogramdd([a, b, i], 4)[0],
@@ -145,6 +154,10 @@ STAYS = {
     "unique rows with all": lambda r, **_: pk.unique(r, True, True, True, axis=0),
     "unique columns": lambda c, **_: pk.unique(c, return_counts=True, axis=-1),
     "unique of few in three dimensions": lambda t, **_: pk.unique(pk.round(t[:, :20, :2]), axis=1),
+    "unique of long rows": lambda v, **_: pk.unique(v, axis=0),
+    "unique of long rows with all": lambda v, **_: pk.unique(v, True, True, True, axis=0),
+    "unique of few long rows": lambda w, **_: pk.unique(w, axis=0),
+    "unique of few long columns": lambda q, **_: pk.unique(pk.less(q, 9), True, True, True, axis=1),
     "unique": lambda i, **_: pk.unique(i),
     "searchsorted": lambda a, **_: pk.searchsorted(EDGES, a),
     "lexsort": lambda a, b, **_: pk.lexsort([a, b]),
@@ -173,6 +186,21 @@ STAYS = {
     "percentile of float32": lambda p, **_: pk.percentile(p, 30.0, method="hazen", overwrite_input=True),
     "nanmedian of axes": lambda t, **_: pk.nanmedian(t, axis=(1, 0), keepdims=True),
     "nanquantile by a method": lambda n, **_: pk.nanquantile(n, [0.3, 0.9], method="nearest"),
+    "weighted quantile": lambda a, b, **_: pk.quantile(a, [0.1, 0.9], weights=b, method=CDF),
+    "weighted percentile axis": lambda w, u, **_: pk.percentile(
+        w, [30, 60.0], 1, weights=u[:300], method=CDF, keepdims=True
+    ),
+    "weighted quantile of axes": lambda t, **_: pk.quantile(t, 0.25, (0, 2), weights=t[:, 0], method=CDF),
+    "weighted quantile of axes in turn": lambda t, u, **_: pk.quantile(
+        t, 0.25, (2, 1), weights=u[:70, :90], method=CDF
+    ),
+    "weighted quantile by integers": lambda a, i, **_: pk.quantile(a, [0, 1], weights=i, method=CDF),
+    "weighted quantile of NaN": lambda n, i, **_: pk.quantile(n, 0.5, weights=i, method=CDF),
+    "weighted quantile by the host": lambda w, **_: pk.quantile(
+        w, 0.5, axis=0, weights=np.arange(300), method=CDF
+    ),
+    "weighted quantile out": lambda w, u, **_: pk.quantile(w, 0.5, 1, weights=w, method=CDF, out=u[0, :300]),
+    "weighted quantile of float32": lambda p, **_: pk.quantile(p, np.float32(0.7), -1, weights=p, method=CDF),
     "nansum": lambda n, **_: pk.nansum(n),
     "nanmax": lambda n, **_: pk.nanmax(n),
     "nanmean": lambda n, **_: pk.nanmean(n),
@@ -192,6 +220,16 @@ STAYS = {
     "vecdot": lambda w, **_: pk.vecdot(w, w),
     "vecdot axis": lambda w, **_: pk.vecdot(w, w, axis=0),
     "vecdot of vectors": lambda a, b, **_: pk.vecdot(a, b),
+    "vecdot of a stack and a vector": lambda w, u, **_: pk.vecdot(w, u[300]),
+    "vecdot of two stacks": lambda u, w, **_: pk.vecdot(u[:20, None], w[:30]),
+    "vecdot of two types, across": lambda t, q, **_: pk.vecdot(t[:, :, :1], q[:90], axis=-2),
+    "vecdot out": lambda w, a, **_: pk.vecdot(w, w, out=a[:300]),
+    "vecdot keepdims": lambda w, u, **_: pk.vecdot(w, u[:300], axis=0, keepdims=True),
+    "vecdot of axes": lambda t, s, **_: pk.vecdot(t, s, axes=[1, 0, ()]),
+    "vecdot of axes and one that is kept": lambda t, s, **_: pk.vecdot(t, s, axes=[1, 0, 1], keepdims=True),
+    "vecdot of two vectors, kept": lambda a, b, **_: pk.vecdot(a, b, keepdims=True),
+    "vecdot of integers as floats": lambda q, **_: pk.vecdot(q, q, dtype=np.float64),
+    "vecdot with rows by the host": lambda w, **_: pk.vecdot(np.arange(300), w, axis=0),
     "kron": lambda m, s, **_: pk.kron(m[:20], s[:9]),
     "kron of a vector": lambda a, m, **_: pk.kron(a[:20], m),
     "einsum of one": lambda t, **_: pk.einsum("ijk->kij", t),
@@ -275,4 +313,27 @@ EINSUMS = {
     "einsum of three optimized": lambda kit, m, s, **_: kit.einsum("ij,jk,lj->ikl", m, s, m, optimize=True),
     "einsum of rows that broadcast": lambda kit, r, **_: kit.einsum("ij,ij->i", r[:, :1], r),
     "einsum of ellipses": lambda kit, t, w, **_: kit.einsum("...ij,...kj->...ik", t, w[:200, :70]),
+    "einsum of axes in lists": lambda kit, m, s, **_: kit.einsum(m, [0, 1], s, [1, 2], [2, 0]),
+    "einsum of axes in lists, in their order": lambda kit, m, s, **_: kit.einsum(m, (7, 3), s, (3, 1)),
+    "einsum of a diagonal in a list": lambda kit, w, **_: kit.einsum(w[:, :300], [5, 5]),
+    "einsum of many axes in lists": lambda kit, t, m, **_: kit.einsum(
+        *(t, [..., 51, np.int64(30)], m, [2, 51], [2, 30, ...])
+    ),
+    "einsum of types, in float64": lambda kit, q, p, **_: kit.einsum(
+        "ij,ik->jk", q[:260, :50], p, dtype=np.float64
+    ),
+    "einsum of integers in int32": lambda kit, q, **_: kit.einsum(
+        "ij,kj->ik", q, q[:200], dtype="i4", casting="same_kind"
+    ),
+    "einsum of one in float32": lambda kit, q, **_: kit.einsum("ij->j", q, dtype="f4", casting="unsafe"),
+    "einsum of products in order C": lambda kit, m, s, **_: kit.einsum("ij,jk->ki", m, s, order="C"),
+    "einsum along a path": lambda kit, m, s, t, **_: kit.einsum(
+        "ij,jk,bjk->ib", m[:60], s, t, optimize=["einsum_path", (1, 2), (0, 1)]
+    ),
+    "einsum along a path of several at once": lambda kit, w, a, b, **_: kit.einsum(
+        *("i,ij,kj,k->", a[:300], w, w[:200], b[:200]), optimize=("einsum_path", (3, 0, 1), (0,), (1, 0))
+    ),
+    "einsum within memory": lambda kit, m, s, **_: kit.einsum(
+        "ij,jk,lj->ikl", m, s, m, optimize=("greedy", 1e6)
+    ),
 }

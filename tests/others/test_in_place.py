@@ -77,15 +77,14 @@ def test_sums_of_products_stay(gpu, name):
 # What is still computed from a copy on the host, or looks at some of it there.
 GOES_HOME = {
     "interp with a period": lambda a, **_: pk.interp(a, [0.0, 100.0], [0.0, 1.0], period=30.0),
-    "unique of long rows": lambda w, **_: pk.unique(w, axis=0),
     "cumulative_sum into another type": lambda w, p, **_: pk.cumulative_sum(
         w[:259, :300], axis=0, out=p, include_initial=True
     ),
     "median into another type": lambda w, p, **_: pk.median(w, 1, out=p[0]),
     "einsum into another type": lambda i, a, **_: pk.einsum("i,i->i", i, i, out=a),
-    "a rule for bins": lambda a, **_: pk.histogram(a, "sturges"),
-    "a weighted quantile": lambda w, **_: pk.quantile(w[0], 0.3, weights=w[1], method="inverted_cdf"),
-    "dirichlet": lambda b, **_: pk.random.default_rng(5).dirichlet(b),
+    "a rule that takes deviations": lambda a, **_: pk.histogram(a, "scott"),
+    "dirichlet of few gamma numbers": lambda w, **_: pk.random.default_rng(5).dirichlet(pk.divide(w[0], 11)),
+    "multinomial of few": lambda w, **_: pk.random.default_rng(5).multinomial(30, pk.divide(w[0, :90], 90)),
 }
 
 
@@ -258,6 +257,103 @@ def test_products_to_out(gpu):
     with pytest.raises(ValueError, match="mismatch in its core dimension"):
         pk.matmul(a, a)
     assert (small.values == 7).all()
+    small = up(np.full((3, 7), 7.0))
+    refused = {
+        "mismatch in its core dimension": {"x2": up(x[:, :50])},
+        "could not be broadcast": {"x2": up(x[:50])},
+        "axis 2 is out of bounds": {"axis": 2},
+        "axis -3 is out of bounds": {"axes": [-1, -3]},
+        "Cannot cast ufunc 'vecdot' input": {"dtype": np.int64},
+        "could not be broadcast together": {"out": small},
+    }
+    for text, given in refused.items():
+        x2 = given.pop("x2", a)
+        with pytest.raises((TypeError, ValueError), match=text):
+            pk.vecdot(a, x2, **given)
+    assert (small.values == 7).all()
+
+
+M, S = ARRAYS["m"], ARRAYS["s"]
+REFUSED_EINSUMS = {
+    "no such label": (M, [0, 52], S, [52, 1]),
+    "a label that is none": (M, [0, "j"], S, [0, 1]),
+    "a label more": (M, [0, 1, 2], S, [1, 2]),
+    "sizes that differ": (M, [0, 1], S, [0, 1], [0]),
+    "no such path": ("ij,jk,lk->il", M, S, S, {"optimize": "best"}),
+    "no path": ("ij,jk->ik", M, S, {"optimize": (1, 2, 3)}),
+    "a path out of bounds": ("ij,jk->ik", M, S, {"optimize": ["einsum_path", (0, 5)]}),
+    "a path of too little": ("ij,jk->ik", M, S, {"optimize": ["einsum_path", (0,)]}),
+    "a type that holds too little": ("ij,jk->ik", M, S, {"dtype": "f4"}),
+    "an unknown type": ("ij,jk->ik", M, S, {"dtype": "f77"}),
+    "an unknown rule": ("ij,jk->ik", M, S, {"dtype": "f4", "casting": "never"}),
+    "an unknown order": ("ij,jk->ik", M, S, {"order": "Z"}),
+    "an unknown keyword": ("ij,jk->ik", M, S, {"colour": 3}),
+}
+# What NumPy alone takes.
+OTHER_EINSUMS = {
+    "more labels than capital letters": (M, [30, 1], S, [1, 2]),
+    "the order of Fortran": ("ij,jk->ik", M, S, {"order": "F"}),
+    "a type on a path": ("ij,jk->ki", M, S, {"optimize": True, "dtype": "f8"}),
+}
+
+
+def placed(given):
+    """Return arguments with arrays there, and keywords."""
+    *operands, last = given
+    operands, keywords = (operands, last) if type(last) is dict else (given, {})
+    return [up(each) if type(each) is np.ndarray else each for each in operands], keywords
+
+
+@pytest.mark.parametrize("name", REFUSED_EINSUMS)
+def test_sums_of_products_that_are_refused(gpu, name):
+    there, keywords = placed(REFUSED_EINSUMS[name])
+    kinds = KeyError, IndexError, RuntimeError, TypeError, ValueError
+    with pytest.raises(kinds) as wanted:
+        np.einsum(*map(down, there), **keywords)
+    with pytest.raises(wanted.type) as told:
+        pk.einsum(*there, **keywords)
+    assert str(told.value) == str(wanted.value)
+
+
+@pytest.mark.parametrize("name", OTHER_EINSUMS)
+def test_other_sums_of_products_are_numpys(gpu, name):
+    there, keywords = placed(OTHER_EINSUMS[name])
+    wanted = np.einsum(*map(down, there), **keywords)
+    np.testing.assert_allclose(down(pk.einsum(*there, **keywords)), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("numpy_has_them", [True, False])
+def test_rules_for_bins(gpu, monkeypatch, numpy_has_them):
+    """Where NumPy has no such function, of a copy on the host."""
+    if not numpy_has_them:
+        monkeypatch.delattr(np.lib, "_histograms_impl")
+    narrow = np.repeat([-100, 100], SIZE).astype(np.int8)
+    for x in (np.full(SIZE, 3), ARRAYS["a"], ARRAYS["p"].astype(np.float16), narrow):
+        for rule in ("auto", "fd", "sqrt"):
+            for limits in (None, (2, 77.5), (200, 300)):
+                gots, wants = pk.histogram(up(x), rule, limits), np.histogram(x, rule, limits)
+                for got, want in zip(gots, wants, strict=True):
+                    assert_array_equal(down(got), want, strict=True)
+
+
+def test_rules_for_bins_that_are_refused(gpu):
+    x = ARRAYS["a"]
+    with_nan = np.where(x > 1, x, np.nan)
+    for given, *rest in (
+        *(
+            (x, "best"),
+            (with_nan, "auto"),
+            (x, "fd", None, None, x),
+            (x, "fd", (3, 1)),
+            (x, "fd", (3, np.nan)),
+        ),
+        *((x, "fd", (1, 2, 3)), (x, "fd", 7)),
+    ):
+        with pytest.raises((TypeError, ValueError)) as wanted:
+            np.histogram(given, *rest)
+        with pytest.raises(wanted.type) as told:
+            pk.histogram(up(given), *rest)
+        assert str(told.value) == str(wanted.value)
 
 
 def test_only_nan(gpu):

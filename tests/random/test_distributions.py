@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+import pycudakit as pk
 from pycudakit.random.generator import default_rng
 
 # ---- Distributions ----------------------------------------------------------------------------------
@@ -180,6 +181,15 @@ def test_shares_of_dirichlet(engine, alpha):
         spread = a * (total - a) / (total**2 * (total + 1))
         np.testing.assert_allclose(share.mean(), a / total, atol=5 * np.sqrt(spread / len(x)))
         np.testing.assert_allclose(share.var(), spread, rtol=0.15 if a >= 0.1 else 0.5, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["auto", None])
+def test_few_shares_are_the_first_of_many(engine, name):
+    """Under `auto`, too, which would have NumPy add few numbers."""
+    alpha = np.linspace(0.2, 3, 40)
+    many = default_rng(4).dirichlet(alpha, 5000)
+    with pk.engine(name or engine):
+        assert np.array_equal(default_rng(4).dirichlet(alpha, 3), many[:3])
 
 
 @pytest.mark.parametrize(

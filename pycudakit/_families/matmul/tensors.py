@@ -160,7 +160,7 @@ def vecdot(
     if x is None or y is None or foreign is not None or (out is not None and as_array(out) is None):
         return invocation.by_numpy_alone("vecdot", numpy, foreign)
     try:
-        first, second, kept = _places(axes, axis, keepdims)
+        first, second, kept = places(axes, axis, keepdims)
         x, y = np.moveaxis(x, first, -1), np.moveaxis(y, second, -1)
         moved = out if out is None or not keepdims else np.moveaxis(out, kept, -1)[..., 0]
         shape = broadcast_shapes(x.shape[:-1], y.shape[:-1], () if moved is None else moved.shape)
@@ -185,7 +185,7 @@ _USUAL = {"axes": NONE, "axis": NONE, "keepdims": False, "casting": "same_kind",
 _USUAL |= {"dtype": None, "subok": True, "signature": None, "sig": None}
 
 
-def _places(axes: Any, axis: Any, keepdims: Any) -> tuple[int, int, int]:
+def places(axes: Any, axis: Any, keepdims: Any) -> tuple[int, int, int]:
     """Return along which axes two vectors lie, and a result's axis that is kept."""
     if axes is NONE:
         place = -1 if axis is NONE else operator.index(axis)
@@ -195,8 +195,8 @@ def _places(axes: Any, axis: Any, keepdims: Any) -> tuple[int, int, int]:
     first, second, kept = axes if len(axes) == 3 else (*axes, -1 if keepdims else ())
     if not keepdims and kept != ():
         raise ValueError("a result has no axis of vectors")
-    places = (first, second, kept if keepdims else 0)
-    first, second, kept = (at[0] if type(at) is tuple and len(at) == 1 else at for at in places)
+    three = (first, second, kept if keepdims else 0)
+    first, second, kept = (at[0] if type(at) is tuple and len(at) == 1 else at for at in three)
     return operator.index(first), operator.index(second), operator.index(kept)
 
 

@@ -20,7 +20,7 @@ def weighted_quantiles(
     if method != "inverted_cdf":
         raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
     axes = None if axis is None else normalize_axis_tuple(axis, a.ndim, "axis")
-    weights = _as_many(weights, a, axes)
+    weights = as_many(weights, a, axes)
     if (weights < 0).any():
         raise ValueError("Weights must be non-negative.")
     axes = tuple(range(a.ndim)) if axes is None else axes
@@ -29,17 +29,11 @@ def weighted_quantiles(
     values, weights = (_rows(array, kept, axes) for array in (a, weights))
     order = argsort(values, axis=-1, kind="stable")
     values, weights = (np.take_along_axis(array, order, -1) for array in (values, weights))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        sums = weights.cumsum(axis=-1, dtype=FLOAT64)
-        sums /= sums[:, -1:]
+    sums = sums_of(weights)
     if np.isnan(sums[:, -1]).any():
         raise ValueError("Weights included NaN, inf or were all zero.")
-    if shares.dtype.kind == "f":
-        sums = sums.astype(shares.dtype)
-    sums[sums == 0] = -1  # what weighs nothing is before the least share, too
-    last = values.shape[-1] - 1
-    found = [np.minimum(count_nonzero(less(sums, share), axis=-1), last) for share in shares.ravel()]
-    result = np.take_along_axis(values, np.stack(found, axis=-1), -1)
+    found = places_of(sums, shares)
+    result = np.take_along_axis(values, found, -1)
     if a.dtype.kind == "f":
         result = np.where(np.isnan(values[:, -1:]), values[:, -1:], result)
     result = np.ascontiguousarray(result.T).reshape(shares.shape + rest)
@@ -56,7 +50,25 @@ def weighted_quantiles(
     return out
 
 
-def _as_many(weights: Array, a: Array, axes: tuple[int, ...] | None) -> Array:
+def sums_of(weights: Array) -> Array:
+    """Return what the weights of rows come to, up to each, as a share of their sum."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        sums: Array = weights.cumsum(axis=-1, dtype=FLOAT64)
+        sums /= sums[:, -1:]
+    return sums
+
+
+def places_of(sums: Array, shares: Array) -> Array:
+    """Return where rows of sums first come to each share; what weighs nothing is before the least, too."""
+    if shares.dtype.kind == "f":
+        sums = sums.astype(shares.dtype)
+    sums[sums == 0] = -1
+    last = sums.shape[-1] - 1
+    found = [np.minimum(count_nonzero(less(sums, share), axis=-1), last) for share in shares.ravel()]
+    return np.stack(found, axis=-1)
+
+
+def as_many(weights: Any, a: Any, axes: tuple[int, ...] | None) -> Any:
     """Return a weight for each value."""
     if weights.shape == a.shape:
         return weights

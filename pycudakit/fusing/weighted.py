@@ -1,0 +1,96 @@
+"""Quantiles of weighted values where arrays stay on the device: sorted, added up and searched there."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from pycudakit._library.types import CODES, FLOAT64, Array
+from pycudakit.fusing.products import as_matrix
+from pycudakit.fusing.recording import Recording
+from pycudakit.fusing.stand_in import StandIn
+
+_EXACT = 2.0**53  # integers up to here are floats
+
+
+def of_weighted_rows(
+    recording: Recording, a: StandIn, shares: Array, axes: tuple[int, ...] | None, weights: Any
+) -> Any:
+    """Return for each share, and each row along axes, what the host's function does.
+
+    It is NotImplemented for what that refuses.
+    """
+    family: Any = importlib.import_module("pycudakit._families.select.weighted")
+    weights = weights if type(weights) is StandIn else recording.wrap(np.asarray(recording.resolved(weights)))
+    if type(weights) is not StandIn:
+        return NotImplemented
+    weights = family.as_many(weights, a, axes)
+    kept = [d for d in range(a.ndim) if axes is not None and d not in axes]
+    rest = tuple(a.shape[d] for d in kept)
+    along = [d for d in range(a.ndim) if d not in kept]
+    rows = int(np.prod(rest))
+    values, weights = (
+        as_matrix(recording, each, [*kept, *along], rows, a.size // rows) for each in (a, weights)
+    )
+    order = recording.call(np.argsort, (values, -1), {"kind": "stable"})
+    values, weights = (np.take_along_axis(each, order, -1) for each in (values, weights))
+    found = _places(recording, family, weights, shares)
+    if found is NotImplemented:
+        return found
+    result = np.take_along_axis(values, found, -1)
+    if a.dtype.kind == "f":
+        last = values[:, -1:]
+        result = np.where(np.isnan(last), last, result)
+    result = recording.call(np.copy, (result.T, "C"), {}).reshape((*shares.shape, *rest))
+    if not result.ndim:  # NumPy gives one value as an array, unless it is NaN
+        result.is_scalar = bool(recording.resolved(np.isnan(result)))
+    return result
+
+
+def _places(recording: Recording, family: Any, weights: StandIn, shares: Array) -> Any:
+    """Return where each row's weights first come to each share of their sum.
+
+    NumPy adds them one after the other. Sums that are rounded otherwise tell between which limits its own
+    are; of rows in which that leaves a place open, NumPy adds the weights.
+    """
+    last = weights.shape[-1] - 1
+    with np.errstate(all="ignore"):
+        sums = np.cumsum(weights, axis=-1, dtype=FLOAT64)
+        total = sums[:, -1:]
+        is_whole = weights.dtype.kind != "f" or np.all(weights == np.floor(weights))
+        least, lowest, most, is_whole = recording.resolved(
+            [np.min(weights), np.min(total), np.max(total), is_whole]
+        )
+        if least < 0 or not lowest > 0 or not np.isfinite(most):
+            return NotImplemented
+        rounded = 0.0 if is_whole and most <= _EXACT else (last + 8) * np.finfo(FLOAT64).eps
+        above, below = 1 + rounded, 1 - rounded
+        limits = [(sums * below) / (total * above), (sums * above) / (total * below)][: 2 if rounded else 1]
+        dtype = shares.dtype if shares.dtype.kind == "f" else FLOAT64
+        found = [_counts(recording, limit.astype(dtype), shares, last) for limit in limits]
+    if not rounded:
+        return found[0]
+    low, high = found
+    is_open = np.any(low != high, axis=-1)
+    rows = recording.resolved(recording.call(np.flatnonzero, (is_open,), {}))
+    if rows.size:
+        own = recording.resolved(recording.call(np.take, (weights, rows, 0), {}))
+        low[rows] = family.places_of(family.sums_of(own), shares)
+    return low
+
+
+def _counts(recording: Recording, sums: Any, shares: Array, last: int) -> Any:
+    counts = [
+        np.minimum(np.count_nonzero((sums < share) | (sums == 0), axis=-1), last) for share in shares.ravel()
+    ]
+    return recording.call(np.stack, (counts, -1), {})
+
+
+def are_known(shares: Array) -> bool:
+    """Tell whether these are shares of a sum, which the host does not refuse."""
+    if not shares.size or shares.ndim > 2 or shares.dtype not in CODES:
+        return False
+    points: Any = importlib.import_module("pycudakit._families.select.points")
+    return bool(points.are_valid(shares))

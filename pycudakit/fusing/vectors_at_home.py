@@ -21,7 +21,7 @@ from pycudakit.random.further import FLAT
 
 _LEAST = (
     256 << 10
-)  # bytes of the vectors: of fewer, what they are made of would go over the link more than once
+)  # bytes of the vectors: of fewer, what they are made of would go up and down more than once
 _ROUNDED = 1e-14  # that sums of probabilities may differ by
 
 
@@ -51,7 +51,8 @@ def multinomial(recording: Recording, generator: Any, n: Any, pvals: Any, size: 
     shape = own if size is None else shape_of(size)
     if math.prod(shape) * INT64.itemsize < _LEAST or np.broadcast_shapes(own, shape) != shape:
         return NotImplemented
-    sums = np.max(np.sum(likely[..., :-1], axis=-1)) if likely.shape[-1] > 1 else 0.0
+    rows = likely.reshape(-1, likely.shape[-1])  # whose sums stay there
+    sums = np.max(np.sum(rows[:, :-1], axis=-1)) if likely.shape[-1] > 1 else 0.0
     least, least_share, most_share, most = recording.resolved(
         [np.min(n), np.min(likely), np.max(likely), sums]
     )

@@ -221,7 +221,7 @@ STAYS = {
     "vecdot axis": lambda w, **_: pk.vecdot(w, w, axis=0),
     "vecdot of vectors": lambda a, b, **_: pk.vecdot(a, b),
     "vecdot of a stack and a vector": lambda w, u, **_: pk.vecdot(w, u[300]),
-    "vecdot of two stacks": lambda u, w, **_: pk.vecdot(u[:20, None], w[:30]),
+    "vecdot of two stacks": lambda t, s, **_: pk.vecdot(t, s),
     "vecdot of two types, across": lambda t, q, **_: pk.vecdot(t[:, :, :1], q[:90], axis=-2),
     "vecdot out": lambda w, a, **_: pk.vecdot(w, w, out=a[:300]),
     "vecdot keepdims": lambda w, u, **_: pk.vecdot(w, u[:300], axis=0, keepdims=True),

@@ -191,7 +191,7 @@ def test_the_bits_of_numpys_arrays(library, name):
 
 # What goes over the link nevertheless: counts, what is left to choose from, what lies on the host, rows from
 # there that are repeated, and what is less than 64 KiB between steps.
-MOVES = ("median", "quantile", "percentile", "of many bins", "by the host", "tril", "of few")
+MOVES = ("median", "quantile", "percentile", "of many bins", "by the host", "tril", "of few", "of long rows")
 
 
 @on_a_gpu

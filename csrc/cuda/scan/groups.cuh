@@ -6,19 +6,27 @@
 
 namespace pk::scan::device {
 
-constexpr int THREADS = 128, STATES_AHEAD = 16;
+constexpr int THREADS = 128;
 
-// Calls take(state's place, state) for some that lie so far apart, each of which is asked for well ahead.
+// Calls take(state's place, state) for some that lie so far apart. Where each waits for the one before, they
+// wait for nothing else: the next ones are on their way.
 template <class State, class Take>
 __device__ void for_states(const State *states, int64_t stride, int64_t first, int64_t end, Take take) {
-    for (int64_t at = first; at < end; at += STATES_AHEAD) {
-        State ahead[STATES_AHEAD];
+    constexpr int AHEAD = 256 / int(sizeof(State));  // as many as registers hold twice
+    State now[AHEAD], next[AHEAD];
+    auto ask = [&](int64_t at) {
 #pragma unroll
-        for (int i = 0; i < STATES_AHEAD; ++i)
-            if (at + i < end) ahead[i] = states[(at + i) * stride];
+        for (int i = 0; i < AHEAD; ++i)
+            if (at + i < end) next[i] = states[(at + i) * stride];
+    };
+    ask(first);
+    for (int64_t at = first; at < end; at += AHEAD) {
 #pragma unroll
-        for (int i = 0; i < STATES_AHEAD; ++i)
-            if (at + i < end) take(at + i, ahead[i]);
+        for (int i = 0; i < AHEAD; ++i) now[i] = next[i];
+        ask(at + AHEAD);
+#pragma unroll
+        for (int i = 0; i < AHEAD; ++i)
+            if (at + i < end) take(at + i, now[i]);
     }
 }
 

@@ -53,8 +53,11 @@ class Homeward:
             parts = [self.of(part) for part in value]
             return value if all(a is b for a, b in zip(parts, value, strict=True)) else kind(parts)
         if kind is dict:
-            values = {key: self.of(part) for key, part in value.items()}
-            return value if all(values[key] is part for key, part in value.items()) else values
+            found = [self.of(part) for part in (*value, *value.values())]
+            is_same = all(a is b for a, b in zip(found, (*value, *value.values()), strict=True))
+            return value if is_same else dict(zip(found[: len(value)], found[len(value) :], strict=True))
+        if kind in (set, frozenset):
+            return kind(map(self.of, value)) if any(type(part) is StandIn for part in value) else value
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*map(self.of, value))
         return value._generator if type(value) is Generator else value  # noqa: SLF001

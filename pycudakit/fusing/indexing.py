@@ -45,6 +45,8 @@ class Indexing(Elements):
         """Return what stands for a view of it; of a number, for a copy."""
         if stand_in.is_scalar:
             return self.wrap(make(self.read(stand_in)[()]))
+        if self.is_left_to_numpy:
+            return self.wrap(make(self.read(stand_in)))
         if stand_in.node.array is None:
             put_off = self._view_put_off(stand_in.node, make)
             if put_off is not None:
@@ -300,6 +302,7 @@ class Indexing(Elements):
 
     def _value_for(self, target: Array, value: Any) -> Node | None:
         """Return the node of what is to be written to an array; None for what NumPy alone takes."""
+        (value,) = self.own((value,))
         if type(value) is StandIn:
             node = value.node
         elif type(value) in (int, float, bool):

@@ -342,25 +342,28 @@ class Body:
         self._globals = _Globals(function.__globals__) if self._is_ours else {}
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Run it."""
-        return self.function()(*arguments, **keywords)
-
-    def function(self) -> Any:
-        """Return the function as it is now, with such names."""
+        """Run it as it is now, with such names."""
         function = self._function
         if not self._is_ours:
-            return function
-        cells = function.__closure__
+            return function(*arguments, **keywords)
+        cells = function.__closure__ or ()
+        own = tuple(map(_cell, cells))
+        lent = [
+            (cell, mine, mine.cell_contents)
+            for cell, mine in zip(cells, own, strict=True)
+            if mine is not cell
+        ]
         body = FunctionType(
-            function.__code__,
-            self._globals,
-            function.__name__,
-            function.__defaults__,
-            None if cells is None else tuple(map(_cell, cells)),
+            function.__code__, self._globals, function.__name__, function.__defaults__, own or None
         )
         body.__kwdefaults__ = function.__kwdefaults__
         body.__module__ = function.__module__
-        return body
+        try:
+            return body(*arguments, **keywords)
+        finally:
+            for cell, mine, meant in lent:
+                if mine.cell_contents is not meant:  # by `nonlocal`
+                    cell.cell_contents = mine.cell_contents
 
 
 def _cell(cell: CellType) -> CellType:

@@ -142,3 +142,10 @@ def test_on_numpy(engine_name):
     with pk.engine(engine_name):
         plan = softmax.explain(values(20, 30))
     assert (plan.engine, plan.passes) == ("numpy", ())
+
+
+def test_a_record_on_numpy():
+    with pk.engine("numpy"), pk.profile() as profile:
+        pk.fuse(lambda x: x + 1)(np.ones(5000))
+        assert pk.last_call().engine == "numpy"
+    assert [call.function for call in profile.calls] == ["<lambda>"]

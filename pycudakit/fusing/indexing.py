@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit import errors
 from pycudakit._calls.arguments import broadcasts_to
 from pycudakit._calls.invocation import last_call
 from pycudakit._families.elementwise import compound
 from pycudakit._families.take import put_rows
 from pycudakit._library.abi import address_of
-from pycudakit._library.types import Array
+from pycudakit._library.types import CODES, Array
 from pycudakit.fusing import device
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.elements import SMALL, Elements, cast, conversion
@@ -63,6 +64,15 @@ class Indexing(Elements):
             storage.fetch()
             return self.stand_in(make(array))
         return StandIn(self, leaf(made, storage))
+
+    def see_as(self, stand_in: StandIn, attribute: str, value: Any) -> None:
+        """Have a stand-in be another view of its memory: one that an array becomes with an attribute set."""
+        array = self.in_one_memory(stand_in)
+        seen: Any = array[()] if stand_in.is_scalar else array.view()
+        setattr(seen, attribute, self.resolved(value))
+        if seen.dtype not in CODES:
+            raise errors.Unsupported(f"{self.name}: an array that it writes down cannot become {seen.dtype}")
+        stand_in.node = leaf(seen, stand_in.node.storage)
 
     def _view_put_off(self, node: Node, make: Callable[[Array], Any]) -> StandIn | None:
         """Return a view of what waits for a reduction, as `m[:, None]` is one, which has the same rows."""

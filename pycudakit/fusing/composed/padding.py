@@ -92,7 +92,7 @@ def _pairs(given: Any, ndim: int) -> list[Any]:
 def _within(array: Any, widths: list[tuple[int, int]], value: Any) -> Any:
     """Return an array of one value with another array in it."""
     shape = tuple(before + n + after for n, (before, after) in zip(array.shape, widths, strict=True))
-    made = np.full_like(array, value, shape=shape)
+    made = np.full_like(array, value, order="A", shape=shape)
     made[tuple(slice(before, before + n) for n, (before, _) in zip(array.shape, widths, strict=True))] = array
     return made
 

@@ -112,12 +112,39 @@ def _by_numpy(function: Any) -> Callable[..., Any]:
     return make
 
 
+def _of_arrays(function: Any) -> Callable[..., Any]:
+    """Return a function that takes stand-ins in lists, too, of which NumPy would ask each for its values."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        recording = _captures() if arguments and type(arguments[0]) in (list, tuple) else None
+        if recording is not None and _has_stand_in(arguments[0]):
+            arguments = (_stacked(recording, arguments[0]), *arguments[1:])
+        return function(*arguments, **keywords)
+
+    return call
+
+
+def _stacked(recording: Recording, value: Any) -> Any:
+    """Return one array of a list of arrays; the list, if they have not one shape."""
+    if type(value) not in (list, tuple):
+        return value
+    parts = [_stacked(recording, part) for part in value]
+    are_alike = len({np.shape(part) for part in parts}) == 1
+    return recording.call(np.stack, (parts,), {}) if are_alike else value
+
+
+# Functions of one array, which may be given as a list of arrays.
+_OF_ARRAYS = """all amax amin any argmax argmin argsort average count_nonzero cumprod cumsum max mean median
+min nanmax nanmean nanmin nanstd nansum nanvar percentile prod ptp quantile sort std sum var"""
+
 _MADE: dict[Any, Callable[..., Any]] = {
     np.zeros: _zeros,
     np.ones: _ones,
     np.empty: _empty,
     np.full: _full,
     np.take: _take,
+    **{getattr(np, name): _of_arrays(getattr(np, name)) for name in _OF_ARRAYS.split()},
     **{
         function: _by_numpy(function)
         for function in (np.arange, np.linspace, np.logspace, np.geomspace, np.eye, np.identity, np.tri)

@@ -285,7 +285,7 @@ class Recording(Indexing):
         """Return an attribute of the array, or a method that works on the host."""
         self.note_break(f".{name}")
         array = self.read(stand_in)
-        found = getattr(array, name)
+        found = getattr(array[()] if stand_in.is_scalar else array, name)
         if not callable(found):
             self.share(stand_in)  # it may be another way to the memory
             return self.wrap(found)

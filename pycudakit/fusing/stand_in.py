@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -180,6 +181,10 @@ class StandIn(Deferred):
         """Look at its value."""
         return int(self._number("int()"))
 
+    def __trunc__(self) -> Any:
+        """Look at its value."""
+        return math.trunc(self._number("int()"))
+
     def __complex__(self) -> complex:
         """Look at its value."""
         return complex(self._number("complex()"))
@@ -229,8 +234,9 @@ class StandIn(Deferred):
 
     def __getattr__(self, name: str) -> Any:
         """Look, for what an array has beside what is here."""
-        if name.startswith("__") or not hasattr(np.ndarray, name):
-            raise AttributeError(f"'numpy.ndarray' object has no attribute '{name}'")
+        kind = self.__class__
+        if name.startswith("__") or not hasattr(kind, name):
+            raise AttributeError(f"'numpy.{kind.__name__}' object has no attribute '{name}'")
         return self.recording.attribute(self, name)
 
     # ---- NumPy's functions ---------------------------------------------------------------------------

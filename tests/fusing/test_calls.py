@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import functools
 import inspect
+import math
 import pickle
 import threading
 from numbers import Number
@@ -279,6 +280,22 @@ def test_is_a_number(engine, x):
         return [[isinstance(number, kind) for kind in kinds] for number in numbers], np.isscalar(x.sum())
 
     assert pk.fuse(body)(x) == body(x)
+
+
+def test_numbers_have_what_numpys_have(engine, x):
+    def body(x):
+        first, count = x[0], np.arange(5)[3]
+        whole = math.trunc(first), math.floor(first), math.ceil(first), first.is_integer(), count.bit_count()
+        return *whole, first.as_integer_ratio(), first.hex(), count * 0.5
+
+    assert pk.fuse(body)(x) == body(x)
+    for other in (lambda x: x.is_integer(), lambda x: x[0].fields):
+        with pytest.raises(AttributeError) as numpys:
+            other(x)
+        with pytest.raises(AttributeError, match=str(numpys.value)):
+            pk.fuse(other)(x)
+    with pytest.raises(TypeError):
+        pk.fuse(math.trunc)(x)
 
 
 # ---- Kinds of functions -------------------------------------------------------------------------------

@@ -69,3 +69,30 @@ def test_nothing_breaks(engine, space, name):
             assert type(mine) is type(theirs)
             np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-8)
     assert ran
+
+
+LISTS = [
+    lambda f, x, b: np.sum([x, x * 2]),
+    lambda f, x, b: np.sum((x, x - 1), axis=0),
+    lambda f, x, b: np.max([x.max(), f.min(), 3.0]),
+    lambda f, x, b: np.mean([[f, f], [f, f]], axis=(0, 1)),
+    lambda f, x, b: np.median([f, x], axis=0),
+    lambda f, x, b: np.any([b, x > 1], axis=0),
+    lambda f, x, b: np.cumsum([x, x], axis=0),
+    lambda f, x, b: np.argmax([x, x[::-1], x + 1], axis=0),
+    lambda f, x, b: np.sum([x, [1.0] * len(x)], axis=0),
+]
+
+
+@pytest.mark.parametrize("place", range(len(LISTS)))
+def test_lists_of_arrays(engine, place):
+    call, arguments = LISTS[place], (x.astype("f4"), x, b)
+    got, want = pk.fuse(call, strict=True)(*arguments), call(*arguments)
+    assert (type(got), got.dtype, got.shape) == (type(want), want.dtype, want.shape)
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_lists_that_are_no_array(engine):
+    with pytest.raises(ValueError, match="inhomogeneous"):
+        pk.fuse(lambda x: np.sum([x, x[1:]]))(x)
+    assert pk.fuse(lambda x: np.sum([1, 2]) + x[0])(x) == x[0] + 3

@@ -71,6 +71,8 @@ E += r; E[:, 1] = 2; return E     v = x[2]; x[2] = 0; return v, x     v = x[2:3]
 v = o[()]; o += 1; return v, o     v = np.sum(i); v += 1; w = v; w += 1; return v, w
 x, y = y, x; x += 1; return x, y     x[1:], y[1:] = y[:-1], x[:-1]; return x, y     i -= i[0]; return i
 x -= x[0]; return x     x /= np.max(x); return x     A -= A[0]; return A
+y = np.einsum("ii->i", C); y[:] = 0; return C, y     y = np.einsum("ij->ji", A); y *= 2; return A, y
+y = np.einsum("...j->j...", T); y[0] = 9; return T     y = np.einsum("ij->ji", A + 1); y[0] = 9; return y
 A -= A.max(axis=0); A[A.min(axis=1) < -5] = 0; return A
 """
 

@@ -28,7 +28,7 @@ from pycudakit.fusing.captured import CAPTURED
 from pycudakit.fusing.costs import Trial, numbers_in
 from pycudakit.fusing.explained import Explained
 from pycudakit.fusing.homeward import Homeward
-from pycudakit.fusing.left_behind import replace_left
+from pycudakit.fusing.left_behind import arrays_elsewhere, replace_left
 from pycudakit.fusing.lending import Lending
 from pycudakit.fusing.namespaces import Body
 from pycudakit.fusing.nested import (
@@ -209,6 +209,9 @@ class Fused(Generic[P, R]):
         self, recording: Recording, arrays: list[Any], args: Any, kwargs: Any, devices: Sequence[Any] = ()
     ) -> Any:
         recording.memory.given([plain(array) for array in arrays])
+        recording.memory.elsewhere = functools.partial(
+            arrays_elsewhere, self.__wrapped__, self._body.is_ours, (*args, *kwargs.values())
+        )
         body = functools.partial(self._run, recording, args, kwargs)
         if devices:
             body = functools.partial(self._run_lending, recording, devices, args, kwargs)
@@ -343,6 +346,20 @@ class BoundFused:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the method."""
         return self.__func__(self.__self__, *args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether it is the same function, bound to the same instance."""
+        if not isinstance(other, BoundFused):
+            return NotImplemented
+        return self.__func__ is other.__func__ and self.__self__ is other.__self__
+
+    def __hash__(self) -> int:
+        """Return the same for equal ones."""
+        return hash((self.__func__, id(self.__self__)))
+
+    def __repr__(self) -> str:
+        """Tell what is bound to what."""
+        return f"<bound {self.__func__!r} of {self.__self__!r}>"
 
     def explain(self, *args: Any, **kwargs: Any) -> Explained:
         """Run the method with copies of its arrays, and tell what it did."""

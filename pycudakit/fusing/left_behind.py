@@ -1,22 +1,28 @@
-"""Objects that outlive a call of a fused function: arrays take the place of the stand-ins left in them.
+"""What a fused function finds, and leaves, in objects that outlive its call.
 
 A method keeps what it computed in an attribute, a closure appends it to a list. Both are looked through after
-the call, but only where stand-ins are left, and not without end: one that is not found goes on as an array.
+the call, and arrays take the place of the stand-ins left there; but only where some are left, and not without
+end: one that is not found goes on as an array.
 """
 
 from __future__ import annotations
 
+import dis
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from types import CellType, FunctionType, MethodType, ModuleType
+from functools import lru_cache, partial
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from pycudakit._library.types import Array
+from pycudakit.fusing.nested import mapped
 from pycudakit.fusing.stand_in import StandIn
 
 _MOST_LOOKED_AT = 10_000  # objects
+_MOST_LOOKED_AT_BEFORE = 1000
+_OUTSIDE = ("numpy", __name__.partition(".")[0])  # whose functions keep nothing of a caller's
 _NUMBERS = (bool, int, float, complex, np.generic)
 _WITHOUT_PARTS = (*_NUMBERS, type, ModuleType, StandIn, np.ndarray, str, bytes, type(None))
 
@@ -36,6 +42,31 @@ def replace_left(roots: Iterable[Any], array_of: Callable[[StandIn], Any]) -> No
                 put(new)
             if not issubclass(type(new), _WITHOUT_PARTS):
                 pending.append(new)
+
+
+def arrays_elsewhere(function: Any, is_lent: bool, arguments: Iterable[Any]) -> Iterator[Array]:
+    """Yield arrays that a function has another way to than by its arguments, and reads as they are.
+
+    Of those that its own names are of, a stand-in is lent to it, or not.
+    """
+    found: list[Any] = []
+
+    def keep(part: Any) -> Any:
+        found.append(part)
+        return part
+
+    mapped(tuple(arguments), keep)
+    pending = deque(value for value in found if not issubclass(type(value), _WITHOUT_PARTS))
+    own = [value for value, _ in _names_of(function)] if type(function) is FunctionType else [function]
+    pending.extend(value for value in own if not (is_lent and type(value) is np.ndarray))
+    seen: set[int] = set()
+    while pending and len(seen) < _MOST_LOOKED_AT_BEFORE:
+        holder = pending.popleft()
+        if type(holder) is np.ndarray:
+            yield holder
+        elif id(holder) not in seen and not issubclass(type(holder), _WITHOUT_PARTS):
+            seen.add(id(holder))
+            pending.extend(value for value, _ in _parts(holder))
 
 
 def _replaced(value: Any, array_of: Callable[[StandIn], Any]) -> Any:
@@ -67,10 +98,8 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
         except ValueError:  # nothing yet
             return
     elif isinstance(holder, FunctionType):
-        yield from ((part, None) for part in (holder.__closure__, holder.__defaults__, holder.__kwdefaults__))
-        for name in holder.__code__.co_names:
-            if name in holder.__globals__:
-                yield holder.__globals__[name], partial(dict.__setitem__, holder.__globals__, name)
+        yield from ((part, None) for part in (holder.__defaults__, holder.__kwdefaults__))
+        yield from _names_of(holder)
     elif isinstance(holder, MethodType):
         yield from ((holder.__self__, None), (holder.__func__, None))
     elif isinstance(holder, partial):
@@ -82,3 +111,23 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
             for name in (names,) if isinstance(names, str) else names:
                 if name not in ("__dict__", "__weakref__") and hasattr(holder, name):
                     yield getattr(holder, name), partial(object.__setattr__, holder, name)
+
+
+def _names_of(function: FunctionType) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
+    """Yield what the names of a function mean that are not its own, and what puts something else there."""
+    if (function.__module__ or "").partition(".")[0] in _OUTSIDE:
+        return
+    for cell in function.__closure__ or ():
+        yield from _parts(cell)
+    known = function.__globals__
+    for name in _globals_in(function.__code__):
+        if name in known:
+            yield known[name], partial(dict.__setitem__, known, name)
+
+
+@lru_cache(1024)
+def _globals_in(code: CodeType) -> tuple[str, ...]:
+    """Return the names of globals that a function's code has."""
+    names = [step.argval for step in dis.get_instructions(code) if step.opname.endswith("_GLOBAL")]
+    inner = [name for part in code.co_consts if isinstance(part, CodeType) for name in _globals_in(part)]
+    return tuple(dict.fromkeys([*names, *inner]))

@@ -365,13 +365,13 @@ class Body:
     def __init__(self, function: Any) -> None:
         self._function = function
         # What is no Python function, or assigns globals, runs as it is: correct, with more breaks.
-        self._is_ours = type(function) is FunctionType and not _writes_globals(function.__code__)
-        self._globals = _Globals(function.__globals__) if self._is_ours else {}
+        self.is_ours = type(function) is FunctionType and not _writes_globals(function.__code__)
+        self._globals = _Globals(function.__globals__) if self.is_ours else {}
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run it as it is now, with such names."""
         function = self._function
-        if not self._is_ours:
+        if not self.is_ours:
             return function(*arguments, **keywords)
         cells = function.__closure__ or ()
         own = tuple(map(_cell, cells))

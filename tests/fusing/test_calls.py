@@ -342,6 +342,11 @@ def test_methods(engine, x):
     np.testing.assert_array_equal(model.of_class(x), x + 1)
     np.testing.assert_array_equal(model(x), 3 - x)
     np.testing.assert_array_equal(pk.fuse(model)(x), 3 - x)
+    assert model.apply == model.apply
+    assert model.apply not in (Model(0.0).apply, model.static, 1)
+    assert len({model.apply, model.apply}) == 1
+    assert "Model.apply" in repr(model.apply)
+    assert repr(model) in repr(model.apply)
 
 
 def test_partials_lambdas_and_ufuncs(engine, x):

@@ -168,3 +168,71 @@ def test_leaked_into_another_call(engine, x):
     np.testing.assert_array_equal(got, x * 3)
     np.testing.assert_array_equal(scaled(kept[0]), x * 4 + 1)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(kept[0])), x * 2)
+
+
+# ---- Arguments that are read by other ways, too: what is written to them is seen there ---------------------
+
+PLATE = np.zeros((90, 100))
+
+
+def diffuse(u):
+    for _ in range(9):
+        sides = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
+        u[1:-1, 1:-1] += 0.1 * (sides - 4 * u[1:-1, 1:-1])
+
+
+class Plate:
+    """A state that a method is given, too."""
+
+    def __init__(self, u):
+        self.u = u
+        self.rows = {"first": [u[1:3]]}
+
+    def run(self, u):
+        diffuse(u)
+        return self.u.max(), self.rows["first"][0].copy(), self.u[2, 2]
+
+
+def plate_now():
+    return PLATE.copy()
+
+
+def of_a_helper(u):
+    diffuse(u)
+    return plate_now()
+
+
+def that_assigns_a_global(u):
+    global last  # noqa: PLW0603
+    diffuse(u)
+    last = np.max(PLATE)
+    return PLATE.copy(), last
+
+
+def that_asks_an_object(u, plate=None):
+    diffuse(u)
+    return functools.partial(Plate.run, plate if plate is not None else Plate(PLATE))(u)
+
+
+@pytest.mark.parametrize("body", [of_a_helper, that_assigns_a_global, that_asks_an_object])
+def test_arguments_that_are_globals_elsewhere(engine, body):
+    start = np.random.default_rng(1).random(PLATE.shape)
+    results = []
+    for function in (body, pk.fuse(body)):
+        PLATE[:] = start
+        results.append((function(PLATE), PLATE.copy()))
+    for want, got in zip(*map(_flat, results), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_arguments_that_are_attributes_too(engine):
+    ours, numpys = (Plate(np.random.default_rng(1).random((90, 100))) for _ in range(2))
+    run = pk.fuse(Plate.run)
+    for _ in range(3):
+        for got, want in zip(run(ours, ours.u), numpys.run(numpys.u), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12)
+        np.testing.assert_allclose(ours.u, numpys.u, rtol=1e-12)
+
+
+def _flat(value):
+    return [part for each in value for part in _flat(each)] if isinstance(value, tuple) else [value]

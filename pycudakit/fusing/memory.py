@@ -21,7 +21,7 @@ class Memory:
         self._given: list[Storage] = []
         self.stream = 0  # of memory that stands for some on a device, if there is any
         self._labels: Mapping[int, str] = {}
-        self._names: dict[int, str] = {}  # of storages
+        self._names: weakref.WeakKeyDictionary[Storage, str] = weakref.WeakKeyDictionary()
         self._unnamed = 0
         self._twins: list[Twin] = []
         # Looks for arrays that the function reads by other ways than its arguments, before these move.
@@ -40,7 +40,7 @@ class Memory:
                 self._storages[id(known.owner)] = known
                 self._given.append(known)
                 if id(array) in self._labels:
-                    self._names[id(known)] = self._labels[id(array)]
+                    self._names[known] = self._labels[id(array)]
             known.extend(array)
         for i, one in enumerate(self._given):  # memory that NumPy does not know to be one
             for other in self._given[:i]:
@@ -146,9 +146,9 @@ class Memory:
             return "a number" if array.size == 1 else "an array"
         if storage.twin is not None:
             storage = storage.twin.own
-        while id(storage) not in self._names:
+        while storage not in self._names:
             self._unnamed += 1
             name = f"t{self._unnamed}"
             if name not in self._labels.values():
-                self._names[id(storage)] = name
-        return self._names[id(storage)]
+                self._names[storage] = name
+        return self._names[storage]

@@ -15,7 +15,7 @@ from pycudakit._families.expression import close
 from pycudakit.fusing.choices import CHOICES
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.counting import COUNTING
-from pycudakit.fusing.einsum import EINSUM
+from pycudakit.fusing.einsum import EINSUM, view_or
 from pycudakit.fusing.ordering import ORDERING, topk
 from pycudakit.fusing.products import PRODUCTS, matrix_power
 from pycudakit.fusing.putting import PUTTING
@@ -239,6 +239,7 @@ def _at_home_or(by_others: Handler, elsewhere: Handler) -> Handler:
 
 for _function, _by_others in {**COUNTING, **EINSUM, **ORDERING, **PRODUCTS, **QUANTILES, **SETS}.items():
     CAPTURED[_function] = _at_home_or(_by_others, CAPTURED[_function])
+CAPTURED[np.einsum] = view_or(CAPTURED[np.einsum])
 
 
 def _composed_handler(module: str, name: str) -> Handler:

@@ -10,7 +10,7 @@ import numpy as np
 from pycudakit._families.elementwise import compound
 from pycudakit._library.types import CODES
 from pycudakit.fusing.recording import Recording
-from pycudakit.fusing.shapes import Handler, captures
+from pycudakit.fusing.shapes import Handler, captures, outline
 from pycudakit.fusing.stand_in import StandIn
 
 CHOICES: dict[Any, Handler] = {}
@@ -40,7 +40,7 @@ def _select(recording: Recording, condlist: Any, choicelist: Any, default: Any =
     result: Any = first.astype(dtype)
     for mask, choice in zip(condlist[::-1], others, strict=True):
         result = np.where(mask, choice.astype(dtype), result)
-    return result
+    return result if outline(result).flags.c_contiguous else result.copy()
 
 
 def _is_array(value: Any) -> bool:

@@ -23,6 +23,7 @@ from pycudakit.fusing.breaks import Break, where_asked
 from pycudakit.fusing.costs import Costs
 from pycudakit.fusing.explained import PlanPass
 from pycudakit.fusing.memory import Memory
+from pycudakit.fusing.nested import mapped
 from pycudakit.fusing.nodes import Node, Pass, Reduction, leaf, reads
 from pycudakit.fusing.reporting import Reporting
 from pycudakit.fusing.stand_in import StandIn
@@ -138,10 +139,23 @@ class Computing:
         if self.strict:
             raise errors.Unsupported(f"{self.name}: {at}")
 
+    def own(self, values: Any) -> Any:
+        """Return arguments with arrays for what stands for some in another call of a fused function."""
+        if not _has_another_calls(values, self):
+            return values
+
+        def own(value: Any) -> Any:
+            is_own = type(value) is not StandIn or value.recording is self
+            return value if is_own else self.resolved(value)
+
+        return mapped(values, own)
+
     def resolved(self, value: Any) -> Any:
         """Return a value with arrays for all that stands for some, on the host."""
         kind = type(value)
         if kind is StandIn:
+            if value.recording is not self:  # which knows best, or goes on with it
+                return value if self.is_over else value.recording.resolved(value)
             array = value.node.array if self.is_left_to_numpy else None
             if array is None:
                 array = self.read(value)
@@ -431,6 +445,17 @@ def _is_put_off(node: Node | None) -> bool:
 
 def _same_values(one: Reduction | None, other: Reduction) -> bool:
     return one is not None and one.of is other.of and one.axes == other.axes
+
+
+def _has_another_calls(values: Any, recording: Any) -> bool:
+    for value in values.values() if type(values) is dict else values:
+        kind = type(value)
+        if kind is StandIn:
+            if value.recording is not recording:
+                return True
+        elif kind in (tuple, list, dict) and value and _has_another_calls(value, recording):
+            return True
+    return False
 
 
 def stand_ins_in(value: Any) -> Iterable[StandIn]:

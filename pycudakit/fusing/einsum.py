@@ -131,6 +131,21 @@ def _path(optimize: Any, count: int) -> list[Sequence[int]] | None:
     return steps if count == 1 else None
 
 
+def view_or(elsewhere: Handler) -> Handler:
+    """Take `einsum` of one array that keeps all its axes, which is a view in NumPy."""
+
+    def handle(recording: Recording, *operands: Any, **keywords: Any) -> Any:
+        if operands and keywords.keys() <= {"optimize"}:
+            subscripts, *arrays = operands if type(operands[0]) is str else _in_letters(operands)
+            if len(arrays) == 1 and type(arrays[0]) is StandIn and arrays[0].ndim:
+                terms = family("tensors").terms(subscripts, arrays)
+                if terms is not None and {*terms[0]} == {*terms[1]}:
+                    return recording.view(arrays[0], lambda array: np.einsum("->".join(terms), array))
+        return elsewhere(recording, *operands, **keywords)
+
+    return handle
+
+
 def _sizes(labels: Sequence[str], arrays: Sequence[StandIn]) -> dict[str, int] | None:
     """Return how long each label's axes are, of which some of length 1 may be repeated; None of others."""
     sizes: dict[str, int] = {}

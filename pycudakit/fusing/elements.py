@@ -85,6 +85,8 @@ class Elements(Rows):
         for value in inputs:
             kind = type(value)
             if kind is StandIn:
+                if value.recording is not self:
+                    return self.apply(function, self.own(inputs), out=out, dtype=dtype, casting=casting)
                 node = value.node
                 if node.array is None:
                     is_known = False

@@ -28,6 +28,7 @@ from pycudakit.fusing.captured import CAPTURED
 from pycudakit.fusing.costs import Trial, numbers_in
 from pycudakit.fusing.explained import Explained
 from pycudakit.fusing.homeward import Homeward
+from pycudakit.fusing.left_behind import arrays_elsewhere, replace_left
 from pycudakit.fusing.lending import Lending
 from pycudakit.fusing.namespaces import Body
 from pycudakit.fusing.nested import (
@@ -99,8 +100,10 @@ class Fused(Generic[P, R]):
         if recording_now() is not None:
             return self._body(*args, **kwargs)  # type: ignore[no-any-return]
         engine = asked.checked_current()
-        if asked.is_numpys(engine) or self._runs_later:
+        if self._runs_later:
             return self.__wrapped__(*args, **kwargs)
+        if asked.is_numpys(engine):
+            return by_numpy(self._name, asked.ASKED_FOR, lambda: self.__wrapped__(*args, **kwargs))
         if not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values()))):
             devices = devices_in((args, kwargs)) if takes_devices() else []
             if devices:
@@ -206,6 +209,9 @@ class Fused(Generic[P, R]):
         self, recording: Recording, arrays: list[Any], args: Any, kwargs: Any, devices: Sequence[Any] = ()
     ) -> Any:
         recording.memory.given([plain(array) for array in arrays])
+        recording.memory.elsewhere = functools.partial(
+            arrays_elsewhere, self.__wrapped__, self._body.is_ours, (*args, *kwargs.values())
+        )
         body = functools.partial(self._run, recording, args, kwargs)
         if devices:
             body = functools.partial(self._run_lending, recording, devices, args, kwargs)
@@ -234,7 +240,9 @@ class Fused(Generic[P, R]):
 
     def _run(self, recording: Recording, args: Any, kwargs: Any, lending: Lending | None = None) -> Any:
         homeward = Homeward(recording, lending)
+        roots = self.__wrapped__, args, kwargs
         args, kwargs = homeward.stand_ins(args, kwargs)
+        known = sys.getrefcount(recording)  # which each stand-in refers to
         token = active.set(recording)
         try:
             result = self._body(*args, **kwargs)
@@ -243,6 +251,7 @@ class Fused(Generic[P, R]):
             with contextlib.suppress(*(errors.Error,) * isinstance(error, errors.Error)):
                 recording.memory.bring_home()
                 homeward.give_back()
+                replace_left(roots, homeward.of)
             raise
         finally:
             active.reset(token)
@@ -253,8 +262,11 @@ class Fused(Generic[P, R]):
             homeward.compute_on_device(all_stand_ins(result), lending)
         homeward.give_back()
         result = homeward.of(result)
+        if sys.getrefcount(recording) > known:
+            replace_left((*roots, result), homeward.of)
         if lending is not None:
             recording.finish(())
+        recording.is_left_to_numpy = True
         return result
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explained:
@@ -334,6 +346,20 @@ class BoundFused:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the method."""
         return self.__func__(self.__self__, *args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether it is the same function, bound to the same instance."""
+        if not isinstance(other, BoundFused):
+            return NotImplemented
+        return self.__func__ is other.__func__ and self.__self__ is other.__self__
+
+    def __hash__(self) -> int:
+        """Return the same for equal ones."""
+        return hash((self.__func__, id(self.__self__)))
+
+    def __repr__(self) -> str:
+        """Tell what is bound to what."""
+        return f"<bound {self.__func__!r} of {self.__self__!r}>"
 
     def explain(self, *args: Any, **kwargs: Any) -> Explained:
         """Run the method with copies of its arrays, and tell what it did."""

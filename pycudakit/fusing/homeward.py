@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from pycudakit.fusing.computing import MOST_OUTPUTS
 from pycudakit.fusing.lending import Lending
@@ -29,7 +32,6 @@ class Homeward:
         """Return the arguments as the body sees them."""
         args = tuple(mapped(value, self._stand_in, self._copies) for value in args)
         kwargs = {name: mapped(value, self._stand_in, self._copies) for name, value in kwargs.items()}
-        self._originals = {id(stood.node): value for stood, value in self._given.values()}
         self._by_seen = {id(seen): original for original, seen in self._copies}
         return args, kwargs
 
@@ -53,8 +55,11 @@ class Homeward:
             parts = [self.of(part) for part in value]
             return value if all(a is b for a, b in zip(parts, value, strict=True)) else kind(parts)
         if kind is dict:
-            values = {key: self.of(part) for key, part in value.items()}
-            return value if all(values[key] is part for key, part in value.items()) else values
+            found = [self.of(part) for part in (*value, *value.values())]
+            is_same = all(a is b for a, b in zip(found, (*value, *value.values()), strict=True))
+            return value if is_same else dict(zip(found[: len(value)], found[len(value) :], strict=True))
+        if kind in (set, frozenset):
+            return kind(map(self.of, value)) if any(type(part) is StandIn for part in value) else value
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*map(self.of, value))
         return value._generator if type(value) is Generator else value  # noqa: SLF001
@@ -97,7 +102,13 @@ class Homeward:
         return self._made[id(stand_in)]
 
     def give_back(self) -> None:
-        """Make the caller's lists and dicts what the body has made of them."""
+        """Make the caller's arrays, lists and dicts what the body has made of them."""
+        self._originals = {id(stood.node): value for stood, value in self._given.values()}
+        for stood, value in self._given.values():
+            if type(value) is np.ndarray and (stood.shape, stood.dtype) != (value.shape, value.dtype):
+                with warnings.catch_warnings():  # that this is deprecated was said where the body did it
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    value.dtype, value.shape = stood.dtype, stood.shape  # type: ignore[misc]
         for original, seen in self._copies:
             if type(original) is list:
                 parts = [self.of(part) for part in seen]

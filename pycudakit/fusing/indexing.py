@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit import errors
 from pycudakit._calls.arguments import broadcasts_to
 from pycudakit._calls.invocation import last_call
 from pycudakit._families.elementwise import compound
 from pycudakit._families.take import put_rows
 from pycudakit._library.abi import address_of
-from pycudakit._library.types import Array
+from pycudakit._library.types import CODES, Array
 from pycudakit.fusing import device
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.elements import SMALL, Elements, cast, conversion
@@ -45,6 +46,8 @@ class Indexing(Elements):
         """Return what stands for a view of it; of a number, for a copy."""
         if stand_in.is_scalar:
             return self.wrap(make(self.read(stand_in)[()]))
+        if self.is_left_to_numpy:
+            return self.wrap(make(self.read(stand_in)))
         if stand_in.node.array is None:
             put_off = self._view_put_off(stand_in.node, make)
             if put_off is not None:
@@ -61,6 +64,15 @@ class Indexing(Elements):
             storage.fetch()
             return self.stand_in(make(array))
         return StandIn(self, leaf(made, storage))
+
+    def see_as(self, stand_in: StandIn, attribute: str, value: Any) -> None:
+        """Have a stand-in be another view of its memory: one that an array becomes with an attribute set."""
+        array = self.in_one_memory(stand_in)
+        seen: Any = array[()] if stand_in.is_scalar else array.view()
+        setattr(seen, attribute, self.resolved(value))
+        if seen.dtype not in CODES:
+            raise errors.Unsupported(f"{self.name}: an array that it writes down cannot become {seen.dtype}")
+        stand_in.node = leaf(seen, stand_in.node.storage)
 
     def _view_put_off(self, node: Node, make: Callable[[Array], Any]) -> StandIn | None:
         """Return a view of what waits for a reduction, as `m[:, None]` is one, which has the same rows."""
@@ -300,6 +312,7 @@ class Indexing(Elements):
 
     def _value_for(self, target: Array, value: Any) -> Node | None:
         """Return the node of what is to be written to an array; None for what NumPy alone takes."""
+        (value,) = self.own((value,))
         if type(value) is StandIn:
             node = value.node
         elif type(value) in (int, float, bool):

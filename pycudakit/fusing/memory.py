@@ -21,9 +21,11 @@ class Memory:
         self._given: list[Storage] = []
         self.stream = 0  # of memory that stands for some on a device, if there is any
         self._labels: Mapping[int, str] = {}
-        self._names: dict[int, str] = {}  # of storages
+        self._names: weakref.WeakKeyDictionary[Storage, str] = weakref.WeakKeyDictionary()
         self._unnamed = 0
         self._twins: list[Twin] = []
+        # Looks for arrays that the function reads by other ways than its arguments, before these move.
+        self.elsewhere: Callable[[], Iterable[Array]] | None = None
 
     def label(self, names: Mapping[int, str]) -> None:
         """Learn the arguments' names, by the identity of their arrays."""
@@ -38,7 +40,7 @@ class Memory:
                 self._storages[id(known.owner)] = known
                 self._given.append(known)
                 if id(array) in self._labels:
-                    self._names[id(known)] = self._labels[id(array)]
+                    self._names[known] = self._labels[id(array)]
             known.extend(array)
         for i, one in enumerate(self._given):  # memory that NumPy does not know to be one
             for other in self._given[:i]:
@@ -72,7 +74,8 @@ class Memory:
         whole = storage.whole
         is_free = storage.may_keep and not storage.is_shared and type(storage) is Storage
         if storage.twin is None and whole is not None and is_free:
-            if whole.nbytes != storage.last - storage.first:
+            self._share_elsewhere()
+            if storage.is_shared or whole.nbytes != storage.last - storage.first:
                 return None
             twin = Twin(storage, whole, before_write, copy)
             self._twins.append(twin)
@@ -122,6 +125,14 @@ class Memory:
         """Note that the caller's memory is written to."""
         if storage.is_given and storage not in self.written:
             self.written.append(storage)
+            if self.scope.is_open:
+                self._share_elsewhere()
+
+    def _share_elsewhere(self) -> None:
+        """Keep on the host the arguments that the function reads there, too: as attributes, say."""
+        elsewhere, self.elsewhere = self.elsewhere, None
+        for array in () if elsewhere is None else elsewhere():
+            self.share(array)
 
     def bring_home(self) -> None:
         """Bring to the host what the device alone has and somebody may still ask for."""
@@ -135,9 +146,9 @@ class Memory:
             return "a number" if array.size == 1 else "an array"
         if storage.twin is not None:
             storage = storage.twin.own
-        while id(storage) not in self._names:
+        while storage not in self._names:
             self._unnamed += 1
             name = f"t{self._unnamed}"
             if name not in self._labels.values():
-                self._names[id(storage)] = name
-        return self._names[id(storage)]
+                self._names[storage] = name
+        return self._names[storage]

@@ -112,12 +112,39 @@ def _by_numpy(function: Any) -> Callable[..., Any]:
     return make
 
 
+def _of_arrays(function: Any) -> Callable[..., Any]:
+    """Return a function that takes stand-ins in lists, too, of which NumPy would ask each for its values."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        recording = _captures() if arguments and type(arguments[0]) in (list, tuple) else None
+        if recording is not None and _has_stand_in(arguments[0]):
+            arguments = (_stacked(recording, arguments[0]), *arguments[1:])
+        return function(*arguments, **keywords)
+
+    return call
+
+
+def _stacked(recording: Recording, value: Any) -> Any:
+    """Return one array of a list of arrays; the list, if they have not one shape."""
+    if type(value) not in (list, tuple):
+        return value
+    parts = [_stacked(recording, part) for part in value]
+    are_alike = len({np.shape(part) for part in parts}) == 1
+    return recording.call(np.stack, (parts,), {}) if are_alike else value
+
+
+# Functions of one array, which may be given as a list of arrays.
+_OF_ARRAYS = """all amax amin any argmax argmin argsort average count_nonzero cumprod cumsum max mean median
+min nanmax nanmean nanmin nanstd nansum nanvar percentile prod ptp quantile sort std sum var"""
+
 _MADE: dict[Any, Callable[..., Any]] = {
     np.zeros: _zeros,
     np.ones: _ones,
     np.empty: _empty,
     np.full: _full,
     np.take: _take,
+    **{getattr(np, name): _of_arrays(getattr(np, name)) for name in _OF_ARRAYS.split()},
     **{
         function: _by_numpy(function)
         for function in (np.arange, np.linspace, np.logspace, np.geomspace, np.eye, np.identity, np.tri)
@@ -338,29 +365,32 @@ class Body:
     def __init__(self, function: Any) -> None:
         self._function = function
         # What is no Python function, or assigns globals, runs as it is: correct, with more breaks.
-        self._is_ours = type(function) is FunctionType and not _writes_globals(function.__code__)
-        self._globals = _Globals(function.__globals__) if self._is_ours else {}
+        self.is_ours = type(function) is FunctionType and not _writes_globals(function.__code__)
+        self._globals = _Globals(function.__globals__) if self.is_ours else {}
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Run it."""
-        return self.function()(*arguments, **keywords)
-
-    def function(self) -> Any:
-        """Return the function as it is now, with such names."""
+        """Run it as it is now, with such names."""
         function = self._function
-        if not self._is_ours:
-            return function
-        cells = function.__closure__
+        if not self.is_ours:
+            return function(*arguments, **keywords)
+        cells = function.__closure__ or ()
+        own = tuple(map(_cell, cells))
+        lent = [
+            (cell, mine, mine.cell_contents)
+            for cell, mine in zip(cells, own, strict=True)
+            if mine is not cell
+        ]
         body = FunctionType(
-            function.__code__,
-            self._globals,
-            function.__name__,
-            function.__defaults__,
-            None if cells is None else tuple(map(_cell, cells)),
+            function.__code__, self._globals, function.__name__, function.__defaults__, own or None
         )
         body.__kwdefaults__ = function.__kwdefaults__
         body.__module__ = function.__module__
-        return body
+        try:
+            return body(*arguments, **keywords)
+        finally:
+            for cell, mine, meant in lent:
+                if mine.cell_contents is not meant:  # by `nonlocal`
+                    cell.cell_contents = mine.cell_contents
 
 
 def _cell(cell: CellType) -> CellType:

@@ -70,6 +70,7 @@ class Recording(Indexing):
 
     def ufunc(self, ufunc: Any, method: str, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Write a ufunc down, or have NumPy compute it."""
+        inputs, keywords = self.own(inputs), self.own(keywords)
         if self.rest_is_numpys():
             return self._rest(getattr(ufunc, method), inputs, keywords)
         function = element_function(ufunc)
@@ -145,6 +146,7 @@ class Recording(Indexing):
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Write a function of NumPy's down, or have NumPy compute it."""
+        arguments, keywords = self.own(arguments), self.own(keywords)
         if self.rest_is_numpys():
             return self._rest(function, arguments, keywords)
         captured = self._captured.get(function)
@@ -283,7 +285,7 @@ class Recording(Indexing):
         """Return an attribute of the array, or a method that works on the host."""
         self.note_break(f".{name}")
         array = self.read(stand_in)
-        found = getattr(array, name)
+        found = getattr(array[()] if stand_in.is_scalar else array, name)
         if not callable(found):
             self.share(stand_in)  # it may be another way to the memory
             return self.wrap(found)

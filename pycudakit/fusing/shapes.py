@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pycudakit._library.types import CODES
+from pycudakit._calls import operands
+from pycudakit._library.types import CODES, Array
 from pycudakit.fusing import device
 from pycudakit.fusing.elements import conversion
 from pycudakit.fusing.nodes import PLAIN, Node, leaf
@@ -131,18 +132,18 @@ def _astype(
     casting = arguments[1] if len(arguments) > 1 else keywords.get("casting", "unsafe")
     if wanted not in CODES or not np.can_cast(x.dtype, wanted, casting):
         return recording.on_host(lambda a: a.astype(dtype, *arguments, copy=copy, **keywords), (x,), {})
-    if wanted == x.dtype and not copy:
-        return x
-    return _converted(recording, x, wanted)
+    turned = _turned(recording, x, wanted, arguments[0] if arguments else keywords.get("order", "K"))
+    if turned is not None:
+        return turned
+    return x if wanted == x.dtype and not copy else _converted(recording, x, wanted)
 
 
 @_captures(np.copy)
 def _copy(recording: Recording, a: Any, order: Any = "K", subok: bool = False) -> Any:
     del subok
-    if order in ("C", "F") and not a.is_scalar and not recording.store(a).flags[order]:
-        made = empty(recording, a.shape, a.dtype, order)
-        recording.set(made, ..., a)
-        return made
+    turned = _turned(recording, a, a.dtype, order)
+    if turned is not None:
+        return turned
     result = _converted(recording, a, a.dtype.newbyteorder("="))
     result.is_scalar = False
     return result
@@ -154,12 +155,42 @@ def _converted(recording: Recording, x: StandIn, dtype: Any) -> StandIn:
     return result
 
 
-def empty(recording: Recording, shape: Any, dtype: Any = float, order: Any = "C") -> StandIn:
-    """Return what stands for a new array."""
-    made = recording.stand_in(np.empty(shape, dtype, order))
+def _turned(recording: Recording, a: StandIn, dtype: Any, order: Any) -> StandIn | None:
+    """Return a copy in an order that an array has not; None where its own will do."""
+    if a.is_scalar or order not in ("C", "F", "A"):
+        return None
+    flags = outline(a).flags
+    if order == "A":
+        order = "F" if flags.fnc else "C"
+    return None if flags[order] else _filled(recording, empty(recording, a.shape, dtype, order), a)
+
+
+def _filled(recording: Recording, made: StandIn, value: Any) -> StandIn:
+    recording.set(made, ..., value)
+    return made
+
+
+def outline(a: StandIn) -> Array:
+    """Return what lies in memory as a stand-in's array does, or will, and is not to be read."""
+    node = a.node
+    if node.array is not None:
+        return node.array
+    whole = [array for array in node.leaves() if array.shape == node.shape]
+    if all(array.flags.c_contiguous for array in whole):
+        return np.empty(node.shape, node.dtype)
+    return operands.allocate(node.dtype, node.shape, whole)
+
+
+def _new(recording: Recording, array: Array) -> StandIn:
+    made = recording.stand_in(array)
     if made.node.storage is not None:
         made.node.storage.keep(device.TEMPORARY)
     return made
+
+
+def empty(recording: Recording, shape: Any, dtype: Any = float, order: Any = "C") -> StandIn:
+    """Return what stands for a new array."""
+    return _new(recording, np.empty(shape, dtype, order))
 
 
 def full(recording: Recording, shape: Any, value: Any, dtype: Any, order: Any = "C") -> StandIn:
@@ -191,12 +222,12 @@ def _like(value: Any) -> Handler:
         sizes = prototype.shape if shape is None else shape
         if dtype not in CODES or type(prototype) is not StandIn:
             return np.zeros(sizes, dtype) if not value else np.ones(sizes, dtype)
-        array = prototype.node.array
-        is_turned = array is not None and array.flags.fnc and shape is None
-        layout = ("F" if is_turned else "C") if order in ("K", "A") else order
+        made = np.empty_like(outline(prototype), dtype, order, shape=shape)
         if value is None:
-            return empty(recording, sizes, dtype, layout)
-        return full(recording, sizes, value, dtype, layout)
+            return _new(recording, made)
+        if made.flags.c_contiguous:
+            return full(recording, made.shape, value, dtype)
+        return _filled(recording, _new(recording, made), value)
 
     return handle
 
@@ -205,12 +236,8 @@ SHAPES[np.zeros_like], SHAPES[np.ones_like], SHAPES[np.empty_like] = _like(0), _
 
 
 @_captures(np.full_like)
-def _full_like(
-    recording: Recording, a: Any, fill_value: Any, dtype: Any = None, *_: Any, shape: Any = None, **__: Any
-) -> Any:
-    made = empty(recording, a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
-    recording.set(made, ..., fill_value)
-    return made
+def _full_like(recording: Recording, a: Any, fill_value: Any, *arguments: Any, **keywords: Any) -> Any:
+    return _filled(recording, SHAPES[np.empty_like](recording, a, *arguments, **keywords), fill_value)
 
 
 # ---- Put together -----------------------------------------------------------------------------------
@@ -242,9 +269,10 @@ def _concatenate(
     axis = normalize_axis_index(axis, parts[0].ndim)
     shape = list(parts[0].shape)
     shape[axis] = sum(part.shape[axis] for part in parts)
-    turned = all(f.fnc for f in (recording.store(part).flags for part in parts))
+    order = _order_together([recording.store(part) for part in parts])
     dtype = np.result_type(*(part.dtype for part in parts))
-    made = empty(recording, tuple(shape), dtype, "F" if turned else "C")
+    places = tuple(order.index(d) for d in range(len(order)))
+    made = _new(recording, np.empty([shape[d] for d in order], dtype).transpose(places))
     at = 0
     for part in parts:
         length = part.shape[axis]
@@ -252,6 +280,28 @@ def _concatenate(
             recording.set(made, _along(axis, slice(at, at + length)), part)
         at += length
     return made
+
+
+def _order_together(arrays: Sequence[Array]) -> list[int]:
+    """Return an array's axes, from the outermost in memory, as NumPy lays out what it puts together.
+
+    An axis goes within another where arrays have that: where they differ, the order is C's.
+    """
+    order: list[int] = []
+    for axis in range(arrays[0].ndim):
+        place = axis
+        for before in reversed(range(axis)):
+            goes_within = [
+                abs(array.strides[order[before]]) >= abs(array.strides[axis])
+                for array in arrays
+                if 1 not in (array.shape[order[before]], array.shape[axis])
+            ]
+            if any(goes_within):
+                break
+            if goes_within:
+                place = before
+        order.insert(place, axis)
+    return order
 
 
 def _check_together(shapes: list[tuple[int, ...]], axis: Any) -> None:
@@ -329,11 +379,10 @@ def _roll(recording: Recording, a: Any, shift: Any, axis: Any = None) -> Any:
     place = normalize_axis_index(axis, a.ndim)
     length = a.shape[place]
     by = shift % length if length else 0
-    return recording.call(
-        np.concatenate,
-        ([a[_along(place, slice(length - by, None))], a[_along(place, slice(0, length - by))]], place),
-        {},
-    )
+    made = _new(recording, np.empty_like(outline(a)))
+    recording.set(made, _along(place, slice(by, None)), a[_along(place, slice(0, length - by))])
+    recording.set(made, _along(place, slice(0, by)), a[_along(place, slice(length - by, None))])
+    return made
 
 
 @_captures(np.tile)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -44,11 +45,19 @@ class StandIn(Deferred):
         """As of an array."""
         return self.node.shape
 
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        self.recording.see_as(self, "shape", shape)
+
     @property
     def dtype(self) -> DType:
         """As of an array."""
         array = self.node.array
         return self.node.dtype if array is None else array.dtype
+
+    @dtype.setter
+    def dtype(self, dtype: Any) -> None:
+        self.recording.see_as(self, "dtype", dtype)
 
     @property
     def ndim(self) -> int:
@@ -78,6 +87,10 @@ class StandIn(Deferred):
         """As of an array."""
         return self.recording.store(self).strides  # type: ignore[no-any-return]
 
+    @strides.setter
+    def strides(self, strides: Any) -> None:
+        self.recording.see_as(self, "strides", strides)
+
     @property
     def flags(self) -> Any:
         """As of an array."""
@@ -97,6 +110,28 @@ class StandIn(Deferred):
     def real(self) -> Any:
         """As of an array: itself, since none is complex."""
         return self
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.recording.write_by_numpy(_set_real, self, (value,))
+
+    @property
+    def imag(self) -> Any:
+        """As of an array."""
+        return self.recording.attribute(self, "imag")
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        self.recording.write_by_numpy(_set_imag, self, (value,))
+
+    @property
+    def flat(self) -> Any:
+        """As of an array."""
+        return self.recording.attribute(self, "flat")
+
+    @flat.setter
+    def flat(self, values: Any) -> None:
+        self.recording.write_by_numpy(_set_flat, self, (values,))
 
     def __len__(self) -> int:
         """Return the length of the first axis."""
@@ -145,6 +180,10 @@ class StandIn(Deferred):
     def __int__(self) -> int:
         """Look at its value."""
         return int(self._number("int()"))
+
+    def __trunc__(self) -> Any:
+        """Look at its value."""
+        return math.trunc(self._number("int()"))
 
     def __complex__(self) -> complex:
         """Look at its value."""
@@ -195,8 +234,9 @@ class StandIn(Deferred):
 
     def __getattr__(self, name: str) -> Any:
         """Look, for what an array has beside what is here."""
-        if name.startswith("__") or not hasattr(np.ndarray, name):
-            raise AttributeError(f"'numpy.ndarray' object has no attribute '{name}'")
+        kind = self.__class__
+        if name.startswith("__") or not hasattr(kind, name):
+            raise AttributeError(f"'numpy.{kind.__name__}' object has no attribute '{name}'")
         return self.recording.attribute(self, name)
 
     # ---- NumPy's functions ---------------------------------------------------------------------------
@@ -218,6 +258,17 @@ class StandIn(Deferred):
     def __setitem__(self, index: Any, value: Any) -> None:
         """Write to a view."""
         self.recording.set(self, index, value)
+
+
+def _setter_of(name: str) -> Callable[[Any, Any], None]:
+    def put(array: Any, value: Any) -> None:
+        setattr(array, name, value)
+
+    put.__name__ = name
+    return put
+
+
+_set_real, _set_imag, _set_flat = map(_setter_of, ("real", "imag", "flat"))
 
 
 def _binary(name: str, swapped: bool = False) -> Callable[[StandIn, Any], Any]:

@@ -123,3 +123,11 @@ def test_fused(engine, mode):
 
     assert np.allclose(padded(x), np.pad(x * 2, ((3, 4), (250, 350)), mode) + 1, 1e-14, 0)
     assert pk.last_call().engine == engine
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap", "mean", "linear_ramp"])
+def test_no_border_is_a_copy(engine, mode):
+    x = np.ones((80, 90))
+    padded = pk.pad(x, 0, mode=mode)
+    padded[:] = 2
+    assert (x == 1).all()

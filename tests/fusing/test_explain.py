@@ -93,6 +93,15 @@ def test_arguments_that_are_named_as_others_would_be():
     assert plan.passes[0].writes == ("t3",)
 
 
+def test_no_two_arrays_have_one_name(engine):
+    def body(x):
+        return sum(float(np.cumsum(x * n)[-1]) for n in range(20))
+
+    plan = pk.fuse(body).explain(np.ones(20_000))
+    written = [name for one in plan.passes for name in one.writes if one.function == "cumsum"]
+    assert len(set(written)) == len(written) == 20
+
+
 def test_picture(engine):
     import xml.etree.ElementTree as ET
 
@@ -142,3 +151,10 @@ def test_on_numpy(engine_name):
     with pk.engine(engine_name):
         plan = softmax.explain(values(20, 30))
     assert (plan.engine, plan.passes) == ("numpy", ())
+
+
+def test_a_record_on_numpy():
+    with pk.engine("numpy"), pk.profile() as profile:
+        pk.fuse(lambda x: x + 1)(np.ones(5000))
+        assert pk.last_call().engine == "numpy"
+    assert [call.function for call in profile.calls] == ["<lambda>"]

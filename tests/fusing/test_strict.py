@@ -69,3 +69,29 @@ def test_nothing_breaks(engine, space, name):
             assert type(mine) is type(theirs)
             np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-8)
     assert ran
+
+
+LISTS = [
+    lambda x: np.sum([x, x * 2]),
+    lambda x: np.sum((x, x - 1), axis=0),
+    lambda x: np.max([x.max(), x.astype("f4").min(), 3.0]),
+    lambda x: np.mean([[x > 1, x > 2], [x < 1, x < 0]], axis=(0, 1)),
+    lambda x: np.median([x.astype("f4"), x], axis=0),
+    lambda x: np.any([x < 0.5, x > 0.9], axis=0),
+    lambda x: np.cumsum([x, x], axis=0),
+    lambda x: np.argmax([x, x[::-1], x + 1], axis=0),
+    lambda x: np.sum([x, [1.0] * len(x)], axis=0),
+]
+
+
+@pytest.mark.parametrize("place", range(len(LISTS)))
+def test_lists_of_arrays(engine, place):
+    got, want = pk.fuse(LISTS[place], strict=True)(x), LISTS[place](x)
+    assert (type(got), got.dtype, got.shape) == (type(want), want.dtype, want.shape)
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_lists_that_are_no_array(engine):
+    with pytest.raises(ValueError, match="inhomogeneous"):
+        pk.fuse(lambda x: np.sum([x, x[1:]]))(x)
+    assert pk.fuse(lambda x: np.sum([1, 2]) + x[0])(x) == x[0] + 3

@@ -1,5 +1,7 @@
 """Bodies of functions that write to their arrays: fused, what each gives by plain NumPy, and does to them."""
 
+import re
+
 import numpy as np
 import pytest
 from fusing.bodies import SIZES, check, split, written
@@ -69,7 +71,19 @@ E += r; E[:, 1] = 2; return E     v = x[2]; x[2] = 0; return v, x     v = x[2:3]
 v = o[()]; o += 1; return v, o     v = np.sum(i); v += 1; w = v; w += 1; return v, w
 x, y = y, x; x += 1; return x, y     x[1:], y[1:] = y[:-1], x[:-1]; return x, y     i -= i[0]; return i
 x -= x[0]; return x     x /= np.max(x); return x     A -= A[0]; return A
+y = np.einsum("ii->i", C); y[:] = 0; return C, y     y = np.einsum("ij->ji", A); y *= 2; return A, y
+y = np.einsum("...j->j...", T); y[0] = 9; return T     y = np.einsum("ij->ji", A + 1); y[0] = 9; return y
 A -= A.max(axis=0); A[A.min(axis=1) < -5] = 0; return A
+"""
+
+# NumPy changes the array itself, and so does a fused function, the caller's too.
+SET = """
+A.shape = -1; A[3] = 1; return A     A.shape = (12, -1); A += 1; return A, A.shape
+x.shape = 12, -1; return x[0]     y = A + 1; z = y * 2; y.shape = y.size; y[0] = 0; return y, z
+y = x; y.shape = (-1, 12); return x, y[1:] + 1     y = A[1:]; y.shape = -1; y[0] = 9; return A, y
+v = x[:1] * 2; v.shape = (); return v     x.shape = y.shape = z.shape = -1, 12; return x + y * z
+x.dtype = "i8"; x &= 255; return x     y = f * 2; y.dtype = "i4"; return y     x.real = 3; return x
+A.flat = 5; return A     A.flat = x[:7]; return A
 """
 
 LOOPS = [
@@ -83,9 +97,36 @@ LOOPS = [
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("body", split(WRITES) + LOOPS)
+@pytest.mark.parametrize("body", split(WRITES) + split(SET) + LOOPS)
 def test_writes(engine, body, n):
     check(body, n, assert_values)
+
+
+SET_WRONGLY = [
+    lambda x: setattr(x.reshape(-1, 12).T, "shape", -1),
+    lambda x: setattr(x, "shape", 7),
+    lambda x: setattr(x.sum(), "shape", 1),
+    lambda x: setattr(x[::2], "dtype", "i4"),
+    lambda x: setattr(x, "imag", 3),
+    lambda x: setattr(x, "flat", "a"),
+]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("place", range(len(SET_WRONGLY)))
+def test_attributes_that_cannot_be_set(engine, place, n):
+    body = SET_WRONGLY[place]
+    with pytest.raises((AttributeError, TypeError, ValueError)) as numpys:
+        body(np.ones(n))
+    with pytest.raises(numpys.type, match=re.escape(str(numpys.value))):
+        pk.fuse(body)(np.ones(n))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_array_becomes_nothing_that_is_not_written_down(engine):
+    with pytest.raises(pk.errors.Unsupported, match="cannot become complex128"):
+        pk.fuse(lambda x: setattr(x, "dtype", complex), strict=True)(np.ones(12_000))
 
 
 # ---- Arguments that share memory ------------------------------------------------------------------------

@@ -57,6 +57,9 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     if mode == "empty" or (mode == "constant" and np.ndim(kwargs.get("constant_values", 0)) == 0):
         return _within(array, widths, kwargs.get("constant_values", 0))
     given = _pairs(kwargs.get(_KEYWORDS[mode]), array.ndim)
+    order: Any = "F" if array.flags.fnc else "C"
+    if not np.any(widths):
+        return array.copy(order)
     for axis, (width, values) in enumerate(zip(widths, given, strict=True)):
         if width == (0, 0):
             continue
@@ -64,7 +67,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
             raise ValueError(f"can't extend empty axis {axis} using modes other than 'constant' or 'empty'")
         border = _BORDERS[mode]
         before, after = border(array, axis, width, values)
-        array = np.concatenate([*before, array, *after], axis=axis)
+        array = _beside(array, axis, before, after, order)
     return array
 
 
@@ -92,8 +95,22 @@ def _pairs(given: Any, ndim: int) -> list[Any]:
 def _within(array: Any, widths: list[tuple[int, int]], value: Any) -> Any:
     """Return an array of one value with another array in it."""
     shape = tuple(before + n + after for n, (before, after) in zip(array.shape, widths, strict=True))
-    made = np.full_like(array, value, shape=shape)
+    made = np.full_like(array, value, order="A", shape=shape)
     made[tuple(slice(before, before + n) for n, (before, _) in zip(array.shape, widths, strict=True))] = array
+    return made
+
+
+def _beside(array: Any, axis: int, before: list[Any], after: list[Any], order: Any) -> Any:
+    """Return an array between others of its type along an axis."""
+    parts = [*before, array, *after]
+    length = sum(part.shape[axis] for part in parts)
+    shape = (*array.shape[:axis], length, *array.shape[axis + 1 :])
+    made = np.empty_like(array, order=order, shape=shape)
+    first = 0
+    for part in parts:
+        last = first + part.shape[axis]
+        _part(made, axis, first, last)[...] = part
+        first = last
     return made
 
 

@@ -1,0 +1,39 @@
+"""New arrays lie in memory as NumPy's do, which views of them and `ravel("K")` show."""
+
+import numpy as np
+import pytest
+from fusing.bodies import SIZES, pool, split, written
+
+import pycudakit as pk
+
+BODIES = """
+F.astype("f4", order="C")     F.astype("f4", "C")     A.astype("f4", order="F")
+F.astype("f8", "C", copy=False)
+V.astype("f4", order="A")     F.astype("f4", order="A")     (F + 1).astype("f4", order="C")     V.copy("A")
+F.copy("A")     np.copy(V, order="A")     (F * 2).copy("C")     np.zeros_like(V)     np.ones_like(V * 2)
+np.zeros_like(F + 1)     np.zeros_like(F[:, ::2])     np.ones_like(A.T + F.T)
+np.zeros_like(F, shape=(3, 4))
+np.zeros_like(F, order="A")     np.zeros_like(V, order="A")     np.full_like(F, 3)
+np.full_like(F, 3, "f4")
+np.full_like(V, 3, order="C")     np.full_like(A, 3, order="F")     np.full_like(F, 3, shape=(2, 3))
+np.stack([F, F])     np.stack([F, F], axis=1)     np.stack([F, F], axis=-1)     np.stack([V, V], axis=1)
+np.concatenate([V, V])     np.concatenate([A, F])     np.concatenate([F, A], axis=1)     np.dstack([F, F])
+np.concatenate([F[:1], F[:1]])     np.concatenate([A.T, A.T], axis=1)     np.concatenate([F[::-1], F])
+np.concatenate([np.broadcast_to(r, A.shape), F])     np.stack([np.broadcast_to(r, A.shape), A])
+np.roll(F, 1, axis=0)     np.roll(V, 1, axis=0)     np.roll(F + 1, -1, axis=1)     np.pad(F, 1)
+np.pad(V, 1)
+np.pad(F * 2, ((0, 1), (2, 0)))     np.select([F > 0], [F], 0)     np.select([A > 0], [A], 0)
+np.pad(V, 1, mode="edge")     np.pad(F, 1, mode="reflect")     np.pad(F[:1], ((0, 2), (0, 0)), mode="minimum")
+np.einsum("ij->ji", A)     np.einsum("ii->i", C)     np.einsum("kij->jki", T)
+np.einsum("ij", F, optimize=True)
+"""
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("body", split(BODIES))
+def test_layouts(engine, body, n):
+    function, names = written(body.replace("V", "T.transpose(1, 2, 0)"))
+    arrays = pool(n)
+    got, want = (each(*[arrays[name] for name in names]) for each in (pk.fuse(function), function))
+    assert (got.dtype, got.shape, got.strides) == (want.dtype, want.shape, want.strides)
+    np.testing.assert_array_equal(got, want)

@@ -1,0 +1,238 @@
+"""Stand-ins that outlive the call of a fused function, in objects that it changed."""
+
+import collections
+import dataclasses
+import functools
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+
+
+@pytest.fixture(params=[100, 20_000])
+def x(request):
+    return np.linspace(-3, 3, request.param)
+
+
+@pk.fuse
+def scaled(x):
+    return x * 2 + 1
+
+
+HISTORY = []
+
+
+def remembered(x):
+    HISTORY.append(np.sum(x))
+    return x
+
+
+def test_leaked_stand_ins(engine, x):
+    leaked = []
+
+    @pk.fuse
+    def body(x):
+        y = x + 1
+        leaked[:] = [y, y[1:], np.sum(y), x, y * 2]
+        y += 1
+        return np.max(y)
+
+    assert body(x) == np.max(x + 2)
+    y, part, total, given, twice = leaked
+    np.testing.assert_array_equal(np.asarray(y), x + 2)
+    np.testing.assert_array_equal(np.asarray(part), (x + 2)[1:])
+    np.testing.assert_allclose(float(total), np.sum(x + 1))
+    np.testing.assert_array_equal(np.asarray(given), x)
+    np.testing.assert_array_equal(np.asarray(twice), (x + 1) * 2)
+    np.testing.assert_array_equal(np.asarray(y * 2 + x), (x + 2) * 2 + x)
+    np.testing.assert_array_equal(np.asarray(np.exp(y)[:3]), np.asarray(np.exp(y))[:3])
+
+
+class Walk:
+    """A state that each step computes anew."""
+
+    __slots__ = ("__dict__", "last")
+
+    def __init__(self, size):
+        self.place = np.zeros(size)
+        self.means = []
+        self.parts = {}
+        self.last = None
+
+    def step(self, x):
+        self.place = self.place * 0.5 + x
+        self.means.append(self.place.mean())
+        self.parts["ends"] = self.place[1:], [self.place[:-1]]
+        self.last = x
+        return self.place - x
+
+
+def test_what_methods_leave_in_objects_are_arrays(engine, x):
+    ours, numpys = Walk(x.size), Walk(x.size)
+    step = pk.fuse(Walk.step)
+    for n in range(4):
+        given = x + n
+        np.testing.assert_array_equal(step(ours, given), numpys.step(given))
+        assert ours.last is given
+    assert type(ours.place) is np.ndarray
+    np.testing.assert_array_equal(ours.place, numpys.place)
+    assert {type(mean) for mean in ours.means} == {np.float64}
+    np.testing.assert_allclose(ours.means, numpys.means, atol=1e-15)
+    after, (before,) = ours.parts["ends"]
+    assert type(after) is type(before) is np.ndarray
+    assert np.shares_memory(after, ours.place)
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    mean: Any
+    rest: Any
+
+
+def test_what_is_left_elsewhere_are_arrays(engine, x):
+    met, count = [], 0
+
+    def body(x, latest=[], *, box={}):  # noqa: B006
+        nonlocal count
+        count = count + np.max(x)
+        met.append(collections.deque([x + 1]))
+        latest.append(x * 2)
+        box["x"] = x
+        return (
+            Summary(x.mean(), collections.OrderedDict(x=x - 1)),
+            {np.min(x)},
+            {x[0]: 1},
+            (x * k for k in [2]),
+        )
+
+    summary, least, first, later = pk.fuse(functools.partial(remembered_and, body))(x)
+    kinds = type(count), type(met[0][0]), type(body.__defaults__[0][0]), type(HISTORY[-1])
+    assert kinds == (np.float64, np.ndarray, np.ndarray, np.float64)
+    assert body.__kwdefaults__["box"]["x"] is x
+    assert (type(summary.mean), type(summary.rest["x"])) == (np.float64, np.ndarray)
+    assert [type(each) for each in (*least, *first, *later)] == [np.float64, np.float64, np.ndarray]
+    HISTORY.clear()
+
+
+def remembered_and(body, x):
+    return body(remembered(x))
+
+
+def test_what_is_left_by_an_exception_is_an_array(engine, x):
+    left = []
+
+    @pk.fuse
+    def body(x):
+        left.append(x * 2)
+        raise KeyError("x")
+
+    wanted = x * 2
+    with pytest.raises(KeyError):
+        body(x)
+    x[:] = 0
+    assert type(left[0]) is np.ndarray
+    np.testing.assert_array_equal(left[0], wanted)
+
+
+def test_where_nobody_finds_a_stand_in_it_goes_on_as_an_array(engine, x):
+    hidden = []
+    pk.fuse(lambda x: hidden.append(iter([x * 2])))(x)
+    left = next(hidden[0])
+    for got in (left + 1, np.sin(left), left[1:], left.T, np.stack([left, x])):
+        assert type(got) is np.ndarray
+    for got in pk.fuse(lambda x: (x + left, left + x, np.stack([x, left]), np.where(x > 0, left, x)))(x):
+        assert type(got) is np.ndarray
+
+    @pk.fuse
+    def written(x):
+        x[:] = left
+        x += left
+        np.add(x, 1, out=left)
+        left[:2] = x[:2]
+
+    doubled = np.array(left)
+    written(x)
+    np.testing.assert_array_equal(x, doubled * 2)
+    np.testing.assert_array_equal(left[2:], doubled[2:] * 2 + 1)
+    np.testing.assert_array_equal(left[:2], x[:2])
+
+
+def test_leaked_into_another_call(engine, x):
+    kept = []
+    pk.fuse(lambda x: kept.append(x * 2))(x)
+    got = pk.fuse(lambda x: x + kept[0])(x)
+    assert type(got) is np.ndarray
+    np.testing.assert_array_equal(got, x * 3)
+    np.testing.assert_array_equal(scaled(kept[0]), x * 4 + 1)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(kept[0])), x * 2)
+
+
+# ---- Arguments that are read by other ways, too: what is written to them is seen there ---------------------
+
+PLATE = np.zeros((90, 100))
+
+
+def diffuse(u):
+    for _ in range(9):
+        sides = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
+        u[1:-1, 1:-1] += 0.1 * (sides - 4 * u[1:-1, 1:-1])
+
+
+class Plate:
+    """A state that a method is given, too."""
+
+    def __init__(self, u):
+        self.u = u
+        self.rows = {"first": [u[1:3]]}
+
+    def run(self, u):
+        diffuse(u)
+        return self.u.max(), self.rows["first"][0].copy(), self.u[2, 2]
+
+
+def plate_now():
+    return PLATE.copy()
+
+
+def of_a_helper(u):
+    diffuse(u)
+    return plate_now()
+
+
+def that_assigns_a_global(u):
+    global last  # noqa: PLW0603
+    diffuse(u)
+    last = np.max(PLATE)
+    return PLATE.copy(), last
+
+
+def that_asks_an_object(u, plate=None):
+    diffuse(u)
+    return functools.partial(Plate.run, plate if plate is not None else Plate(PLATE))(u)
+
+
+@pytest.mark.parametrize("body", [of_a_helper, that_assigns_a_global, that_asks_an_object])
+def test_arguments_that_are_globals_elsewhere(engine, body):
+    start = np.random.default_rng(1).random(PLATE.shape)
+    results = []
+    for function in (body, pk.fuse(body)):
+        PLATE[:] = start
+        results.append((function(PLATE), PLATE.copy()))
+    for want, got in zip(*map(_flat, results), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_arguments_that_are_attributes_too(engine):
+    ours, numpys = (Plate(np.random.default_rng(1).random((90, 100))) for _ in range(2))
+    run = pk.fuse(Plate.run)
+    for _ in range(3):
+        for got, want in zip(run(ours, ours.u), numpys.run(numpys.u), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12)
+        np.testing.assert_allclose(ours.u, numpys.u, rtol=1e-12)
+
+
+def _flat(value):
+    return [part for each in value for part in _flat(each)] if isinstance(value, tuple) else [value]

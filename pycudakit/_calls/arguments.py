@@ -37,9 +37,7 @@ def as_argument(value: Any) -> Any:
 
 def one_out(out: Any) -> Any:
     """Return what is given for the output of a function that has one: an array, None, or `...`."""
-    if out is ... or (isinstance(out, tuple) and len(out) == 1 and out[0] is ...):
-        return ...
-    return as_outs(out, 1)[0]
+    return ... if out is ... else as_outs(out, 1)[0]
 
 
 def as_outs(out: Any, count: int) -> list[Array | None]:

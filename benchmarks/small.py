@@ -64,6 +64,7 @@ INTEGERS = [
     "gcd",
     "lcm",
     "bitwise_invert",
+    "bitwise_not",
     "invert",
 ]
 WITHIN_ONE = ["arcsin", "asin", "arccos", "acos", "arctanh", "atanh"]

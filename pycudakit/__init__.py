@@ -31,6 +31,7 @@ from pycudakit._families.elementwise.functions import (
     bitwise_and,
     bitwise_invert,
     bitwise_left_shift,
+    bitwise_not,
     bitwise_or,
     bitwise_right_shift,
     bitwise_xor,
@@ -189,7 +190,7 @@ if TYPE_CHECKING:
     from pycudakit._families.take import argwhere, compress, flatnonzero, nonzero, take, take_along_axis
     from pycudakit.fusing import Fused, fuse
     from pycudakit.fusing.composed.calculus import cross, gradient, trapezoid
-    from pycudakit.fusing.composed.joining import concatenate, repeat, stack, tile
+    from pycudakit.fusing.composed.joining import concat, concatenate, repeat, stack, tile
     from pycudakit.fusing.composed.padding import pad
     from pycudakit.fusing.composed.signals import convolve, correlate
     from pycudakit.fusing.composed.statistics import corrcoef, cov
@@ -214,7 +215,7 @@ else:
             "_families.histogram.functions": "bincount digitize histogram histogram2d",
             "fusing": "Fused fuse",
             "fusing.composed.calculus": "cross gradient trapezoid",
-            "fusing.composed.joining": "concatenate repeat stack tile",
+            "fusing.composed.joining": "concat concatenate repeat stack tile",
             "fusing.composed.padding": "pad",
             "fusing.composed.signals": "convolve correlate",
             "fusing.composed.statistics": "corrcoef cov",
@@ -242,8 +243,8 @@ else:
             "_families.select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
         },
         open_to_others,
-        "evaluate fuse grid_for concatenate convolve corrcoef correlate cov cross gradient pad repeat stack "
-        "tile trapezoid",
+        "evaluate fuse grid_for concat concatenate convolve corrcoef correlate cov cross gradient pad repeat "
+        "stack tile trapezoid",
     )
 
 above.name(
@@ -307,6 +308,7 @@ __all__ = [
     "bitwise_and",
     "bitwise_invert",
     "bitwise_left_shift",
+    "bitwise_not",
     "bitwise_or",
     "bitwise_right_shift",
     "bitwise_xor",
@@ -315,6 +317,7 @@ __all__ = [
     "ceil",
     "clip",
     "compress",
+    "concat",
     "concatenate",
     "convolve",
     "copysign",

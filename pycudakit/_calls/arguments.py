@@ -35,6 +35,11 @@ def as_argument(value: Any) -> Any:
     return value if code_of(value.dtype) is not None else None
 
 
+def one_out(out: Any) -> Any:
+    """Return what is given for the output of a function that has one: an array, None, or `...`."""
+    return ... if out is ... else as_outs(out, 1)[0]
+
+
 def as_outs(out: Any, count: int) -> list[Array | None]:
     if out is None:
         return [None] * count

@@ -242,6 +242,11 @@ def _check_labels(function: str, inputs: Iterable[Any]) -> None:
             )
 
 
+def _flattens(result: Array, inputs: tuple[Any, ...]) -> bool:
+    """Tell whether a result has fewer axes than the first operand, as pandas' own would not."""
+    return bool(inputs) and result.ndim < np.ndim(inputs[0])
+
+
 @functools.cache
 def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
     """Let a function take arrays of other libraries, and have NumPy answer small calls at once."""
@@ -272,7 +277,7 @@ def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
                 return decided(name, value, functools.partial(numpys, *args, **kwargs))  # type: ignore[no-any-return]
         given, named = read_all(name, function, args, kwargs, by_numpy, heeds_masks)
         result: Any = function(*given, **named)
-        if name in _LABEL and np.ndim(result):
+        if (name in _LABEL and np.ndim(result)) or (name in _KEEP_THE_INDEX and _flattens(result, args)):
             _check_labels(name, args)
         return like(result, args) if name in _KEEP_THE_INDEX else result  # type: ignore[no-any-return]
 

@@ -55,7 +55,7 @@ def explained(name: str, reason: str) -> str:
     cause = " ".join(reason.split())
     for words, remedy in _REMEDIES.items():
         if words in cause:
-            cause = cause.removesuffix(": install the two from one release")
+            cause = cause.removesuffix(": install the two from one release").removesuffix(loader.ASK)
             return f"{cause}: {remedy(name)}"
     return cause
 

@@ -215,7 +215,7 @@ arctan2 sinh cosh tanh arcsinh arccosh arctanh asin acos atan atan2 asinh acosh 
 rad2deg degrees radians floor ceil trunc rint round around clip nan_to_num maximum minimum fmax fmin
 heaviside gcd lcm isfinite isinf isnan isclose equal not_equal less less_equal greater greater_equal
 logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert bitwise_invert
-left_shift right_shift bitwise_left_shift bitwise_right_shift where astype
+bitwise_not left_shift right_shift bitwise_left_shift bitwise_right_shift where astype
 """
 _EXACT = "min max amin amax nanmin nanmax all any prod"
 _FIRST = "argmin argmax nanargmin nanargmax"

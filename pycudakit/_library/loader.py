@@ -88,15 +88,18 @@ def _unwatch() -> None:
         opened.pk_unwatch()
 
 
+ASK = ": `pycudakit info` says what to do"
+
+
 @functools.cache
 def library(engine: str) -> ctypes.CDLL:
     """Open the library of an engine, ``"cpu"`` or ``"cuda"``, once."""
     path = find(engine)
     if path is None:
         looked = {path: _why_not(path) for path in candidates(engine)}
-        tried = "".join(f"\n  {path}" + f" ({why})" * bool(why) for path, why in looked.items())
+        tried = ", ".join(f"{path}" + f" ({why})" * bool(why) for path, why in looked.items())
         raise errors.NoDevice(
-            f"no library built: {file_name(engine)} is at none of{tried or ' no path at all'}"
+            f"no library built: {file_name(engine)} is at none of {tried or 'no path at all'}{ASK}"
         )
     try:
         if not _is_whole(path):

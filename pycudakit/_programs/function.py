@@ -139,7 +139,7 @@ _COMPARISONS = frozenset(name for name in OF_ANY_INTEGER if not name.startswith(
 def as_numpy_takes_numbers(name: str, inputs: Sequence[Any], dtype: Any = None) -> Sequence[Any]:
     """Give a type to Python numbers alone, and replace those out of range where that does no harm."""
     if all(type(value) in (int, float) for value in inputs):
-        return _ranked(inputs) if name in _COMPARISONS else _typed(inputs, dtype)
+        return _ranked(inputs) if name in _COMPARISONS else _typed(name, inputs, dtype)
     if name not in OF_ANY_INTEGER or not any(type(value) is int for value in inputs):
         return inputs
     first = next(value for value in inputs if type(value) is not int)
@@ -156,17 +156,43 @@ def _ranked(numbers: Sequence[Any]) -> Sequence[Any]:
     if all(type(value) is int for value in numbers):
         ranks = sorted({*numbers})
         return [np.asarray(ranks.index(value), INT64) for value in numbers]
-    return _typed(numbers, None)
+    return _typed("", numbers, None)
 
 
-def _typed(numbers: Sequence[Any], dtype: Any) -> Sequence[Any]:
+def _typed(name: str, numbers: Sequence[Any], dtype: Any) -> Sequence[Any]:
     """Return Python numbers as arrays; raises `OverflowError` for integers that NumPy has no room for."""
     if all(type(value) is int for value in numbers):
+        limits = np.iinfo(np.int64)
+        if dtype is None and not all(limits.min <= value <= limits.max for value in numbers):
+            if len(numbers) == 1:
+                return [np.asarray(value) for value in numbers]  # unsigned, or an object
+            if _takes_integers_as_floats(name):
+                return [np.asarray(float(value)) for value in numbers]
+        elif dtype is not None and np.dtype(dtype).kind in "iu" and not _computes_integers(name):
+            return [np.asarray(bool(value), INT64) for value in numbers]  # of whose type NumPy complains
         wanted = np.dtype(dtype) if dtype is not None else INT64
         if wanted.kind == "O":  # NumPy's alone
             return numbers
         return [np.asarray(value, wanted if wanted.kind in "iuf" else INT64) for value in numbers]
     return [np.asarray(value, FLOAT64 if abs(value) > _LARGEST else None) for value in numbers]
+
+
+@functools.cache
+def _loop_of_integers(name: str) -> str:
+    """Return the kinds that NumPy's ufunc of this name has integers as, and its result."""
+    ufunc = getattr(np, name, None)
+    if not isinstance(ufunc, np.ufunc):
+        return ""
+    return "".join(d.kind for d in ufunc.resolve_dtypes((INT64,) * ufunc.nin + (None,) * ufunc.nout))
+
+
+def _takes_integers_as_floats(name: str) -> bool:
+    return _loop_of_integers(name)[:1] == "f"
+
+
+def _computes_integers(name: str) -> bool:
+    kinds = _loop_of_integers(name)
+    return not kinds or kinds[-1] in "iu"
 
 
 def checked_output(name: str, result: Value, out: tuple[Any, ...], casting: str) -> tuple[Value]:

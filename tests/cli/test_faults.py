@@ -87,6 +87,13 @@ def test_a_library_is_missing(tmp_path):
     line = told("cpu", PYCUDAKIT_LIBRARY_DIR=tmp_path)
     assert "no library built: libpycudakit_cpu.so is at none of" in line
     assert "set PYCUDAKIT_LIBRARY_DIR to a folder that has libpycudakit_cpu.so, or unset it" in line
+    assert "`pycudakit info`" not in line
+    call = "import pycudakit as pk\nwith pk.engine('cpu'): pk.add([1], 1)"
+    environment = {**os.environ, "PYCUDAKIT_LIBRARY_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", call], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.stderr.endswith(f"{tmp_path}/libpycudakit_cpu.so: `pycudakit info` says what to do\n")
 
 
 @needs_compiler

@@ -168,6 +168,15 @@ def test_sequences(engine, name, mode, data):
     compare(name, numbers(n, dtype)[::-1], numbers(m, "float32", 1), mode, rtol=1e-6)
 
 
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize("name", ["convolve", "correlate"])
+def test_sequences_that_are_not_finite(engine, name, mode):
+    nan, infinity = float("nan"), float("inf")
+    for v in ([1.0, 4.0, nan], [infinity, 1.0, 0.0], [nan, 2.0], [infinity]):
+        for a in ([1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 3.0], [7.0]):
+            compare(name, np.array(a), np.array(v), mode)
+
+
 def test_long_sequences(engine):
     a, v = np.random.default_rng(0).standard_normal((2, 100_000))
     for name in ("convolve", "correlate"):

@@ -173,3 +173,44 @@ def test_interp_of_what_is_not_aligned(engine):
     assert_array_equal(pk.interp(x, [0.0, 2.0], [0.0, 4.0]), [1.0, 3.0])
     assert_array_equal(pk.interp([0.5, 1.5], [0.0, 2.0], x), np.interp([0.5, 1.5], [0.0, 2.0], x))
     assert_array_equal(pk.interp([1.0], x, [0.0, 1.0]), [0.5])
+
+
+@pytest.mark.parametrize("large", [2**63, 2**64, -(2**63) - 1])
+@pytest.mark.parametrize("name", ["divide", "arctan2", "hypot", "logaddexp", "float_power"])
+def test_integers_of_any_size_as_floats(engine, name, large):
+    for inputs in ((large, 3), (3, abs(large))):
+        with np.errstate(all="ignore"):
+            got, want = (getattr(kit, name)(*inputs) for kit in (pk, np))
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["divide", "arctan2", "logical_and"])
+def test_a_dtype_that_a_function_does_not_have(engine, name):
+    for kit in (pk, np):
+        with pytest.raises(TypeError, match="No loop matching"):
+            getattr(kit, name)(1, 300, dtype=np.int8)
+
+
+@pytest.mark.parametrize("name", ["negative", "square", "sqrt", "isnan"])
+def test_a_number_of_any_size(name):
+    for number in (2**63, 2**64):
+        outcomes = []
+        for kit in (pk, np):
+            try:
+                outcomes.append(repr(getattr(kit, name)(number)))
+            except TypeError as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1]
+
+
+def test_out_of_clip_may_be_dots(engine):
+    got = pk.clip(np.array(5.0), 1, 3, out=...)
+    assert type(got) is np.ndarray
+    assert got == 3.0
+
+
+def test_an_order_that_is_none(engine):
+    with pytest.raises(ValueError, match="order must be one of"):
+        pk.add(np.ones(3), 1, order="Q")
+    assert pk.add(np.ones((2, 3)), 1, order="f").flags.f_contiguous

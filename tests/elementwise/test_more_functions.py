@@ -19,8 +19,10 @@ ALIASES = {
     "atanh": "arctanh",
     "around": "round",
     "bitwise_invert": "invert",
+    "bitwise_not": "invert",
     "bitwise_left_shift": "left_shift",
     "bitwise_right_shift": "right_shift",
+    "concat": "concatenate",
     "pow": "power",
 }
 

@@ -25,10 +25,10 @@ NO_CALLS = {
 }
 CALLS = {
     **{name: lambda f: f(COUNTS, COUNTS) for name in BITS},
-    **{name: lambda f: f(COUNTS) for name in ("bitwise_invert", "invert")},
+    **{name: lambda f: f(COUNTS) for name in ("bitwise_invert", "bitwise_not", "invert")},
     **{name: lambda f: f(X + 1) for name in ("acosh", "arccosh")},
     **{name: lambda f: f(X / 8) for name in ("acos", "arccos", "arcsin", "asin", "arctanh", "atanh")},
-    **{name: lambda f: f((X, X)) for name in ("concatenate", "stack")},
+    **{name: lambda f: f((X, X)) for name in ("concat", "concatenate", "stack")},
     **{name: lambda f: f(X[0], X[1]) for name in ("convolve", "correlate")},
     **{name: lambda f: f(X, 2) for name in ("pad", "repeat", "tile")},
     **{name: lambda f: f(X, axis=1) for name in ("cumulative_prod", "cumulative_sum")},

@@ -168,3 +168,16 @@ def test_errors_of_average(engine):
         averages(a, **keywords)
     averages(np.zeros(0))
     averages(np.zeros((3, 0)), axis=1)
+
+
+@pytest.mark.parametrize("name", ["matmul", "vecdot"])
+def test_out_in_a_tuple(engine, name):
+    call = getattr(pk, name)
+    x, out = np.ones((3, 3)), np.zeros(3 if name == "vecdot" else (3, 3))
+    assert call(x, x, out=(out,)) is out
+    np.testing.assert_array_equal(call(x, x, out=(None,)), out)
+    for several in ((), (out, out)):
+        with pytest.raises(ValueError, match="exactly one entry"):
+            call(x, x, out=several)
+    with pytest.raises(TypeError, match="ArrayType"):
+        call(x, x, out=[out])

@@ -112,6 +112,14 @@ CALLS = {
     "transpose": lambda k, x: k.transpose(x),
     "interp": lambda k, x: k.interp(x, [0.0, 9.0], [0.0, 1.0]),
     "norm": lambda k, x: k.linalg.norm(x),
+    "gradient": lambda k, x: k.gradient(x),
+    "trapezoid": lambda k, x: k.trapezoid(X, x),
+    "cov": lambda k, x: k.cov(x),
+    "cross": lambda k, x: k.cross(X, x),
+    "convolve": lambda k, x: k.convolve(x, X[0]),
+    "pad": lambda k, x: k.pad(x, 1),
+    "concatenate": lambda k, x: k.concatenate([X, x]),
+    "tile": lambda k, x: k.tile(x, 2),
 }
 
 
@@ -210,4 +218,7 @@ def test_pandas_labels_are_not_lost(engine, name):
         calls = {"max": lambda k, x: k.max(x, axis=0), "sum along": lambda k, x: k.sum(x, axis=0)}
         with pytest.raises(errors.Unsupported, match=r"DataFrame has labels, .*\.to_numpy\(\) first"):
             (calls.get(name) or CALLS[name])(pk, pd.DataFrame(X))
+    with pytest.raises(errors.Unsupported, match="cumsum: DataFrame has labels"):
+        pk.cumsum(pd.DataFrame(X))  # which pandas adds up by columns, and NumPy would as one row
     assert pk.sum(pd.Series(X[0])) == 6.0
+    np.testing.assert_array_equal(pk.gradient(pd.Series(X[0])), np.gradient(X[0]))

@@ -35,6 +35,18 @@ def test_numpys(engine, name, dtype, initial):
             assert repr(outcome(pk, name, a, initial, axis=axis)) == repr(want)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("name", ["nanmin", "nanmax"])
+def test_an_initial_nan_is_skipped_too(engine, name, dtype):
+    a = np.array([[3, NAN], [1, 5]], dtype)
+    for axis in (None, 0, 1):
+        for keywords in ({}, {"where": np.array([True, False])}):
+            ours, numpys = (outcome(kit, name, a, NAN, axis=axis, **keywords) for kit in (pk, np))
+            assert repr(ours) == repr(numpys)
+    with pytest.warns(RuntimeWarning, match="All-NaN"):
+        assert np.isnan(getattr(pk, name)(np.full(3, NAN, dtype), initial=NAN))
+
+
 @pytest.mark.parametrize("initial", [None, 2**70, -(2**70), 1j, "a"])
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "bool", "float32", "float64"])
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])

@@ -451,3 +451,30 @@ def test_last_call(engine):
     assert (pk.last_call().function, pk.last_call().engine) == ("var", engine)
     pk.sum([])
     assert (pk.last_call().function, pk.last_call().engine) == ("sum", "numpy")
+
+
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_about_a_mean_of_another_type_or_shape(engine, name):
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for axis, mean in [
+        (None, np.float64(5.5)),
+        (None, 5.5),
+        (0, x.mean(axis=0, dtype=np.float64)),
+        (1, [[1], [5], [9]]),
+    ]:
+        got, want = (getattr(kit, name)(x, axis=axis, mean=mean) for kit in (pk, np))
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+    larger = np.ones((5, 1, 4))
+    with pytest.raises(errors.Unsupported, match="a mean that is larger than the array"):
+        getattr(pk, name)(x, axis=0, mean=larger)
+    with pk.engine("auto"):
+        np.testing.assert_allclose(getattr(pk, name)(x, mean=larger), getattr(np, name)(x, mean=larger))
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "argmax", "any", "count_nonzero", "nansum"])
+@pytest.mark.parametrize("axis", [True, False, [0], [0, 1]])
+def test_axes_that_are_none(engine, name, axis):
+    for kit in (pk, np):
+        with pytest.raises(TypeError, match="integer"):
+            getattr(kit, name)(np.ones((2, 3)), axis=axis)

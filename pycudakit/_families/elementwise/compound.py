@@ -161,6 +161,8 @@ def clip(
         raise ValueError(
             "Passing `min` or `max` keyword argument when `a_min` and `a_max` are provided is forbidden."
         )
+    if out is ...:
+        return np.asarray(clip(a, a_min, a_max, min=min, max=max, where=where, casting=casting, dtype=dtype))
     low = next((v for v in (a_min, min) if v is not _NOT_GIVEN), None)
     high = next((v for v in (a_max, max) if v is not _NOT_GIVEN), None)
     if type(low) is int or type(high) is int:  # limits beyond those of an integer type limit nothing

@@ -171,6 +171,9 @@ def with_keywords(
         given |= {"casting": casting, "order": order, "subok": subok}
         compute = functools.partial(function.numpy, *inputs, **_unusual(function, given))
         return invocation.by_numpy(function.name, "auto: only NumPy has such keywords", compute)
+    order = str(order or "K").upper()
+    if order not in ("C", "F", "A", "K"):
+        raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got '{order}')")
     if signature is not None:
         inputs = _as_in_signature(function, inputs, signature, casting)
     result = call(function, inputs, None if out is ... else out, where, dtype, casting, None)

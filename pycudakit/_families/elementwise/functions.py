@@ -234,6 +234,7 @@ heaviside = _binary(
     "array([0. , 0.5, 1. ])",
 )
 
-# NumPy's other names for the same functions, those of the array API.
+# NumPy's other names for the same functions, most of them those of the array API.
 acos, acosh, asin, asinh, atan, atan2, atanh = arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh
-bitwise_invert, bitwise_left_shift, bitwise_right_shift, pow = invert, left_shift, right_shift, power
+bitwise_invert = bitwise_not = invert
+bitwise_left_shift, bitwise_right_shift, pow = left_shift, right_shift, power

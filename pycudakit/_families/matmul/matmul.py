@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._calls import asked, cost, floating, invocation, operands
-from pycudakit._calls.arguments import broadcast_shapes, needs_copy
+from pycudakit._calls.arguments import broadcast_shapes, needs_copy, one_out
 from pycudakit._calls.plan import NOTHING, Cost, Plan, plan_call
 from pycudakit._calls.record import Call
 from pycudakit._calls.small import answered_by
@@ -107,6 +107,7 @@ def matmul(
     given = {"axes": axes, "axis": axis, "keepdims": keepdims, "casting": casting, "order": order}
     given |= {"dtype": dtype, "subok": subok, "signature": signature, "sig": sig}
     given = {name: value for name, value in given.items() if value is not _USUAL[name]}
+    out = one_out(out)
     if out is ...:
         return np.asarray(matmul(x1, x2, precision=precision, **given))
     numpy = functools.partial(np.matmul, x1, x2, out, **given)

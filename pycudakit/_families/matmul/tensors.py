@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit._calls import invocation
-from pycudakit._calls.arguments import broadcast_shapes
+from pycudakit._calls.arguments import broadcast_shapes, one_out
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.operands import as_array
 from pycudakit._calls.plan import Cost, plan_call
@@ -149,13 +149,13 @@ def vecdot(
     given = {"axes": axes, "axis": axis, "keepdims": keepdims, "casting": casting, "order": order}
     given |= {"dtype": dtype, "subok": subok, "signature": signature, "sig": sig}
     given = {name: value for name, value in given.items() if value is not _USUAL[name]}
+    out = one_out(out)
     if out is ...:
         return np.asarray(vecdot(x1, x2, **given))
     numpy = functools.partial(np.vecdot, x1, x2, out, **given)
     if not isinstance(keepdims, bool):
         return numpy()  # raises
     foreign = next((f"the argument {name}" for name in ("signature", "sig") if name in given), None)
-    out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
     x, y = as_array(x1), as_array(x2)
     if x is None or y is None or foreign is not None or (out is not None and as_array(out) is None):
         return invocation.by_numpy_alone("vecdot", numpy, foreign)

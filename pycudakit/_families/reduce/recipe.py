@@ -213,6 +213,8 @@ def axes_of(axis: Any, dimensions: int) -> tuple[int, ...]:
     """Return the axes that are reduced, in order, with NumPy's errors."""
     if axis is None:
         return tuple(range(dimensions))
+    if isinstance(axis, (bool, list)):  # which NumPy's helper would take
+        raise TypeError("an integer is required for the axis")
     return tuple(sorted(normalize_axis_tuple(axis, dimensions)))
 
 

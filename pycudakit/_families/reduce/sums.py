@@ -67,6 +67,8 @@ def sum_like(
         initial = NONE
     elif initial is not NONE:
         initial = np.array(initial, call.result_type)[()]  # as NumPy converts it, or refuses to
+        if extreme and call.skips_nan and np.isnan(initial):  # which is skipped, too
+            initial = NONE
     result = call.reduce(initial=or_usual(initial, None))
     if name.endswith("sum") and initial is not NONE and initial == 0 and np.signbit(initial):
         _keep_negative_zeros(call, result, or_usual(where, True))
@@ -195,6 +197,11 @@ def mean_like(
         dtype = out.dtype  # so that it is rounded once
     if dtype is not None and np.dtype(dtype).kind != "f":
         foreign = f"a dtype of {np.dtype(dtype)} for a mean"
+    if mean is not NONE and np.broadcast_shapes(np.shape(a), np.shape(mean)) != np.shape(a):
+        foreign = "a mean that is larger than the array"
+    if mean is not NONE and dtype is None and not name.startswith("nan"):
+        off = np.result_type(np.asarray(a), mean if isinstance(mean, (int, float)) else np.asarray(mean))
+        dtype = off if off.kind == "f" else None  # of the differences, as NumPy computes them
     call = Reduction(
         name,
         write,

@@ -40,6 +40,9 @@ def concatenate(
     return np.concatenate(arrays, axis=axis, out=out, **wanted)
 
 
+concat = concatenate
+
+
 @whole("arrays", of_many=True)
 def stack(
     arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"

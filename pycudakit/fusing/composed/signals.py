@@ -99,16 +99,32 @@ def _slid(a: Any, v: Any, mode: str) -> Any:
     """Return the sums of products where `v`, which is not longer, slides over `a`."""
     if mode not in _MODES:
         raise ValueError("Use one of 'valid', 'same', or 'full' for convolve/correlate mode")
-    length = (a.size - v.size + 1, a.size, a.size + v.size - 1)[_MODES[mode]]
+    middle = a.size - v.size + 1
+    length = (middle, a.size, a.size + v.size - 1)[_MODES[mode]]
     left = (0, v.size // 2, v.size - 1)[_MODES[mode]]
-    right = length + v.size - 1 - left - a.size
     dtype = np.result_type(a, v)
     work = np.dtype(np.float32) if dtype == np.float16 else dtype
     a, v = (each if each.dtype == work else each.astype(work) for each in (a, v))
-    if left or right:
-        a = np.pad(a, (left, right))
+    sides = left, length - left - middle
     with np.errstate(all="ignore"):
-        total = a[:length] * v[0]
-        for k in range(1, v.size):
-            total = total + a[k : k + length] * v[k]
+        total = _sums(a, v, middle)
+        if any(sides):
+            # What lies beyond the end is left out: it would be NaN where `v` is not finite.
+            m = v.size - 1
+            zero = np.zeros(1, work)
+            ends = np.concatenate((zero.repeat(sides[0]), a[:m], a[a.size - m :], zero.repeat(sides[1])))
+            is_inside = np.repeat([False, True, False], (sides[0], 2 * m, sides[1]))
+            around = _sums(ends, v, sides[0] + m + sides[1], is_inside)
+            total = np.concatenate((around[: sides[0]], total, around[sides[0] + m :]))
         return total.astype(dtype)
+
+
+def _sums(a: Any, v: Any, length: int, counts: Array | None = None) -> Any:
+    """Return the sums at the first places, of those products that count."""
+    total = None
+    for k in range(v.size):
+        products = a[k : k + length] * v[k]
+        if counts is not None:
+            products = np.where(counts[k : k + length], products, products.dtype.type(0))
+        total = products if total is None else total + products
+    return total

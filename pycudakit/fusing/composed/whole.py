@@ -12,18 +12,13 @@ import numpy as np
 from pycudakit._calls import asked, invocation, operands
 from pycudakit._calls.cost import QUICKER, SMALL
 from pycudakit._calls.deferred import Deferred
-from pycudakit._calls.others import is_ordinary
+from pycudakit._calls.others import decided, decider, is_dask, is_ordinary, lies_on_device, read_all
 from pycudakit._calls.small import short_way
 from pycudakit._library.types import Array
 from pycudakit.fusing.fused import SMALL_ARRAYS, fuse
 from pycudakit.fusing.now import recording_now
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _decides(value: Any) -> bool:
-    """Tell whether a value is an array of a class with ways of its own, such as a masked one."""
-    return isinstance(value, np.ndarray) and not is_ordinary(value)
 
 
 def whole(
@@ -65,10 +60,16 @@ def whole(
             engine = asked.checked_current()
             if asked.is_numpys(engine):
                 return invocation.by_numpy_alone(name, compute)
-            if not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values()))):
-                if engine == "auto" and any(map(_decides, (*args, *kwargs.values()))):
+            values = (*args, *kwargs.values())
+            if not all(map(is_ordinary, values)):
+                if any(map(is_dask, values)) or any(map(lies_on_device, values)):
+                    return fused(*args, **kwargs)
+                deciding = decider(values)
+                if deciding is not None:
+                    return decided(name, deciding, compute)
+                args, kwargs = read_all(name, body, args, kwargs)
+                if not all(map(is_ordinary, (*args, *kwargs.values()))):  # a masked array, under "auto"
                     return invocation.by_numpy(name, "auto: an array's class has NumPy decide", compute)
-                return fused(*args, **kwargs)
             known: list[Array] = []
 
             def read(value: Any) -> Any:

@@ -283,7 +283,7 @@ def _remedy(log: str, command: Sequence[str]) -> str:
         return ""
     places = [word[2:] for word in command if word.startswith("-I") and word != f"-I{_HEADERS}"]
     looked = ", ".join(places) or "the compiler's own folders"
-    return f"\n{missing[1]} is not in {looked}: name its folder in include_dirs\n"
+    return f"\n{missing[1]} is not in {looked}: name its folder in include_dirs"
 
 
 def _prologue(source: Source) -> Iterator[str]:

@@ -131,8 +131,8 @@ typedef struct pk_memory {
     int64_t results_kept;   /* of pk_result_allocator: returned, kept for the next */
     int64_t results_budget; /* unless set, 1 GiB, or an eighth of the machine's memory if less */
     int64_t plan_bytes;     /* of all devices, what plans keep or have kept; apart from device_bytes */
-    int64_t plan_budget;    /* of each device, half of what is free when first needed, unless set: in a plan of
-                               its device, else of device 0, and 0 until it is needed */
+    int64_t plan_budget; /* of each device, half of what is free when first needed, unless set: in a plan of
+                            its device, else of device 0, and 0 until it is needed */
 } pk_memory;
 
 PK_API int32_t pk_memory_info(pk_memory *memory);
@@ -398,8 +398,8 @@ typedef int32_t (*pk_plan_body)(void *context);
 PK_API int32_t pk_run_plan(pk_plan_body body, void *context);
 
 /* Has the innermost plan of the thread keep on another device than 0 what it keeps from now on, for calls on
- * that device alone. PK_INVALID_ARGUMENT outside of a plan, and where there is no such device, as there is none
- * for the CPU library. */
+ * that device alone. PK_INVALID_ARGUMENT outside of a plan, and where there is no such device, as there is
+ * none for the CPU library. */
 PK_API int32_t pk_plan_device(int64_t device);
 
 /* What a kept range is:
@@ -410,10 +410,11 @@ PK_API int32_t pk_plan_device(int64_t device);
  *                      the host's memory as well */
 enum { PK_KEEP_INPUT = 0, PK_KEEP_TEMPORARY = 1, PK_KEEP_RESULT = 2 };
 
-/* Gives a range of the host's memory a home on the plan's device, for calls that the plan's thread makes. *kept is 0
- * where there is none, and calls go over the host's memory as ever: without a plan, without room in
- * PYCUDAKIT_PLAN_MEMORY or on the device, and by the CPU library. A range that overlaps another one that the
- * thread's plans keep is refused. What is kept is dropped before its memory is given to something else. */
+/* Gives a range of the host's memory a home on the plan's device, for calls that the plan's thread makes.
+ * *kept is 0 where there is none, and calls go over the host's memory as ever: without a plan, without room
+ * in PYCUDAKIT_PLAN_MEMORY or on the device, and by the CPU library. A range that overlaps another one that
+ * the thread's plans keep is refused. What is kept is dropped before its memory is given to something else.
+ */
 PK_API int32_t pk_plan_keep(uint64_t address, int64_t bytes, int32_t what, int32_t *kept);
 
 /* Which memory of a lent range is valid. */

@@ -46,9 +46,9 @@ def _einsum(
     casting: Any = "safe",
     **keywords: Any,
 ) -> Any:
-    if not operands or keywords:
+    if not operands or keywords or type(operands[0]) is not str:
         return NotImplemented
-    subscripts, *rest = operands if type(operands[0]) is str else _in_letters(operands)
+    subscripts, *rest = operands
     arrays = stood(recording, *rest)
     terms = None if arrays is None else family("tensors").terms(subscripts, arrays)
     path = _path(optimize, len(rest))
@@ -132,11 +132,14 @@ def _path(optimize: Any, count: int) -> list[Sequence[int]] | None:
 
 
 def view_or(elsewhere: Handler) -> Handler:
-    """Take `einsum` of one array that keeps all its axes, which is a view in NumPy."""
+    """Take lists of axes as letters, and `einsum` of one array that keeps all its axes as the view it is."""
 
     def handle(recording: Recording, *operands: Any, **keywords: Any) -> Any:
-        if operands and keywords.keys() <= {"optimize"}:
-            subscripts, *arrays = operands if type(operands[0]) is str else _in_letters(operands)
+        if operands and type(operands[0]) is not str:
+            subscripts, *arrays = _in_letters(operands)
+            operands = operands if subscripts is None else (subscripts, *arrays)
+        if operands and type(operands[0]) is str and keywords.keys() <= {"optimize"}:
+            subscripts, *arrays = operands
             if len(arrays) == 1 and type(arrays[0]) is StandIn and arrays[0].ndim:
                 terms = family("tensors").terms(subscripts, arrays)
                 if terms is not None and {*terms[0]} == {*terms[1]}:

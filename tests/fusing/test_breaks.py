@@ -288,7 +288,7 @@ def test_written_before_a_strict_error(engine):
 @pytest.mark.parametrize(
     "body",
     [
-        lambda x: np.einsum(x, [0], x, [0]),
+        lambda x: np.einsum(x, (0,), x, np.array([0])),
         lambda x: x[:20] @ (1j * np.arange(20)),
         lambda x: np.dot(x[:20], np.array([1j] * 20)),
     ],

@@ -78,10 +78,17 @@ def _elementwise(function: Function, args: Sequence[Any], kwargs: Mapping[str, A
     compute = OfBlocks(function, given, kwargs)
     parts = _PAIRS.get(function.__name__)
     if parts is None:
-        return da.core.elemwise(compute, *_arrays(given))
+        return _block_by_block(compute, _arrays(given))
     return tuple(
-        da.core.elemwise(functools.partial(compute, part=part), *_arrays(given)) for part in range(parts)
+        _block_by_block(functools.partial(compute, part=part), _arrays(given)) for part in range(parts)
     )
+
+
+def _block_by_block(compute: Function, arrays: Sequence[Any]) -> Any:
+    found = dask_array().core.elemwise(compute, *arrays)
+    if found is NotImplemented:  # all that Dask says of what the function refuses
+        compute(*(np.ones((1,) * each.ndim, each.dtype) for each in arrays))
+    return found
 
 
 _PAIRS = {"divmod": 2, "modf": 2, "frexp": 2}
@@ -98,6 +105,13 @@ def _exact(join: str | None = None) -> Function:
         return da.reduction(x, function, joined, axis=axis, keepdims=keepdims, dtype=dtype, concatenate=True)
 
     return kind
+
+
+def _between(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return how far the extremes are from each other."""
+    x, axis, keepdims = sums.of_axes(function.__name__, args, kwargs)
+    most, least = (_exact()(each, (x, axis), {"keepdims": keepdims}) for each in (kit().max, kit().min))
+    return kit().subtract(most, least)
 
 
 def _first(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -231,6 +245,10 @@ KINDS: dict[str, Function] = {
     "sum": sums.total,
     "nansum": sums.total,
     "mean": sums.mean,
+    "nanmean": sums.mean_of_numbers,
+    "nanvar": sums.spread_of_numbers,
+    "nanstd": sums.spread_of_numbers,
+    "ptp": _between,
     "var": sums.spread,
     "std": sums.spread,
     **{f"image.{name}": overlaps.filtered for name in _WINDOWS.split()},

@@ -67,6 +67,37 @@ def spread(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
     return (pk.sqrt(variance) if function.__name__ == "std" else variance).astype(dtype)
 
 
+def mean_of_numbers(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return a mean of what is not NaN."""
+    x, axis, keepdims = of_axes(function.__name__, args, kwargs)
+    dtype = function(np.ones((1,) * x.ndim, x.dtype)).dtype
+    return _shared(x.astype(np.float64), axis, keepdims, _numbers(x, axis, keepdims)).astype(dtype)
+
+
+def spread_of_numbers(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return a variance or a standard deviation of what is not NaN, in two passes."""
+    pk = kit()
+    ddof = dict(kwargs).get("ddof", 0)
+    x, axis, keepdims = of_axes(function.__name__, args, {k: v for k, v in kwargs.items() if k != "ddof"})
+    dtype = function(np.ones((1,) * x.ndim, x.dtype)).dtype
+    wide = x.astype(np.float64)
+    off = pk.subtract(wide, _shared(wide, axis, True, _numbers(x, axis, True)))
+    variance = _shared(pk.square(off), axis, keepdims, _numbers(x, axis, keepdims) - ddof)
+    return (pk.sqrt(variance) if function.__name__ == "nanstd" else variance).astype(dtype)
+
+
+def _numbers(x: Any, axis: Any, keepdims: bool) -> Any:
+    pk = kit()
+    there = pk.logical_not(pk.isnan(x))
+    return pk.count_nonzero(there, axis=axis, keepdims=keepdims)
+
+
+def _shared(x: Any, axis: Any, keepdims: bool, count: Any) -> Any:
+    """Return the sum of what is not NaN, divided by a count."""
+    pk = kit()
+    return pk.divide(total(pk.nansum, (x, axis), {"keepdims": keepdims}), count)
+
+
 def _parts(x: Any, axis: Any, keepdims: bool, dtype: Any, function: Any, count: int) -> Any:
     return dask_array().reduction(
         x,

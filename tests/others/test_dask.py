@@ -72,16 +72,44 @@ def test_arrays_that_are_cut_differently(engine):
 @pytest.mark.parametrize("chunks", CHUNKS)
 @pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i4", "?"])
 @pytest.mark.parametrize(
-    "name", ["sum", "mean", "min", "max", "any", "all", "count_nonzero", "argmax", "nansum"]
+    "name", ["sum", "mean", "min", "max", "any", "all", "count_nonzero", "argmax", "nansum", "ptp"]
 )
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_reductions_have_the_bits_of_one_machine(engine, name, dtype, chunks):
     x = np.clip(WIDE, -60000, 60000).astype(dtype)
     lazy = da.from_array(x, chunks=chunks)
+    if (name, dtype) == ("ptp", "?"):  # which NumPy refuses
+        with pytest.raises(TypeError, match="boolean subtract"):
+            pk.ptp(lazy).compute()
+        return
     for axis in (None, 0, 1, -1):
         same(getattr(pk, name)(lazy, axis=axis), getattr(pk, name)(x, axis=axis))
     if name not in ("argmax", "count_nonzero"):
         same(getattr(pk, name)(lazy, (0, 1), keepdims=True), getattr(pk, name)(x, (0, 1), keepdims=True))
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4"])
+@pytest.mark.parametrize("name", ["nanmean", "nanvar", "nanstd"])
+def test_reductions_of_numbers(engine, name, dtype):
+    x = (RNG.uniform(0.9, 1.1, (120, 90)) * 100).astype(dtype)
+    if dtype != "i4":
+        x[RNG.random(x.shape) < 0.3] = np.nan
+    for more in (
+        {},
+        {"axis": 0},
+        {"axis": 1},
+        {"axis": (0, 1), "keepdims": True},
+        *[{"ddof": 2}][name == "nanmean" :],
+    ):
+        lazy = getattr(pk, name)(da.from_array(x, chunks=(33, 31)), **more)
+        want = getattr(np, name)(x.astype("f8"), **more)
+        assert lazy.dtype == getattr(np, name)(x, **more).dtype
+        np.testing.assert_allclose(lazy.compute(), want, rtol=1e-6 if dtype == "f4" else 1e-13)
+    x[:, 3] = np.nan if dtype != "i4" else 0
+    if dtype != "i4":
+        with np.errstate(invalid="ignore"):
+            found = getattr(pk, name)(da.from_array(x, chunks=(33, 31)), axis=0).compute()
+        assert np.isnan(found).tolist() == [column == 3 for column in range(90)]
 
 
 def test_reductions_of_what_is_not_finite(engine):

@@ -123,7 +123,7 @@ __device__ typename Op::State run_through(typename Op::State state, const typena
     return state;
 }
 
-// Of slabs of several blocks: finds the total of each part, and of its segments.
+// Of slabs of several blocks: finds each part's total.
 template <class Op>
 __global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
     total_tiles(const __grid_constant__ Given given) {
@@ -137,10 +137,7 @@ __global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
     unsigned ignored = 0;
     load_tile(given, at, tile, ignored);
     __syncthreads();
-    if (thread < at.segments) {
-        totals[thread] = total_of<Op>(tile, InTile(given, at, thread));
-        static_cast<State *>(given.segments)[at.part * given.segments_a_part + thread] = totals[thread];
-    }
+    if (thread < at.segments) totals[thread] = total_of<Op>(tile, InTile(given, at, thread));
     __syncthreads();
     if (thread < at.parts) {
         const Part part = part_of(given, at.part + thread);
@@ -216,11 +213,7 @@ __global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
         const int thread = int(threadIdx.x);  // there are more of them than segments
         const bool has_rows = thread < at.segments;
         const InTile in(given, at, has_rows ? thread : 0);
-        if (has_rows) {
-            const auto *const known = static_cast<const State *>(given.segments);
-            totals[thread] =
-                given.blocks > 1 ? known[at.part * given.segments_a_part + thread] : total_of<Op>(tile, in);
-        }
+        if (has_rows) totals[thread] = total_of<Op>(tile, in);
         __syncthreads();
         State state = Op::identity();
         if (has_rows) {

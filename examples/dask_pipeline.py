@@ -58,8 +58,8 @@ def start_cluster(names):
         place: {"cls": Nanny, "options": {**options, "env": variables}}
         for place, variables in enumerate(environments(names))
     }
-    scheduler = {"cls": Scheduler, "options": {**here, "dashboard": False}}
-    return SpecCluster(workers, scheduler, silence_logs=logging.WARNING)
+    options = {**here, "dashboard": False, "dashboard_address": "127.0.0.1:0"}  # any port
+    return SpecCluster(workers, {"cls": Scheduler, "options": options}, silence_logs=logging.WARNING)
 
 
 def main():

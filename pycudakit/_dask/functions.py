@@ -101,7 +101,7 @@ def _exact(join: str | None = None) -> Function:
         da = dask_array()
         x, axis, keepdims = sums.of_axes(function.__name__, args, kwargs)
         joined = getattr(kit(), join or function.__name__)
-        dtype = function(np.ones((1,) * x.ndim, x.dtype)).dtype
+        dtype = sums.dtype_of(function, x)
         return da.reduction(x, function, joined, axis=axis, keepdims=keepdims, dtype=dtype, concatenate=True)
 
     return kind
@@ -246,8 +246,8 @@ KINDS: dict[str, Function] = {
     "nansum": sums.total,
     "mean": sums.mean,
     "nanmean": sums.mean_of_numbers,
-    "nanvar": sums.spread_of_numbers,
-    "nanstd": sums.spread_of_numbers,
+    "nanvar": sums.spread,
+    "nanstd": sums.spread,
     "ptp": _between,
     "var": sums.spread,
     "std": sums.spread,

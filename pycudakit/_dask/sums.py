@@ -37,7 +37,7 @@ def of_axes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[
 def total(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a sum."""
     x, axis, keepdims = of_axes(function.__name__, args, kwargs)
-    dtype = function(np.ones((1,) * x.ndim, x.dtype)).dtype
+    dtype = dtype_of(function, x)
     if dtype.kind != "f":
         sums = kit().sum
         return dask_array().reduction(x, function, sums, axis=axis, keepdims=keepdims, dtype=dtype)
@@ -47,10 +47,7 @@ def total(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
 def mean(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a mean: the sum with all its digits, divided, and rounded once."""
     x, axis, keepdims = of_axes(function.__name__, args, kwargs)
-    dtype = function(np.ones((1,) * x.ndim, x.dtype)).dtype
-    axes = range(x.ndim) if axis is None else np.atleast_1d(axis)
-    count = int(np.prod([x.shape[a] for a in axes]))
-    return _parts(x, axis, keepdims, dtype, kit().sum, count)
+    return _parts(x, axis, keepdims, dtype_of(function, x), kit().sum, _count(x, axis))
 
 
 def spread(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -58,32 +55,34 @@ def spread(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
     pk = kit()
     ddof = dict(kwargs).get("ddof", 0)
     x, axis, keepdims = of_axes(function.__name__, args, {k: v for k, v in kwargs.items() if k != "ddof"})
-    dtype = function(np.ones((1,) * x.ndim, x.dtype)).dtype
-    axes = range(x.ndim) if axis is None else np.atleast_1d(axis)
-    count = int(np.prod([x.shape[a] for a in axes]))
     wide = x.astype(np.float64)
-    off = pk.subtract(wide, mean(pk.mean, (wide, axis), {"keepdims": True}))
-    variance = _parts(pk.square(off), axis, keepdims, np.dtype(np.float64), pk.sum, count - ddof)
-    return (pk.sqrt(variance) if function.__name__ == "std" else variance).astype(dtype)
+    if function.__name__.startswith("nan"):
+        off = pk.subtract(wide, _shared(wide, axis, True, _numbers(x, axis, True)))
+        variance = _shared(pk.square(off), axis, keepdims, _numbers(x, axis, keepdims) - ddof)
+    else:
+        off = pk.subtract(wide, mean(pk.mean, (wide, axis), {"keepdims": True}))
+        count = _count(x, axis) - ddof
+        variance = _parts(pk.square(off), axis, keepdims, np.dtype(np.float64), pk.sum, count)
+    found = pk.sqrt(variance) if function.__name__.endswith("std") else variance
+    return found.astype(dtype_of(function, x))
 
 
 def mean_of_numbers(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a mean of what is not NaN."""
     x, axis, keepdims = of_axes(function.__name__, args, kwargs)
-    dtype = function(np.ones((1,) * x.ndim, x.dtype)).dtype
-    return _shared(x.astype(np.float64), axis, keepdims, _numbers(x, axis, keepdims)).astype(dtype)
+    found = _shared(x.astype(np.float64), axis, keepdims, _numbers(x, axis, keepdims))
+    return found.astype(dtype_of(function, x))
 
 
-def spread_of_numbers(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return a variance or a standard deviation of what is not NaN, in two passes."""
-    pk = kit()
-    ddof = dict(kwargs).get("ddof", 0)
-    x, axis, keepdims = of_axes(function.__name__, args, {k: v for k, v in kwargs.items() if k != "ddof"})
-    dtype = function(np.ones((1,) * x.ndim, x.dtype)).dtype
-    wide = x.astype(np.float64)
-    off = pk.subtract(wide, _shared(wide, axis, True, _numbers(x, axis, True)))
-    variance = _shared(pk.square(off), axis, keepdims, _numbers(x, axis, keepdims) - ddof)
-    return (pk.sqrt(variance) if function.__name__ == "nanstd" else variance).astype(dtype)
+def dtype_of(function: Callable[..., Any], x: Any) -> Any:
+    """Return the type of what a reduction of an array gives."""
+    return function(np.ones((1,) * x.ndim, x.dtype)).dtype
+
+
+def _count(x: Any, axis: Any) -> int:
+    """Return how many elements each result is of."""
+    axes = range(x.ndim) if axis is None else np.atleast_1d(axis)
+    return int(np.prod([x.shape[a] for a in axes]))
 
 
 def _numbers(x: Any, axis: Any, keepdims: bool) -> Any:

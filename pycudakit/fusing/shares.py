@@ -31,6 +31,14 @@ class _Home(NamedTuple):
     comes_down: bool
 
 
+class _Run(NamedTuple):
+    """Blocks that follow each other, with the passes over the first of them."""
+
+    steps: list[Step]
+    rows: int  # of each
+    times: int
+
+
 class Share:
     """Rows whose blocks run one after the other.
 
@@ -46,11 +54,13 @@ class Share:
 
     def __init__(self, chain: Chain, start: int, stop: int, rows: int) -> None:
         self._chain = chain
-        self._rows = min(rows, stop - start)
-        self._times, self._rest = divmod(stop - start, self._rows)
+        rows = min(rows, stop - start)
+        times, rest = divmod(stop - start, rows)
         self.between: dict[Node, Array] = {}  # passes, for one block
-        self.steps = chain.steps(start, start + self._rows, self.between) or []
-        self._last = chain.steps(stop - self._rest, stop, self.between) or [] if self._rest else self.steps
+        self.steps = chain.steps(start, start + rows, self.between) or []
+        self._runs = [_Run(self.steps, rows, times)]
+        if rest:
+            self._runs.append(_Run(chain.steps(stop - rest, stop, self.between) or [], rest, 1))
         self._homes: list[list[_Home]] = []
         self._stay: list[Storage] = []  # what lies between passes
         self.met = [np.zeros(len(step.program.instructions), np.uint8) for step in self.steps]
@@ -58,19 +68,19 @@ class Share:
     @property
     def can_run(self) -> bool:
         """Whether its passes could be written down."""
-        return bool(self.steps and self._last)
+        return all(run.steps for run in self._runs)
 
     @property
     def blocks(self) -> int:
         """How many there are."""
-        return self._times + bool(self._rest)
+        return sum(run.times for run in self._runs)
 
     def find_homes(self, memory: Memory, results: Sequence[Storage]) -> None:
         """Find out what of its blocks is to have a home."""
         self._stay = [memory.storage_for(array) for array in self.between.values()]
-        self._homes = [self._homes_of(steps, memory, results) for steps in (self.steps, self._last)]
+        self._homes = [self._homes_of(run, memory, results) for run in self._runs]
 
-    def _homes_of(self, steps: Sequence[Step], memory: Memory, results: Sequence[Storage]) -> list[_Home]:
+    def _homes_of(self, run: _Run, memory: Memory, results: Sequence[Storage]) -> list[_Home]:
         """Return what of a block several passes need, and what is not there already.
 
         Those that compute new arrays need them first.
@@ -80,7 +90,7 @@ class Share:
         stay = set(map(id, self._stay))
         new = {id(storage) for storage in results if storage is not into} | stay
         found: dict[int, tuple[int, int, set[int], set[int]]] = {}
-        for place, step in enumerate(steps):
+        for place, step in enumerate(run.steps):
             for array in step.reads:
                 storage = memory.storage_of(array)
                 if storage is None or storage.is_kept or not storage.may_keep:
@@ -92,15 +102,13 @@ class Share:
                 found[id(storage)] = min(low, known[0]), max(high, known[1]), passes, strides
         written = found.get(id(into))
         if written is not None:  # all of what is written, or some of it would not be found there
-            low, high = bounds(steps[-1].outs[-1])
+            low, high = bounds(run.steps[-1].outs[-1])
             found[id(into)] = min(low, written[0]), max(high, written[1]), *written[2:]
-        rows, homes = len(steps[0].outs[0]), []
+        homes = []
         for key, (low, high, passes, strides) in found.items():
             stride, size, is_new = max(strides), high - low, -1 in passes
-            is_block = len(strides) == 1 and (
-                not stride or size <= 2 * rows * stride
-            )  # not of rows far apart
-            if len(passes) > 1 and is_block:
+            is_block = not stride or size <= 2 * run.rows * stride  # and not rows far apart
+            if len(passes) > 1 and len(strides) == 1 and is_block:
                 comes_down = (is_new or key == id(into)) and key not in stay
                 homes.append(_Home(low, size, stride, is_new, comes_down))
         return homes
@@ -108,27 +116,20 @@ class Share:
     def run(self, scope: Scope, is_over: Callable[[], bool] = lambda: False) -> list[Record]:
         """Go over all blocks, until others end it, and return what was called."""
         with apart() as calls:
-            self._run_blocks(self.steps, self._homes[0], self._times, scope, is_over)
-            if self._rest:
-                self._run_blocks(self._last, self._homes[1], 1, scope, is_over)
+            for run, homes in zip(self._runs, self._homes, strict=True):
+                self._run_blocks(run, homes, scope, is_over)
         return calls
 
     def _run_blocks(
-        self,
-        steps: Sequence[Step],
-        homes: Sequence[_Home],
-        times: int,
-        scope: Scope,
-        is_over: Callable[[], bool],
+        self, run: _Run, homes: Sequence[_Home], scope: Scope, is_over: Callable[[], bool]
     ) -> None:
-        rows = self._rows if steps is self.steps else self._rest
         ready: list[Ready] = []
         try:
-            ready.extend(Ready(step, self._chain.strides, rows) for step in steps)
-            for block in range(times):
+            ready.extend(Ready(step, self._chain.strides, run.rows) for step in run.steps)
+            for block in range(run.times):
                 if is_over():
                     return
-                places = [home.first + block * rows * home.stride for home in homes]
+                places = [home.first + block * run.rows * home.stride for home in homes]
                 try:
                     for place, home in zip(places, homes, strict=True):
                         scope.keep(place, home.size, device.TEMPORARY if home.is_new else device.INPUT)

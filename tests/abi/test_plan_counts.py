@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from helpers.plans import LARGE, NOTES, SMALL, fetched, in_plan, numbers, same_bits
+from helpers.plans import LARGE, NOTES, SMALL, fetched, in_plan, numbers, same_bits, table
 
 from pycudakit._families.histogram import binning
 from pycudakit._library import abi
@@ -26,14 +26,6 @@ def by_edges(edges):
     bins["how"], bins["count"], bins["type"] = abi.BY_EDGES, len(edges) - 1, abi.TYPES.index(edges.dtype)
     bins["edges"] = edges.ctypes.data
     return bins
-
-
-def table(*views):
-    operands = np.zeros(len(views), abi.OPERAND)
-    for row, view in zip(operands, views, strict=True):
-        row["address"] = view.__array_interface__["data"][0]
-        row["type"], row["strides"][: view.ndim] = abi.TYPES.index(view.dtype), view.strides
-    return operands
 
 
 def count_in(plan, bins, counts, *views):

@@ -5,7 +5,7 @@ What a call computes is the same, to the bit, with and without homes.
 
 import numpy as np
 import pytest
-from helpers.plans import KINDS, NOTES, fail_each_call, in_plan, numbers
+from helpers.plans import KINDS, NOTES, fail_each_call, in_plan, numbers, table
 
 from pycudakit._library import abi
 
@@ -14,14 +14,6 @@ def call(plan, entry, *arguments):
     report = np.zeros(1, abi.REPORT)
     getattr(plan.library, entry)(*arguments, np.zeros(1, abi.OPTIONS), report)
     return report[0]
-
-
-def table(*views):
-    operands = np.zeros(len(views), abi.OPERAND)
-    for row, view in zip(operands, views, strict=True):
-        row["address"] = view.__array_interface__["data"][0]
-        row["type"], row["strides"][: view.ndim] = abi.TYPES.index(view.dtype), view.strides
-    return operands
 
 
 def shape_of(array):

@@ -162,3 +162,12 @@ def same_bits(x, y):
 def fetched(plan, array):
     """Bring an array to the host, and return how many bytes that took."""
     return plan.fetch(array)[1]
+
+
+def table(*views):
+    """Return operands that are these views."""
+    operands = np.zeros(len(views), abi.OPERAND)
+    for row, view in zip(operands, views, strict=True):
+        row["address"] = view.__array_interface__["data"][0]
+        row["type"], row["strides"][: view.ndim] = abi.TYPES.index(view.dtype), view.strides
+    return operands

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import statistics
 import sys
 from pathlib import Path
 
@@ -129,13 +128,17 @@ def test_import_needs_no_library(tmp_path):
 @pytest.mark.alone
 @pytest.mark.skipif(SANITIZED, reason="sanitizers slow everything down")
 def test_import_is_quick(tmp_path):
-    code = "t = time.process_time(); import pycudakit; print(time.process_time() - t)"
+    """It takes half of what Python and NumPy took before, at most. What NumPy's threads do is not counted."""
+    code = "before = time.thread_time(); import pycudakit; print(before, time.thread_time() - before)"
     env = {"PYTHONDONTWRITEBYTECODE": None, "PYTHONPYCACHEPREFIX": str(tmp_path)}
     python(code, env=env)  # compiles
-    seconds = []
-    while not seconds or (min(seconds) >= 0.05 and len(seconds) < 20):
-        seconds.append(float(python(code, env=env)))
-    assert min(seconds) < 0.05, f"{min(seconds):.3f} s at best, {statistics.median(seconds):.3f} s as a rule"
+    tries = []
+    for _ in range(20):
+        tries.append([float(seconds) for seconds in python(code, env=env).split()])
+        before, ours = map(min, zip(*tries, strict=True))
+        if ours < before / 2:
+            return
+    pytest.fail(f"{ours:.3f} s, where Python and NumPy take {before:.3f}, at best")
 
 
 # ---- Families that are imported when they are asked for ---------------------------------------------

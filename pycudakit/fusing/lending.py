@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import sys
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,13 +14,18 @@ from pycudakit import errors
 from pycudakit._calls.device_array import DeviceArray, device_array, strides_of_dense
 from pycudakit._calls.others import library_of
 from pycudakit._calls.queued import LEGACY_STREAM, MAKERS, library_of_type
-from pycudakit._library import present
+from pycudakit._library import machine, present
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array, DType
 from pycudakit.fusing.memory import Memory
 from pycudakit.fusing.storage import LentStorage
 
 _ALIGNED = 256  # bytes: an array is aligned on the host as it is on the device
+_LARGE = 1 << 20  # bytes, which the system is asked for: that can take as long as the rest of a call
+
+# The host's memory that nobody touched while it stood for large arrays, for those of the next calls.
+_rooms: deque[Array] = deque(maxlen=8)
+machine.on_release.append(_rooms.clear)
 
 
 class Lending:
@@ -78,11 +85,14 @@ class Lending:
     def give_back(self) -> None:
         """Leave all to their owners, with the newest values."""
         while self._storages:
-            self._storages.pop().give_back()
+            storage = self._storages.pop()
+            storage.give_back()
+            if storage.is_untouched and storage.owner.nbytes > _LARGE:
+                _rooms.append(storage.owner)
 
     def _lend(self, arrays: Sequence[DeviceArray]) -> None:
         for group, low, high in _together(arrays):
-            room = np.empty(high - low + _ALIGNED, np.uint8)
+            room = _room(high - low + _ALIGNED)
             start = (low - address_of(room)) % _ALIGNED
             memory = room[start : start + high - low]
             for array in group:
@@ -98,6 +108,19 @@ class Lending:
 def _is_alone() -> bool:
     """Tell whether there is one GPU, so that nobody need ask which one an array lies on."""
     return present.device_count() == 1
+
+
+def _room(size: int) -> Array:
+    """Return as much of the host's memory."""
+    for _ in range(len(_rooms) if size > _LARGE else 0):
+        try:
+            room = _rooms.popleft()
+        except IndexError:  # another thread has them
+            break
+        if room.size == size and sys.getrefcount(room) == 2:  # `room`, and what is given here
+            return room
+        _rooms.append(room)
+    return np.empty(size, np.uint8)
 
 
 def _standing(memory: Array, array: DeviceArray, low: int) -> Array:

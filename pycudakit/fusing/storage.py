@@ -163,12 +163,13 @@ class LentStorage(Storage):
         Those that the home's values come in.
     """
 
-    __slots__ = ("_home", "_is_lent", "_streams")
+    __slots__ = ("_home", "_is_lent", "_streams", "is_untouched")
 
     def __init__(self, array: Array, scope: Scope, home: int, streams: Iterable[int]) -> None:
         super().__init__(array, scope, is_given=True)
         self._home, self._streams = home, tuple(streams)
         self._is_lent = False
+        self.is_untouched = True  # as long as no entry was told of it
         self.is_kept = True  # but for what is lost on the way
 
     def __del__(self) -> None:
@@ -199,7 +200,7 @@ class LentStorage(Storage):
         return device
 
     def _lend(self, stream: int, valid: int) -> int:
-        self._is_lent = True
+        self._is_lent, self.is_untouched = True, False
         return self.scope.lend(self.first, self.last - self.first, self._home, stream, valid)
 
     def keep(self, what: int) -> None:  # noqa: ARG002

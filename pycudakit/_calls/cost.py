@@ -18,6 +18,8 @@ CALL = _here("CALL", 75e-6)  # of a call to a library, waking its threads and co
 SHARED_WORK = 80e-6  # below this, a second thread does not pay
 CUDA_CALL = _here("CUDA_CALL", 150e-6)  # of a call to the GPU
 WORTH_WAKING = 5e-3  # from this on, it is worth waking the GPU up, which takes longer
+WAKING = 0.3  # so long
+_FASTEST_LINK = machine.Link(64e9, 64e9)  # of most GPUs
 
 # Bytes a second of memory: for a thread that works alone, NumPy's too, beyond the first caches; beyond all
 # caches for each of several threads, for all, and for all of them staging and un-staging. A streamed call
@@ -60,10 +62,29 @@ def staging_seconds(moved: float) -> float:
     return moved / min(threads() * THREAD_BANDWIDTH, STAGING_BANDWIDTH)
 
 
+def is_worth_asking(seconds: float, up: int, down: int, gpu: float = 0.0) -> bool:
+    """Tell whether it may pay to ask a GPU about a call that takes so long without it.
+
+    One that sleeps is woken for a long call, or once it could have saved as much of short ones as waking
+    takes.
+    """
+    global _missed  # noqa: PLW0603
+    if seconds > WORTH_WAKING or machine.link_is_known():
+        return True
+    _missed += max(0.0, seconds - gpu - _streamed(up, down, _FASTEST_LINK))
+    return _missed > WAKING
+
+
+_missed = 0.0  # seconds
+
+
 def cuda_seconds(up: int, down: int) -> float:
     """Return what a call takes on the CUDA engine, whose link is measured when first asked for."""
     try:
-        link = machine.link_speed(0)
+        return _streamed(up, down, machine.link_speed(0))
     except errors.Error:  # which the call would meet, too
         return float("inf")
+
+
+def _streamed(up: int, down: int, link: machine.Link) -> float:
     return CUDA_CALL + max(staging_seconds(up + down), LINK_TIMES * max(up / link.up, down / link.down))

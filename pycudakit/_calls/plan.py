@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from pycudakit import errors
 from pycudakit._calls import asked
-from pycudakit._calls.cost import CPU_FIRST, SMALL, WORTH_WAKING, cuda_seconds
-from pycudakit._library import loader, machine, present
+from pycudakit._calls.cost import CPU_FIRST, SMALL, cuda_seconds, is_worth_asking
+from pycudakit._library import loader, present
 
 
 class Cost(NamedTuple):
@@ -98,8 +98,7 @@ def _choose(function: str, cost: Cost) -> Plan:
     if cost.numpy is not None and cost.numpy <= cost.cpu:
         return small_call(function)
     has_cpu = present.status("cpu").available
-    worth_it = cost.cpu > WORTH_WAKING or machine.link_is_known() or not has_cpu
-    if worth_it and present.status("cuda"):
+    if present.status("cuda") and (not has_cpu or is_worth_asking(cost.cpu, cost.up, cost.down, cost.gpu)):
         on_cuda = cuda_seconds(cost.up, cost.down) + cost.gpu
         if on_cuda < cost.cpu or not has_cpu:
             reason = f"auto: about {on_cuda * 1e3:.3g} ms, against {cost.cpu * 1e3:.3g} ms on the CPU"

@@ -11,12 +11,13 @@ from pycudakit._calls.cost import (
     CUDA_CALL,
     WORTH_WAKING,
     cuda_seconds,
+    is_worth_asking,
     on_threads,
     staging_seconds,
     threads,
 )
 from pycudakit._calls.plan import Plan, on_cpu, small_call
-from pycudakit._library import machine, present
+from pycudakit._library import present
 from pycudakit._library.measured import HERE
 from pycudakit._programs.program import ElementProgram
 from pycudakit._programs.rates import NANOSECONDS
@@ -147,8 +148,13 @@ def choose(function: str, program: ElementProgram, size: int, up: int) -> Plan:
         return on_cpu(function)
     down = size * program.out_bytes
     seconds = size * known.numpy if small else cpu_seconds(program, size, up + down)
-    worth_it = seconds > WORTH_WAKING or (not small and (machine.link_is_known() or not has_cpu))
-    if worth_it and present.status("cuda"):
+    if not present.status("cuda"):
+        is_asked = False
+    elif small:
+        is_asked = seconds > WORTH_WAKING
+    else:
+        is_asked = not has_cpu or is_worth_asking(seconds, up, down)
+    if is_asked:
         on_cuda = cuda_seconds(up, down)
         if on_cuda < CLEARLY * seconds or not (small or has_cpu):
             other = "NumPy" if small else "the CPU"

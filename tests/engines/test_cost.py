@@ -33,6 +33,7 @@ def pretend(monkeypatch):
             present, "status", lambda name: present.EngineStatus(cpu if name == "cpu" else gpu, "")
         )
         monkeypatch.setattr(machine, "link_is_known", lambda: measured)
+        monkeypatch.setattr(cost, "_missed", 0.0)
         monkeypatch.setattr(machine, "link_speed", lambda _: link)
 
     yield make
@@ -111,6 +112,26 @@ def test_an_unused_gpu_is_not_woken_for_less_than_milliseconds(pretend):
     assert chosen("power", "f8", 1 * M) == "cpu"
     pretend(2, gpu=True, measured=True)
     assert chosen("power", "f8", 1 * M) == "cuda"
+
+
+def test_many_short_calls_wake_it(pretend):
+    """Once it could have saved what waking takes, and not for calls that it could not answer first."""
+    saves, cannot = Cost(None, 4e-3, 4 * M, 4 * M, 1e-3), Cost(None, 4e-3, 400 * M, 0)
+    pretend(2, gpu=True)
+    assert {plan_call("sort", [], cannot).engine for _ in range(10_000)} == {"cpu"}
+    engines = [plan_call("sort", [], saves).engine for _ in range(400)]
+    first = engines.index("cuda")
+    assert 0.2 < first * (4e-3 - 1e-3) < 0.4
+    assert set(engines[first:]) == {"cuda"}
+    pretend(2, gpu=False)
+    assert {plan_call("sort", [], saves).engine for _ in range(1000)} == {"cpu"}
+
+
+def test_many_short_expressions_wake_it(pretend):
+    pretend(2, gpu=True)
+    engines = [chosen("power", "f8", 1 * M) for _ in range(1000)]
+    assert engines[:2] == ["cpu", "cpu"]
+    assert engines[-1] == "cuda"
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4, 16, 64])

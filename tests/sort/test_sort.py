@@ -1,13 +1,8 @@
 """Sorting and order against NumPy: types, layouts, axes, special values, errors, threads, budgets."""
 
-import os
-import subprocess
-import sys
-import textwrap
-import tracemalloc
-
 import numpy as np
 import pytest
+from helpers.sorting import LONG, draw_axis, mixed
 from helpers.strategies import (
     DTYPES,
     FLOATS,
@@ -27,23 +22,11 @@ from pycudakit import errors
 from pycudakit._library import abi, loader
 
 RNG = np.random.default_rng(0)
-LONG = 70_001  # elements of a row that all threads sort
 
 
 def stable(function, array, **keywords):
     """Return NumPy's stable answer, computed as float32 for float16, which NumPy 2.4 sorts wrongly."""
     return function(array, kind="stable", **keywords)
-
-
-def draw_axis(data, array):
-    return data.draw(st.sampled_from([None, *range(-array.ndim, array.ndim)]), "axis")
-
-
-def mixed(dtype, size):
-    """Return values with many equal ones and all special ones."""
-    array = build(dtype, (size,), "special", 3)
-    array[::3] = build(dtype, (len(array[::3]),), "ordinary", 4)
-    return array
 
 
 @given(data=st.data(), array=arrays())
@@ -148,180 +131,6 @@ def test_zeros_and_nan(engine, dtype):
         assert pk.unique(array).tolist()[:4] == [-np.inf, -1, 0, 1]
         assert len(pk.unique(array)) == 5
         assert len(pk.unique(array, equal_nan=False)) == 4 + np.isnan(array).sum()
-
-
-@given(data=st.data(), array=arrays())
-def test_unique(engine, data, array):
-    flags = {f"return_{name}": data.draw(st.booleans(), name) for name in ("index", "inverse", "counts")}
-    flags["equal_nan"] = data.draw(st.booleans(), "equal_nan")
-    if flags["return_inverse"] and not flags["equal_nan"]:
-        flags["return_index"] = True  # or NumPy's sort leaves NaN, of which each is its own, in no order
-    with pk.engine(engine):
-        ours, numpys = outcome(pk.unique, array, **flags), outcome(np.unique, array, **flags)
-    assert_same_outcome(ours, numpys, free_zero=True, strides=False, context=describe(array, flags))
-
-
-@pytest.mark.parametrize("dtype", ["int8", "uint64", "float16", "float32"])
-def test_unique_of_many(engine, dtype):
-    array = mixed(dtype, 4 * LONG)
-    wide = array.astype(np.float32) if dtype == "float16" else array
-    for flags in ({}, {"return_counts": True}, {"return_index": True, "return_inverse": True}):
-        got, want = pk.unique(array, **flags), np.unique(wide, **flags)
-        if not flags:
-            got, want = (got,), (want,)
-        for mine, theirs in zip(got, want, strict=True):
-            assert np.array_equal(mine, theirs, equal_nan=mine.dtype.kind == "f")
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "float16", "int32", "float32", "float64"])
-def test_unique_of_runs(engine, dtype):
-    size = 5 * LONG  # more than a thread takes at once
-    for array in (
-        np.full(size, 3),
-        np.arange(size) // 1000,
-        np.where(np.arange(size) < size // 2, 0, np.arange(size)),
-    ):
-        values = (array % 250).astype(dtype) if dtype in ("uint8", "float16") else array.astype(dtype)
-        got = pk.unique(values, return_counts=True)
-        want = np.unique(values, return_counts=True)
-        assert_values(got[0], want[0])
-        assert_values(got[1], want[1])
-        assert_values(pk.unique(values), want[0])
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("size", [100, 9 * LONG])
-def test_the_zero_of_unique_is_the_first(engine, dtype, size):
-    for first, second in ((0.0, -0.0), (-0.0, 0.0), (0.0, 0.0), (-0.0, -0.0)):
-        for places in ((0, 1), (5, size - 1), (size - 2, size - 1)):
-            array = np.resize(np.array([1, -2, np.nan, 3, np.inf], dtype), size)
-            array[list(places)] = first, second
-            for got in (pk.unique(array), pk.unique(array, return_index=True)[0]):
-                assert got.tolist()[:4] == [-2, 0, 1, 3]
-                assert np.signbit(got[1]) == np.signbit(np.float64(first))
-                assert len(got) == 6
-    array = np.full(size, np.nan, dtype)
-    assert len(pk.unique(array)) == 1
-    assert len(pk.unique(array, equal_nan=False)) == size
-
-
-def test_unique_along_an_axis():
-    array = np.array([[1, 2], [1, 2], [0, 3]])
-    assert np.array_equal(pk.unique(array, axis=0), np.unique(array, axis=0))
-    assert pk.unique(np.array([2, 1, 2]), axis=0).tolist() == [1, 2]
-    with pk.engine("cpu"):
-        assert pk.unique(np.array([2, 1, 2]), axis=-1).tolist() == [1, 2]
-        assert np.array_equal(pk.unique(array, axis=0), np.unique(array, axis=0))
-
-
-@given(data=st.data(), array=arrays(shape=st.integers(0, 200).map(lambda n: (n,))), values=arrays())
-def test_searchsorted(engine, data, array, values):
-    side = data.draw(st.sampled_from(["left", "right"]))
-    if data.draw(st.booleans(), "sorter"):
-        sorter = np.argsort(array, kind="stable")
-    else:
-        array, sorter = np.sort(array, kind="stable"), None
-    with pk.engine(engine):
-        ours = outcome(pk.searchsorted, array, values, side, sorter)
-    numpys = outcome(np.searchsorted, array, values, side, sorter)
-    assert_same_outcome(ours, numpys, strides=False, context=describe(array, values, side, sorter))
-
-
-def test_searchsorted_in_much(engine):
-    array = np.sort(RNG.random(200_000))
-    values = RNG.random((300, 500))
-    assert np.array_equal(pk.searchsorted(array, values), np.searchsorted(array, values))
-    assert pk.searchsorted(array, 0.5) == np.searchsorted(array, 0.5)
-    assert type(pk.searchsorted(array, 0.5)) is np.int64
-    assert pk.searchsorted(array[:0], values).max() == 0
-
-
-EDGES = [0, 5, 127, 128, 255, 300, -1, -300, 2**31, 2**53 + 1, 2**63 - 1, -(2**63), 2**63, 2**64 - 1]
-
-
-@pytest.mark.parametrize("name", ["auto", "engine"])
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int64", "uint64", ">i4", "float16", "float32"])
-def test_searchsorted_of_a_number_of_another_type(engine, name, dtype):
-    array = RNG.integers(0, 120, 5000).astype(dtype)
-    if array.dtype.itemsize == 8:
-        array[:7] = [2**53, 2**53 + 1, 2**53 + 1, 2**53 + 2, 2**63 - 1, 0, 5]
-    array.sort()
-    numbers = [*EDGES, True, 2.5, 5.0, 2.1, np.inf, np.nan, np.int64(5), np.float32(0.1), np.uint64(2**53)]
-    with pk.engine("auto" if name == "auto" else engine):
-        for number in numbers:
-            for side in ("left", "right"):
-                got, want = (kit.searchsorted(array, number, side) for kit in (pk, np))
-                assert type(got) is type(want)
-                assert got == want, (number, side)
-                several = np.full((2, 3), number)
-                assert np.array_equal(pk.searchsorted(array, several, side), np.full((2, 3), want))
-        order = RNG.permutation(array.size)
-        assert pk.searchsorted(array[order], 1, sorter=np.argsort(order)) == np.searchsorted(array, 1)
-
-
-@pytest.mark.parametrize("name", ["auto", "engine"])
-def test_searchsorted_of_a_number_converts_no_array(engine, name):
-    array = np.zeros(4_000_000, np.uint8)
-    with pk.engine("auto" if name == "auto" else engine):
-        pk.searchsorted(array, 7)  # which may set up what is kept
-        tracemalloc.start()
-        try:
-            for number in (7, np.int64(7), 7.0, np.int32([7, 8])):
-                assert np.all(pk.searchsorted(array, number) == array.size)
-            assert tracemalloc.get_traced_memory()[1] < array.nbytes / 4
-        finally:
-            tracemalloc.stop()
-
-
-@given(data=st.data(), array=arrays())
-def test_topk(engine, data, array):
-    axis = draw_axis(data, array)
-    if axis is None or array.ndim == 0:
-        array, axis = array.ravel(), 0
-    k = data.draw(st.integers(0, array.shape[axis]), "k")
-    largest = data.draw(st.booleans(), "largest")
-    with pk.engine(engine):
-        values, indices = pk.topk(array, k, axis, largest)
-    ranks = np.unique(array, return_inverse=True)[1].reshape(array.shape) * (-1 if largest else 1)
-    if array.dtype.kind == "f":
-        ranks[np.isnan(array)] = array.size
-    wanted = np.take(np.argsort(ranks, axis, kind="stable"), range(k), axis)
-    assert_values(indices, wanted)
-    assert_values(values, np.take_along_axis(array, wanted, axis))
-
-
-@pytest.mark.parametrize("k", [1, 10, 3000, LONG])
-def test_topk_of_many(engine, k):
-    array = mixed("float32", LONG)
-    for largest in (True, False):
-        for values in (array, array[:70_000].reshape(700, 100)):
-            got = pk.topk(values, min(k, values.shape[-1]), largest=largest)
-            keys = np.nan_to_num(-values if largest else values, posinf=np.inf, neginf=-np.inf)
-            wanted = np.lexsort((keys, np.isnan(values)), axis=-1)[..., :k]
-            assert np.array_equal(got.indices, wanted)
-            assert_values(got.values, np.take_along_axis(values, wanted, -1))
-
-
-@pytest.mark.parametrize("k", [200, 1000])
-def test_topk_of_equals_takes_the_first_whichever_thread_is_the_first(engine, k):
-    array = np.zeros(300_000, np.int32)
-    array[:16_000] = np.arange(16_000, 0, -1)  # which takes the thread that has it longer than the zeros do
-    for _ in range(20):
-        assert np.array_equal(pk.topk(array, k, largest=False).indices, 16_000 + np.arange(k))
-
-
-def test_topk_errors(engine):
-    before = np.arange(3.0)
-    for k in (-1, 4):
-        with pytest.raises(ValueError, match="the length of the axis"):
-            pk.topk(before, k)
-    with pytest.raises(TypeError):
-        pk.topk(before, 1.5)
-    with pytest.raises(errors.Unsupported):
-        pk.topk(before.astype(complex), 1)
-    with pk.engine("numpy"), pytest.raises(errors.Unsupported, match="no such function"):
-        pk.topk(before, 1)
-    assert pk.topk([3, 1, 2], 2, largest=False).indices.tolist() == [1, 2]
 
 
 @given(data=st.data(), array=arrays())
@@ -568,63 +377,3 @@ def test_the_bits_are_the_same(both_engines):
                     results.append((pk.sort(array), pk.argsort(array), *pk.topk(array, 50), pk.unique(array)))
             for ours, theirs in zip(*results, strict=True):
                 assert_values(ours, theirs)
-
-
-# ---- Other processes --------------------------------------------------------------------------------
-
-CHECK = """
-import numpy as np, pycudakit as pk
-pk.set_engine("ENGINE")
-rng = np.random.default_rng(1)
-for dtype in ("uint8", "float16", "int32", "float32", "float64"):
-    a = (rng.standard_normal(SIZE) * 1000).astype("i4").astype(dtype)
-    if dtype[0] == "f":
-        a[::17] = np.nan
-        a[1::19] = -0.0
-    equal = dict(equal_nan=dtype[0] == "f")
-    order = np.argsort(a, kind="stable")
-    assert np.array_equal(pk.sort(a), a[order], **equal), dtype
-    zeros = a[order] == 0
-    assert np.array_equal(np.signbit(pk.sort(a)[zeros]), np.signbit(a[order][zeros])), dtype
-    assert np.array_equal(pk.argsort(a), order), dtype
-    assert np.array_equal(pk.topk(a, 1000, largest=False).indices, order[:1000]), dtype
-    got = pk.unique(a, return_index=True, return_inverse=True, return_counts=True)
-    want = np.unique(a.astype("f4") if dtype == "float16" else a, True, True, True)
-    assert np.array_equal(got[0], want[0], **equal), dtype
-    assert all(np.array_equal(x, y) for x, y in zip(got[1:], want[1:])), dtype
-    rows = a[: SIZE // 1000 * 1000].reshape(-1, 1000)
-    assert np.array_equal(pk.argsort(rows), np.argsort(rows, kind="stable")), dtype
-    assert np.array_equal(pk.sort(rows), np.sort(rows, kind="stable"), **equal), dtype
-    v = a[:5000]
-    assert np.array_equal(pk.searchsorted(a[order], v), np.searchsorted(a[order], v)), dtype
-constant = np.full(SIZE, 3.0)
-constant[::1000] = 5
-assert np.array_equal(pk.argsort(constant), np.argsort(constant, kind="stable"))
-assert np.array_equal(pk.sort(constant), np.sort(constant))
-if "ENGINE" == "cuda":
-    assert pk.memory_info().device_bytes <= pk.memory_info().device_budget
-"""
-
-
-def check(engine, size, **variables):
-    code = textwrap.dedent(CHECK).replace("ENGINE", engine).replace("SIZE", str(size))
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.parametrize("threads", ["1", "2", "7"])
-def test_any_number_of_threads(engine, threads):
-    check(engine, 150_000, PYCUDAKIT_THREADS=threads)
-
-
-@pytest.mark.skipif(not pk.engines()["cuda"], reason="needs a GPU")
-@pytest.mark.parametrize("budget", ["2M", "3M", "16M"])
-def test_larger_than_the_budget(budget):
-    check("cuda", 1_500_000, PYCUDAKIT_DEVICE_MEMORY=budget, PYCUDAKIT_PINNED_MEMORY="4M")

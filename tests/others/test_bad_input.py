@@ -74,6 +74,8 @@ class Quantity(np.ndarray):
         plain = [np.asarray(x) for x in inputs]
         if out:
             keywords["out"] = tuple(np.asarray(x) for x in out)
+        if "where" in keywords:  # by which NumPy comes here, too
+            keywords["where"] = np.asarray(keywords["where"])
         result = getattr(ufunc, method)(*plain, **keywords)
         return result.view(Quantity) if isinstance(result, np.ndarray) else result
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pycudakit._families.elementwise import compound, pairs
 from pycudakit._programs.function import ElementFunction
-from pycudakit.fusing.captured import pair
+from pycudakit.fusing.elementwise import pair
 from pycudakit.fusing.fused import Fused
 from pycudakit.fusing.namespaces import evaluate, kit_function
 from pycudakit.fusing.now import recording_now

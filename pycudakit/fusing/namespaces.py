@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from pycudakit._library.types import CODES
-from pycudakit.fusing.captured import CAPTURED, own_function
+from pycudakit.fusing.captured import CAPTURED
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.drawing import DRAWING
+from pycudakit.fusing.kit import own_function
 from pycudakit.fusing.now import recording_now
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.shapes import empty, full

@@ -1,14 +1,13 @@
-"""Views, new arrays, and arrays put together, in a fused function."""
+"""Views and new arrays, in a fused function."""
 
 from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit._calls import operands
 from pycudakit._library.types import CODES, Array
@@ -181,7 +180,8 @@ def outline(a: StandIn) -> Array:
     return operands.allocate(node.dtype, node.shape, whole)
 
 
-def _new(recording: Recording, array: Array) -> StandIn:
+def new(recording: Recording, array: Array) -> StandIn:
+    """Return what stands for an array that nobody has written to."""
     made = recording.stand_in(array)
     if made.node.storage is not None:
         made.node.storage.keep(device.TEMPORARY)
@@ -190,7 +190,7 @@ def _new(recording: Recording, array: Array) -> StandIn:
 
 def empty(recording: Recording, shape: Any, dtype: Any = float, order: Any = "C") -> StandIn:
     """Return what stands for a new array."""
-    return _new(recording, np.empty(shape, dtype, order))
+    return new(recording, np.empty(shape, dtype, order))
 
 
 def full(recording: Recording, shape: Any, value: Any, dtype: Any, order: Any = "C") -> StandIn:
@@ -224,10 +224,10 @@ def _like(value: Any) -> Handler:
             return np.zeros(sizes, dtype) if not value else np.ones(sizes, dtype)
         made = np.empty_like(outline(prototype), dtype, order, shape=shape)
         if value is None:
-            return _new(recording, made)
+            return new(recording, made)
         if made.flags.c_contiguous:
             return full(recording, made.shape, value, dtype)
-        return _filled(recording, _new(recording, made), value)
+        return _filled(recording, new(recording, made), value)
 
     return handle
 
@@ -238,173 +238,3 @@ SHAPES[np.zeros_like], SHAPES[np.ones_like], SHAPES[np.empty_like] = _like(0), _
 @_captures(np.full_like)
 def _full_like(recording: Recording, a: Any, fill_value: Any, *arguments: Any, **keywords: Any) -> Any:
     return _filled(recording, SHAPES[np.empty_like](recording, a, *arguments, **keywords), fill_value)
-
-
-# ---- Put together -----------------------------------------------------------------------------------
-
-
-def _along(axis: int, part: Any) -> tuple[Any, ...]:
-    """Return the index of a part along an axis, or of a new one."""
-    return (*(slice(None),) * axis, part)
-
-
-def _arrays_of(recording: Recording, values: Any) -> list[Any]:
-    return [value if type(value) is StandIn else recording.wrap(np.asarray(value)) for value in values]
-
-
-@_captures(np.concatenate)
-def _concatenate(
-    recording: Recording, arrays: Any, /, axis: Any = 0, out: Any = None, **keywords: Any
-) -> Any:
-    if type(arrays) is StandIn:
-        arrays = list(arrays)
-    parts = _arrays_of(recording, arrays)
-    if out is not None or keywords or any(type(part) is not StandIn for part in parts):
-        given = keywords if out is None else {"out": out, **keywords}
-        result = recording.on_host(np.concatenate, (list(arrays), axis), given, out is not None)
-        return result if out is None else out
-    if axis is None:
-        parts, axis = [part.ravel() for part in parts], 0
-    _check_together([part.shape for part in parts], axis)
-    axis = normalize_axis_index(axis, parts[0].ndim)
-    shape = list(parts[0].shape)
-    shape[axis] = sum(part.shape[axis] for part in parts)
-    order = _order_together([recording.store(part) for part in parts])
-    dtype = np.result_type(*(part.dtype for part in parts))
-    places = tuple(order.index(d) for d in range(len(order)))
-    made = _new(recording, np.empty([shape[d] for d in order], dtype).transpose(places))
-    at = 0
-    for part in parts:
-        length = part.shape[axis]
-        if length:
-            recording.set(made, _along(axis, slice(at, at + length)), part)
-        at += length
-    return made
-
-
-def _order_together(arrays: Sequence[Array]) -> list[int]:
-    """Return an array's axes, from the outermost in memory, as NumPy lays out what it puts together.
-
-    An axis goes within another where arrays have that: where they differ, the order is C's.
-    """
-    order: list[int] = []
-    for axis in range(arrays[0].ndim):
-        place = axis
-        for before in reversed(range(axis)):
-            goes_within = [
-                abs(array.strides[order[before]]) >= abs(array.strides[axis])
-                for array in arrays
-                if 1 not in (array.shape[order[before]], array.shape[axis])
-            ]
-            if any(goes_within):
-                break
-            if goes_within:
-                place = before
-        order.insert(place, axis)
-    return order
-
-
-def _check_together(shapes: list[tuple[int, ...]], axis: Any) -> None:
-    """Raise NumPy's errors for shapes that do not go together."""
-    fits = bool(shapes) and -len(shapes[0]) <= axis < len(shapes[0])
-    for shape in shapes[1:] if fits else ():
-        along = range(len(shapes[0]))[axis]
-        fits = len(shape) == len(shapes[0]) and all(
-            d == along or n == m for d, (n, m) in enumerate(zip(shape, shapes[0], strict=True))
-        )
-        if not fits:
-            break
-    if not fits:  # views of one element: NumPy looks at shapes alone before it copies
-        np.concatenate([np.broadcast_to(np.int8(0), shape) for shape in shapes], axis=axis)
-
-
-def _stack(recording: Recording, arrays: Any, axis: Any = 0, out: Any = None, **keywords: Any) -> Any:
-    parts = _arrays_of(recording, arrays)
-    if len({part.shape for part in parts}) > 1:
-        raise ValueError("all input arrays must have the same shape")
-    if not parts:
-        raise ValueError("need at least one array to stack")
-    place = normalize_axis_index(axis, parts[0].ndim + 1)
-    expanded = [part[_along(place, None)] for part in parts]
-    return recording.call(
-        np.concatenate, (expanded, place), {"out": out, **keywords} if out is not None else keywords
-    )
-
-
-def _beside(at_least: Any, axis: Callable[[Sequence[Any]], int]) -> Handler:
-    def handle(recording: Recording, tup: Any, **keywords: Any) -> Any:
-        parts = [recording.call(at_least, (part,), {}) for part in _arrays_of(recording, tup)]
-        return recording.call(np.concatenate, (parts, axis(parts)), keywords)
-
-    return handle
-
-
-@_captures(np.append)
-def _append(recording: Recording, arr: Any, values: Any, axis: Any = None) -> Any:
-    parts = _arrays_of(recording, (arr, values))
-    return recording.call(np.concatenate, (parts, axis), {})
-
-
-@_captures(np.column_stack)
-def _column_stack(recording: Recording, tup: Any) -> Any:
-    parts = [part[..., None] if part.ndim == 1 else part for part in _arrays_of(recording, tup)]
-    return recording.call(np.concatenate, ([part[None] if not part.ndim else part for part in parts], 1), {})
-
-
-@_captures(np.diag)
-def _diag(recording: Recording, v: Any, k: Any = 0) -> Any:
-    if v.ndim != 1:
-        return np.diagonal(v, k)
-    k = operator.index(k)
-    length = v.size + abs(k)
-    made = full(recording, (length, length), 0, v.dtype)
-    first = k if k >= 0 else -k * length
-    places = slice(first, first + v.size * (length + 1), length + 1)
-    recording.set(made.reshape(-1), places, v)
-    return made
-
-
-SHAPES[np.stack] = _stack
-SHAPES[np.vstack] = _beside(np.atleast_2d, lambda _: 0)
-SHAPES[np.hstack] = _beside(np.atleast_1d, lambda parts: 0 if parts[0].ndim == 1 else 1)
-SHAPES[np.dstack] = _beside(np.atleast_3d, lambda _: 2)
-
-
-@_captures(np.roll)
-def _roll(recording: Recording, a: Any, shift: Any, axis: Any = None) -> Any:
-    if type(a) is not StandIn or not isinstance(shift, int) or not (axis is None or isinstance(axis, int)):
-        return recording.on_host(np.roll, (a, shift, axis), {})
-    if axis is None:
-        return recording.call(np.roll, (a.ravel(), shift, 0), {}).reshape(a.shape)
-    place = normalize_axis_index(axis, a.ndim)
-    length = a.shape[place]
-    by = shift % length if length else 0
-    made = _new(recording, np.empty_like(outline(a)))
-    recording.set(made, _along(place, slice(by, None)), a[_along(place, slice(0, length - by))])
-    recording.set(made, _along(place, slice(0, by)), a[_along(place, slice(length - by, None))])
-    return made
-
-
-@_captures(np.tile)
-def _tile(recording: Recording, A: Any, reps: Any) -> Any:  # noqa: N803
-    counts = (reps,) if isinstance(reps, int) else tuple(reps)
-    if type(A) is not StandIn:
-        return recording.on_host(np.tile, (A, reps), {})
-    counts = (1,) * (A.ndim - len(counts)) + counts
-    shape = (1,) * (len(counts) - A.ndim) + A.shape
-    made = empty(recording, tuple(x for pair in zip(counts, shape, strict=True) for x in pair), A.dtype)
-    recording.set(made, ..., A.reshape(tuple(x for n in shape for x in (1, n))))
-    return made.reshape(tuple(c * n for c, n in zip(counts, shape, strict=True)))
-
-
-@_captures(np.repeat)
-def _repeat(recording: Recording, a: Any, repeats: Any, axis: Any = None) -> Any:
-    if type(a) is not StandIn or not isinstance(repeats, int):
-        return recording.on_host(np.repeat, (a, repeats, axis), {})
-    if axis is None:
-        a, axis = a.ravel(), 0
-    place = normalize_axis_index(axis, a.ndim)
-    shape = (*a.shape[: place + 1], repeats, *a.shape[place + 1 :])
-    made = empty(recording, shape, a.dtype)
-    recording.set(made, ..., a[_along(place + 1, None)])
-    return made.reshape((*a.shape[:place], a.shape[place] * repeats, *a.shape[place + 1 :]))

@@ -1,0 +1,132 @@
+"""NumPy's reductions, and the methods of ufuncs that are such, in a fused function.
+
+They go in one pass with what they reduce.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit.fusing.kit import FAMILIES, KIT, at_once, has_elements, kit_function, own_function
+from pycudakit.fusing.recording import Recording
+from pycudakit.fusing.shapes import Handler, captures
+from pycudakit.fusing.stand_in import StandIn
+
+REDUCED: dict[Any, Handler] = {}
+_captures = functools.partial(captures, REDUCED)
+
+_SUMS = "sum prod mean std var any all count_nonzero"
+_EXTREMES = "min max amin amax argmin argmax ptp"
+_WITHOUT_NAN = "nanmax nanmean nanmin nanprod nanstd nansum nanvar"
+
+
+def _reduction(module: str, name: str) -> Handler:
+    def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
+        function = kit_function(module, name)
+        recording.costs.called(a.size if type(a) is StandIn else np.size(a))
+        asked = recording.resolved(arguments), recording.resolved(keywords)
+        if type(a) is StandIn and len(arguments) <= 1 and keywords.keys() <= {"axis", "keepdims", "ddof"}:
+            given = {**keywords, "axis": arguments[0]} if arguments else asked[1]
+            if not arguments or "axis" not in keywords:
+                return recording.reduce(name, function, a, **given)
+        out = keywords.get("out")
+        result = recording.on_host(function, (a, *arguments), keywords, may_write=out is not None)
+        return result if out is None else out
+
+    return handle
+
+
+for _names, _module in (
+    (_SUMS, "reduce.sums"),
+    (_EXTREMES, "reduce.extremes"),
+    (_WITHOUT_NAN, "reduce.nan"),
+):
+    for _name in _names.split():
+        REDUCED[getattr(np, _name)] = _reduction(f"{FAMILIES}.{_module}", _name)
+
+
+@_captures(np.trace)
+def _trace(
+    recording: Recording, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, **keywords: Any
+) -> Any:
+    if type(a) is not StandIn or keywords:
+        function = kit_function(f"{FAMILIES}.matmul.tensors", "trace")
+        return at_once(recording, function, (a, offset, axis1, axis2), keywords)
+    return np.sum(np.diagonal(a, offset, axis1, axis2), axis=-1)
+
+
+@_captures(np.average)
+def _average(
+    recording: Recording,
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: Any = False,
+    **keywords: Any,
+) -> Any:
+    function = kit_function(f"{FAMILIES}.matmul.products", "average")
+    if has_elements(a) and not returned and weights is None:
+        return np.mean(a, axis=axis, **keywords)
+    if has_elements(a) and not returned and type(weights) is StandIn and weights.shape == a.shape:
+
+        def average(values: Any, own: Any) -> Any:
+            return function(values, axis, own, **keywords)
+
+        return recording.at_home(average, (a, weights), {}, places=2)
+    return at_once(recording, function, (a, axis, weights, returned), keywords)
+
+
+def _reduce_by(name: str) -> Handler:
+    handler = REDUCED[getattr(np, name)]
+
+    def handle(recording: Recording, a: Any, axis: Any = 0, dtype: Any = None, **keywords: Any) -> Any:
+        given = {"dtype": dtype} if dtype is not None else {}
+        out = keywords.pop("out", None)
+        if out is not None and out != (None,):
+            given["out"] = out[0] if isinstance(out, tuple) else out
+        return handler(recording, a, axis=axis, **given, **keywords)
+
+    return handle
+
+
+for _ufunc, _name in {
+    np.add: "sum",
+    np.multiply: "prod",
+    np.maximum: "max",
+    np.minimum: "min",
+    np.logical_and: "all",
+    np.logical_or: "any",
+}.items():
+    REDUCED[_ufunc, "reduce"] = _reduce_by(_name)
+
+
+def _accumulate_by(name: str) -> Handler:
+    handler = KIT[getattr(np, name)]
+
+    def handle(recording: Recording, a: Any, axis: Any = 0, **keywords: Any) -> Any:
+        return handler(recording, a, axis, **keywords)
+
+    return handle
+
+
+REDUCED[np.add, "accumulate"] = _accumulate_by("cumsum")
+REDUCED[np.multiply, "accumulate"] = _accumulate_by("cumprod")
+
+
+def _running(name: str) -> Handler:
+    def handle(recording: Recording, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+        axis = operator.index(axis)
+        if type(array) is not StandIn or out is not None or dtype is not None or not array.ndim:
+            raise errors.Unsupported(name)
+        return own_function(recording, kit_function(f"{FAMILIES}.scan", name), (array, axis), {})
+
+    return handle
+
+
+REDUCED[np.maximum, "accumulate"] = _running("cummax")
+REDUCED[np.minimum, "accumulate"] = _running("cummin")

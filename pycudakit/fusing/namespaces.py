@@ -18,14 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._library.types import CODES
 from pycudakit.fusing.captured import CAPTURED
 from pycudakit.fusing.computing import stand_ins_in
 from pycudakit.fusing.drawing import DRAWING
 from pycudakit.fusing.kit import own_function
+from pycudakit.fusing.lists import has_stand_in, names, reducing
+from pycudakit.fusing.made import MADE
 from pycudakit.fusing.now import recording_now
-from pycudakit.fusing.recording import Recording
-from pycudakit.fusing.shapes import empty, full
 from pycudakit.fusing.stand_in import StandIn
 
 _KIT = __name__.partition(".")[0]
@@ -45,125 +44,7 @@ _OF_KERNELS = frozenset(
 )
 
 
-# ---- New arrays -------------------------------------------------------------------------------------
-
-
-def _is_ordinary(dtype: Any, order: Any, keywords: dict[str, Any]) -> bool:
-    return not keywords and order in ("C", "F") and np.dtype(dtype) in CODES
-
-
-def _captures() -> Recording | None:
-    """Return who captures new arrays, if they are to be."""
-    recording = recording_now()
-    return None if recording is None or recording.is_left_to_numpy else recording
-
-
-def _zeros(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) -> Any:
-    recording = _captures()
-    if recording is None or not _is_ordinary(dtype, order, keywords):
-        return np.zeros(shape, dtype, order, **keywords)
-    return full(recording, recording.resolved(shape), 0, dtype, order)
-
-
-def _ones(shape: Any, dtype: Any = None, order: Any = "C", **keywords: Any) -> Any:
-    recording = _captures()
-    if recording is None or not _is_ordinary(dtype, order, keywords):
-        return np.ones(shape, dtype, order, **keywords)
-    return full(recording, recording.resolved(shape), 1, float if dtype is None else dtype, order)
-
-
-def _empty(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) -> Any:
-    recording = _captures()
-    if recording is None or not _is_ordinary(dtype, order, keywords):
-        return np.empty(shape, dtype, order, **keywords)
-    return empty(recording, recording.resolved(shape), dtype, order)
-
-
-def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **keywords: Any) -> Any:
-    recording = _captures()
-    wanted = np.asarray(fill_value).dtype if dtype is None and type(fill_value) is not StandIn else dtype
-    if type(fill_value) is StandIn:
-        wanted = fill_value.dtype if dtype is None else dtype
-    if recording is None or not _is_ordinary(wanted, order, keywords):
-        return np.full(shape, fill_value, dtype, order, **keywords)
-    if type(fill_value) is StandIn or np.ndim(fill_value):
-        made = empty(recording, recording.resolved(shape), wanted, order)
-        recording.set(made, ..., fill_value)
-        return made
-    return full(recording, recording.resolved(shape), fill_value, wanted, order)
-
-
-def _take(a: Any, indices: Any, *arguments: Any, **keywords: Any) -> Any:
-    recording = _captures()
-    if recording is None or type(a) is StandIn or type(indices) is not StandIn:
-        return np.take(a, indices, *arguments, **keywords)
-    return recording.call(np.take, (np.asarray(a), indices, *arguments), keywords)  # which NumPy does not ask
-
-
-def _by_numpy(function: Any) -> Callable[..., Any]:
-    """Return what has NumPy make an array of numbers, which is a stand-in's from then on."""
-
-    @functools.wraps(function)
-    def make(*arguments: Any, **keywords: Any) -> Any:
-        recording = _captures()
-        if recording is None:
-            return function(*arguments, **keywords)
-        return recording.wrap(function(*recording.resolved(arguments), **recording.resolved(keywords)))
-
-    return make
-
-
-def _of_arrays(function: Any) -> Callable[..., Any]:
-    """Return a function that takes stand-ins in lists, too, of which NumPy would ask each for its values."""
-
-    @functools.wraps(function)
-    def call(*arguments: Any, **keywords: Any) -> Any:
-        recording = _captures() if arguments and type(arguments[0]) in (list, tuple) else None
-        if recording is not None and _has_stand_in(arguments[0]):
-            arguments = (_stacked(recording, arguments[0]), *arguments[1:])
-        return function(*arguments, **keywords)
-
-    return call
-
-
-def _stacked(recording: Recording, value: Any) -> Any:
-    """Return one array of a list of arrays; the list, if they have not one shape."""
-    if type(value) not in (list, tuple):
-        return value
-    parts = [_stacked(recording, part) for part in value]
-    are_alike = len({np.shape(part) for part in parts}) == 1
-    return recording.call(np.stack, (parts,), {}) if are_alike else value
-
-
-# Functions of one array, which may be given as a list of arrays.
-_OF_ARRAYS = """all amax amin any argmax argmin argsort average count_nonzero cumprod cumsum max mean median
-min nanmax nanmean nanmin nanstd nansum nanvar percentile prod ptp quantile sort std sum var"""
-
-_MADE: dict[Any, Callable[..., Any]] = {
-    np.zeros: _zeros,
-    np.ones: _ones,
-    np.empty: _empty,
-    np.full: _full,
-    np.take: _take,
-    **{getattr(np, name): _of_arrays(getattr(np, name)) for name in _OF_ARRAYS.split()},
-    **{
-        function: _by_numpy(function)
-        for function in (np.arange, np.linspace, np.logspace, np.geomspace, np.eye, np.identity, np.tri)
-    },
-}
-_BY_ID = {id(function): made for function, made in _MADE.items()}
-
-
 # ---- The kit's own functions ------------------------------------------------------------------------
-
-
-def _has_stand_in(value: Any) -> bool:
-    kind = type(value)
-    if kind is StandIn:
-        return True
-    if kind in (tuple, list):
-        return any(_has_stand_in(part) for part in value)
-    return kind is dict and any(_has_stand_in(part) for part in value.values())
 
 
 @functools.lru_cache(1024)
@@ -178,7 +59,7 @@ def kit_function(function: Any) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
         recording = recording_now()
-        if recording is None or not (_has_stand_in(arguments) or _has_stand_in(keywords)):
+        if recording is None or not (has_stand_in(arguments) or has_stand_in(keywords)):
             return function(*arguments, **keywords)
         if arguments and type(arguments[0]) is Generator:  # whose methods may have ufuncs' names
             return getattr(arguments[0], function.__name__)(*arguments[1:], **keywords)
@@ -275,13 +156,15 @@ def _default_rng(make: Callable[..., Any]) -> Callable[..., Any]:
 class Namespace(ModuleType):
     """A module as the body of a fused function sees it."""
 
-    def __init__(self, module: ModuleType) -> None:
+    def __init__(self, module: ModuleType, reduces: bool) -> None:
         super().__init__(module.__name__, module.__doc__)
         object.__setattr__(self, "_module", module)
+        object.__setattr__(self, "_reduces", reduces)
 
     def __getattribute__(self, name: str) -> Any:
         """Return what a name means here; it is looked up again the next time."""
-        return meaning(getattr(object.__getattribute__(self, "_module"), name))
+        module, reduces = (object.__getattribute__(self, own) for own in ("_module", "_reduces"))
+        return meaning(getattr(module, name), reduces)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Give the module's name another meaning."""
@@ -289,9 +172,9 @@ class Namespace(ModuleType):
 
 
 @functools.cache
-def _namespace(module: ModuleType) -> ModuleType:
+def _namespace(module: ModuleType, reduces: bool) -> ModuleType:
     name = module.__name__
-    return Namespace(module) if name in ("numpy", "numpy.random") or _is_the_kits(name) else module
+    return Namespace(module, reduces) if name in ("numpy", "numpy.random") or _is_the_kits(name) else module
 
 
 def _is_the_kits(name: str) -> bool:
@@ -302,13 +185,16 @@ def _own_kernels() -> Any:
     return importlib.import_module("pycudakit.fusing.own_kernels")  # which few functions need
 
 
-def meaning(value: Any) -> Any:
-    """Return what a global, or a name of a module, means in the body of a fused function."""
+def meaning(value: Any, reduces: bool = False) -> Any:
+    """Return what a global, or a name of a module, means in the body of a fused function.
+
+    A ufunc is another one only where the body reduces by such: for others who may ask, it is itself.
+    """
     kind = type(value)
     if kind is np.ufunc:
-        return value
+        return reducing(value) if reduces else value
     if kind is ModuleType:
-        return _namespace(value)
+        return _namespace(value, reduces)
     if kind is FunctionType:
         module = value.__module__ or ""
         if _is_the_kits(module) and not value.__name__.startswith("_"):
@@ -327,7 +213,7 @@ def meaning(value: Any) -> Any:
         return _own_kernels().transfer(value) if is_transfer else value
     if kind.__name__ in _OF_KERNELS and _is_the_kits(kind.__module__):
         return _own_kernels().Kernel(value, meaning)
-    made = _BY_ID.get(id(value))
+    made = MADE.get(id(value))
     if made is not None:
         return made
     if value is np.random.default_rng:
@@ -338,12 +224,13 @@ def meaning(value: Any) -> Any:
 class _Globals(dict[str, Any]):
     """The globals of a function, as its body sees them."""
 
-    def __init__(self, real: dict[str, Any]) -> None:
+    def __init__(self, real: dict[str, Any], reduces: bool) -> None:
         super().__init__(__builtins__=real.get("__builtins__", __builtins__))
         self._real = real
+        self._reduces = reduces
 
     def __getitem__(self, name: str) -> Any:
-        return meaning(self._real[name])
+        return meaning(self._real[name], self._reduces)
 
     def __contains__(self, name: object) -> bool:
         return name in self._real
@@ -367,7 +254,8 @@ class Body:
         self._function = function
         # What is no Python function, or assigns globals, runs as it is: correct, with more breaks.
         self.is_ours = type(function) is FunctionType and not _writes_globals(function.__code__)
-        self._globals = _Globals(function.__globals__) if self.is_ours else {}
+        self._reduces = self.is_ours and names(function.__code__, "reduce")
+        self._globals = _Globals(function.__globals__, self._reduces) if self.is_ours else {}
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run it as it is now, with such names."""
@@ -375,7 +263,7 @@ class Body:
         if not self.is_ours:
             return function(*arguments, **keywords)
         cells = function.__closure__ or ()
-        own = tuple(map(_cell, cells))
+        own = tuple([_cell(cell, self._reduces) for cell in cells])
         lent = [
             (cell, mine, mine.cell_contents)
             for cell, mine in zip(cells, own, strict=True)
@@ -394,10 +282,10 @@ class Body:
                     cell.cell_contents = mine.cell_contents
 
 
-def _cell(cell: CellType) -> CellType:
+def _cell(cell: CellType, reduces: bool) -> CellType:
     try:
         value = cell.cell_contents
     except ValueError:  # nothing yet
         return cell
-    meant = meaning(value)
+    meant = meaning(value, reduces)
     return cell if meant is value else CellType(meant)

@@ -13,3 +13,9 @@ def recording_now() -> Recording | None:
     """Return the recording of the fused function that runs here: one that has ended counts no more."""
     recording = active.get()
     return None if recording is None or recording.is_over else recording
+
+
+def capturing() -> Recording | None:
+    """Return the recording that captures what asks no stand-in, if there is one."""
+    recording = recording_now()
+    return None if recording is None or recording.is_left_to_numpy else recording

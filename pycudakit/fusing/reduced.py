@@ -87,8 +87,9 @@ def _reduce_by(name: str) -> Handler:
     def handle(recording: Recording, a: Any, axis: Any = 0, dtype: Any = None, **keywords: Any) -> Any:
         given = {"dtype": dtype} if dtype is not None else {}
         out = keywords.pop("out", None)
-        if out is not None and out != (None,):
-            given["out"] = out[0] if isinstance(out, tuple) else out
+        (out,) = out if type(out) is tuple else (out,)
+        if out is not None:
+            given["out"] = out
         return handler(recording, a, axis=axis, **given, **keywords)
 
     return handle

@@ -68,6 +68,15 @@ for _name in ("split", "array_split", "hsplit", "vsplit", "dsplit"):
     SHAPES[getattr(np, _name)] = _split(getattr(np, _name))
 
 
+if hasattr(np, "unstack"):  # which is newer than NumPy 2.0
+
+    @_captures(np.unstack)
+    def _unstack(_: Recording, x: Any, /, *, axis: Any = 0) -> Any:
+        if x.ndim == 0:
+            raise ValueError("Input array must be at least 1-d.")
+        return tuple(np.moveaxis(x, axis, 0))
+
+
 def _at_least(function: Any) -> Handler:
     def handle(recording: Recording, *arrays: Any) -> Any:
         found = [
@@ -110,7 +119,9 @@ def _without_elements(a: StandIn) -> Any:
     return np.broadcast_to(np.zeros((), a.dtype), a.shape)
 
 
-for _name in ("result_type", "can_cast"):
+_OF_TYPES = """can_cast common_type diag_indices_from einsum_path result_type tril_indices_from
+triu_indices_from"""
+for _name in _OF_TYPES.split():
     SHAPES[getattr(np, _name)] = _of_types(getattr(np, _name))
 
 
@@ -180,6 +191,11 @@ def outline(a: StandIn) -> Array:
     return operands.allocate(node.dtype, node.shape, whole)
 
 
+def in_order(a: Any) -> Any:
+    """Return an array, or a copy if it is not in C's order, in which NumPy makes some."""
+    return a if type(a) is not StandIn or outline(a).flags.c_contiguous else a.copy()
+
+
 def new(recording: Recording, array: Array) -> StandIn:
     """Return what stands for an array that nobody has written to."""
     made = recording.stand_in(array)
@@ -197,7 +213,8 @@ def full(recording: Recording, shape: Any, value: Any, dtype: Any, order: Any = 
     """Return what stands for a new array of one value."""
     number = np.asarray(value, dtype)
     if recording.engine != "cuda" or order not in ("C", "K", None):
-        make = np.full(shape, number, dtype, order) if value else np.zeros(shape, dtype, order)
+        is_zero = not number and not (number.dtype.kind == "f" and np.signbit(number))
+        make = np.zeros(shape, dtype, order) if is_zero else np.full(shape, number, dtype, order)
         return recording.stand_in(make)
     sizes = (
         tuple(map(operator.index, shape)) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
@@ -205,6 +222,18 @@ def full(recording: Recording, shape: Any, value: Any, dtype: Any, order: Any = 
     return recording.put_off(
         StandIn(recording, Node(conversion(number.dtype), (leaf(number),), PLAIN, number.dtype, sizes))
     )
+
+
+def spread(recording: Recording, a: StandIn, shape: tuple[int, ...]) -> StandIn:
+    """Return a copy that an array is broadcast to, which is put off: what reads it may read the array."""
+    recording.store(a)
+    node = a.node
+    made = recording.put_off(
+        StandIn(recording, Node(conversion(node.dtype), (node,), PLAIN, node.dtype, shape))
+    )
+    if node.storage is not None and node.storage.is_shared:
+        recording.store(made)
+    return made
 
 
 def _like(value: Any) -> Handler:
@@ -220,9 +249,13 @@ def _like(value: Any) -> Handler:
         del subok
         dtype = np.dtype(prototype.dtype if dtype is None else dtype)
         sizes = prototype.shape if shape is None else shape
-        if dtype not in CODES or type(prototype) is not StandIn:
+        if type(prototype) is not StandIn:
             return np.zeros(sizes, dtype) if not value else np.ones(sizes, dtype)
         made = np.empty_like(outline(prototype), dtype, order, shape=shape)
+        if dtype not in CODES:
+            if value is not None:
+                made[...] = value
+            return made
         if value is None:
             return new(recording, made)
         if made.flags.c_contiguous:
@@ -237,4 +270,8 @@ SHAPES[np.zeros_like], SHAPES[np.ones_like], SHAPES[np.empty_like] = _like(0), _
 
 @_captures(np.full_like)
 def _full_like(recording: Recording, a: Any, fill_value: Any, *arguments: Any, **keywords: Any) -> Any:
-    return _filled(recording, SHAPES[np.empty_like](recording, a, *arguments, **keywords), fill_value)
+    made = SHAPES[np.empty_like](recording, a, *arguments, **keywords)
+    if type(made) is not StandIn:
+        made[...] = recording.resolved(fill_value)
+        return made
+    return _filled(recording, made, fill_value)

@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit.fusing.aliases import ALIASES
 from pycudakit.fusing.choices import CHOICES
 from pycudakit.fusing.counting import COUNTING
+from pycudakit.fusing.cut import CUT
 from pycudakit.fusing.einsum import EINSUM, view_or
 from pycudakit.fusing.elementwise import ELEMENTWISE
+from pycudakit.fusing.grids import GRIDS
 from pycudakit.fusing.kit import KIT, kit_function, kit_handler
 from pycudakit.fusing.ordering import ORDERING
 from pycudakit.fusing.products import PRODUCTS, matrix_power
@@ -24,17 +27,21 @@ from pycudakit.fusing.together import TOGETHER
 CAPTURED: dict[Any, Handler] = {
     **SHAPES,
     **TOGETHER,
+    **CUT,
+    **GRIDS,
     **CHOICES,
     **PUTTING,
     **KIT,
     **REDUCED,
     **ELEMENTWISE,
+    **ALIASES,
 }
 
 # Those that are written for NumPy themselves, and run as a part of what calls them.
 _COMPOSED = {
-    "calculus": "cross diff gradient trapezoid",
+    "calculus": "cross diff ediff1d gradient trapezoid unwrap",
     "padding": "pad",
+    "polynomials": "polyval vander",
     "signals": "convolve correlate",
     "statistics": "corrcoef cov",
 }

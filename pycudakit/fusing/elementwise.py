@@ -67,9 +67,9 @@ def _triangle(name: str) -> Handler:
             return at_once(recording, getattr(copies, name), (m, k), {})
         rows, columns = m.shape[-2:]
         by = recording.resolved(k)
-        if not hasattr(by, "__index__"):
+        if np.asarray(by).dtype.kind not in "biu" or np.ndim(by):
             return at_once(recording, getattr(copies, name), (m, by), {})
-        by = operator.index(by)
+        by = int(by)
         row = copies.rows_of_triangle(rows, columns, by)
         return recording.apply(_triangle_from(name, by), (m, row, np.arange(columns)))
 
@@ -184,3 +184,37 @@ _NAN_TO_NUM = type(compound.NAN_TO_NUM)(
     lambda x, nan, high, low, **_: np.nan_to_num(x, nan=nan, posinf=high, neginf=low),
     compound.write_nan_to_num,
 )
+
+
+# ---- What is one of the others for numbers that are real ------------------------------------------------
+
+
+@_captures(np.fix)
+def _fix(_: Recording, x: Any, out: Any = None) -> Any:
+    return np.trunc(x) if out is None else np.trunc(x, out=out)
+
+
+def _infinite(is_negative: bool) -> Handler:
+    def handle(_: Recording, x: Any, out: Any = None) -> Any:
+        signs = np.signbit(x) if is_negative else np.logical_not(np.signbit(x))
+        given = {} if out is None else {"out": out}
+        return np.logical_and(np.isinf(x), signs, **given)
+
+    return handle
+
+
+ELEMENTWISE[np.isneginf], ELEMENTWISE[np.isposinf] = _infinite(True), _infinite(False)
+
+
+@_captures(np.angle)
+def _angle(_: Recording, z: Any, deg: Any = False) -> Any:
+    angles = np.arctan2(0, z)
+    if deg:
+        angles *= 180 / np.pi
+    return angles
+
+
+@_captures(np.real_if_close)
+def _real_if_close(_: Recording, a: Any, tol: Any = 100) -> Any:
+    del tol
+    return a

@@ -74,6 +74,11 @@ class Indexing(Elements):
             raise errors.Unsupported(f"{self.name}: an array that it writes down cannot become {seen.dtype}")
         stand_in.node = leaf(seen, stand_in.node.storage)
 
+    def seen_as(self, stand_in: StandIn, *dtype: Any) -> StandIn:
+        """Return what stands for another view of its memory, of a type or of its own."""
+        array = self.in_one_memory(stand_in)
+        return StandIn(self, leaf(array.view(*dtype), stand_in.node.storage))
+
     def _view_put_off(self, node: Node, make: Callable[[Array], Any]) -> StandIn | None:
         """Return a view of what waits for a reduction, as `m[:, None]` is one, which has the same rows."""
         if not self.is_small_beside_rows(node):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pycudakit._calls.deferred import Deferred
-from pycudakit._library.types import Array, DType
+from pycudakit._library.types import CODES, Array, DType
 
 if TYPE_CHECKING:
     from pycudakit.fusing.nodes import Node
@@ -343,8 +343,8 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 # Methods that are NumPy's functions of an array, with the same arguments.
-_METHODS = """all any argmax argmin argpartition argsort astype clip cumprod cumsum diagonal dot max mean
-min nonzero prod ravel repeat round searchsorted squeeze std sum swapaxes take trace var"""
+_METHODS = """all any argmax argmin argpartition argsort astype choose clip cumprod cumsum diagonal dot max
+mean min nonzero prod ravel repeat round searchsorted squeeze std sum swapaxes take trace var"""
 for _name in _METHODS.split():
     setattr(StandIn, _name, _method(_name))
 
@@ -359,6 +359,20 @@ def _copy(self: StandIn, order: Any = "C") -> Any:
 
 def _conj(self: StandIn) -> StandIn:
     return self
+
+
+def _view(self: StandIn, *arguments: Any, **keywords: Any) -> Any:
+    if self.is_scalar or keywords or not all(_is_type(given) for given in arguments):
+        return self.__getattr__("view")(*arguments, **keywords)
+    return self.recording.seen_as(self, *arguments)
+
+
+def _is_type(given: Any) -> bool:
+    """Tell whether it names one of the types that stand-ins have."""
+    try:
+        return np.dtype(given) in CODES
+    except TypeError:  # it is a class of arrays
+        return False
 
 
 def _compress(self: StandIn, condition: Any, axis: Any = None, out: Any = None) -> Any:
@@ -410,6 +424,7 @@ def _tolist(self: StandIn) -> Any:
     return self.recording.look(self, ".tolist()").tolist()
 
 
-_OF_ITS_OWN = (_compress, _conj, _copy, _flatten, _reshape, _transpose, _fill, _put, _item, _tolist)
+_OF_ITS_OWN = (_compress, _conj, _copy, _flatten, _reshape, _transpose, _view, _fill, _put, _item, _tolist)
+setattr(StandIn, "conjugate", _conj)  # noqa: B010
 for _method_of_its_own in (*_OF_ITS_OWN, _in_place_by("sort"), _in_place_by("partition")):
     setattr(StandIn, _method_of_its_own.__name__[1:], _method_of_its_own)

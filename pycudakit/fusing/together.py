@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pycudakit._library.types import Array
 from pycudakit.fusing.recording import Recording
@@ -24,7 +26,8 @@ def along(axis: int, part: Any) -> tuple[Any, ...]:
     return (*(slice(None),) * axis, part)
 
 
-def _arrays_of(recording: Recording, values: Any) -> list[Any]:
+def arrays_of(recording: Recording, values: Any) -> list[Any]:
+    """Return what stands for arrays; those of other types as they are."""
     return [value if type(value) is StandIn else recording.wrap(np.asarray(value)) for value in values]
 
 
@@ -34,7 +37,7 @@ def _concatenate(
 ) -> Any:
     if type(arrays) is StandIn:
         arrays = list(arrays)
-    parts = _arrays_of(recording, arrays)
+    parts = arrays_of(recording, arrays)
     if out is not None or keywords or any(type(part) is not StandIn for part in parts):
         given = keywords if out is None else {"out": out, **keywords}
         result = recording.on_host(np.concatenate, (list(arrays), axis), given, out is not None)
@@ -95,7 +98,7 @@ def _check_together(shapes: list[tuple[int, ...]], axis: Any) -> None:
 
 
 def _stack(recording: Recording, arrays: Any, axis: Any = 0, out: Any = None, **keywords: Any) -> Any:
-    parts = _arrays_of(recording, arrays)
+    parts = arrays_of(recording, arrays)
     if len({part.shape for part in parts}) > 1:
         raise ValueError("all input arrays must have the same shape")
     if not parts:
@@ -109,7 +112,7 @@ def _stack(recording: Recording, arrays: Any, axis: Any = 0, out: Any = None, **
 
 def _beside(at_least: Any, axis: Callable[[Sequence[Any]], int]) -> Handler:
     def handle(recording: Recording, tup: Any, **keywords: Any) -> Any:
-        parts = [recording.call(at_least, (part,), {}) for part in _arrays_of(recording, tup)]
+        parts = [recording.call(at_least, (part,), {}) for part in arrays_of(recording, tup)]
         return recording.call(np.concatenate, (parts, axis(parts)), keywords)
 
     return handle
@@ -117,20 +120,27 @@ def _beside(at_least: Any, axis: Callable[[Sequence[Any]], int]) -> Handler:
 
 @_captures(np.append)
 def _append(recording: Recording, arr: Any, values: Any, axis: Any = None) -> Any:
-    parts = _arrays_of(recording, (arr, values))
+    parts = arrays_of(recording, (arr, values))
     return recording.call(np.concatenate, (parts, axis), {})
 
 
 @_captures(np.column_stack)
 def _column_stack(recording: Recording, tup: Any) -> Any:
-    parts = [part[..., None] if part.ndim == 1 else part for part in _arrays_of(recording, tup)]
+    parts = [part[..., None] if part.ndim == 1 else part for part in arrays_of(recording, tup)]
     return recording.call(np.concatenate, ([part[None] if not part.ndim else part for part in parts], 1), {})
+
+
+@_captures(np.diagflat)
+def _diagflat(recording: Recording, v: Any, k: Any = 0) -> Any:
+    return recording.call(np.diag, (np.ravel(v), k), {})
 
 
 @_captures(np.diag)
 def _diag(recording: Recording, v: Any, k: Any = 0) -> Any:
-    if v.ndim != 1:
+    if v.ndim == 2:
         return np.diagonal(v, k)
+    if v.ndim != 1:
+        raise ValueError("Input must be 1- or 2-d.")
     k = operator.index(k)
     length = v.size + abs(k)
     made = full(recording, (length, length), 0, v.dtype)
@@ -148,23 +158,50 @@ TOGETHER[np.dstack] = _beside(np.atleast_3d, lambda _: 2)
 
 @_captures(np.roll)
 def _roll(recording: Recording, a: Any, shift: Any, axis: Any = None) -> Any:
-    if type(a) is not StandIn or not isinstance(shift, int) or not (axis is None or isinstance(axis, int)):
+    if type(a) is not StandIn or a.is_scalar:
         return recording.on_host(np.roll, (a, shift, axis), {})
     if axis is None:
         return recording.call(np.roll, (a.ravel(), shift, 0), {}).reshape(a.shape)
-    place = normalize_axis_index(axis, a.ndim)
-    length = a.shape[place]
-    by = shift % length if length else 0
+    axes = normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
+    pairs = np.broadcast(recording.resolved(shift), axes)
+    if pairs.ndim > 1:
+        raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
+    shifts = dict.fromkeys(range(a.ndim), 0)
+    for by, each in pairs:
+        shifts[each] += int(by)
+    # Along each axis: which elements go where.
+    moves = [_rolled(shifts[each], length) for each, length in enumerate(a.shape)]
     made = new(recording, np.empty_like(outline(a)))
-    recording.set(made, along(place, slice(by, None)), a[along(place, slice(0, length - by))])
-    recording.set(made, along(place, slice(0, by)), a[along(place, slice(length - by, None))])
+    for parts in itertools.product(*moves):
+        source, target = zip(*parts, strict=True) if parts else ((), ())
+        recording.set(made, target, a[source])
     return made
+
+
+def _rolled(shift: int, length: int) -> list[tuple[slice, slice]]:
+    by = shift % length if length else 0
+    if not by:
+        return [(slice(None), slice(None))]
+    return [(slice(0, length - by), slice(by, None)), (slice(length - by, None), slice(0, by))]
+
+
+@_captures(np.resize)
+def _resize(recording: Recording, a: Any, new_shape: Any) -> Any:
+    shape = recording.resolved(new_shape)
+    shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if min(shape, default=0) < 0:
+        raise ValueError("all elements of `new_shape` must be non-negative")
+    size = math.prod(shape)
+    if not size or not np.size(a):
+        return np.zeros_like(a, shape=shape)
+    repeats = -(-size // a.size)
+    return recording.call(np.tile, (a.ravel(), repeats), {})[:size].reshape(shape)
 
 
 @_captures(np.tile)
 def _tile(recording: Recording, A: Any, reps: Any) -> Any:  # noqa: N803
-    counts = (reps,) if isinstance(reps, int) else tuple(reps)
-    if type(A) is not StandIn:
+    counts = _counts(recording.resolved(reps))
+    if type(A) is not StandIn or counts is None or min(counts, default=0) < 0:
         return recording.on_host(np.tile, (A, reps), {})
     counts = (1,) * (A.ndim - len(counts)) + counts
     shape = (1,) * (len(counts) - A.ndim) + A.shape
@@ -173,13 +210,21 @@ def _tile(recording: Recording, A: Any, reps: Any) -> Any:  # noqa: N803
     return made.reshape(tuple(c * n for c, n in zip(counts, shape, strict=True)))
 
 
+def _counts(given: Any) -> tuple[int, ...] | None:
+    """Return how often, along each axis; None for what is no such number."""
+    try:
+        return tuple([int(operator.index(each)) for each in (given if np.iterable(given) else (given,))])
+    except TypeError:
+        return None
+
+
 @_captures(np.repeat)
 def _repeat(recording: Recording, a: Any, repeats: Any, axis: Any = None) -> Any:
     if type(a) is not StandIn or not isinstance(repeats, int):
         return recording.on_host(np.repeat, (a, repeats, axis), {})
     if axis is None:
         a, axis = a.ravel(), 0
-    place = normalize_axis_index(axis, a.ndim)
+    place, repeats = normalize_axis_index(axis, a.ndim), int(repeats)
     shape = (*a.shape[: place + 1], repeats, *a.shape[place + 1 :])
     made = empty(recording, shape, a.dtype)
     recording.set(made, ..., a[along(place + 1, None)])

@@ -89,8 +89,8 @@ def by_fft(x):
     return np.abs(np.fft.fft(x + 1)) * 2
 
 
-def by_unwrap(x):
-    return np.unwrap(x * 3) + 1
+def by_spacing(x):
+    return np.spacing(x * 3) + 1
 
 
 def by_polyfit(x):
@@ -116,9 +116,9 @@ def masked_then_written(x):
     return y[x > 1], y
 
 
-def unwrapped(x):
-    turns = np.unwrap(x * 9)
-    return turns + 1
+def trimmed(x):
+    rest = np.trim_zeros(x * 9)
+    return rest + 1
 
 
 def chosen_by_python(x):
@@ -176,8 +176,8 @@ def through_memory(x):
 
 
 LOOKS = [if_any, while_larger, converge, a_float, an_int, a_range, printed, formatted, as_array, of_an_item]
-LOOKS += [of_a_list, by_math, membership, by_fft, by_unwrap, by_polyfit, by_apply, by_vectorize, masked]
-LOOKS += [masked_then_written, unwrapped, compared, negated, built_in, rounds_of_a_look, seen_through_asarray]
+LOOKS += [of_a_list, by_math, membership, by_fft, by_spacing, by_polyfit, by_apply, by_vectorize, masked]
+LOOKS += [masked_then_written, trimmed, compared, negated, built_in, rounds_of_a_look, seen_through_asarray]
 LOOKS += [chosen_by_python, written_through_asarray, through_memory]
 
 
@@ -222,9 +222,9 @@ STRICT = {
     of_a_list: ("return x + sum((x + 1)[:3].tolist())", r"\.tolist\(\)"),
     by_math: ("return x * math.sqrt(np.max(x * x))", r"float\(\)"),
     by_fft: ("return np.abs(np.fft.fft(x + 1)) * 2", r"fft"),
-    by_unwrap: ("return np.unwrap(x * 3) + 1", r"unwrap"),
+    by_spacing: ("return np.spacing(x * 3) + 1", r"spacing"),
     masked: ("return y[y > 2] * 3", r"a mask.*numpy\.where\(\)"),
-    unwrapped: ("turns = np.unwrap(x * 9)", r"unwrap"),
+    trimmed: ("rest = np.trim_zeros(x * 9)", r"trim_zeros"),
 }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pycudakit._calls.deferred import Deferred
-from pycudakit.fusing.composed.whole import whole
+from pycudakit.fusing.composed.whole import as_array, whole
 
 # Of the vectors that NumPy's `cross` takes.
 _LENGTHS = {2, 3} if np.lib.NumpyVersion(np.__version__) < "2.5.0" else {3}
@@ -24,6 +24,7 @@ _NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: Any = _NOT_GIVEN) -> Any:
     """Return the differences of neighbours, as `pycudakit.diff` does."""
+    a = as_array(a)
     if n == 0:
         return a
     if n < 0:
@@ -44,6 +45,40 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: 
     for _ in range(n):
         a = differ(a[late], a[early])
     return a
+
+
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    """Return the differences of neighbours among all elements, between what is to be before and behind."""
+    ary = np.ravel(ary)
+    differences = ary[1:] - ary[:-1]
+    before, behind = _ends(to_begin, "to_begin", ary), _ends(to_end, "to_end", ary)
+    return np.concatenate([*before, differences, *behind]) if before or behind else differences
+
+
+def _ends(given: Any, name: str, like: Any) -> list[Any]:
+    """Return what is to be at an end, in the type of an array, if there is something."""
+    if given is None:
+        return []
+    ends = as_array(given)
+    if not np.can_cast(ends, like.dtype, casting="same_kind"):
+        raise TypeError(f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` rule.")
+    return [ends.ravel().astype(like.dtype)]
+
+
+def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.pi) -> Any:
+    """Return angles that go on where neighbours are more than half a period apart."""
+    steps = diff(p, axis=axis)
+    dtype = np.result_type(steps, period)
+    high, rest = divmod(period, 2) if dtype.kind in "iu" else (period / 2, 0)
+    low = -high
+    wrapped = np.remainder(steps - low, period) + low
+    if rest == 0:  # half a period up is not half a period down
+        wrapped = np.where((wrapped == low) & (steps > 0), high, wrapped)
+    corrections = np.where(np.abs(steps) < (period / 2 if discont is None else discont), 0, wrapped - steps)
+    result = p.astype(dtype)
+    later = _along(normalize_axis_index(axis, p.ndim), slice(1, None))
+    result[later] = p[later] + corrections.cumsum(axis)
+    return result
 
 
 @whole("f")

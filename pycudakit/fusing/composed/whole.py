@@ -51,7 +51,7 @@ def whole(
         def call(*args: Any, **kwargs: Any) -> Any:
             recording = recording_now()
             if recording is not None:
-                given, named = _replaced(args, kwargs, places, of_many, _as_array)
+                given, named = _replaced(args, kwargs, places, of_many, as_array)
                 try:
                     return body(*given, **named)
                 except NumPysAlone:
@@ -100,7 +100,8 @@ class NumPysAlone(Exception):
     """NumPy alone takes such arguments, for the reason given, or because of an array's type."""
 
 
-def _as_array(value: Any) -> Any:
+def as_array(value: Any) -> Any:
+    """Return an array, or what takes its place, as it is, and one of anything else."""
     return value if issubclass(type(value), Deferred) or isinstance(value, np.ndarray) else np.asarray(value)
 
 

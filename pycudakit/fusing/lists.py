@@ -46,9 +46,18 @@ def _one_array(recording: Recording, value: Any, dtype: Any = None) -> Any:
     parts = _parts(recording, value, dtype)
     if parts is None:
         return None
-    made = empty(recording, (len(parts), *parts[0].shape), np.result_type(*(part.dtype for part in parts)))
+    shape, dtype = (len(parts), *parts[0].shape), np.result_type(*(part.dtype for part in parts))
+    known = {place: part for place, part in enumerate(parts) if type(part) is not StandIn}
+    if not known:
+        made = empty(recording, shape, dtype)
+    else:
+        array = np.empty(shape, dtype)
+        for place, part in known.items():
+            array[place] = part
+        made = recording.stand_in(array)
     for place, part in enumerate(parts):
-        recording.set(made, place, part)
+        if place not in known:
+            recording.set(made, place, part)
     return made
 
 

@@ -52,7 +52,8 @@ def _is_array(value: Any) -> bool:
 
 @_captures(np.choose)
 def _choose(recording: Recording, a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
-    arrays = [each if _is_array(each) else np.asarray(each) for each in choices]
+    given = list(choices)
+    arrays = [each if _is_array(each) else np.asarray(each) for each in given]
     is_plain = _is_array(a) and a.dtype.kind in "bi" and out is None and mode in ("raise", "wrap", "clip")
     if not (is_plain and 1 < len(arrays) <= _MOST_CHOICES and all(each.dtype in CODES for each in arrays)):
         raise errors.Unsupported("choose")
@@ -68,7 +69,10 @@ def _choose(recording: Recording, a: Any, choices: Any, out: Any = None, mode: A
         which = np.clip(which, 0, last)
     elif a.dtype != np.bool_ and recording.resolved(np.any((which < 0) | (which > last))):
         raise ValueError("invalid entry in choice array")
-    dtype = np.result_type(*(each.dtype for each in arrays))
+    types: list[Any] = [
+        each if type(each) in (int, float) else array.dtype for each, array in zip(given, arrays, strict=True)
+    ]
+    dtype = np.result_type(*types)
     result: Any = arrays[last].astype(dtype)
     for place in reversed(range(last)):
         result = np.where(which == place, arrays[place].astype(dtype), result)

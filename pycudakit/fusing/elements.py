@@ -144,7 +144,10 @@ class Elements(Rows):
         if is_at_once:
             self.store(value)
         if out is not None:
-            return self.put(out, value)
+            self.put(out, value)
+            if must_read:
+                self.store(out)
+            return out
         self.put_off(value)
         if must_read or node.steps > MOST_STEPS:
             self.store(value)

@@ -83,10 +83,10 @@ np.unstack(T, axis=-1)     np.indices((3, 12))[1] * A[:3]
 CHOICES = """
 np.choose(j % 2, [x, y])     np.choose(m.astype(int), [x, 0.0])     np.choose(m, (x, y))
 np.choose(k, [x, y], mode="clip")     np.choose(k, [x, y, z], mode="wrap")     np.choose(N % 3, [A, r, 1.0])
-(j % 2).choose([x, y])     np.choose(j % 2, [i, f])     np.choose(N % 2, (F, 0))
-np.choose(np.argmax(x) * 0, [x, y])     np.choose(j % 12, list(C) + [0]) if j.size == 12 else 0
-np.piecewise(x, [x < 0, x >= 0], [-1, 1])     np.piecewise(x, [x < 0], [1, 2])
-np.piecewise(i, [i < 0], [1.5, 2.7])     np.piecewise(x, x < 0, [1, 2])
+(j % 2).choose([x, y])     np.choose(j % 2, [i, f])     np.choose(m, [f, 2.5])     np.choose(m, [-1, k])
+np.choose(m, [np.int64(1), k])     np.choose(N % 2, (F, 0))     np.choose(np.argmax(x) * 0, [x, y])
+np.choose(j % 12, list(C) + [0]) if j.size == 12 else 0     np.piecewise(x, [x < 0, x >= 0], [-1, 1])
+np.piecewise(x, [x < 0], [1, 2])     np.piecewise(i, [i < 0], [1.5, 2.7])     np.piecewise(x, x < 0, [1, 2])
 np.piecewise(F, [F < 0, F < 3], [1, 2, 3])     np.piecewise(s, [s > 0, m], [1, 2])
 np.piecewise(f * 2, [m, q], [1, True, 0.5])     np.extract(m, x)     np.extract(A > 0, A)
 np.extract(i, x)

@@ -95,11 +95,49 @@ others = st.one_of(
     st.builds("np.arange({}.size).reshape({}.shape)".format, variables, variables),
     st.builds("{}.copy()".format, views),
 )
+whole_numbers = st.integers(-3, 5).map(str)
+some_places = st.sampled_from(
+    ["0", "-1", "2", "[1, 1]", "[0, -2, 2]", "[]", "slice(1, 3)", "slice(None, None, -2)"]
+)
+few = st.sampled_from(["0", "-1", "None"])
+put_together = st.one_of(
+    st.builds(
+        "np.{}.reduce([{}, {}])".format,
+        st.sampled_from(["maximum", "fmin", "logical_and", "bitwise_or"]),
+        elementwise,
+        operands,
+    ),
+    st.builds(
+        "np.{}([{}, {}], axis={})".format, st.sampled_from(["max", "any"]), variables, elementwise, few
+    ),
+    st.builds("total([{}, {}], axis=0)".format, variables, elementwise),
+    st.builds("np.array([{}, {}])".format, variables, elementwise),
+    st.builds("np.array([np.max({}), 1, {}.size])".format, variables, variables),
+    st.builds("np.delete({}, {}, axis={})".format, views, some_places, few),
+    st.builds(
+        "np.insert({}, {}, fit({}, {}), axis={})".format, variables, some_places, variables, views, few
+    ),
+    st.builds("np.block([{}, {}])".format, operands, elementwise),
+    st.builds("np.block([[{}], [{}]])".format, operands, views),
+    st.builds("np.broadcast_arrays({}, {})[0] + 0".format, views, elementwise),
+    st.builds("np.meshgrid({}.ravel()[:9], {}.ravel()[:7])[0]".format, variables, views),
+    st.builds("np.choose({}, [{}, {}])".format, comparisons, operands, elementwise),
+    st.builds("np.choose({}, [{}, {}], mode='wrap')".format, variables, operands, elementwise),
+    st.builds("np.piecewise({0}, [{0} < 1, {0} == 2], [1, 2, 3])".format, variables),
+    st.builds("np.resize({}, (3, {}))".format, views, whole_numbers),
+    st.builds("np.roll({}, ({}, 1), axis=(0, -1))".format, views, whole_numbers),
+    st.builds("np.polyval([1, {}], {})".format, numbers, views),
+    st.builds("np.ediff1d({}, {})".format, variables, numbers),
+    st.builds("np.unravel_index(np.argmax({0}), {0}.shape)[0]".format, variables),
+    st.builds("{}.view()".format, views),
+    st.builds("np.fft.fftshift({})".format, elementwise),
+    st.builds("np.extract({}, {})".format, comparisons, variables),
+)
 chosen = st.one_of(
     st.sampled_from(["[0, -1, 0]", "[[1, 0], [-2, 1]]", "np.array([2, -1, 2], 'u1')"]),
     st.builds("np.argsort(_sortable({}).ravel()[:5], kind='stable') // 2".format, variables),
 )
-values = st.one_of(elementwise, elementwise, views, reductions, others)
+values = st.one_of(elementwise, elementwise, views, reductions, others, put_together)
 statements = st.one_of(
     st.builds("{} = {}".format, variables, values),
     st.builds("{} = {}".format, variables, values),

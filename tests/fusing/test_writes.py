@@ -167,3 +167,22 @@ def test_arguments_that_share_memory(engine, sharing, body, n):
     assert_values(pk.fuse(function)(*ours), function(*numpys))
     for mine, theirs in zip(ours, numpys, strict=True):
         assert_values(mine, theirs)
+
+
+def test_a_large_array_that_is_no_argument_is_read_at_once(engine):
+    """Nobody tells that it changes: so also with `out=` an array that is put off."""
+    weights = np.arange(20_000.0)
+
+    @pk.fuse
+    def body(x):
+        y = x + 1
+        np.add(x, weights, out=y)
+        z = x * 2
+        z += weights
+        weights[...] = 0
+        return y, z
+
+    x = np.ones(20_000)
+    expected = x + weights, x * 2 + weights
+    for mine, theirs in zip(body(x), expected, strict=True):
+        assert_values(mine, theirs)

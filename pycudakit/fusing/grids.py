@@ -42,7 +42,7 @@ def _broadcast_arrays(recording: Recording, *args: Any, subok: Any = False) -> A
     )
 
 
-_VIEWS = type(np.meshgrid(0, sparse=True, copy=False))  # a list, before NumPy 2.5
+_VIEWS: Any = type(np.meshgrid(0, sparse=True, copy=False))  # a list, before NumPy 2.5
 
 
 @_captures(np.meshgrid)

@@ -20,16 +20,17 @@ def filtered(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[
     plane = image.ndim - 2 - channels
     if channels:  # an image's channels belong together
         image = image.rechunk({image.ndim - 1: -1})
-    reach = _reach(function.__name__, others, kwargs)
-    depth = {plane + axis: min(far, image.shape[plane + axis]) for axis, far in enumerate(reach)}
-    dtype = function(
+    dtype = function(  # which checks the arguments
         np.zeros((1,) * plane + (8, 8) + image.shape[-1:] * channels, image.dtype), *others, **kwargs
     ).dtype
+    reach = _reach(function.__name__, others, kwargs)
+    depth = {plane + axis: min(far, image.shape[plane + axis]) for axis, far in enumerate(reach)}
+    wraps = kwargs.get("mode", "reflect").endswith("wrap")  # so that an end lies around the other
     return dask_array().map_overlap(
         _Filter(function, others, kwargs),
         image,
         depth=depth,
-        boundary="none",
+        boundary="periodic" if wraps else "none",
         dtype=dtype,
         meta=np.empty((0,) * image.ndim, dtype),
     )

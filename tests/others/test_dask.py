@@ -162,7 +162,7 @@ def test_counts_and_the_best(engine, chunks):
 
 
 @pytest.mark.parametrize("chunks", [(200, 300, 3), (64, 100, 3), (17, 300, 1)])
-@pytest.mark.parametrize("mode", ["reflect", "nearest", "constant"])
+@pytest.mark.parametrize("mode", ["reflect", "nearest", "constant", "mirror", "wrap"])
 @pytest.mark.parametrize(
     ("name", "given"),
     [
@@ -266,6 +266,13 @@ def test_what_runs_on_each_block_by_itself(engine, call):
 
 
 # ---- On processes ---------------------------------------------------------------------------------------
+def test_a_window_that_reaches_around_a_small_image(engine):
+    image = RNG.integers(0, 256, (3, 4), np.uint8)
+    for chunks in ((1, 1), (3, 2)):
+        lazy = pk.image.box_blur(da.from_array(image, chunks=chunks), (7, 9), mode="grid-wrap")
+        same(lazy, pk.image.box_blur(image, (7, 9), mode="grid-wrap"))
+
+
 
 
 @pytest.fixture

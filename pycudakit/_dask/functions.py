@@ -62,9 +62,17 @@ def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str 
             f"{title} of a Dask array needs all of it at once: .compute() it first, or have "
             f"dask.array.map_blocks(pk.{title}, x) for each block by itself"
         )
-    if any(map(is_dask, kwargs.values())) or kwargs.get("out") is not None:
-        raise errors.Unsupported(f"{title} of a Dask array: give arrays by position, and no `out`")
+    one_by_one = kind is _elementwise and any(map(_has_axes, kwargs.values()))  # which would not be cut
+    if one_by_one or any(map(is_dask, kwargs.values())) or kwargs.get("out") is not None:
+        raise errors.Unsupported(
+            f"{title} of a Dask array: give arrays by position, and neither `out` nor `where`"
+        )
     return kind(function, args, kwargs)
+
+
+def _has_axes(value: Any) -> bool:
+    """Tell whether this is an array or a list, and no number, type or name."""
+    return not isinstance(value, type) and np.ndim(value) > 0
 
 
 def _arrays(args: Sequence[Any]) -> list[Any]:
@@ -73,8 +81,12 @@ def _arrays(args: Sequence[Any]) -> list[Any]:
 
 def _elementwise(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     da = dask_array()
+    if function.__name__ == "where" and len(args) == 1:
+        raise errors.Unsupported(
+            "where of a Dask array alone needs all of it at once: .compute() it first, or say what to choose"
+        )
     # Other arrays are cut as these are; numbers, types and the like are part of the call.
-    given = [da.asarray(v) if isinstance(v, (np.ndarray, list)) and np.ndim(v) else v for v in args]
+    given = [da.asarray(v) if not is_dask(v) and _has_axes(v) else v for v in args]
     compute = OfBlocks(function, given, kwargs)
     parts = _PAIRS.get(function.__name__)
     if parts is None:
@@ -98,26 +110,38 @@ def _exact(join: str | None = None) -> Function:
     """Return the kind of a reduction whose parts may be joined in any order, by itself or another."""
 
     def kind(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        da = dask_array()
-        x, axis, keepdims = sums.of_axes(function.__name__, args, kwargs)
+        x, axes, keepdims = sums.of_axes(function.__name__, args, kwargs)
         joined = getattr(kit(), join or function.__name__)
-        dtype = sums.dtype_of(function, x)
-        return da.reduction(x, function, joined, axis=axis, keepdims=keepdims, dtype=dtype, concatenate=True)
+        return sums.tree(x, axes, keepdims, sums.dtype_of(function, x), function, joined)
 
     return kind
 
 
+def _extreme(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return the least or the greatest, which blocks without elements have no say in."""
+    x, axes, keepdims = sums.of_axes(function.__name__, args, kwargs)
+    some = functools.partial(_extreme_of_some, function=function)
+    return sums.tree(x, axes, keepdims, sums.dtype_of(function, x), some, function, some)
+
+
+def _extreme_of_some(block: Any, axis: Any, keepdims: bool, function: Function) -> Any:
+    shape = [min(n, 1) if a in axis else n for a, n in enumerate(block.shape)]
+    return np.empty_like(block, shape=shape) if 0 in shape else function(block, axis=axis, keepdims=keepdims)
+
+
 def _between(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return how far the extremes are from each other."""
-    x, axis, keepdims = sums.of_axes(function.__name__, args, kwargs)
-    most, least = (_exact()(each, (x, axis), {"keepdims": keepdims}) for each in (kit().max, kit().min))
+    x, axes, keepdims = sums.of_axes(function.__name__, args, kwargs)
+    most, least = (_extreme(each, (x, axes), {"keepdims": keepdims}) for each in (kit().max, kit().min))
     return kit().subtract(most, least)
 
 
 def _first(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return where an extreme is, which no arithmetic decides: by NumPy, block by block."""
-    da = dask_array()
-    return getattr(da, function.__name__)(*args, **kwargs)
+    x, *others = args
+    known = [n for n, cut in enumerate(x.chunks) if 0 in cut and any(cut)]
+    x = x.rechunk({n: tuple(filter(None, x.chunks[n])) for n in known})  # without blocks of nothing
+    return getattr(dask_array(), function.__name__)(x, *others, **kwargs)
 
 
 # ---- Counts, and the best -----------------------------------------------------------------------------
@@ -195,6 +219,8 @@ def _topk(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     x, k, axis, largest = asked(*args, **kwargs)
     if x.ndim != 1 or axis not in (-1, 0, None):
         raise errors.Unsupported(f"topk of a Dask array: of one dimension, and this has {x.ndim}")
+    if np.isnan(x.shape[0]):
+        raise errors.Unsupported("topk of a Dask array: its length is unknown: x.compute_chunk_sizes() first")
     if not 0 <= k <= x.shape[0]:
         raise ValueError(f"k={k} is not from 0 to {x.shape[0]}, the length of the axis")
     starts = np.cumsum([0, *x.chunks[0][:-1]])
@@ -231,7 +257,8 @@ heaviside gcd lcm isfinite isinf isnan isclose equal not_equal less less_equal g
 logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert bitwise_invert
 bitwise_not left_shift right_shift bitwise_left_shift bitwise_right_shift where astype
 """
-_EXACT = "min max amin amax nanmin nanmax all any prod"
+_EXACT = "all any prod"
+_EXTREMES = "min max amin amax nanmin nanmax"
 _FIRST = "argmin argmax nanargmin nanargmax"
 _WINDOWS = """
 box_blur gaussian_blur correlate convolve sobel laplace median_filter minimum_filter maximum_filter
@@ -240,12 +267,13 @@ box_blur gaussian_blur correlate convolve sobel laplace median_filter minimum_fi
 KINDS: dict[str, Function] = {
     **dict.fromkeys(_ALL_ALIKE.split(), _elementwise),
     **dict.fromkeys(_EXACT.split(), _exact()),
+    **dict.fromkeys(_EXTREMES.split(), _extreme),
     "count_nonzero": _exact("sum"),
     **dict.fromkeys(_FIRST.split(), _first),
     "sum": sums.total,
     "nansum": sums.total,
     "mean": sums.mean,
-    "nanmean": sums.mean_of_numbers,
+    "nanmean": sums.mean,
     "nanvar": sums.spread,
     "nanstd": sums.spread,
     "ptp": _between,

@@ -1,24 +1,29 @@
 """Sums of Dask arrays' elements: with a second number for what each block's sum rounds away.
 
-One machine adds floats up with twice their digits, and rounds once. So does this: each block tells its sum
-and what is missing from it, these add up with twice their digits again, and the result is rounded once.
+One machine adds floats up with twice their digits, and rounds once. So does this: each block tells its sum,
+what is missing from it, and of how many elements it is; these add up with twice their digits again, and the
+result is rounded once.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit import errors
 from pycudakit._dask.modules import dask_array, kit
 
 Axes = tuple[int, ...]
 
+_TOLD = 3  # numbers that a block tells: its sum, what is missing from it, and how many elements it is of
 
-def of_axes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any, bool]:
+
+def of_axes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Axes, bool]:
     """Return what a reduction is of: the array, the axes, and whether they are kept."""
 
     def asked(a: Any, axis: Any = None, *, keepdims: Any = False, out: None = None) -> tuple[Any, Any, bool]:
@@ -26,96 +31,160 @@ def of_axes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[
         return a, axis, bool(keepdims)
 
     try:
-        return asked(*args, **kwargs)
+        x, axis, keepdims = asked(*args, **kwargs)
     except TypeError as error:
         text = str(error).partition("asked() ")[2]
         raise errors.Unsupported(
             f"{name} of a Dask array takes axis and keepdims alone, but it {text}"
         ) from None
+    if x.ndim == 0:  # one element, which has no axis to go along
+        normalize_axis_tuple(() if axis is None else axis, 1)
+        return x.reshape(1), (0,), False
+    axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
+    if not axes:
+        raise errors.Unsupported(f"{name} of a Dask array takes an axis at least, and got axis=()")
+    return x, axes, keepdims
+
+
+def tree(
+    x: Any,
+    axes: Axes,
+    keepdims: bool,
+    dtype: Any,
+    of_block: Callable[..., Any],
+    joined: Callable[..., Any],
+    of_some: Callable[..., Any] | None = None,
+) -> Any:
+    """Return a reduction: what it is of a block, of some of these, and, joined, of all."""
+    kept = x.ndim if keepdims else x.ndim - len(axes)
+    return dask_array().reduction(
+        x,
+        functools.partial(_reduced, function=of_block),
+        functools.partial(_reduced, function=joined),
+        combine=functools.partial(_reduced, function=of_some or joined),
+        axis=axes,
+        keepdims=keepdims,
+        dtype=dtype,
+        concatenate=True,
+        meta=None if _is_masked(x) else np.empty((0,) * kept, dtype),
+    )
+
+
+def _reduced(block: Any, axis: Any, keepdims: bool, function: Any) -> Any:
+    return function(block, axis=axis, keepdims=keepdims)
 
 
 def total(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a sum."""
-    x, axis, keepdims = of_axes(function.__name__, args, kwargs)
+    x, axes, keepdims = of_axes(function.__name__, args, kwargs)
     dtype = dtype_of(function, x)
-    if dtype.kind != "f":
-        sums = kit().sum
-        return dask_array().reduction(x, function, sums, axis=axis, keepdims=keepdims, dtype=dtype)
-    return _parts(x, axis, keepdims, dtype, function, 1)
+    if dtype.kind != "f" or _is_masked(x):
+        return tree(x, axes, keepdims, dtype, function, kit().sum)
+    return _parts(x, axes, keepdims, dtype, function)
 
 
 def mean(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a mean: the sum with all its digits, divided, and rounded once."""
-    x, axis, keepdims = of_axes(function.__name__, args, kwargs)
-    return _parts(x, axis, keepdims, dtype_of(function, x), kit().sum, _count(x, axis))
+    x, axes, keepdims = of_axes(function.__name__, args, kwargs)
+    dtype = dtype_of_number(function, x)
+    return _mean(x, axes, keepdims, dtype, function.__name__.startswith("nan"))
+
+
+def _mean(x: Any, axes: Axes, keepdims: bool, dtype: Any, skips: bool) -> Any:
+    pk = kit()
+    return _parts(x, axes, keepdims, dtype, pk.nansum if skips else pk.sum, divided=True, skips=skips)
 
 
 def spread(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a variance or a standard deviation in two passes: the mean, and squares of what is off it."""
     pk = kit()
-    ddof = dict(kwargs).get("ddof", 0)
-    x, axis, keepdims = of_axes(function.__name__, args, {k: v for k, v in kwargs.items() if k != "ddof"})
+    name = function.__name__
+    ddof = kwargs.get("ddof", 0)
+    x, axes, keepdims = of_axes(name, args, {k: v for k, v in kwargs.items() if k != "ddof"})
+    dtype, skips = dtype_of_number(function, x), name.startswith("nan")
     wide = x.astype(np.float64)
-    if function.__name__.startswith("nan"):
-        off = pk.subtract(wide, _shared(wide, axis, True, _numbers(x, axis, True)))
-        variance = _shared(pk.square(off), axis, keepdims, _numbers(x, axis, keepdims) - ddof)
+    squares = pk.square(pk.subtract(wide, _mean(wide, axes, True, wide.dtype, skips)))
+    if skips:
+        squares = pk.where(pk.isnan(wide), 0.0, squares)
+        count = pk.count_nonzero(pk.logical_not(pk.isnan(wide)), axis=axes, keepdims=keepdims)
+        free = pk.subtract(count, float(ddof))  # without any, it is not known
+        variance = pk.divide(
+            _parts(squares, axes, keepdims, wide.dtype, pk.sum), pk.where(pk.greater(free, 0.0), free, np.nan)
+        )
     else:
-        off = pk.subtract(wide, mean(pk.mean, (wide, axis), {"keepdims": True}))
-        count = _count(x, axis) - ddof
-        variance = _parts(pk.square(off), axis, keepdims, np.dtype(np.float64), pk.sum, count)
-    found = pk.sqrt(variance) if function.__name__.endswith("std") else variance
-    return found.astype(dtype_of(function, x))
-
-
-def mean_of_numbers(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return a mean of what is not NaN."""
-    x, axis, keepdims = of_axes(function.__name__, args, kwargs)
-    found = _shared(x.astype(np.float64), axis, keepdims, _numbers(x, axis, keepdims))
-    return found.astype(dtype_of(function, x))
+        variance = _parts(squares, axes, keepdims, wide.dtype, pk.sum, divided=True, ddof=ddof)
+    found = pk.sqrt(variance) if name.endswith("std") else variance
+    return found.astype(dtype)
 
 
 def dtype_of(function: Callable[..., Any], x: Any) -> Any:
     """Return the type of what a reduction of an array gives."""
-    return function(np.ones((1,) * x.ndim, x.dtype)).dtype
+    return np.asarray(function(np.ones((1,) * x.ndim, x.dtype))).dtype
 
 
-def _count(x: Any, axis: Any) -> int:
-    """Return how many elements each result is of."""
-    axes = range(x.ndim) if axis is None else np.atleast_1d(axis)
-    return int(np.prod([x.shape[a] for a in axes]))
+def dtype_of_number(function: Callable[..., Any], x: Any) -> Any:
+    """Return the same, of a mean or of what is made of one."""
+    dtype = dtype_of(function, x)
+    if _is_masked(x) or x.dtype.kind not in "biuf":
+        what = "masked arrays" if _is_masked(x) else x.dtype
+        raise errors.Unsupported(
+            f"{function.__name__} of a Dask array takes bool, integers and floats, and got {what}: "
+            f"dask.array.{function.__name__} computes it"
+        )
+    return dtype
 
 
-def _numbers(x: Any, axis: Any, keepdims: bool) -> Any:
-    pk = kit()
-    there = pk.logical_not(pk.isnan(x))
-    return pk.count_nonzero(there, axis=axis, keepdims=keepdims)
+def _is_masked(x: Any) -> bool:
+    return isinstance(x._meta, np.ma.MaskedArray)  # noqa: SLF001
 
 
-def _shared(x: Any, axis: Any, keepdims: bool, count: Any) -> Any:
-    """Return the sum of what is not NaN, divided by a count."""
-    pk = kit()
-    return pk.divide(total(pk.nansum, (x, axis), {"keepdims": keepdims}), count)
-
-
-def _parts(x: Any, axis: Any, keepdims: bool, dtype: Any, function: Any, count: int) -> Any:
+def _parts(
+    x: Any,
+    axes: Axes,
+    keepdims: bool,
+    dtype: Any,
+    function: Any,
+    *,
+    divided: bool = False,
+    skips: bool = False,
+    ddof: float = 0,
+) -> Any:
     return dask_array().reduction(
         x,
-        functools.partial(_pair, function=function),
-        functools.partial(_whole, count=count, dtype=dtype),
-        combine=functools.partial(_pair, function=kit().sum),
-        axis=axis,
+        functools.partial(_told, function=function, skips=skips),
+        functools.partial(_whole, divided=divided, ddof=ddof, dtype=dtype),
+        combine=_together,
+        axis=axes,
         keepdims=keepdims,
         dtype=dtype,
         concatenate=True,
     )
 
 
-def _pair(block: Any, axis: Any, keepdims: bool, function: Any) -> Any:
-    """Return a block's sum and what is missing from it, side by side along the first of the axes."""
+def _told(block: Any, axis: Axes, keepdims: bool, function: Any, skips: bool) -> Any:
+    """Return a block's sum, what is missing from it, and its count, along the first of the axes."""
     del keepdims
-    axes: Axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    high, low = _accounted(block, axes, function)
-    return np.concatenate([high, low], axes[0])
+    high, low = _accounted(block, axis, function)
+    if skips:
+        count = kit().count_nonzero(~np.isnan(block), axis=axis, keepdims=True)
+    else:
+        count = np.full(high.shape, math.prod(block.shape[a] for a in axis))
+    return np.concatenate([high, low, count], axis[0], dtype=np.float64)
+
+
+def _together(told: Any, axis: Axes, keepdims: bool) -> Any:
+    """Return what several blocks told, as one would tell it."""
+    del keepdims
+    return np.concatenate(_added(told, axis), axis[0])
+
+
+def _added(told: Any, axes: Axes) -> tuple[Any, Any, Any]:
+    """Return the sum of all blocks, what is missing from it, and of how many elements it is."""
+    high, low, count = (told[(slice(None),) * axes[0] + (slice(n, None, _TOLD),)] for n in range(_TOLD))
+    return (
+        *_accounted(np.concatenate([high, low], axes[0]), axes, kit().sum),
+        kit().sum(count, axis=axes, keepdims=True),
+    )
 
 
 def _accounted(block: Any, axes: Axes, function: Any) -> tuple[Any, Any]:
@@ -137,23 +206,23 @@ def _flat(block: Any, axes: Axes) -> Any:
     """Return the elements that add up in rows, the last axis."""
     kept = [a for a in range(block.ndim) if a not in axes]
     turned = block.transpose([*kept, *axes])
-    return turned.reshape([*turned.shape[: len(kept)], -1])
+    return turned.reshape([*turned.shape[: len(kept)], math.prod(block.shape[a] for a in axes)])
 
 
-def _whole(pairs: Any, axis: Any, keepdims: bool, count: int, dtype: Any) -> Any:
-    """Return the sum of all pairs, divided by a count, and rounded once."""
-    axes: Axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    high, low = _accounted(pairs, axes, kit().sum)
-    if count != 1:
+def _whole(told: Any, axis: Axes, keepdims: bool, divided: bool, ddof: float, dtype: Any) -> Any:
+    """Return the sum that all blocks told, divided by their count if that is asked, and rounded once."""
+    high, low, count = _added(told, axis)
+    if divided:
+        count = np.maximum(count - ddof, 0.0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            quotient = high / np.float64(count)
-            product, missing = _product(quotient, float(count))
+            quotient = high / count
+            product, missing = _product(quotient, count)
             rest = ((high - product) - missing + low) / count
             high = np.where(np.isfinite(quotient) & np.isfinite(rest), quotient + rest, quotient)
-    return (high if keepdims else np.squeeze(high, axes)).astype(dtype)
+    return (high if keepdims else np.squeeze(high, axis)).astype(dtype)
 
 
-def _product(a: Any, b: float) -> tuple[Any, Any]:
+def _product(a: Any, b: Any) -> tuple[Any, Any]:
     """Return a product, and exactly what is missing from it (Dekker)."""
     split = 134217729.0  # 2**27 + 1
 

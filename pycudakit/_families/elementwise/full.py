@@ -250,9 +250,11 @@ def call(
             if result is not None:
                 return result
         if any(map(others.is_dask, (*inputs, out, where))):
-            return above.call_on_dask(function.name, inputs, _said(out=out, where=where, dtype=dtype))
+            cast = None if casting == "same_kind" else casting
+            named = _said(out=out, where=where, dtype=dtype, casting=cast)
+            return above.call_on_dask(function.name, inputs, named)
         if others.takes_devices() and any(map(others.lies_on_device, (*inputs, out, where))):
-            named: dict[str, Any] = {"out": out, "where": where}
+            named = {"out": out, "where": where}
             others.check_devices(function.name, function.labels or function.numpy, inputs, named)
             named |= {"dtype": dtype, "casting": casting}
             return above.call_on_device(function, *inputs, **named)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
+from pycudakit.random.base import shape_of
 from pycudakit.random.generator import Generator
 from pycudakit.random.philox import Stream
 
@@ -35,7 +36,7 @@ def on_dask(
     size : int or tuple of int
         The shape.
     chunks : int, tuple of int or "auto"
-        The blocks along the first axis, as Dask has them. Other axes are not cut.
+        The blocks along the first axis, as Dask has them, or an array's `chunks`. Other axes are not cut.
     **options
         The method's other arguments, as ``dtype="float32"``.
 
@@ -48,15 +49,23 @@ def on_dask(
     True
     """
     da: Any = importlib.import_module("dask.array")
-    if any(np.ndim(parameter) for parameter in parameters):
+    if any(np.ndim(value) for key, value in (*enumerate(parameters), *options.items()) if key != "dtype"):
         raise errors.Unsupported(f"{name} on Dask: parameters are numbers")
+    if not isinstance(generator, Generator):
+        raise TypeError(f"{name} on Dask: the generator is one of pk.random.default_rng, not {generator!r}")
+    shape = shape_of(size)
+    if not shape:
+        raise errors.Unsupported(f"{name} on Dask: size is that of an array, of one dimension at least")
     key, begin, half = generator.__getstate__()
     trial = copy.copy(generator)
     sample = getattr(trial, name)(*parameters, size=_TRIED, **options)
     words = trial.__getstate__()[1] - begin
-    shape = (int(size),) if np.ndim(size) == 0 else tuple(map(int, size))
     # Elements follow each other row by row, so blocks are of whole rows.
-    cut = chunks if np.ndim(chunks) == 0 else tuple(chunks)
+    cut = tuple(chunks) if isinstance(chunks, (tuple, list)) else chunks
+    if cut and isinstance(cut, tuple) and isinstance(cut[0], tuple):  # an array's own chunks
+        cut, *others = cut
+        if any(len(each) > 1 for each in others):
+            raise errors.Unsupported(f"{name} on Dask: blocks are of whole rows, but chunks are {chunks}")
     blocks = da.core.normalize_chunks((cut, *[-1] * (len(shape) - 1)), shape, dtype=sample.dtype)
     row = math.prod(shape[1:])
     places = [int(start) * row * words for start in np.cumsum([0, *blocks[0]])]

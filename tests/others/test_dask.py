@@ -1,10 +1,12 @@
 """Dask arrays: blocks give the bits of the whole, whatever the chunks, and on processes of a cluster."""
 
+import array
 import os
 import pickle
 import runpy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +66,26 @@ def test_elementwise(engine, call, chunks):
     same(call(da.from_array(WIDE, chunks=chunks)), call(WIDE))
 
 
+@pytest.mark.filterwarnings("ignore:'where' used without 'out'")
+def test_a_mask_is_refused():
+    for mask in (np.eye(4, dtype=bool), da.eye(4, dtype=bool)):
+        with pytest.raises(pk.errors.Unsupported, match="neither `out` nor `where`"):
+            pk.add(da.ones((4, 4), chunks=2), 1, where=mask)
+
+
+def test_arrays_beside_are_cut_as_the_array_is(engine):
+    x = np.ones((4, 4), np.float32)
+    for other in (
+        ((1.0, 2.0, 3.0, 4.0),) * 4,
+        [[1.0, 2.0] * 2] * 4,
+        np.arange(4.0),
+        array.array("d", [1, 2, 3, 4]),
+    ):
+        same(pk.add(da.from_array(x, chunks=3), other), pk.add(x, np.asarray(other)))
+    same(pk.astype(da.from_array(x, chunks=3), np.float16), x.astype("f2"))
+    same(pk.add(da.from_array(x, chunks=3), 1.5, dtype="i4", casting="unsafe"), np.full((4, 4), 2, "i4"))
+
+
 def test_arrays_that_are_cut_differently(engine):
     x, y = da.from_array(WIDE, chunks=(50, 90)), da.from_array(WIDE[::-1], chunks=(33, 31))
     same(pk.hypot(x, y), pk.hypot(WIDE, WIDE[::-1]))
@@ -110,6 +132,69 @@ def test_reductions_of_numbers(engine, name, dtype):
         with np.errstate(invalid="ignore"):
             found = getattr(pk, name)(da.from_array(x, chunks=(33, 31)), axis=0).compute()
         assert np.isnan(found).tolist() == [column == 3 for column in range(90)]
+
+
+NAMES = "sum mean var std min max ptp any all prod count_nonzero nansum nanmean nanvar nanstd nanmin nanmax"
+
+
+@pytest.mark.parametrize("name", NAMES.split())
+def test_reductions_of_what_a_filter_leaves(engine, name):
+    """Blocks whose sizes nobody knows, and some without elements."""
+    x = np.sort(RNG.uniform(0.9, 1.1, 1000))
+    lazy, left = da.from_array(x, chunks=100), x[x > 1.03]
+    found, want = getattr(pk, name)(lazy[lazy > 1.03]).compute(), getattr(pk, name)(left)
+    np.testing.assert_allclose(found, want, rtol=1e-13)
+    exact = name.removeprefix("nan") not in ("var", "std", "prod")
+    assert found == want or not exact
+    nothing = lazy[lazy > 2]
+    if name.removeprefix("nan") in ("min", "max", "ptp"):
+        with pytest.raises(ValueError, match="zero-size array"):
+            getattr(pk, name)(nothing).compute()
+    else:
+        with np.errstate(invalid="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            np.testing.assert_equal(getattr(pk, name)(nothing).compute(), getattr(np, name)(x[x > 2]))
+
+
+@pytest.mark.parametrize("name", [*NAMES.split(), "argmin", "argmax"])
+def test_reductions_of_blocks_without_elements(engine, name):
+    x = RNG.uniform(0.9, 1.1, (37, 23))
+    lazy = da.from_array(x, chunks=((0, 30, 0, 7), (23, 0)))
+    for axis in (None, 0, 1):
+        whole = getattr(pk, name)(x, axis=axis, keepdims=True)
+        found = getattr(pk, name)(lazy, axis=axis, keepdims=True).compute()
+        np.testing.assert_allclose(found, whole, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", [*NAMES.split(), "argmin", "argmax"])
+def test_reductions_of_one_number(engine, name):
+    same(getattr(pk, name)(da.asarray(np.array(2.5))), getattr(np, name)(2.5))
+    if not name.startswith("arg"):
+        with pytest.raises(np.exceptions.AxisError):
+            getattr(pk, name)(da.asarray(2.5), axis=1)
+
+
+def test_more_free_parameters_than_elements(engine):
+    x = da.from_array(np.array([1.0, 2.0]), chunks=1)
+    assert pk.var(x, ddof=3).compute() == np.inf
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(pk.nanvar(x, ddof=3).compute())
+        assert np.isnan(pk.nanvar(da.from_array(np.array([1.0, np.inf]), chunks=1)).compute())
+
+
+def test_reductions_of_what_numpy_alone_takes():
+    days = np.arange(9).astype("m8[D]")
+    same(pk.sum(da.from_array(days, chunks=4)), days.sum())
+    same(pk.count_nonzero(da.from_array(days, chunks=4)), np.intp(8))
+    assert pk.sum(da.from_array(np.arange(9).astype(object), chunks=4)).compute() == 36
+    masked = np.ma.masked_greater(WIDE, 0)
+    lazy = da.from_array(masked, chunks=50)
+    for name in ("sum", "max"):
+        np.testing.assert_allclose(getattr(pk, name)(lazy).compute(), getattr(masked, name)(), rtol=1e-12)
+    for values in (days, np.ones(3, complex), masked):
+        for name in ("mean", "nanmean"):
+            with pytest.raises(pk.errors.Unsupported, match=rf"dask\.array\.{name} computes it"):
+                getattr(pk, name)(da.from_array(values))
 
 
 def test_reductions_of_what_is_not_finite(engine):
@@ -181,6 +266,13 @@ def test_filters_know_what_lies_around_a_block(engine, name, given, mode, chunks
     same(call(da.from_array(image, chunks=chunks), *given, mode=mode), call(image, *given, mode=mode))
 
 
+def test_a_window_that_reaches_around_a_small_image(engine):
+    image = RNG.integers(0, 256, (3, 4), np.uint8)
+    for chunks in ((1, 1), (3, 2)):
+        lazy = pk.image.box_blur(da.from_array(image, chunks=chunks), (7, 9), mode="grid-wrap")
+        same(lazy, pk.image.box_blur(image, (7, 9), mode="grid-wrap"))
+
+
 @pytest.mark.parametrize("chunks", [5000, 1024, 998, (2, 4998)])
 @pytest.mark.parametrize(
     ("name", "parameters", "options"),
@@ -207,6 +299,25 @@ def test_half_a_word_cannot_be_cut():
         pk.random.on_dask(rng, "random", size=1000, chunks=333, dtype=np.float32)
     with pytest.raises(pk.errors.Unsupported, match="parameters are numbers"):
         pk.random.on_dask(rng, "normal", [1.0, 2.0], size=2)
+    with pytest.raises(pk.errors.Unsupported, match="parameters are numbers"):
+        pk.random.on_dask(rng, "normal", loc=[1.0, 2.0], size=2)
+    with pytest.raises(pk.errors.Unsupported, match="blocks are of whole rows"):
+        pk.random.on_dask(rng, "random", size=(2, 2), chunks=((1, 1), (1, 1)))
+    for size in ((), None):
+        with pytest.raises(pk.errors.Unsupported, match="of one dimension at least"):
+            pk.random.on_dask(rng, "random", size=size)
+    with pytest.raises(TypeError, match=r"a single integer, got '3\.5'"):
+        pk.random.on_dask(rng, "random", size=3.5)
+    with pytest.raises(TypeError, match=r"one of pk\.random\.default_rng"):
+        pk.random.on_dask(np.random.default_rng(5), "random", size=3)
+    assert rng == pk.random.default_rng(5)
+
+
+def test_random_numbers_in_another_array_s_blocks(engine):
+    like = da.zeros((50, 3), chunks=((7, 43), (3,)))
+    lazy = pk.random.on_dask(pk.random.default_rng(5), "gumbel", size=like.shape, chunks=like.chunks)
+    assert lazy.chunks == like.chunks
+    same(lazy, pk.random.default_rng(5).gumbel(size=(50, 3)))
 
 
 @pytest.mark.parametrize(
@@ -214,8 +325,12 @@ def test_half_a_word_cannot_be_cut():
     [
         (pk.sort, "sort of a Dask array needs all of it at once"),
         (lambda x: pk.image.resize(x, (3, 3)), "dask.array.map_blocks(pk.image.resize, x)"),
-        (lambda x: pk.add(x, 1, out=np.empty((4, 4))), "no `out`"),
+        (lambda x: pk.add(x, 1, out=np.empty((4, 4))), "neither `out` nor `where`"),
+        (lambda x: pk.clip(x, min=np.ones(4)), "give arrays by position"),
+        (pk.where, "or say what to choose"),
         (lambda x: pk.sum(x, where=True), "takes axis and keepdims alone"),
+        (lambda x: pk.sum(x, axis=()), "takes an axis at least"),
+        (lambda x: pk.topk(x[0][x[0] > 0], 2), "its length is unknown: x.compute_chunk_sizes() first"),
         (lambda x: pk.histogram(x, 10), "their range=(low, high)"),
         (pk.bincount, "with minlength"),
         (lambda x: pk.topk(x, 2), "of one dimension, and this has 2"),
@@ -266,13 +381,6 @@ def test_what_runs_on_each_block_by_itself(engine, call):
 
 
 # ---- On processes ---------------------------------------------------------------------------------------
-def test_a_window_that_reaches_around_a_small_image(engine):
-    image = RNG.integers(0, 256, (3, 4), np.uint8)
-    for chunks in ((1, 1), (3, 2)):
-        lazy = pk.image.box_blur(da.from_array(image, chunks=chunks), (7, 9), mode="grid-wrap")
-        same(lazy, pk.image.box_blur(image, (7, 9), mode="grid-wrap"))
-
-
 
 
 @pytest.fixture

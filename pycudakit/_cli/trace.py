@@ -21,20 +21,21 @@ def run(say: Say, script: str, arguments: Sequence[str], output: str) -> int:
     if not os.path.isfile(script):
         say(f"{script} is no file: name a Python script")
         return 1
+    path = os.path.abspath(output)  # the script may go elsewhere
+    try:
+        with open(path, "a", encoding="utf-8"):  # before the script takes its time
+            pass
+    except OSError as error:
+        return _refused(say, output, error)
     before = sys.argv, sys.path[0]
     sys.argv, sys.path[0] = [script, *arguments], os.path.dirname(os.path.abspath(script))
     try:
         begin = time.perf_counter()
         with pk.profile() as profile:
-            status = _status(script)
+            status = _status(os.path.abspath(script))
         taken = time.perf_counter() - begin
     finally:
         sys.argv, sys.path[0] = before
-    try:
-        profile.save_trace(output)
-    except OSError as error:
-        say(f"{output} cannot be written ({error.strerror}): name another file, with --output")
-        return 1
     say("")
     for line in _table(profile):
         say(line)
@@ -43,8 +44,17 @@ def run(say: Say, script: str, arguments: Sequence[str], output: str) -> int:
         say(f"The script took {taken * 1e3:,.0f} ms, of which these calls {in_calls * 1e3:,.0f} ms.")
     for line in advice(profile.calls):
         say(f"- {line}")
+    try:
+        profile.save_trace(path)
+    except OSError as error:
+        return _refused(say, output, error)
     say(f"{output}: open https://ui.perfetto.dev, and drop it there")
     return status
+
+
+def _refused(say: Say, output: str, error: OSError) -> int:
+    say(f"{output} cannot be written ({error.strerror}): name another file, with --output")
+    return 1
 
 
 def _status(script: str) -> int:
@@ -56,12 +66,12 @@ def _status(script: str) -> int:
             return error.code or 0
         sys.stderr.write(f"{error.code}\n")
         return 1
-    except Exception as error:  # noqa: BLE001  (the script's own)
+    except BaseException as error:  # noqa: BLE001  (the script's own)
         own = error.__traceback__
         while own and own.tb_frame.f_code.co_filename != script:  # what ran the script is not shown
             own = own.tb_next
         traceback.print_exception(error.with_traceback(own))
-        return 1
+        return 130 if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
 

@@ -71,13 +71,44 @@ def test_a_script_that_fails_is_traced_so_far(trace, tmp_path):
     assert status == 1
     assert "ZeroDivisionError" in said
     assert [line for line in said.splitlines() if line.startswith("  File ")] == [
-        '  File "script.py", line 3, in <module>'
+        f'  File "{tmp_path / "script.py"}", line 3, in <module>'  # as `python` has it
     ]
     assert "1 call" in printed
     assert (tmp_path / "here.json").exists()
     assert trace("raise SystemExit(5)")[0] == 5
     assert trace("raise SystemExit('why')")[2] == "why\n"
     assert "made no call" in trace("")[1]
+
+
+@pytest.mark.parametrize(
+    ("raised", "status"),
+    [("KeyboardInterrupt", 130), ("GeneratorExit", 1), ("asyncio.CancelledError", 1)],
+)
+def test_a_script_that_is_interrupted_is_traced_so_far(trace, tmp_path, raised, status):
+    found, printed, said = trace(f"import asyncio, pycudakit as pk\npk.add(1, 2)\nraise {raised}\n")
+    assert found == status
+    assert said.splitlines()[-1] == raised.replace("asyncio", "asyncio.exceptions")
+    assert "1 call" in printed
+    assert (tmp_path / "here.json").exists()
+
+
+def test_a_script_that_goes_elsewhere(trace, tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    status, printed, _ = trace("import os\nos.chdir('other')\nprint(open(__file__).readline())")
+    assert status == 0
+    assert printed.startswith("import os\n")
+    assert json.loads((tmp_path / "here.json").read_text())["displayTimeUnit"] == "ms"
+    assert not list((tmp_path / "other").iterdir())
+
+
+def test_a_trace_that_cannot_be_written_is_told_before_the_script_runs(tmp_path, capsys):
+    (tmp_path / "script.py").write_text("print('ran')")
+    for output in (tmp_path, tmp_path / "no" / "t.json"):
+        assert main(["trace", "-o", str(output), str(tmp_path / "script.py")]) == 1
+        printed = capsys.readouterr().out
+        assert printed.startswith(f"{output} cannot be written (")
+        assert printed.endswith("): name another file, with --output\n")
+        assert "ran" not in printed
 
 
 def test_no_script(capsys):

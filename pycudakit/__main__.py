@@ -95,9 +95,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except errors.Error as error:
         print(f"pycudakit: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # `pycudakit info | head`
+    except OSError as error:  # of what was written to
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        if isinstance(error, BrokenPipeError):  # `pycudakit info | head`
+            return 0
+        print(f"pycudakit: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return 130

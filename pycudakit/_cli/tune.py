@@ -145,7 +145,10 @@ def run(say: Say, reset: bool = False) -> int:
     if reset:
         try:
             os.remove(measured.path())
-        except FileNotFoundError:
+        except OSError as error:
+            if os.path.lexists(measured.path()):
+                say(f"{measured.path()} cannot be removed: {error.strerror}")
+                return 1
             say("Nothing was measured here: auto decides by the package's own times.")
         else:
             say(f"Removed {measured.path()}: auto decides by the package's own times again.")

@@ -115,9 +115,9 @@ def _read() -> Measured:
     try:
         with open(path(), "rb") as file:
             found = understood(file.read(_MOST).decode("ascii", "replace"))
-    except FileNotFoundError:
-        return Measured()
     except OSError as error:
+        if not os.path.lexists(path()):  # nor a folder, or one that this user may not look into
+            return Measured()
         found = Measured(ignored=f"it cannot be read ({error.strerror})")
     if found.ignored:
         # An import does not fail for it where warnings are errors; `pycudakit info` still tells.

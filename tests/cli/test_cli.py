@@ -69,6 +69,22 @@ def test_info_of_a_library_that_the_driver_compiles(capsys, monkeypatch, archite
     assert ("PYCUDAKIT_ALL_GPUS" in capsys.readouterr().out) == tells
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("command", ["info", pytest.param("selftest", marks=needs_cpu)])
+def test_output_that_cannot_be_written(command):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "pycudakit", command],
+            check=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 1
+    assert re.fullmatch(r"pycudakit: .*No space left on device\n", done.stderr)
+
+
 def test_info_of_a_misspelt_engine():
     done = run("-m", "pycudakit", "info", PYCUDAKIT_ENGINE="gpu")
     assert done.returncode == 0

@@ -120,8 +120,17 @@ def test_a_folder_that_cannot_be_written(folder, monkeypatch, capsys):
     if pk.engines()["cpu"]:
         assert tune.run(print) == 1
         assert "set PYCUDAKIT_CACHE_DIR to a folder that can" in capsys.readouterr().out
+    assert measured._read() == measured.Measured()  # as where HOME is /dev/null: no reason to warn
+    assert tune.run(print, reset=True) == 0
+    assert "Nothing was measured here" in capsys.readouterr().out
+
+
+def test_what_lies_there_and_cannot_be_read(folder, capsys):
+    (folder / "times.txt").mkdir()
     with pytest.warns(RuntimeWarning, match="it cannot be read"):
         measured._read()
+    assert tune.run(print, reset=True) == 1
+    assert f"{folder / 'times.txt'} cannot be removed: " in capsys.readouterr().out
 
 
 def test_what_cannot_be_is_not_believed():

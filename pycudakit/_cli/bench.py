@@ -161,7 +161,8 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
             say(f"{outputs.against} is not what `pycudakit bench --json` writes")
             return 1
     for path in filter(None, (outputs.json, outputs.html, outputs.markdown)):  # before minutes are spent
-        if not os.access(path if os.path.exists(path) else os.path.dirname(path) or ".", os.W_OK):
+        place = path if os.path.exists(path) else os.path.dirname(path) or "."
+        if os.path.isdir(path) or not os.access(place, os.W_OK):
             say(f"{path} cannot be written: name another file")
             return 1
     families = {n: f for n, f in {**FAMILIES, **bench_families.FAMILIES}.items() if only in n}

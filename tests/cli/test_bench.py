@@ -107,5 +107,7 @@ def test_what_is_no_run(tmp_path, capsys):
         assert "none.json cannot be read (No such file or directory)" in capsys.readouterr().out
         assert main(["bench", "--quick", "--html", str(tmp_path / "no" / "page.html")]) == 1
         assert "page.html cannot be written: name another file" in capsys.readouterr().out
+        assert main(["bench", "--quick", "--json", str(tmp_path)]) == 1
+        assert f"{tmp_path} cannot be written: name another file" in capsys.readouterr().out
         assert main(["bench", "--only", "dance"]) == 1
         assert "choose of add, multiply" in capsys.readouterr().out

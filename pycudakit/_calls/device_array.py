@@ -81,6 +81,16 @@ def device_array(value: Any) -> DeviceArray | None:
     return _seen(value) or _told(value)
 
 
+def check(value: Any) -> None:
+    """Refuse what a value tells of itself that no engine can use."""
+    try:
+        device_array(value)
+    except errors.Error:
+        raise
+    except (BufferError, NotImplementedError, RuntimeError, TypeError, ValueError):
+        return  # without a GPU, its library cannot tell
+
+
 def _seen(value: Any) -> DeviceArray | None:
     """Return where a library's array lies that tells it soon, and that nothing need be said against."""
     library = library_of_type(type(value))
@@ -135,7 +145,7 @@ def _of_interface(value: Any, interface: Any) -> DeviceArray:
     if shape is None or any(size < 0 for size in shape):
         raise refused(f"has the shape {interface['shape']!r}")
     try:
-        dtype = np.dtype(interface["typestr"])
+        dtype = np.dtype(str(interface["typestr"]))
     except TypeError:
         raise refused(f"has the typestr {interface['typestr']!r}, which NumPy does not know") from None
     _check_type(value, dtype)
@@ -155,7 +165,7 @@ def _of_interface(value: Any, interface: Any) -> DeviceArray:
         stream = torch_stream(value)
     elif stream is None and hasattr(value, "block_until_ready"):
         value.block_until_ready()  # JAX names no stream, and its values may be on their way
-    if stream is not None and (not isinstance(stream, int) or stream == 0):
+    if stream is not None and (not isinstance(stream, int) or stream < 1):
         raise refused(f"has the stream {stream!r}; it is None, 1, 2 or a stream's address")
     address = data[0] or 0
     _check_address(value, address, shape)
@@ -217,7 +227,12 @@ class _Tensor(ctypes.Structure):
     )
 
 
-_KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
+_TYPES_OF_DLPACK = {  # by code and bits
+    **{(0, 8 * n): np.dtype(f"i{n}") for n in (1, 2, 4, 8)},
+    **{(1, 8 * n): np.dtype(f"u{n}") for n in (1, 2, 4, 8)},
+    **{(2, 8 * n): np.dtype(f"f{n}") for n in (2, 4, 8)},
+    (6, 8): np.dtype(bool),
+}
 
 
 def _of_dlpack(value: Any) -> DeviceArray:
@@ -226,13 +241,11 @@ def _of_dlpack(value: Any) -> DeviceArray:
     pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
     pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     tensor = _Tensor.from_address(pointer_of(capsule, b"dltensor"))
-    kind = _KINDS.get(tensor.code)
-    if kind is None or tensor.lanes != 1 or tensor.bits not in (8, 16, 32, 64):
+    dtype = _TYPES_OF_DLPACK.get((tensor.code, tensor.bits))
+    if dtype is None or tensor.lanes != 1:
         raise errors.Unsupported(
             f"{type(value).__name__} of DLPack's type {tensor.code}, of {tensor.bits} bits: {_TYPES}"
         )
-    dtype = np.dtype(f"{kind}{tensor.bits // 8}")
-    _check_type(value, dtype)
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = strides_of_dense(shape, dtype)
     if tensor.strides:

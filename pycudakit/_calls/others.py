@@ -171,9 +171,9 @@ def _read(value: Any, by_numpy: bool, heeds_masks: bool) -> Any:
             f"not on the {engine} engine: {text}" + ", or use the engine 'auto'" * heeds_masks
         )
     if is_device_array(value):
-        from pycudakit._calls.device_array import device_array, homeward  # noqa: PLC0415
+        from pycudakit._calls.device_array import check, homeward  # noqa: PLC0415
 
-        device_array(value)  # which refuses what no engine can use
+        check(value)
         raise errors.Unsupported(
             f"{name} lies on a GPU, and the engines take arrays on the host: {homeward(library_of(value))}"
         )
@@ -189,6 +189,8 @@ def _read(value: Any, by_numpy: bool, heeds_masks: bool) -> Any:
         raise errors.Unsupported(f"{name} has nulls, which arrays have not: .fill_null(...) or .{drop} first")
     if hasattr(value, "__array__"):
         return value if by_numpy else np.asarray(value)
+    if not hasattr(value, "__dlpack__"):
+        raise errors.InvalidArgument(f"{name} does not tell where it lies: has its memory been freed?")
     return np.from_dlpack(value)
 
 

@@ -88,6 +88,9 @@ REFUSED = {
     "negative": ({"shape": (-1,)}, errors.InvalidArgument, r"has the shape \(-1,\)"),
     "no sizes": ({"shape": (3.0,)}, errors.InvalidArgument, r"has the shape \(3\.0,\)"),
     "unknown type": ({"typestr": "<q9"}, errors.InvalidArgument, "typestr '<q9', which NumPy does not know"),
+    "no type": ({"typestr": None}, errors.InvalidArgument, "has no 'typestr'"),
+    "a number as type": ({"typestr": 5}, errors.InvalidArgument, "typestr 5, which NumPy does not know"),
+    "stream below 0": ({"stream": -1}, errors.InvalidArgument, "has the stream -1; it is None, 1, 2 or"),
     "complex": ({"typestr": "<c16"}, errors.Unsupported, "of complex128: on a GPU, arrays have bool"),
     "strings": ({"typestr": "|S5"}, errors.Unsupported, r"of \|S5: on a GPU, arrays have bool"),
     "masked": ({"mask": Held()}, errors.Unsupported, "has a mask, which would be lost"),
@@ -115,12 +118,35 @@ def test_an_interface_that_is_none():
         pk.sort(held)
 
 
-@pytest.mark.parametrize(("code", "bits", "lanes"), [(5, 64, 1), (2, 64, 2), (4, 16, 1), (2, 8, 1)])
+def test_an_array_whose_library_has_no_gpu_either():
+    class Homeless(Capsule):
+        def __dlpack__(self, **_):
+            raise RuntimeError("CUDA driver not found")
+
+    for name in ("cpu", "auto"):
+        with pk.engine(name), pytest.raises(errors.Unsupported, match="Homeless lies on a GPU"):
+            pk.add(Homeless(), 1)
+
+
+def test_an_array_that_no_longer_tells_where_it_lies():
+    class Gone:
+        @property
+        def __cuda_array_interface__(self):
+            raise AttributeError("freed")
+
+    for name in ("cpu", "auto"):
+        with pk.engine(name), pytest.raises(errors.InvalidArgument, match=r"Gone .*its memory been freed"):
+            pk.add(Gone(), 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "bits", "lanes"), [(5, 64, 1), (2, 64, 2), (4, 16, 1), (2, 8, 1), (6, 32, 1)]
+)
 def test_types_of_dlpack(code, bits, lanes):
     kept = TENSOR.copy()
     TENSOR["code"], TENSOR["bits"], TENSOR["lanes"] = code, bits, lanes
     try:
-        with pytest.raises((errors.Unsupported, TypeError), match=f"add, {FIRST}: Capsule of|float8|f1"):
+        with pytest.raises(errors.Unsupported, match=rf"add, {FIRST}: Capsule of DLPack's type {code}, of"):
             pk.add(Capsule(), 1)
     finally:
         TENSOR[:] = kept

@@ -80,6 +80,14 @@ def test_read_as_numpys(engine, name, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_several_put_together(kind):
+    for name in ("auto", "cpu"):
+        with pk.engine(name):
+            assert_array_equal(pk.concatenate([KINDS[kind](X), KINDS[kind](X)]), np.concatenate([X, X]))
+            assert_array_equal(pk.stack([X, KINDS[kind](X)]), np.stack([X, X]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CALLS)
 def test_read_under_auto(name, kind):
     np.testing.assert_allclose(CALLS[name](pk, KINDS[kind](X)), CALLS[name](np, X), rtol=1e-14)

@@ -68,6 +68,7 @@ def whole(
                 if deciding is not None:
                     return decided(name, deciding, compute)
                 args, kwargs = read_all(name, body, args, kwargs)
+                compute = functools.partial(numpys, *args, **kwargs)
                 if not all(map(is_ordinary, (*args, *kwargs.values()))):  # a masked array, under "auto"
                     return invocation.by_numpy(name, "auto: an array's class has NumPy decide", compute)
             known: list[Array] = []

@@ -20,7 +20,7 @@ from pycudakit._library.types import Array, check_file, masked_arrays
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_PROTOCOLS = ("__cuda_array_interface__", "__dlpack__", "null_count")
+_PROTOCOLS = ("__cuda_array_interface__", "__dlpack__", "__arrow_c_stream__", "null_count")
 _CONTAINERS = (dict, list, tuple)
 _MOST_LOOKED_AT = 64  # parts of one
 # Functions that NumPy has heed a mask, beside elementwise ones.
@@ -183,15 +183,24 @@ def _read(value: Any, by_numpy: bool, heeds_masks: bool) -> Any:
     kind: Any = type(value)
     if decides(kind) and not hasattr(kind, "null_count"):
         return value  # as which functions refuse it
-    nulls = getattr(value, "null_count", 0)
-    if nulls() if callable(nulls) else nulls:
-        drop = "drop_null()" if library == "pyarrow" else "drop_nulls()"
-        raise errors.Unsupported(f"{name} has nulls, which arrays have not: .fill_null(...) or .{drop} first")
+    if not (hasattr(value, "__array__") or hasattr(value, "__dlpack__")):
+        if hasattr(kind, "__cuda_array_interface__"):
+            raise errors.InvalidArgument(f"{name} does not tell where it lies: has its memory been freed?")
+        return value
+    columns = value.columns if library == "pyarrow" and hasattr(value, "columns") else None
+    if any(map(_has_nulls, [value] if columns is None else columns)):
+        drop = ".drop_null()" if library == "pyarrow" else ".drop_nulls()"
+        way = f".fill_null(...) or {drop}" if columns is None else drop
+        raise errors.Unsupported(f"{name} has nulls, which arrays have not: {way} first")
     if hasattr(value, "__array__"):
         return value if by_numpy else np.asarray(value)
-    if not hasattr(value, "__dlpack__"):
-        raise errors.InvalidArgument(f"{name} does not tell where it lies: has its memory been freed?")
     return np.from_dlpack(value)
+
+
+def _has_nulls(value: Any) -> bool:
+    """Tell whether a column, or a frame of Polars', has nulls."""
+    count = getattr(value, "null_count", 0)
+    return bool(np.any(np.asarray(count() if callable(count) else count)))
 
 
 def _column(value: Any) -> Any:

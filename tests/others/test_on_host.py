@@ -279,6 +279,40 @@ def test_arrow(engine):
         pk.sort(pa.array([1, None]))
 
 
+@pytest.mark.parametrize("made", ["table", "record_batch"])
+def test_tables_of_arrow(engine, made):
+    pa = pytest.importorskip("pyarrow")
+    make = getattr(pa, made)
+    assert_array_equal(pk.add(make({"a": [1.0, 2.0]}), 1.0), [[2.0], [3.0]])
+    for name in (engine, "auto"):
+        with (
+            pk.engine(name),
+            pytest.raises(errors.Unsupported, match=r"nulls, .* not: \.drop_null\(\) first"),
+        ):
+            pk.add(make({"a": [1.0, None]}), 1.0)
+
+
+def test_frames_of_polars(engine):
+    pl = pytest.importorskip("polars")
+    assert_array_equal(pk.add(pl.DataFrame({"a": [1.0, 2.0]}), 1.0), [[2.0], [3.0]])
+    for name in (engine, "auto"):
+        with pk.engine(name), pytest.raises(errors.Unsupported, match=r"DataFrame has nulls.*drop_nulls\(\)"):
+            pk.sort(pl.DataFrame({"a": [1.0, None]}))
+
+
+class Frame(Column):
+    """As one of Polars': of several columns, of which each tells its nulls."""
+
+    def __init__(self, nulls):
+        super().__init__(np.array([[0, nulls]]), True)
+
+
+def test_frames_with_nulls(engine):
+    assert_array_equal(pk.add(Frame(0), 1.0), np.array([2.0, 3.0]))
+    with pytest.raises(errors.Unsupported, match=r"sort, a: Frame has nulls"):
+        pk.sort(Frame(1))
+
+
 def test_pandas(engine):
     pd = pytest.importorskip("pandas")
     series = pd.Series(X.ravel(), index=list("abcdef"), name="x")

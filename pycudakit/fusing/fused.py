@@ -42,6 +42,7 @@ from pycudakit.fusing.nested import (
     plain,
 )
 from pycudakit.fusing.now import active, recording_now
+from pycudakit.fusing.pickled import OWN, named, twin
 from pycudakit.fusing.recording import Recording
 
 SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` has NumPy run a function as it is
@@ -316,15 +317,17 @@ class Fused(Generic[P, R]):
         """Bind it to an instance, as methods are."""
         return self if instance is None else BoundFused(self, instance)
 
+    @functools.cached_property
+    def _own(self) -> Any:
+        return twin(self.__wrapped__)
+
     def __reduce__(self) -> Any:
         """Pickle it by its name, as a function; without one, as what is fused."""
-        name: str = self.__wrapped__.__qualname__ if hasattr(self.__wrapped__, "__qualname__") else ""
-        known: Any = sys.modules.get(self.__module__)
-        for part in name.split("."):
-            known = getattr(known, part, None)
-        if known is self and self.__module__ != "__main__":
+        name: str = getattr(self.__wrapped__, "__qualname__", "")
+        is_known = named(self.__module__, name) is self
+        if is_known and self.__module__ != "__main__":
             return name
-        return _fused_again, (self.__wrapped__, self._strict)
+        return _fused_again, (self._own if is_known else self.__wrapped__, self._strict)
 
     def __repr__(self) -> str:
         """Tell what is fused."""
@@ -332,6 +335,12 @@ class Fused(Generic[P, R]):
 
 
 def _fused_again(function: Any, strict: bool) -> Fused[Any, Any]:
+    name, _, own = getattr(function, "__qualname__", "").rpartition(".")
+    if own == OWN:
+        known = named(function.__module__, name)
+        if isinstance(known, Fused) and known._own is function:  # noqa: SLF001
+            return known
+        function.__qualname__ = name
     return Fused(function, strict)
 
 

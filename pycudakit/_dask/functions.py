@@ -54,9 +54,12 @@ def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str 
     """
     room = module.split(".")[1:2]
     module = f"pycudakit.{room[0]}" if room and room[0] in _SHOWN else "pycudakit"
-    function = getattr(sys.modules[module], name)
     title = f"{module.removeprefix('pycudakit.')}.{name}" if module != "pycudakit" else name
     kind = KINDS.get(title)
+    if module == "pycudakit.random":
+        raise errors.Unsupported(
+            f"{name}: .compute() the Dask array first; pk.random.on_dask draws one, by numbers as parameters"
+        )
     if kind is None:
         raise errors.Unsupported(
             f"{title} of a Dask array needs all of it at once: .compute() it first, or have "
@@ -67,7 +70,7 @@ def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str 
         raise errors.Unsupported(
             f"{title} of a Dask array: give arrays by position, and neither `out` nor `where`"
         )
-    return kind(function, args, kwargs)
+    return kind(getattr(sys.modules[module], name), args, kwargs)
 
 
 def _has_axes(value: Any) -> bool:

@@ -326,6 +326,8 @@ def test_random_numbers_in_another_array_s_blocks(engine):
         (pk.sort, "sort of a Dask array needs all of it at once"),
         (lambda x: pk.image.resize(x, (3, 3)), "dask.array.map_blocks(pk.image.resize, x)"),
         (lambda x: pk.add(x, 1, out=np.empty((4, 4))), "neither `out` nor `where`"),
+        (lambda x: pk.random.default_rng(1).normal(x), "normal: .compute() the Dask array first"),
+        (lambda x: pk.random.default_rng(1).choice(x), "choice: .compute() the Dask array first"),
         (lambda x: pk.clip(x, min=np.ones(4)), "give arrays by position"),
         (pk.where, "or say what to choose"),
         (lambda x: pk.sum(x, where=True), "takes axis and keepdims alone"),

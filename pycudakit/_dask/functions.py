@@ -129,7 +129,14 @@ def _extreme(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any])
 
 def _extreme_of_some(block: Any, axis: Any, keepdims: bool, function: Function) -> Any:
     shape = [min(n, 1) if a in axis else n for a, n in enumerate(block.shape)]
-    return np.empty_like(block, shape=shape) if 0 in shape else function(block, axis=axis, keepdims=keepdims)
+    if 0 in shape:
+        return np.empty_like(block, shape=shape)
+    if function.__name__.startswith("nan") and block.dtype.kind == "f":
+        alone = kit().all(kit().isnan(block), axis=axis, keepdims=True)
+        if np.any(alone):  # nothing to warn of yet: other blocks may have numbers
+            found = function(np.where(alone, 0, block), axis=axis, keepdims=keepdims)
+            return np.where(alone, np.nan, found).astype(block.dtype)
+    return function(block, axis=axis, keepdims=keepdims)
 
 
 def _between(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

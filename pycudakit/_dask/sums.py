@@ -219,7 +219,7 @@ def _whole(told: Any, axis: Axes, keepdims: bool, divided: bool, ddof: float, dt
             product, missing = _product(quotient, count)
             rest = ((high - product) - missing + low) / count
             high = np.where(np.isfinite(quotient) & np.isfinite(rest), quotient + rest, quotient)
-    return (high if keepdims else np.squeeze(high, axis)).astype(dtype)
+    return (high if keepdims else np.squeeze(high, axis)).astype(dtype)[()]
 
 
 def _product(a: Any, b: Any) -> tuple[Any, Any]:

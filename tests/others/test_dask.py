@@ -174,6 +174,21 @@ def test_reductions_of_one_number(engine, name):
             getattr(pk, name)(da.asarray(2.5), axis=1)
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_block_of_nan_alone(engine):
+    x = np.array([np.nan, np.nan, 1.0, 5.0])
+    lazy = da.from_array(x, chunks=2)
+    for name in ("nanmin", "nanmax", "nanmean", "nansum"):
+        same(getattr(pk, name)(lazy), getattr(pk, name)(x))
+    with pytest.warns(RuntimeWarning, match="All-NaN"):
+        assert np.isnan(pk.nanmin(lazy[:2]).compute())
+
+
+def test_a_number_is_no_array(engine):
+    for name in NAMES.split():
+        assert isinstance(getattr(pk, name)(da.ones(5, chunks=2)).compute(), np.generic), name
+
+
 def test_more_free_parameters_than_elements(engine):
     x = da.from_array(np.array([1.0, 2.0]), chunks=1)
     assert pk.var(x, ddof=3).compute() == np.inf

@@ -113,7 +113,7 @@ def _exact(join: str | None = None) -> Function:
     """Return the kind of a reduction whose parts may be joined in any order, by itself or another."""
 
     def kind(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        x, axes, keepdims = sums.of_axes(function.__name__, args, kwargs)
+        x, axes, keepdims = sums.of_axes(function, args, kwargs)
         joined = getattr(kit(), join or function.__name__)
         return sums.tree(x, axes, keepdims, sums.dtype_of(function, x), function, joined)
 
@@ -122,7 +122,7 @@ def _exact(join: str | None = None) -> Function:
 
 def _extreme(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the least or the greatest, which blocks without elements have no say in."""
-    x, axes, keepdims = sums.of_axes(function.__name__, args, kwargs)
+    x, axes, keepdims = sums.of_axes(function, args, kwargs)
     some = functools.partial(_extreme_of_some, function=function)
     return sums.tree(x, axes, keepdims, sums.dtype_of(function, x), some, function, some)
 
@@ -141,7 +141,7 @@ def _extreme_of_some(block: Any, axis: Any, keepdims: bool, function: Function) 
 
 def _between(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return how far the extremes are from each other."""
-    x, axes, keepdims = sums.of_axes(function.__name__, args, kwargs)
+    x, axes, keepdims = sums.of_axes(function, args, kwargs)
     most, least = (_extreme(each, (x, axes), {"keepdims": keepdims}) for each in (kit().max, kit().min))
     return kit().subtract(most, least)
 

@@ -23,13 +23,16 @@ Axes = tuple[int, ...]
 _TOLD = 3  # numbers that a block tells: its sum, what is missing from it, and how many elements it is of
 
 
-def of_axes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Axes, bool]:
+def of_axes(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Any, Axes, bool]:
     """Return what a reduction is of: the array, the axes, and whether they are kept."""
 
     def asked(a: Any, axis: Any = None, *, keepdims: Any = False, out: None = None) -> tuple[Any, Any, bool]:
         del out
         return a, axis, bool(keepdims)
 
+    name = function.__name__
     try:
         x, axis, keepdims = asked(*args, **kwargs)
     except TypeError as error:
@@ -37,8 +40,8 @@ def of_axes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[
         raise errors.Unsupported(
             f"{name} of a Dask array takes axis and keepdims alone, but it {text}"
         ) from None
+    function(np.ones((1,) * x.ndim, x.dtype), axis=axis)  # which refuses what is no axis
     if x.ndim == 0:  # one element, which has no axis to go along
-        normalize_axis_tuple(() if axis is None else axis, 1)
         return x.reshape(1), (0,), False
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
     if not axes:
@@ -56,7 +59,6 @@ def tree(
     of_some: Callable[..., Any] | None = None,
 ) -> Any:
     """Return a reduction: what it is of a block, of some of these, and, joined, of all."""
-    kept = x.ndim if keepdims else x.ndim - len(axes)
     return dask_array().reduction(
         x,
         functools.partial(_reduced, function=of_block),
@@ -66,8 +68,13 @@ def tree(
         keepdims=keepdims,
         dtype=dtype,
         concatenate=True,
-        meta=None if _is_masked(x) else np.empty((0,) * kept, dtype),
+        meta=None if _is_masked(x) else _meta(x, axes, keepdims, dtype),
     )
+
+
+def _meta(x: Any, axes: Axes, keepdims: bool, dtype: Any) -> Any:
+    """Return what Dask knows of a result, so that it does not try functions on arrays of nothing."""
+    return np.empty((0,) * (x.ndim if keepdims else x.ndim - len(axes)), dtype)
 
 
 def _reduced(block: Any, axis: Any, keepdims: bool, function: Any) -> Any:
@@ -76,7 +83,7 @@ def _reduced(block: Any, axis: Any, keepdims: bool, function: Any) -> Any:
 
 def total(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a sum."""
-    x, axes, keepdims = of_axes(function.__name__, args, kwargs)
+    x, axes, keepdims = of_axes(function, args, kwargs)
     dtype = dtype_of(function, x)
     if dtype.kind != "f" or _is_masked(x):
         return tree(x, axes, keepdims, dtype, function, kit().sum)
@@ -85,7 +92,7 @@ def total(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
 
 def mean(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a mean: the sum with all its digits, divided, and rounded once."""
-    x, axes, keepdims = of_axes(function.__name__, args, kwargs)
+    x, axes, keepdims = of_axes(function, args, kwargs)
     dtype = dtype_of_number(function, x)
     return _mean(x, axes, keepdims, dtype, function.__name__.startswith("nan"))
 
@@ -100,7 +107,7 @@ def spread(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
     pk = kit()
     name = function.__name__
     ddof = kwargs.get("ddof", 0)
-    x, axes, keepdims = of_axes(name, args, {k: v for k, v in kwargs.items() if k != "ddof"})
+    x, axes, keepdims = of_axes(function, args, {k: v for k, v in kwargs.items() if k != "ddof"})
     dtype, skips = dtype_of_number(function, x), name.startswith("nan")
     wide = x.astype(np.float64)
     squares = pk.square(pk.subtract(wide, _mean(wide, axes, True, wide.dtype, skips)))
@@ -158,6 +165,7 @@ def _parts(
         keepdims=keepdims,
         dtype=dtype,
         concatenate=True,
+        meta=_meta(x, axes, keepdims, dtype),
     )
 
 

@@ -174,6 +174,25 @@ def test_reductions_of_one_number(engine, name):
             getattr(pk, name)(da.asarray(2.5), axis=1)
 
 
+@pytest.mark.parametrize("name", NAMES.split())
+def test_what_is_no_axis(engine, name):
+    x = np.ones((2, 3))
+    for axis in (2, -3, (0, 0), True, [0, 1], 1.0, "0"):
+        with pytest.raises((TypeError, ValueError)) as whole:
+            getattr(pk, name)(x, axis=axis)
+        with pytest.raises(whole.type):
+            getattr(pk, name)(da.from_array(x, chunks=2), axis=axis)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i4"])
+@pytest.mark.parametrize("name", NAMES.split())
+def test_nothing_to_warn_of(engine, name, dtype):
+    x = np.arange(12).reshape(3, 4).astype(dtype) - 5
+    lazy = getattr(pk, name)(da.from_array(x, chunks=2), axis=0)
+    np.testing.assert_allclose(lazy.compute(), getattr(pk, name)(x, axis=0), rtol=1e-3)
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_block_of_nan_alone(engine):
     x = np.array([np.nan, np.nan, 1.0, 5.0])

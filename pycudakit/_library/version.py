@@ -1,3 +1,3 @@
-"""The version, which pyproject.toml has, too."""
+"""The version, which CMakeLists.txt and pyproject.toml read here."""
 
 __version__ = "0.1.0"

@@ -10,7 +10,6 @@ import pycudakit as pk
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = {
-    "pyproject.toml": r'^version = "(.+)"$',
     "CITATION.cff": r"^version: (.+)$",
     "conda/recipe.yaml": r'^  version: "(.+)"$',
 }

@@ -142,7 +142,7 @@ def _round(recording: Recording, a: Any, decimals: Any = 0, out: Any = None) -> 
     if out is not None:
         return _elsewhere(recording, compound.round, a, decimals, out=out)
     decimals = operator.index(decimals)
-    return recording.apply(_rounding(decimals), (a, 10.0 ** abs(decimals)))
+    return recording.apply(_rounding(decimals), (a, compound.power_of_ten(abs(decimals))))
 
 
 @functools.cache

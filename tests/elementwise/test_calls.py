@@ -169,9 +169,27 @@ def test_clip_keywords(engine):
 
 @given(array=arrays(), decimals=st.integers(-3, 5))
 def test_round(engine, array, decimals):
-    if array.dtype.kind in "iu" and decimals < 0:  # a rounded integer may exceed its type
+    if array.dtype.kind in "iu" and array.itemsize > 2 and decimals < 0:  # may exceed its type
         assume(np.max(np.abs(array.astype(float)), initial=0) <= np.iinfo(array.dtype).max // 2)
     compare("round", array, decimals, strides=0 not in array.strides)  # as of astype, below
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", ">i2"])
+def test_short_integers_that_are_rounded_beyond_their_type_wrap(engine, dtype):
+    limits = np.iinfo(dtype)
+    every = np.arange(limits.min, limits.max + 1).astype(dtype)
+    for decimals in (-1, -2, -3, -4, -5, -300):
+        compare("round", every, decimals)
+        expected = np.round(every, decimals)
+        assert_values(pk.fuse(lambda x, decimals=decimals: np.round(x, decimals))(every), expected)
+        np.testing.assert_array_equal(pk.evaluate(f"round(every, {decimals})"), expected)
+    compare("round", every[-1], -1)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "float16", "float32", "float64"])
+@pytest.mark.parametrize("decimals", [30, -30, 308, -308, 309, -309, 2000, -2000])
+def test_rounded_to_decimals_that_no_float_has(engine, dtype, decimals):
+    compare("round", build(dtype, (3000,), "ordinary", 1), decimals)
 
 
 def test_round_out_and_numbers(engine):
@@ -421,9 +439,9 @@ def test_no_size_leaves_floats_to_numpys_casts():
             assert_values(pk.astype(x, np.int8), wanted)
             assert_values(pk.add(x, 0.0, out=np.empty(x.shape, np.int8), casting="unsafe"), wanted)
             assert_values(pk.evaluate("astype(x, int8)", {"x": x}), wanted)
-        byte = np.array([25, 255], np.uint8)
-        assert_values(pk.round(byte, -1), np.array([20, 255], np.uint8))
-        assert_values(pk.evaluate("round(byte, -1)"), np.array([20, 255], np.uint8))
+        word = np.array([25, 2**32 - 1], np.uint32)
+        assert_values(pk.round(word, -1), np.array([20, 2**32 - 1], np.uint32))
+        assert_values(pk.evaluate("round(word, -1)"), np.array([20, 2**32 - 1], np.uint32))
 
 
 @pytest.mark.parametrize("name", ["add", "less", "power", "divmod", "arctan2", "logical_and"])

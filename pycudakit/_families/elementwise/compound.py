@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import math
 import operator
 from typing import Any
 
@@ -15,7 +16,7 @@ from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.fast import call
 from pycudakit._families.elementwise.functions import positive
 from pycudakit._library import result_memory
-from pycudakit._library.types import BOOL, FLOAT64, code_of
+from pycudakit._library.types import BOOL, FLOAT64, INT32, code_of
 from pycudakit._programs.builder import Builder
 from pycudakit._programs.function import ElementFunction, checked_output
 from pycudakit._programs.ufuncs import write_ufunc
@@ -250,6 +251,11 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     return result[()] if isinstance(result, np.ndarray) and result.ndim == 0 else result
 
 
+def power_of_ten(exponent: int) -> float:
+    """Return a power of ten as NumPy's `round` has it: tens multiplied one by one, at last infinite."""
+    return math.prod([10.0] * min(exponent, 309), start=1.0)
+
+
 @functools.lru_cache(1024)
 def round_function(decimals: int) -> ElementFunction:
     """Return `round` to a number of decimals; its second argument is the power of ten."""
@@ -272,7 +278,11 @@ def round_function(decimals: int) -> ElementFunction:
             scaled = builder.cast(scaled, out[0])
         (whole,) = write_ufunc(builder, "rint", scaled)
         (result,) = write_ufunc(builder, after, whole, power)
-        return (result if out[0] is not None or x.dtype.kind == "f" else builder.cast(result, x.dtype),)
+        if out[0] is not None or x.dtype.kind == "f":
+            return (result,)
+        if x.dtype.itemsize <= 2:
+            result = builder.cast(result, INT32)  # short integers wrap, as NumPy's do
+        return (builder.cast(result, x.dtype),)
 
     return ElementFunction("round", np.round, write)
 
@@ -299,7 +309,7 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     """
     decimals = operator.index(decimals)
     function = round_function(decimals)
-    power = 10.0 ** builtins.abs(decimals)
+    power = power_of_ten(builtins.abs(decimals))
     if out is None and function.is_small(a, power):
         return np.round(a, decimals)
     if out is not None and not isinstance(out, np.ndarray):

@@ -177,7 +177,7 @@ def _write_step(builder: Builder, step: Step, values: list[Any]) -> Value:
     if name == "astype":
         return builder.cast(_with_dtype(builder, values[0]), step.value)
     if name == "round":
-        power = Scalar(float, None, 10.0 ** abs(step.value))
+        power = Scalar(float, None, compound.power_of_ten(abs(step.value)))
         write = compound.round_function(step.value).write
         return write(builder, _with_dtype(builder, values[0]), power, **_KEYWORDS)[0]
     if name == "nan_to_num":

@@ -283,6 +283,27 @@ def test_where(engine):
         pk.sum(array, where=np.ones((7, 40)))
 
 
+@pytest.mark.parametrize("where", [None, [None, True], object(), "yes", ["a", "b"], 1, 1.0, [0, 1], [0.0, 1]])
+@pytest.mark.parametrize("name", [*MEANS, "nanmean", "nanvar", "sum", "any"])
+def test_masks_that_are_not_bools(engine, name, where):
+    """NumPy adds up the mask of a mean, and of no other reduction: it refuses what has no sum of integers."""
+    x = np.array([[1.0, 2.0], [3.0, 5.0]])
+    for axis in (None, 0):
+        results = [gen.outcome(getattr(kit, name), x, axis, where=where) for kit in (pk, np)]
+        gen.assert_same_outcome(*results)
+        if results[1][0] == "error":
+            assert str(results[0][1]) == str(results[1][1])
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_a_mask_of_other_numbers_is_numpys(engine, name):
+    for where in (2, [2, 0], [1, 0.5]):
+        with pytest.raises(errors.Unsupported, match="other numbers than 0 and 1"):
+            getattr(pk, name)([1.0, 2.0], where=where)
+        with pk.engine("auto"):
+            assert getattr(pk, name)([1.0, 2.0], where=where) == getattr(np, name)([1.0, 2.0], where=where)
+
+
 @pytest.mark.parametrize("name", ["var", "std"])
 def test_degrees_of_freedom(engine, name):
     array = gen.build("float64", (4, 9), "ordinary", 1)

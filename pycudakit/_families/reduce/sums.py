@@ -192,7 +192,7 @@ def mean_like(
     given = keywords(keepdims=keepdims, where=where, mean=mean)
     if not name.endswith("mean"):
         given["ddof"] = ddof
-    foreign = None
+    foreign = None if name.startswith("nan") else _why_no_mask(or_usual(where, True))
     if dtype is None and isinstance(out, np.ndarray) and out.dtype.kind == "f":
         dtype = out.dtype  # so that it is rounded once
     if dtype is not None and np.dtype(dtype).kind != "f":
@@ -234,6 +234,19 @@ def mean_like(
             _warn_of_variance(call, result, known)
     is_root = name.endswith("std")
     return call.finish(result, "same_kind" if is_root else "unsafe", saturates=not is_root)
+
+
+def _why_no_mask(where: Any) -> str | None:
+    """Tell why a mask, which NumPy adds up to count it, is NumPy's alone, if it is; raise as NumPy does."""
+    if where is True or isinstance(where, np.ndarray):
+        return None
+    values = np.asarray(where)
+    if values.dtype == bool:
+        return None
+    np.add.reduce(values, axis=None, dtype=np.intp)
+    if np.array_equal(values.astype(np.intp), values.astype(bool)):
+        return None
+    return "a where of other numbers than 0 and 1"
 
 
 def _warn_of_variance(call: Reduction, result: Array, known: Array | None) -> None:

@@ -124,6 +124,12 @@ class Computing:
             array = self.store(stand_in)
         return array
 
+    def at_hand(self, stand_in: StandIn) -> Array | None:
+        """Return its values where the host has them already, and has all that was written to them."""
+        storage = stand_in.node.storage
+        is_away = storage is not None and (storage.is_kept or storage.twin is not None)
+        return None if is_away else stand_in.node.array
+
     def look(self, stand_in: StandIn, what: str) -> Array:
         """Return its values for Python to look at."""
         if self.is_left_to_numpy:

@@ -1,5 +1,7 @@
 """Functions that are made of others, each against NumPy's."""
 
+import functools
+import operator
 import warnings
 
 import numpy as np
@@ -175,6 +177,26 @@ def test_sequences_that_are_not_finite(engine, name, mode):
     for v in ([1.0, 4.0, nan], [infinity, 1.0, 0.0], [nan, 2.0], [infinity]):
         for a in ([1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 3.0], [7.0]):
             compare(name, np.array(a), np.array(v), mode)
+
+
+@pytest.mark.parametrize("mode", ["full", "same"])
+@pytest.mark.parametrize("dtype", ["float64", "int8"])
+def test_zeros_at_the_ends_are_those_of_products_that_are_left_out(engine, mode, dtype):
+    """What slides is finite here, and so slides over zeros; each sum is that of the products inside."""
+    rng = np.random.default_rng(2)
+    values = np.array([0.0, -0.0, 1.0, -1.0, 3.0, -1e-200]).astype(dtype)
+    for n, m in 10 * [(3, 3), (7, 2), (9, 8), (1, 1), (30, 1)]:
+        a, v = rng.choice(values, n), rng.choice(values, m)
+        wanted = []
+        for last in range(n + m - 1):
+            firsts = range(last - m + 1, last + 1)
+            products = [a[i] * v[last - i] if 0 <= i < n else values.dtype.type(0) for i in firsts]
+            wanted.append(functools.reduce(operator.add, products))
+        got = pk.convolve(a, v, mode)
+        start = 0 if mode == "full" else (m - 1) // 2
+        expected = np.array(wanted[start : start + got.size], dtype)
+        np.testing.assert_array_equal(got, expected, strict=True)
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))
 
 
 def test_long_sequences(engine):

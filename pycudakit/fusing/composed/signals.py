@@ -10,6 +10,7 @@ from pycudakit._calls.cost import CALL, threads
 from pycudakit._library import present
 from pycudakit._library.types import Array
 from pycudakit.fusing.composed.whole import whole
+from pycudakit.fusing.stand_in import StandIn
 
 _MODES = {"valid": 0, "same": 1, "full": 2}
 
@@ -17,6 +18,7 @@ _MODES = {"valid": 0, "same": 1, "full": 2}
 # numbers are others; and the CPU engine's on one thread, for the element too.
 _NUMPY_FEW, _NUMPY_MANY = 0.2, 0.4
 _OURS, _OURS_EACH = 2.0, 0.5
+_STEP = 10e-6  # seconds of Python for each number that slides
 _FEW = 11
 
 
@@ -26,7 +28,7 @@ def _is_numpys(arrays: list[Array]) -> bool:
     plain = all(array.dtype.kind == "f" and array.itemsize > 2 for array in arrays)
     if not plain or present.status("cuda") or not present.status("cpu"):
         return False
-    ours = CALL + 1e-9 * many * (_OURS + _OURS_EACH * few) / threads()
+    ours = CALL + _STEP * few + 1e-9 * many * (_OURS + _OURS_EACH * few) / threads()
     return 1e-9 * many * few * (_NUMPY_FEW if few <= _FEW else _NUMPY_MANY) < ours
 
 
@@ -104,19 +106,45 @@ def _slid(a: Any, v: Any, mode: str) -> Any:
     left = (0, v.size // 2, v.size - 1)[_MODES[mode]]
     dtype = np.result_type(a, v)
     work = np.dtype(np.float32) if dtype == np.float16 else dtype
+    is_finite = _is_known_to_be_finite(v)
     a, v = (each if each.dtype == work else each.astype(work) for each in (a, v))
     sides = left, length - left - middle
     with np.errstate(all="ignore"):
-        total = _sums(a, v, middle)
-        if any(sides):
-            # What lies beyond the end is left out: it would be NaN where `v` is not finite.
-            m = v.size - 1
-            zero = np.zeros(1, work)
-            ends = np.concatenate((zero.repeat(sides[0]), a[:m], a[a.size - m :], zero.repeat(sides[1])))
-            is_inside = np.repeat([False, True, False], (sides[0], 2 * m, sides[1]))
-            around = _sums(ends, v, sides[0] + m + sides[1], is_inside)
-            total = np.concatenate((around[: sides[0]], total, around[sides[0] + m :]))
+        if not any(sides):
+            total = _sums(a, v, middle)
+        elif is_finite:
+            total = _sums_of_padded(a, v, middle, sides)
+        else:
+            total = _sums_but_beyond(a, v, middle, sides)
         return total.astype(dtype)
+
+
+def _is_known_to_be_finite(v: Any) -> bool:
+    """Tell whether elements are finite, as far as that needs no values that are not on the host yet."""
+    if v.dtype.kind != "f" or type(v) is not StandIn:
+        return v.dtype.kind != "f" or bool(np.isfinite(v).all())
+    values = v.recording.at_hand(v)
+    return values is not None and bool(np.isfinite(values).all())
+
+
+def _sums_of_padded(a: Any, v: Any, middle: int, sides: tuple[int, int]) -> Any:
+    """Return the sums where all products with zeros, beyond the ends, are zeros."""
+    left, right = (np.zeros(1, a.dtype).repeat(length) for length in sides)
+    total = _sums(np.concatenate((left, a, right)), v, sides[0] + middle + sides[1])
+    if a.dtype.kind == "f":  # at the ends a zero is positive, as after products that are left out
+        total[: sides[0]] += 0.0
+        total[sides[0] + middle :] += 0.0
+    return total
+
+
+def _sums_but_beyond(a: Any, v: Any, middle: int, sides: tuple[int, int]) -> Any:
+    """Return the sums without what lies beyond the ends: it would be NaN where `v` is not finite."""
+    m = v.size - 1
+    zero = np.zeros(1, a.dtype)
+    ends = np.concatenate((zero.repeat(sides[0]), a[:m], a[a.size - m :], zero.repeat(sides[1])))
+    is_inside = np.repeat([False, True, False], (sides[0], 2 * m, sides[1]))
+    around = _sums(ends, v, sides[0] + m + sides[1], is_inside)
+    return np.concatenate((around[: sides[0]], _sums(a, v, middle), around[sides[0] + m :]))
 
 
 def _sums(a: Any, v: Any, length: int, counts: Array | None = None) -> Any:

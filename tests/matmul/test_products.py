@@ -181,3 +181,25 @@ def test_out_in_a_tuple(engine, name):
             call(x, x, out=several)
     with pytest.raises(TypeError, match="ArrayType"):
         call(x, x, out=[out])
+
+
+@pytest.mark.parametrize("number", [2, 2.5, True, 2**63, np.int8(3)])
+@pytest.mark.parametrize("name", ["dot", "inner", "kron"])
+def test_numbers_are_arrays_of_their_own_types(engine, name, number):
+    """As to NumPy's functions, which do not adapt a Python number to the array beside it."""
+    multiplied = getattr(pk, name)
+
+    @pk.fuse
+    def fused(a, b):
+        return getattr(np, name)(a, b)
+
+    for dtype in ("int8", "float16", "float32", "bool", "uint64"):
+        for shape in ((), (3,), (2, 3), (6000,)):
+            x = np.ones(shape, dtype)
+            for arguments in ((number, x), (x, number)):
+                want = np.asarray(getattr(np, name)(*arguments))
+                for asked in (engine, "auto"):
+                    with pk.engine(asked):
+                        results = multiplied(*arguments), multiplied(*arguments), fused(*arguments)
+                    for got in results:
+                        np.testing.assert_array_equal(np.asarray(got), want, strict=True)

@@ -21,7 +21,7 @@ from pycudakit._library.types import FLOAT64
 
 
 def _numpys_dot(a: Any, b: Any, out: Any = None) -> Any:
-    return np.dot(a, b, out) if np.ndim(a) and np.ndim(b) else np.multiply(a, b, out)
+    return np.dot(a, b, out) if np.ndim(a) and np.ndim(b) else np.multiply(np.asarray(a), np.asarray(b), out)
 
 
 @answered_by(_numpys_dot)
@@ -51,7 +51,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     """
     x, y = np.asarray(a), np.asarray(b)
     if x.ndim == 0 or y.ndim == 0:
-        return multiply(a, b, out=out)
+        return multiply(x, y, out=out)  # to NumPy's dot a number is an array of its type
     axis = max(y.ndim - 2, 0)
     if x.shape[-1] != y.shape[axis]:
         shapes = " and ".join(str(v.shape).replace(" ", "") for v in (x, y))

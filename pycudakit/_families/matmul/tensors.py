@@ -29,13 +29,13 @@ from pycudakit._library.types import Array
 
 
 def _numpys_inner(a: Any, b: Any, /) -> Any:
-    return np.inner(a, b) if np.ndim(a) and np.ndim(b) else np.multiply(a, b)
+    return np.inner(a, b) if np.ndim(a) and np.ndim(b) else np.multiply(np.asarray(a), np.asarray(b))
 
 
 def _numpys_kron(a: Any, b: Any) -> Any:
     if np.ndim(a) and np.ndim(b):
         return np.array(np.kron(a, b), order="C", copy=None)
-    return np.multiply(a, b)
+    return np.multiply(np.asarray(a), np.asarray(b))
 
 
 @answered_by(_numpys_inner)
@@ -60,7 +60,7 @@ def inner(a: Any, b: Any, /) -> Any:
     """
     x, y = np.asarray(a), np.asarray(b)
     if x.ndim == 0 or y.ndim == 0:
-        return multiply(a if x.dtype != object else x, b if y.dtype != object else y)
+        return multiply(x, y)
     numpy = functools.partial(np.inner, a, b)
     if x.shape[-1] != y.shape[-1]:
         return numpy()  # raises
@@ -296,7 +296,7 @@ def kron(a: Any, b: Any) -> Any:
     if x is None or y is None:
         return invocation.by_numpy_alone("kron", functools.partial(np.kron, a, b))
     if x.ndim == 0 or y.ndim == 0:
-        return multiply(a, b)
+        return multiply(x, y)
     count = max(x.ndim, y.ndim)
     x = x.reshape((1,) * (count - x.ndim) + x.shape)
     y = y.reshape((1,) * (count - y.ndim) + y.shape)

@@ -73,7 +73,9 @@ def _isin(
 @_captures(np.union1d)
 def _union1d(recording: Recording, ar1: Any, ar2: Any) -> Any:
     flat = _flat(recording, ar1, ar2)
-    return NotImplemented if flat is None else recording.call(np.unique, (_joined(recording, flat),), {})
+    if flat is None:
+        return NotImplemented
+    return recording.call(np.unique, (recording.call(np.concatenate, ((ar1, ar2), None), {}),), {})
 
 
 @_captures(np.intersect1d)

@@ -45,6 +45,7 @@ def _concatenate(
         result = recording.on_host(np.concatenate, (list(arrays), axis), given, out is not None)
         return result if out is None else out
     if axis is None:
+        parts = _in_company(arrays, parts)
         parts, axis = [part.ravel() for part in parts], 0
     _check_together([part.shape for part in parts], axis)
     if sum(part.nbytes for part in parts) < len(parts) * _LEAST and not recording.memory.scope.is_open:
@@ -63,6 +64,16 @@ def _concatenate(
             recording.set(made, along(axis, slice(at, at + length)), part)
         at += length
     return made
+
+
+def _in_company(values: Sequence[Any], parts: list[Any]) -> list[Any]:
+    """Return arrays of which those that were Python numbers have the type of all."""
+    are_numbers = [type(value) in (int, float) for value in values]
+    if all(are_numbers) or not any(are_numbers):
+        return parts
+    each = zip(values, parts, are_numbers, strict=True)
+    dtype = np.result_type(*(value if is_number else part.dtype for value, part, is_number in each))
+    return [part.astype(dtype) if n else part for part, n in zip(parts, are_numbers, strict=True)]
 
 
 def _order_together(arrays: Sequence[Array]) -> list[int]:

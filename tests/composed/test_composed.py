@@ -10,6 +10,7 @@ from helpers.strategies import each_with_smoke, outcome
 from helpers.versions import has_numpy
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 
 import pycudakit as pk
 from pycudakit import errors
@@ -261,6 +262,28 @@ def test_put_together(engine, dtype):
     compare("repeat", a, [0, 1, 2, 3], 0)
     compare("concatenate", (a, b), dtype="float64")
     compare("stack", (a, b), dtype="int8", casting="unsafe")
+
+
+@pytest.mark.parametrize("number", [2, 2.5, 300, 2**63, 70000.0, True, np.int64(3)])
+def test_numbers_put_together_with_arrays_have_their_type(engine, number):
+    for dtype in ("int8", "uint64", "float16", "float32", "bool"):
+        for size in (1, 9000):
+            x = np.ones((size, 1), dtype)
+            for arrays in ((x, number), (number, x), (number, 1, x, number)):
+                with np.errstate(over="ignore"):
+                    want = np.concatenate(arrays, axis=None)
+                    for asked in (engine, "auto"):
+                        with pk.engine(asked):
+                            assert_array_equal(pk.concatenate(arrays, axis=None), want, strict=True)
+                            fused = pk.fuse(lambda *a: np.concatenate(a, axis=None))(*arrays)
+                            assert_array_equal(fused, want, strict=True)
+                            assert_array_equal(pk.union1d(*arrays[:2]), np.union1d(*arrays[:2]), strict=True)
+    for numbers in ((1,), (1, 2.5), (2**63, -1)):
+        assert_array_equal(
+            pk.concatenate(numbers, axis=None), np.concatenate(numbers, axis=None), strict=True
+        )
+    compare("concatenate", (np.ones(3), 1.0))
+    compare("stack", (np.float32(1), 1.0))
 
 
 def test_out_of_what_is_put_together(engine):

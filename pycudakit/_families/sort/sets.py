@@ -86,7 +86,11 @@ def union1d(ar1: Any, ar2: Any) -> Any:
     array([1, 2, 3])
     """
     arrays, result = arrays_or_answer("union1d", functools.partial(np.union1d, ar1, ar2), ar1, ar2)
-    return unique(np.concatenate(arrays, axis=None)) if arrays else result
+    if not arrays:
+        return result
+    # A Python number's type is that of its company.
+    parts = [a if type(a) in (int, float) else array for a, array in zip((ar1, ar2), arrays, strict=True)]
+    return unique(np.concatenate(parts, axis=None))
 
 
 @answered_by(np.intersect1d)

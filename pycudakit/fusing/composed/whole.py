@@ -122,5 +122,11 @@ def _replaced(
             continue
         value = where[at]
         if value is not None:
-            where[at] = [read(part) for part in value] if of_many and place == 0 else read(value)
+            where[at] = _read_many(value, read) if of_many and place == 0 else read(value)
     return given, named
+
+
+def _read_many(parts: Any, read: Callable[[Any], Any]) -> list[Any]:
+    """Return arrays; and Python numbers, whose type is that of their company, as they are."""
+    both = [(part, read(part)) for part in parts]
+    return [part if type(part) in (int, float) else array for part, array in both]

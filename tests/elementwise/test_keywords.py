@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from helpers.strategies import outcome
+from helpers.strategies import assert_same_outcome, outcome
 from helpers.versions import since
 from numpy.testing import assert_array_equal
 
@@ -115,6 +115,43 @@ def test_none_is_a_value_of_where(engine):
         pk.where(A > 3, None, None)
     with pytest.raises(ValueError, match="either both or neither"):
         pk.where(A > 3, 1)
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "dd->d",
+        "ff->f",
+        "ll->l",
+        "d",
+        "bogus",
+        "dd",
+        ("d",),
+        (None,),
+        (None, None, "f"),
+        ("d", "d"),
+        3,
+        np.float32,
+    ],
+)
+def test_signatures(engine, signature):
+    for arguments in ((A, A), (A, 2), (2.5, B), (np.int64(3), A)):
+        ours, numpys = (outcome(kit.add, *arguments, signature=signature) for kit in (pk, np))
+        assert_same_outcome(ours, numpys, context=f"{arguments}, {signature}")
+
+
+@pytest.mark.parametrize("keywords", [{"signature": "dd->d"}, {"sig": "dd->d"}])
+def test_signatures_do_not_hide_what_decides(engine, keywords):
+    class Tagged(np.ndarray):
+        pass
+
+    masked = np.ma.masked_array([1.0, 2.0], [False, True])
+    for x in (masked, np.ones(2).view(Tagged)):
+        for arguments in ((x, 1.0), (1.0, x)):
+            with pytest.raises(errors.Unsupported, match=type(x).__name__):
+                pk.add(*arguments, **keywords)
+            with pk.engine("auto"):
+                assert type(pk.add(*arguments, **keywords)) is type(x)
 
 
 def test_averages_that_are_numpys():

@@ -175,6 +175,10 @@ def with_keywords(
     if order not in ("C", "F", "A", "K"):
         raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got '{order}')")
     if signature is not None:
+        value = others.decider((*inputs, out, where))
+        if value is not None:
+            return others.decided(function.name, value, lambda: None)
+        inputs, _ = others.read_all(function.name, function.labels or function.numpy, inputs, {})
         inputs = _as_in_signature(function, inputs, signature, casting)
     result = call(function, inputs, None if out is ... else out, where, dtype, casting, None)
     if out is not None and out is not ...:
@@ -191,16 +195,20 @@ def _as_in_signature(
 ) -> list[Array]:
     """Return the inputs converted to a loop's types."""
     values = [value if type(value) in (float, int) else np.asarray(value) for value in inputs]
+    none = [np.empty(0, value.dtype) if isinstance(value, np.ndarray) else value for value in values]
+    function.numpy(*none, signature=signature, casting=casting)  # raises what NumPy refuses
     given = (*(_type_of(value) for value in values), *(None,) * function.outputs)
     resolve: Any = function.numpy.resolve_dtypes  # type: ignore[attr-defined]
-    types = resolve(given, signature=_listed(signature), casting=casting)
+    types = resolve(given, signature=_listed(signature, len(values), function.outputs), casting=casting)
     return [np.asarray(value).astype(dtype, copy=False) for value, dtype in zip(values, types, strict=False)]
 
 
-def _listed(signature: Any) -> tuple[Any, ...]:
+def _listed(signature: Any, inputs: int, outputs: int) -> tuple[Any, ...]:
     """Return a signature as dtypes, of inputs and outputs."""
     listed = tuple(signature.replace("->", "")) if isinstance(signature, str) else signature
     listed = listed if isinstance(listed, tuple) else (listed,)
+    if len(listed) == 1:  # of the outputs
+        listed = (*(None,) * inputs, *listed * outputs)
     return tuple(None if each is None else np.dtype(each) for each in listed)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit.fusing.composed.whole import whole
+from pycudakit.fusing.composed.whole import NumPysAlone, whole
 
 
 @whole("m", "y", "fweights", "aweights")
@@ -59,6 +59,7 @@ def cov(
     for name, part in (("m", m), ("y", y)):
         if part is not None and part.ndim > 2:
             raise ValueError(f"{name} has more than 2 dimensions")
+    _check_type(dtype)
     dtype = dtype or np.result_type(m, *(() if y is None else (y,)), np.float64)
     x = _as_rows(m, rowvar or m.ndim == 1).astype(dtype)
     if x.shape[0] == 0:
@@ -83,6 +84,11 @@ def cov(
     x = x - mean[:, None]
     weighted = x if weights is None else x * weights
     return np.squeeze(np.matmul(x, weighted.T) * np.true_divide(1, left)).astype(dtype)
+
+
+def _check_type(dtype: Any) -> None:
+    if dtype is not None and np.dtype(dtype).kind != "f":
+        raise NumPysAlone(f"a dtype of {np.dtype(dtype)}")
 
 
 def _as_rows(array: Any, are_rows: bool) -> Any:
@@ -131,6 +137,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
     array([[ 1., -1.],
            [-1.,  1.]])
     """
+    _check_type(dtype)
     covariances = cov(x, y, rowvar, dtype=dtype)
     if covariances.ndim == 0:
         return covariances / covariances

@@ -221,6 +221,22 @@ def test_nan_to_num(engine, array, copy):
             assert ours[1] is first or not array.ndim
 
 
+def test_nan_to_num_of_integers_looks_at_no_replacement(engine):
+    """Nor does it write to them: they may be read-only."""
+    for dtype in ("int8", "uint64", "bool"):
+        for shape in ((3000,), ()):
+            x = np.ones(shape, dtype)
+            x.flags.writeable = False
+            assert np.array_equal(pk.nan_to_num(x, copy=False), x)
+            if shape:
+                assert pk.nan_to_num(x, copy=False) is x
+            for replacement in ("a", None, 1j):
+                compare("nan_to_num", x, nan=replacement, strides=False)
+    for replacement in ("a", 1j):
+        with pytest.raises(TypeError):
+            pk.nan_to_num([1.0, 2.0], nan=replacement)
+
+
 def test_nan_to_num_of_numbers(engine):
     for value in (float("nan"), 1, [1, float("inf")], np.float32("nan"), True):
         compare("nan_to_num", value, strides=False)

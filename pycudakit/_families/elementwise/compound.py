@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._calls import invocation
 from pycudakit._calls.arguments import as_argument
 from pycudakit._calls.others import open_to_others
 from pycudakit._calls.small import answered_by
@@ -202,6 +203,8 @@ def write_nan_to_num(builder: Builder, x: Value, *replacements: Scalar, **_: Any
     return (builder.select(is_nan, nan, finite),)
 
 
+_REAL = (int, float, np.integer, np.floating, np.bool_)
+
 NAN_TO_NUM = ElementFunction("nan_to_num", np.nan_to_num, write_nan_to_num)
 
 
@@ -232,6 +235,11 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     array = as_argument(x if isinstance(x, np.ndarray) else np.asarray(x))
     floating = isinstance(array, np.ndarray) and array.dtype.kind == "f"
     limits = np.finfo(array.dtype) if floating else np.finfo(FLOAT64)
+    if isinstance(array, np.ndarray) and not floating:
+        nan = posinf = neginf = 0.0  # which NumPy does not look at
+        if not copy:
+            invocation.nothing("nan_to_num")
+            return x[()] if x.ndim == 0 else x
     numbers = (nan, limits.max if posinf is None else posinf, limits.min if neginf is None else neginf)
 
     def by_numpy(*_: Any) -> Any:
@@ -244,7 +252,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
         out = np.empty_like(x) if copy else x  # NumPy's copy keeps the byte order
     result = call(
         NAN_TO_NUM,
-        (x if array is None else array, *(float(n) if np.ndim(n) == 0 else n for n in numbers)),
+        (x if array is None else array, *(float(n) if isinstance(n, _REAL) else n for n in numbers)),
         out=out,
         numpy_call=by_numpy,
     )

@@ -295,6 +295,17 @@ def test_masks_that_are_not_bools(engine, name, where):
             assert str(results[0][1]) == str(results[1][1])
 
 
+@pytest.mark.parametrize("mean", [1.5, np.float64(1.5), np.float32(1.5), np.float16(1.5), np.int8(1)])
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_types_of_what_is_about_a_given_mean(engine, name, mean):
+    for dtype in ("uint8", "int64", "bool", "float16", "float32", "float64"):
+        for x in (np.ones(6, dtype), np.ones((0, 2), dtype)):
+            with np.errstate(invalid="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                got, want = (np.asarray(getattr(kit, name)(x, axis=0, mean=mean)) for kit in (pk, np))
+            assert got.dtype == want.dtype, dtype
+
+
 @pytest.mark.parametrize("name", MEANS)
 def test_a_mask_of_other_numbers_is_numpys(engine, name):
     for where in (2, [2, 0], [1, 0.5]):

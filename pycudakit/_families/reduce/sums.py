@@ -201,7 +201,8 @@ def mean_like(
         foreign = "a mean that is larger than the array"
     if mean is not NONE and dtype is None and not name.startswith("nan"):
         off = np.result_type(np.asarray(a), mean if isinstance(mean, (int, float)) else np.asarray(mean))
-        dtype = off if off.kind == "f" else None  # of the differences, as NumPy computes them
+        is_float = off.kind == "f" and np.asarray(a).dtype.kind == "f"
+        dtype = off if is_float else None  # of the differences, as NumPy computes them
     call = Reduction(
         name,
         write,

@@ -82,6 +82,8 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     if inner and result.size:
         _run(plan, array, (outer, count, inner * array.itemsize), places, places.size, along, result)
     else:
+        if outer and mode == "raise":
+            by_numpy()  # raises where an index is out of bounds
         invocation.nothing("take")
     if out is None:
         return result[()] if result.ndim == 0 else result

@@ -87,6 +87,20 @@ def test_out(engine):
     assert np.array_equal(out, before)
 
 
+def test_indices_of_nothing(engine):
+    """Where there is nothing to copy, an index may be out of bounds nevertheless."""
+    for shape, axis in (((2, 0), 0), ((0, 2), 1), ((2, 0, 3), 0), ((3, 2, 0), 1), ((0, 2, 0), 1)):
+        for indices in ([0, 1], [4], [-3], 5, []):
+            for mode in ("raise", "clip", "wrap"):
+                results = []
+                for kit in (pk, np):
+                    try:
+                        results.append(kit.take(np.zeros(shape), indices, axis=axis, mode=mode).shape)
+                    except IndexError as error:
+                        results.append(str(error))
+                assert results[0] == results[1], (shape, indices, mode)
+
+
 def test_errors(engine):
     x = np.arange(12).reshape(3, 4)
     compare("take", x, [3], 0)

@@ -237,8 +237,8 @@ def _counts(given: Any) -> tuple[int, ...] | None:
 def _repeat(recording: Recording, a: Any, repeats: Any, axis: Any = None) -> Any:
     if type(a) is not StandIn or not isinstance(repeats, int):
         return recording.on_host(np.repeat, (a, repeats, axis), {})
-    if axis is None:
-        a, axis = a.ravel(), 0
+    if axis is None or a.ndim == 0:
+        a, axis = a.ravel(), 0 if axis is None else axis
     place, repeats = normalize_axis_index(axis, a.ndim), int(repeats)
     shape = (*a.shape[: place + 1], repeats, *a.shape[place + 1 :])
     made = empty(recording, shape, a.dtype)

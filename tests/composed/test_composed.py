@@ -128,6 +128,17 @@ def test_covariances(engine, dtype):
         compare(name, m, np.ones((2, 2, 2)))
 
 
+@pytest.mark.parametrize("dtype", [int, bool, complex, "u1"])
+@pytest.mark.parametrize("name", ["cov", "corrcoef"])
+def test_covariances_in_other_types_than_floats_are_numpys(engine, name, dtype):
+    x = [[1, 2, 4], [3, 4, 4]]
+    with pytest.raises(errors.Unsupported, match=f"{name}: not on the {engine} engine: a dtype of"):
+        getattr(pk, name)(x, dtype=dtype)
+    with pk.engine("auto"):
+        compare(name, x, dtype=dtype, rtol=1e-15)
+        compare(name, np.zeros((0, 2)), dtype=dtype)
+
+
 def test_weights_of_covariances(engine):
     m = numbers((4, 50), "float64")
     counts, weights = np.arange(50) % 4, np.linspace(0.1, 2, 50)
@@ -231,6 +242,12 @@ def test_auto_knows_numpys_own_loops(monkeypatch, count, taps, dtype, wanted):
         assert (call.function, call.engine, call.reason) == ("correlate", "numpy", cost.QUICKER)
 
 
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_modes_by_number(engine, mode):
+    for name in ("convolve", "correlate"):
+        compare(name, [1, 2, 3], [1, 2], mode)
+
+
 def test_errors_of_sequences(engine):
     for name in ("convolve", "correlate"):
         if name == "correlate" or has_numpy("2.4"):  # until then, convolve names the other one
@@ -303,9 +320,15 @@ def test_errors_of_what_is_put_together(engine):
     compare("concatenate", (a, a), axis=2)
     compare("concatenate", ())
     compare("concatenate", (a, a), dtype="int8")
+    for casting in ("no", "equiv", "safe", "same_kind", "unsafe", "some"):
+        for parts in ((a, a), (a, np.ones((2, 3), "f4")), (a[:1], np.ones((1, 3), "i8"))):
+            compare("concatenate", parts, casting=casting)
+            compare("stack", parts, casting=casting)
     compare("stack", (a, a[:1]))
     compare("stack", (a, a), axis=3)
     compare("stack", ())
+    for axis in (0, -1, 1):
+        compare("repeat", np.float32(5), 3, axis=axis)
     compare("repeat", a, -1)
     compare("repeat", a, 2, axis=2)
     compare("repeat", a, [1, 2])

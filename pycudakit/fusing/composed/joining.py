@@ -36,7 +36,7 @@ def concatenate(
     >>> pk.concatenate(([1, 2], [3]))
     array([1, 2, 3])
     """
-    wanted = {} if dtype is None else {"dtype": dtype, "casting": casting}
+    wanted = {} if dtype is None and casting == "same_kind" else {"dtype": dtype, "casting": casting}
     return np.concatenate(arrays, axis=axis, out=out, **wanted)
 
 
@@ -69,7 +69,7 @@ def stack(
     array([[1, 3],
            [2, 4]])
     """
-    wanted = {} if dtype is None else {"dtype": dtype, "casting": casting}
+    wanted = {} if dtype is None and casting == "same_kind" else {"dtype": dtype, "casting": casting}
     return np.stack(arrays, axis=axis, out=out, **wanted)
 
 

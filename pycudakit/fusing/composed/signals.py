@@ -12,7 +12,7 @@ from pycudakit._library.types import Array
 from pycudakit.fusing.composed.whole import whole
 from pycudakit.fusing.stand_in import StandIn
 
-_MODES = {"valid": 0, "same": 1, "full": 2}
+_MODES = {"valid": 0, "same": 1, "full": 2, 0: 0, 1: 1, 2: 2}
 
 # Nanoseconds of floats, for an element and each number that slides over it: NumPy's, whose loops for up to 11
 # numbers are others; and the CPU engine's on one thread, for the element too.

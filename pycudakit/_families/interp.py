@@ -28,7 +28,7 @@ def _cost_of(x: Array, points: int) -> Cost:
 
 def _around(x: Array, xp: Array, fp: Array, period: float) -> tuple[Array, Array, Array]:
     """Return all of it within one period, with the points before and behind it as neighbours."""
-    x, xp = x % period, xp % period
+    x, xp = np.asarray(x % period), xp % period
     order = np.argsort(xp)
     xp, fp = xp[order], fp[order]
     xp = np.concatenate((xp[-1:] - period, xp, xp[:1] + period))

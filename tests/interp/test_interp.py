@@ -95,6 +95,14 @@ def test_what_numpy_refuses(engine, xp, fp, error, message):
         np.interp([1.0], xp, fp)
 
 
+def test_a_number_in_a_period(engine):
+    for x in (1, 2.5, np.float32(-7), np.array(3)):
+        for points in (([6.0], [2.0]), ([6.0, 1.0], [2.0, 3.0])):
+            got, want = (kit.interp(x, *points, period=4) for kit in (pk, np))
+            assert type(got) is type(want)
+            assert got == want
+
+
 def test_a_period_of_zero(engine):
     with pytest.raises(ValueError, match="non-zero"):
         pk.interp([1.0], [1, 2], [3, 4], period=0)

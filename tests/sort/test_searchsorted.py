@@ -1,6 +1,7 @@
 """Where values belong among sorted ones, against NumPy's."""
 
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -70,3 +71,14 @@ def test_searchsorted_of_a_number_converts_no_array(engine, name):
             assert tracemalloc.get_traced_memory()[1] < array.nbytes / 4
         finally:
             tracemalloc.stop()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16"])
+def test_floats_sought_among_integers_warn_of_nothing(engine, dtype):
+    sought = np.array([-0.0, 3.0, 2.5, 65504.0], np.float16)
+    for asked in (engine, "auto"):
+        with pk.engine(asked), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for count in (1, 40, 9000):
+                known = np.sort(np.arange(count).astype(dtype))
+                np.testing.assert_array_equal(pk.searchsorted(known, sought), np.searchsorted(known, sought))

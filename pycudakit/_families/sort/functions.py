@@ -382,7 +382,7 @@ def _in_the_type_of(array: Array, values: Array) -> Array:
         held = common.astype(array.dtype)
     is_exact = held == common
     if common.dtype.kind == "f" and array.dtype.kind in "iu":
-        is_exact &= np.abs(common) < _EXACT
+        is_exact &= np.abs(common) < np.float64(_EXACT)  # which float16 does not hold
     return held if is_exact.all() else values
 
 

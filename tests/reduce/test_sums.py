@@ -306,6 +306,20 @@ def test_types_of_what_is_about_a_given_mean(engine, name, mean):
             assert got.dtype == want.dtype, dtype
 
 
+@pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+def test_too_few_elements_about_a_given_mean(engine, name, dtype):
+    x = np.array([[1, 2, 3], [4, 5, 7]], dtype)
+    some, few = [[True, False, False], [False, False, False]], [[True, True, False], [True, True, False]]
+    for axis in (None, 0, 1):
+        for ddof in (0, 1, 2):
+            for where in (False, some, few):
+                for keepdims in (False, True):
+                    keywords = {"ddof": ddof, "where": where, "keepdims": keepdims, "mean": np.array(0.25)}
+                    results = [gen.outcome(getattr(kit, name), x, axis, **keywords) for kit in (pk, np)]
+                    gen.assert_same_outcome(*results, ulp=2, strides=False, context=f"{axis} {keywords}")
+
+
 @pytest.mark.parametrize("name", MEANS)
 def test_a_mask_of_other_numbers_is_numpys(engine, name):
     for where in (2, [2, 0], [1, 0.5]):

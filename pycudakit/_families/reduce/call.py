@@ -245,8 +245,11 @@ class Reduction:
                 result[nothing] = np.nan
                 warnings.warn(text, RuntimeWarning, stacklevel=floating.level_of_caller())
 
-    def warn_of_few(self, result: Array, ddof: float) -> Array | None:
-        """Warn where nothing, or too little for the degrees of freedom, was left; return where."""
+    def warn_of_few(self, result: Array, ddof: float, has_mean: bool = False) -> Array | None:
+        """Warn where nothing, or too little for the degrees of freedom, was left; return where.
+
+        `has_mean` says that a variance is about a mean that was given, which NumPy need not compute.
+        """
         if self.is_finite(result):
             return None
         count = self.count_of(NUMBERS if self.skips_nan else ONES)
@@ -259,11 +262,12 @@ class Reduction:
             if self.skips_nan:
                 result[few] = np.nan
             else:
-                self._warn_of_division(result, few, count)
+                self._warn_of_division(result, few, count, has_mean)
         return few
 
-    def _warn_of_division(self, result: Array, few: Array, count: Array) -> None:
-        if not self.name.endswith("mean") and (count == 0).any():  # for the mean that it is about
+    def _warn_of_division(self, result: Array, few: Array, count: Array, has_mean: bool) -> None:
+        is_about_own = not (has_mean or self.name.endswith("mean"))  # mean, which is of nothing, too
+        if is_about_own and (count == 0).any():
             floating.report("invalid", "divide" if self.shape else "scalar divide")
         is_scalar = result.ndim == 0 and self.out is None and not (self.keepdims and self.shape)
         of = "scalar divide" if is_scalar else "divide"

@@ -226,9 +226,9 @@ def mean_like(
         result = _about(call, a, mean, or_usual(where, True), ddof, name)
     else:
         result = call.reduce(ddof=ddof)
+    few = name.startswith("nan") or where is not NONE
+    known = call.warn_of_few(result, ddof, mean is not NONE) if few else None
     if mean is NONE or call.skips_nan:
-        few = name.startswith("nan") or where is not NONE
-        known = call.warn_of_few(result, ddof) if few else None
         if name.endswith("mean"):
             call.warn(result, "reduce", known)
         else:
@@ -274,8 +274,8 @@ def _about(call: Reduction, a: Any, mean: Any, where: Any, ddof: float, name: st
     count: Any = call.count_of(kinds.NUMBERS if call.skips_nan else kinds.ONES)
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = about.reduce() / np.maximum(count - ddof, 0)
-    root: Array = variance if name.endswith("var") else np.sqrt(variance)
-    return root.astype(call.result_type)
+    root = variance if name.endswith("var") else np.sqrt(variance)
+    return np.asarray(root, call.result_type)
 
 
 @queued_by(queued.reduction("mean", kinds.MEAN))

@@ -30,6 +30,8 @@ def shape_of(size: Any) -> tuple[int, ...]:
     """Return a size as a shape, with NumPy's errors; None is one number."""
     if size is None:
         return ()
+    if isinstance(size, (bool, np.bool_)):
+        raise TypeError(f"expected a sequence of integers or a single integer, got '{size!r}'")
     try:
         shape: tuple[int, ...] = (operator.index(size),)
     except TypeError:

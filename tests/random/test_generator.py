@@ -413,3 +413,11 @@ def test_threads_share_one(engine):
     for thread in threads:
         thread.join()
     assert sorted(np.concatenate(found)) == sorted(default_rng(3).random(4 * 20 * 101).tolist())
+
+
+@pytest.mark.parametrize("size", [True, np.True_])
+def test_a_bool_is_no_size(engine, size):
+    for name in ("random", "normal", "standard_gamma"):
+        arguments = [2.0] if name == "standard_gamma" else []
+        with pytest.raises(TypeError, match="expected a sequence of integers or a single integer"):
+            getattr(pk.random.default_rng(1), name)(*arguments, size=size)

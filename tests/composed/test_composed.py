@@ -139,6 +139,12 @@ def test_covariances_in_other_types_than_floats_are_numpys(engine, name, dtype):
         compare(name, np.zeros((0, 2)), dtype=dtype)
 
 
+def test_a_bias_that_is_no_bool(engine):
+    x = np.array([[1.0, 2.0, 4.0], [3.0, 4.0, 4.0]])
+    for bias in (None, 0, 1, 0.0, 2):  # NumPy asks whether it is 0
+        compare("cov", x, bias=bias, rtol=1e-15)
+
+
 def test_weights_of_covariances(engine):
     m = numbers((4, 50), "float64")
     counts, weights = np.arange(50) % 4, np.linspace(0.1, 2, 50)

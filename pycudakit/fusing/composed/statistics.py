@@ -68,7 +68,7 @@ def cov(
         rows = np.atleast_2d(y)
         x = np.concatenate((x, _as_rows(y, rowvar or rows.shape[0] == 1).astype(dtype)), axis=0)
     if ddof is None:
-        ddof = 0 if bias else 1
+        ddof = 1 if bias == 0 else 0
     weights = _weights(x.shape[1], fweights, aweights)
     if weights is None:
         mean, total = np.mean(x, axis=1), x.shape[1]

@@ -160,3 +160,19 @@ def test_in_fused_functions(engine):
 
     for got, want in zip(pk.fuse(sums)(X), sums(X), strict=True):
         assert_array_equal(got, want, strict=True)
+
+
+@pytest.mark.parametrize("name", ["add", "less", "bitwise_and", "hypot"])
+@pytest.mark.parametrize("number", [2, 2.5, 300, True, np.int8(3)])
+def test_numbers_are_arrays_of_their_own_types_to_outer(engine, name, number):
+    for dtype in ("int8", "uint64", "float32", "bool"):
+        x = np.ones(6000, dtype)
+        for arguments in ((number, x), (x, number), (number, number)):
+            try:
+                want = getattr(np, name).outer(*arguments)
+            except TypeError:
+                with pytest.raises(TypeError):
+                    getattr(pk, name).outer(*arguments)
+                continue
+            got = getattr(pk, name).outer(*arguments)
+            assert (np.shape(got), np.asarray(got).dtype) == (np.shape(want), np.asarray(want).dtype)

@@ -196,7 +196,8 @@ def outer(function: Any, a: Any, b: Any, /, **kwargs: Any) -> Any:
         return _by_numpy(function, "outer", None, a, b, **kwargs)
     if np.ndim(a) + np.ndim(b) > _MOST_DIMENSIONS:
         return _by_numpy(function, "outer", "so many dimensions", a, b, **kwargs)
-    a = a if is_device_array(a) else np.asarray(a)
+    # To NumPy's, a number is an array of its own type.
+    a, b = (value if is_device_array(value) else np.asarray(value) for value in (a, b))
     beside = (..., *(None,) * np.ndim(b))
     return function(a[beside], b, **kwargs)
 

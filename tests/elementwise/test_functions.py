@@ -1,5 +1,7 @@
 """Every elementwise function against NumPy: dtypes, shapes, layouts, values, warnings, errors."""
 
+import warnings
+
 import numpy as np
 import pytest
 from helpers.strategies import (
@@ -228,6 +230,20 @@ def test_where_without_out(engine):
     got = pk.sqrt(a, where=mask)
     assert_values(got[mask], np.sqrt(a[mask]))
     assert pk.add(a, 1, where=np.array([[True], [False]])).shape == (2, 5000)
+
+
+def test_where_of_what_has_ufuncs_for_itself_is_its_own():
+    class Own(np.ndarray):
+        def __array_ufunc__(self, *given, **keywords):
+            return "own"
+
+    x, mask = np.ones(3), np.array([True, False, True])
+    with pk.engine("auto"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for own in (x.view(Own), mask.view(Own)):
+            for kit in (pk, np):
+                assert kit.sqrt(own, where=mask) == kit.add(1, own, where=mask) == "own"
+                assert kit.sqrt(x, where=mask.view(Own)) == kit.frexp(own, where=mask) == "own"
 
 
 @pytest.mark.parametrize("name", ["add", "divide", "sqrt", "floor_divide", "power", "less", "invert", "exp"])

@@ -109,7 +109,7 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
         if out is NOT_GIVEN:
             out = None
             if where is not True:
-                full.warn_of_where()
+                full.warn_of_where(x, where)
         if order == "K" and subok is True and signature is sig is None and out is not ...:
             if (
                 where is True
@@ -162,7 +162,7 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
         if out is NOT_GIVEN:
             out = None
             if where is not True:
-                full.warn_of_where()
+                full.warn_of_where(x1, x2, where)
         if order == "K" and subok is True and signature is sig is None and out is not ...:
             if (
                 where is True

@@ -137,8 +137,16 @@ def _unusual(function: ElementFunction, keywords: dict[str, Any]) -> dict[str, A
     return given
 
 
-def warn_of_where() -> None:
-    """Warn, as NumPy does since 2.4, of a result that is new where nothing was computed."""
+_NDARRAYS = np.ndarray.__array_ufunc__
+
+
+def warn_of_where(*values: Any) -> None:
+    """Warn, as NumPy does since 2.4, of a result that is new where nothing was computed.
+
+    It does not where the class of a value has a ufunc's call for itself.
+    """
+    if any(getattr(type(value), "__array_ufunc__", _NDARRAYS) is not _NDARRAYS for value in values):
+        return
     if np.lib.NumpyVersion(np.__version__) >= "2.4.0":
         text = "'where' used without 'out', expect uninitialized memory in output. "
         text += "If this is intentional, use out=None."

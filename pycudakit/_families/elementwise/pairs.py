@@ -55,7 +55,7 @@ def _call(
     if out is _NO_OUTS:
         out = None
         if where is not True and outs[0] is outs[1] is None:
-            warn_of_where()
+            warn_of_where(*inputs, where)
     if outs[0] is not None or outs[1] is not None:
         if out is not None:
             raise TypeError("cannot specify 'out' as both a positional and keyword argument")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -30,6 +30,11 @@ nanstd nansum nanvar nonzero prod ptp roll round sort std sum swapaxes trace tra
 var"""
 _HEED_MASKS: dict[str, str | bool] = dict.fromkeys(_NAMES.split(), True)
 _HEED_MASKS |= {"compress": "a", "take": "a", "take_along_axis": "arr"}  # of this parameter alone
+# And those that pandas has of its own, or that skip NaN, so that a null is none of their numbers.
+_NAMES = """all amax amin any argmax argmin argsort astype clip flip max mean min nanargmax nanargmin
+nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar
+prod ptp repeat round stack std sum transpose var"""
+_HEED_NULLS = frozenset(_NAMES.split())
 # And those whose result has pandas' index.
 _KEEP_THE_INDEX = frozenset({"clip", "cumprod", "cumsum", "round"})
 # And those whose result has pandas' labels otherwise, which no engine gives it.
@@ -203,19 +208,39 @@ def _has_nulls(value: Any) -> bool:
     return bool(np.any(np.asarray(count() if callable(count) else count)))
 
 
-def _column(value: Any) -> Any:
-    """Return the values of pandas' Series, Index or DataFrame."""
+def _type_of_pandas(value: Any) -> Any:
+    """Return the first type of a Series, Index or DataFrame that is pandas' own; its nulls are refused."""
     types: Any = getattr(value, "dtypes", None)
-    for dtype in types if hasattr(types, "__iter__") else (value.dtype,):
-        if not isinstance(dtype, np.dtype):
+    for dtype in types if hasattr(types, "__iter__") else (getattr(value, "dtype", None),):
+        if dtype is not None and not isinstance(dtype, np.dtype):
             if np.any(value.isna()):
                 raise errors.Unsupported(
                     f"{type(value).__name__} of {dtype} has nulls, which arrays have not: .fillna(...) or "
                     ".dropna() first"
                 )
-            known = getattr(dtype, "numpy_dtype", None)
-            return value.to_numpy() if known is None else value.to_numpy(known)
-    return value.to_numpy()
+            return dtype
+    return None
+
+
+def _column(value: Any) -> Any:
+    """Return the values of pandas' Series, Index or DataFrame."""
+    known = getattr(_type_of_pandas(value), "numpy_dtype", None)
+    return value.to_numpy() if known is None else value.to_numpy(known)
+
+
+def check_nulls(
+    name: str,
+    parameters: Callable[..., Any],
+    args: Iterable[Any],
+    kwargs: Mapping[str, Any],
+) -> None:
+    """Refuse columns of pandas' with nulls, each by its argument's name, if a function does not heed them."""
+    for title, value in () if name in _HEED_NULLS else _titled(name, parameters, args, kwargs):
+        if library_of(value) == "pandas":
+            try:
+                _type_of_pandas(value)
+            except errors.Error as error:
+                raise type(error)(f"{title}: {error}") from None
 
 
 def like(result: Array, inputs: Sequence[Any]) -> Any:
@@ -285,6 +310,7 @@ def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
         if numpys is not None:
             value = decider((*args, *kwargs.values()))
             if value is not None:
+                check_nulls(name, function, args, kwargs)
                 return decided(name, value, functools.partial(numpys, *args, **kwargs))  # type: ignore[no-any-return]
         given, named = read_all(name, function, args, kwargs, by_numpy, heeds_masks)
         result: Any = function(*given, **named)
@@ -327,14 +353,25 @@ def check_devices(
     """Refuse arguments on a GPU that no engine can use, each by its name."""
     from pycudakit._calls.device_array import device_array  # noqa: PLC0415
 
+    for title, value in _titled(name, parameters, args, kwargs):
+        try:
+            if lies_on_device(value):
+                device_array(value)
+        except errors.Error as error:
+            raise type(error)(f"{title}: {error}") from None
+
+
+def _titled(
+    name: str,
+    parameters: Callable[..., Any] | Sequence[str],
+    args: Iterable[Any],
+    kwargs: Mapping[str, Any],
+) -> Iterator[tuple[str, Any]]:
+    """Yield arguments, or their parts, with what errors call them."""
     for place, value in [*enumerate(args), *kwargs.items()]:
+        title = f"{name}, {_parameter(parameters, place) if isinstance(place, int) else place}"
         for part in _parts(value) if type(value) in _CONTAINERS else [value]:
-            try:
-                if lies_on_device(part):
-                    device_array(part)
-            except errors.Error as error:
-                title = _parameter(parameters, place) if isinstance(place, int) else place
-                raise type(error)(f"{name}, {title}: {error}") from None
+            yield title, part
 
 
 def read_all(

@@ -338,6 +338,26 @@ def test_pandas_decides_under_auto():
     assert pk.topk(series, 1)[0] == [2.0]
 
 
+def test_nulls_that_pandas_does_not_heed_are_refused_under_auto():
+    pd = pytest.importorskip("pandas")
+    column, whole = pd.Series([3, None, 1], dtype="Int64"), pd.Series([3, 2, 1], dtype="Int64")
+    for call in (
+        lambda kit, x: kit.add(x, 1),
+        lambda kit, x: kit.clip(x, 0, 2),
+    ):
+        pd.testing.assert_series_equal(call(pk, column), call(np, column))
+    for name in ("sum", "mean", "max", "nansum"):
+        assert getattr(pk, name)(column) == getattr(np, name)(column)
+    for name in ("sort", "median", "cumsum", "unique", "count_nonzero"):
+        with pytest.raises(errors.Unsupported, match=rf"{name}, \w+: Series of Int64 has nulls.*\.fillna"):
+            getattr(pk, name)(column)
+        assert_array_equal(getattr(pk, name)(whole), getattr(np, name)(whole))
+    with pytest.raises(errors.Unsupported, match=r"concatenate, arrays: Series of Int64 has nulls"):
+        pk.concatenate([whole, column])
+    with pytest.raises(errors.Unsupported, match=r"matmul, x2: DataFrame of Int64 has nulls"):
+        pk.matmul(np.ones((1, 3)), column.to_frame())
+
+
 # ---- What is no array of others ----------------------------------------------------------------------
 
 

@@ -12,7 +12,15 @@ import numpy as np
 from pycudakit._calls import asked, invocation, operands
 from pycudakit._calls.cost import QUICKER, SMALL
 from pycudakit._calls.deferred import Deferred
-from pycudakit._calls.others import decided, decider, is_dask, is_ordinary, lies_on_device, read_all
+from pycudakit._calls.others import (
+    check_nulls,
+    decided,
+    decider,
+    is_dask,
+    is_ordinary,
+    lies_on_device,
+    read_all,
+)
 from pycudakit._calls.small import short_way
 from pycudakit._library.types import Array
 from pycudakit.fusing.fused import SMALL_ARRAYS, fuse
@@ -66,6 +74,7 @@ def whole(
                     return fused(*args, **kwargs)
                 deciding = decider(values)
                 if deciding is not None:
+                    check_nulls(name, body, args, kwargs)
                     return decided(name, deciding, compute)
                 args, kwargs = read_all(name, body, args, kwargs)
                 compute = functools.partial(numpys, *args, **kwargs)

@@ -20,8 +20,6 @@ from pycudakit.fusing.stand_in import StandIn
 TOGETHER: dict[Any, Handler] = {}
 _captures = functools.partial(captures, TOGETHER)
 
-_LEAST = 64 << 10  # bytes of a part that are worth a pass: shorter ones NumPy copies in less time
-
 
 def along(axis: int, part: Any) -> tuple[Any, ...]:
     """Return the index of a part along an axis, or of a new one."""
@@ -48,8 +46,6 @@ def _concatenate(
         parts = _in_company(arrays, parts)
         parts, axis = [part.ravel() for part in parts], 0
     _check_together([part.shape for part in parts], axis)
-    if sum(part.nbytes for part in parts) < len(parts) * _LEAST and not recording.memory.scope.is_open:
-        return recording.on_host(np.concatenate, (parts, axis), {})
     axis = normalize_axis_index(axis, parts[0].ndim)
     shape = list(parts[0].shape)
     shape[axis] = sum(part.shape[axis] for part in parts)

@@ -112,6 +112,8 @@ def _insert(recording: Recording, arr: Any, obj: Any, values: Any, axis: Any = N
         values = values[(None,) * (arr.ndim - values.ndim)]
         if not places.ndim:
             values = np.moveaxis(values, 0, axis)
+        if not broadcasts_to(values.shape, _with_length(arr, axis, values.shape[axis])):
+            raise errors.Unsupported("insert")
         put = [(first, values.shape[axis], values)]
     else:
         places = np.where(places < 0, places + length, places)

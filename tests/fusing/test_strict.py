@@ -33,7 +33,7 @@ CALLS += [(picture[..., 0], 1.5), (picture, (32, 32)), (picture[..., 0], S[:3, :
 CALLS += [(grey, 1, 2, 9, 9)]
 
 OWN = {"astype": [(x, "float32")], "cross": [(V, V[::-1])], "einsum": [("ij,jk->ik", S, S), ("ii->i", S)]}
-OWN |= dict.fromkeys(("concat", "concatenate", "stack"), [((x, y),), (X,), (picture, 1)])
+OWN |= {name: [((x, y),), (X,), (picture, 1)] for name in ("concat", "concatenate", "stack")}
 FUNCTIONS = [
     (space, name)
     for space in (pk, pk.linalg, pk.image)

@@ -481,8 +481,9 @@ def test_a_process_finds_its_gpu(script, monkeypatch):
     from distributed import Client
 
     monkeypatch.setitem(sys.modules, "dask_cuda", None)
-    monkeypatch.setenv("DASK_DISTRIBUTED__DIAGNOSTICS__NVML", "False")  # it would look for GPU 7
     example = runpy.run_path(str(script))
-    with example["start_cluster"](["7", "8"]) as cluster, Client(cluster) as client:
+    unseen = dask.config.set({"distributed.diagnostics.nvml": False})  # Dask would look for GPU 7
+    with unseen, example["start_cluster"](["7", "8"]) as cluster, Client(cluster) as client:
+        assert set(client.run(lambda: dask.config.get("distributed.diagnostics.nvml")).values()) == {False}
         found = client.run(lambda: os.environ["CUDA_VISIBLE_DEVICES"])
     assert sorted(found.values()) == ["7", "8"]

@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "info":
         for line in [info.as_json()] if arguments.json else info.lines():
-            print(line)
+            _say(line)
         return 0
     if arguments.command == "bench":
         files = (arguments.json, arguments.html, arguments.markdown, arguments.against)

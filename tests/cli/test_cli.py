@@ -80,6 +80,7 @@ def test_output_that_cannot_be_written(command):
             stderr=subprocess.PIPE,
             text=True,
             timeout=120,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},
         )
     assert done.returncode == 1
     assert re.fullmatch(r"pycudakit: .*No space left on device\n", done.stderr)

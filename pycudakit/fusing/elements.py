@@ -162,12 +162,25 @@ class Elements(Rows):
         if array is not value or not array.size:
             return leaf(array), False
         storage = self.memory.storage_of(array)
-        if storage is not None and storage.holds(array):
+        if storage is not None and storage.holds(array) and not storage.is_shared:
             return leaf(*self.memory.newest(array, storage)), False
         self.memory.share(array)  # what overlaps it in part, or in a way that NumPy does not know of
         if array.nbytes <= SNAPSHOT:
             return leaf(array.copy()), False
         return leaf(array), True
+
+    def taken(self, value: Any) -> Any:
+        """Return what stands for a value; an array is shared with others, who may write to it unseen."""
+        if type(value) is StandIn:
+            return value
+        array = np.asarray(value)
+        storage = self.memory.storage_of(array)
+        made = self.wrap(array)
+        is_known = not isinstance(value, np.ndarray) or (storage is not None and storage.holds(array))
+        if type(made) is StandIn and array.size and not is_known:
+            self.memory.share(array)
+            self.memory.storage_for(array).share()
+        return made
 
     def _quick(
         self,

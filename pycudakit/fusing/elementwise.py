@@ -21,7 +21,7 @@ _captures = functools.partial(captures, ELEMENTWISE)
 
 
 def _outer(ufunc: Any, recording: Recording, a: Any, b: Any, **keywords: Any) -> Any:
-    a, b = (x if type(x) is StandIn else recording.wrap(np.asarray(x)) for x in (a, b))
+    a, b = recording.taken(a), recording.taken(b)
     beside = (..., *(None,) * b.ndim)
     return recording.ufunc(ufunc, "__call__", (a[beside], b), keywords)
 

@@ -139,7 +139,7 @@ def place_among(recording: Any, arrays: list[Any], lengths: tuple[int, ...], axi
 
 def from_the_first(recording: Any, places: Any, length: int, axis: int) -> Any:
     """Return places that count from the first element; raise NumPy's error for those that are none."""
-    if recording.resolved(np.max(np.maximum(places, ~places))) >= length:
+    if places.size and recording.resolved(np.max(np.maximum(places, ~places))) >= length:
         raise no_such_place(recording.resolved(places), length, axis)
     return np.where(places < 0, places + length, places)
 

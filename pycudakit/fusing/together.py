@@ -28,7 +28,7 @@ def along(axis: int, part: Any) -> tuple[Any, ...]:
 
 def arrays_of(recording: Recording, values: Any) -> list[Any]:
     """Return what stands for arrays; those of other types as they are."""
-    return [value if type(value) is StandIn else recording.wrap(np.asarray(value)) for value in values]
+    return [recording.taken(value) for value in values]
 
 
 @_captures(np.concatenate)

@@ -186,3 +186,36 @@ def test_a_large_array_that_is_no_argument_is_read_at_once(engine):
     expected = x + weights, x * 2 + weights
     for mine, theirs in zip(body(x), expected, strict=True):
         assert_values(mine, theirs)
+
+
+LATER = {
+    "meshgrid": lambda x, w: np.meshgrid(w[:5], x[:5])[0] + 1,
+    "broadcast": lambda x, w: np.broadcast_arrays(x, w)[1] * 2,
+    "outer": lambda x, w: np.multiply.outer(x[:5], w[:5]),
+    "put together, and again": lambda x, w: np.concatenate([x, w])[: x.size] * w,
+}
+
+
+@pytest.mark.parametrize("size", [7, 20_000])
+@pytest.mark.parametrize("name", LATER)
+def test_an_array_that_is_no_argument_is_read_before_it_changes(engine, name, size):
+    def body(x):
+        y = LATER[name](x, others)
+        others[...] += 1  # NumPy's own, which nobody is told of
+        return y
+
+    x, others = np.linspace(0, 1, size), np.arange(float(size))
+    want = LATER[name](x, others.copy())
+    np.testing.assert_array_equal(pk.fuse(body)(x), want)
+    np.testing.assert_array_equal(others, np.arange(1.0, size + 1))
+
+
+def test_a_known_mask_of_rows_and_columns_that_chooses_nothing(engine):
+    mask = np.zeros((3, 5000), bool)
+
+    def body(x):
+        x[mask] = x[mask] - 1
+        return x[mask], x
+
+    for got, want in zip(pk.fuse(body)(np.ones(mask.shape)), body(np.ones(mask.shape)), strict=True):
+        np.testing.assert_array_equal(got, want)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -235,12 +235,13 @@ def check_nulls(
     kwargs: Mapping[str, Any],
 ) -> None:
     """Refuse columns of pandas' with nulls, each by its argument's name, if a function does not heed them."""
-    for title, value in () if name in _HEED_NULLS else _titled(name, parameters, args, kwargs):
-        if library_of(value) == "pandas":
-            try:
-                _type_of_pandas(value)
-            except errors.Error as error:
-                raise type(error)(f"{title}: {error}") from None
+    if name not in _HEED_NULLS:
+        _check(_refuse_nulls, name, parameters, args, kwargs)
+
+
+def _refuse_nulls(value: Any) -> None:
+    if library_of(value) == "pandas":
+        _type_of_pandas(value)
 
 
 def like(result: Array, inputs: Sequence[Any]) -> Any:
@@ -353,25 +354,28 @@ def check_devices(
     """Refuse arguments on a GPU that no engine can use, each by its name."""
     from pycudakit._calls.device_array import device_array  # noqa: PLC0415
 
-    for title, value in _titled(name, parameters, args, kwargs):
-        try:
-            if lies_on_device(value):
-                device_array(value)
-        except errors.Error as error:
-            raise type(error)(f"{title}: {error}") from None
+    def refuse(value: Any) -> None:
+        if lies_on_device(value):
+            device_array(value)
+
+    _check(refuse, name, parameters, args, kwargs)
 
 
-def _titled(
+def _check(
+    refuse: Callable[[Any], None],
     name: str,
     parameters: Callable[..., Any] | Sequence[str],
     args: Iterable[Any],
     kwargs: Mapping[str, Any],
-) -> Iterator[tuple[str, Any]]:
-    """Yield arguments, or their parts, with what errors call them."""
+) -> None:
+    """Have arguments, or their parts, refused; the error names the argument: its name is not cheap."""
     for place, value in [*enumerate(args), *kwargs.items()]:
-        title = f"{name}, {_parameter(parameters, place) if isinstance(place, int) else place}"
         for part in _parts(value) if type(value) in _CONTAINERS else [value]:
-            yield title, part
+            try:
+                refuse(part)
+            except errors.Error as error:
+                title = _parameter(parameters, place) if isinstance(place, int) else place
+                raise type(error)(f"{name}, {title}: {error}") from None
 
 
 def read_all(

@@ -156,17 +156,9 @@ def _parts(
     skips: bool = False,
     ddof: float = 0,
 ) -> Any:
-    return dask_array().reduction(
-        x,
-        functools.partial(_told, function=function, skips=skips),
-        functools.partial(_whole, divided=divided, ddof=ddof, dtype=dtype),
-        combine=_together,
-        axis=axes,
-        keepdims=keepdims,
-        dtype=dtype,
-        concatenate=True,
-        meta=_meta(x, axes, keepdims, dtype),
-    )
+    told = functools.partial(_told, function=function, skips=skips)
+    whole = functools.partial(_whole, divided=divided, ddof=ddof, dtype=dtype)
+    return tree(x, axes, keepdims, dtype, told, whole, _together)
 
 
 def _told(block: Any, axis: Axes, keepdims: bool, function: Any, skips: bool) -> Any:

@@ -123,7 +123,7 @@ PK_API int32_t pk_link_speed(int64_t device, pk_link *link);
  * bytes or with a K, M or G behind. The arrays of pk_pinned_take are apart from that. */
 typedef struct pk_memory {
     int64_t device_bytes;   /* of all devices */
-    int64_t device_budget;  /* 512 MiB unless set */
+    int64_t device_budget;  /* of each device, 512 MiB unless set */
     int64_t pinned_bytes;   /* of the host's memory */
     int64_t pinned_budget;  /* 256 MiB unless set */
     int64_t arrays_bytes;   /* pinned arrays that were taken */
@@ -422,10 +422,10 @@ enum { PK_LENT_HOST = 0, PK_LENT_DEVICE = 1 };
 
 /* Gives a range of the host's memory a home that is the caller's own: `bytes` at `home`, on any device, which
  * calls on that device read and write in place, and which is never freed. First, what has been queued in
- * `stream`, a cudaStream_t, is done. The host's memory is touched only by pk_plan_fetch and by calls that
- * cannot use the home; so it may be untouched pages, whose address serves as the name of what lies on the
- * device. *device is which that is. PK_INVALID_ARGUMENT outside of a plan, and where `home` is no device's
- * memory. */
+ * `stream`, a cudaStream_t, is done; 0: there is nothing to wait for. The host's memory is touched only by
+ * pk_plan_fetch and by calls that cannot use the home; so it may be untouched pages, whose address serves as
+ * the name of what lies on the device. *device is which that is. PK_INVALID_ARGUMENT outside of a plan, and
+ * where `home` is no device's memory. */
 PK_API int32_t pk_plan_lend(uint64_t address, int64_t bytes, uint64_t home, uint64_t stream, int32_t valid,
                             int32_t *device);
 

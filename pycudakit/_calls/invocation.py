@@ -23,7 +23,7 @@ from pycudakit._calls.plan import NOTHING, Plan, plan_call
 from pycudakit._calls.progress import CallProgress
 from pycudakit._calls.record import Call, Told, described, joined
 from pycudakit._calls.watch import Watcher
-from pycudakit._library import abi, images, loader, present
+from pycudakit._library import abi, images, loader, present, result_memory
 from pycudakit._library.types import Array
 
 _SPANS = 1 << 16  # that are kept of a call, in a profile
@@ -130,6 +130,7 @@ def recorder(call: Record | None) -> Callable[[], object]:
 
 def by_numpy(function: str, reason: str, compute: Callable[[], T]) -> T:
     """Compute with NumPy, and record that."""
+    result_memory.refuse_numpy()
     if not _here.get().profiles:
         result = compute()
         done(Call(function, "numpy", reason))

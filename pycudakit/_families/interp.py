@@ -26,13 +26,13 @@ def _cost_of(x: Array, points: int) -> Cost:
     return Cost(5e-6 + _NUMPY * 1e-9 * x.size * halvings, cost.CALL + work / workers, moved, moved)
 
 
-def _around(x: Array, xp: Array, fp: Array, period: float) -> tuple[Array, Array, Array]:
-    """Return all of it within one period, with the points before and behind it as neighbours."""
-    x, xp = np.asarray(x % period), xp % period
+def points_around(xp: Array, fp: Array, period: float) -> tuple[Array, Array]:
+    """Return points within one period, with those before and behind it as neighbours."""
+    xp = xp % period
     order = np.argsort(xp)
     xp, fp = xp[order], fp[order]
     xp = np.concatenate((xp[-1:] - period, xp, xp[:1] + period))
-    return x, xp, np.concatenate((fp[-1:], fp, fp[:1]))
+    return xp, np.concatenate((fp[-1:], fp, fp[:1]))
 
 
 @answered_by(np.interp)
@@ -69,7 +69,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         raise ValueError("period must be a non-zero value")
     at, places, values = (np.require(array, FLOAT64, ["C", "A"]) for array in (at, places, values))
     if period is not None:
-        at, places, values = _around(at, places, values, abs(period))
+        at = np.asarray(at % abs(period))
+        places, values = points_around(places, values, abs(period))
         left = right = None
     first = float(values[0] if left is None else left)
     last = float(values[-1] if right is None else right)

@@ -137,10 +137,10 @@ def memory_info() -> Memory:
 
     `arrays_bytes` is of the arrays of `empty_pinned` and `pinned_copy`, and `arrays_kept` of those that
     are no more, whose memory the next may have. `results_kept` is ordinary memory, of results that are no
-    more: the next results have it, or the operating system if it runs short. `plan_bytes` is of all GPUs, for
-    what fused functions leave there from pass to pass; its budget, of each, is 0 until one runs, unless it is
-    set. The budgets are set by ``PYCUDAKIT_DEVICE_MEMORY``, ``PYCUDAKIT_PINNED_MEMORY``,
-    ``PYCUDAKIT_RESULT_MEMORY`` and ``PYCUDAKIT_PLAN_MEMORY``, as ``"512M"``.
+    more: the next results have it, or the operating system if it runs short. `plan_bytes` is for what fused
+    functions leave on GPUs from pass to pass. Bytes are of all GPUs, and budgets of each; `plan_budget` is 0
+    until a function runs, unless it is set. The budgets are set by ``PYCUDAKIT_DEVICE_MEMORY``,
+    ``PYCUDAKIT_PINNED_MEMORY``, ``PYCUDAKIT_RESULT_MEMORY`` and ``PYCUDAKIT_PLAN_MEMORY``, as ``"512M"``.
 
     Examples
     --------

@@ -82,8 +82,9 @@ def empty(shape: int | Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
 
 class _Listeners(threading.local):
     told: Callable[[np.ndarray[Any, Any]], None] | None = None
-    looks: Callable[[np.ndarray[Any, Any]], None] | None = None
+    looks: Callable[[np.ndarray[Any, Any], bool], None] | None = None
     hides: Callable[[np.ndarray[Any, Any]], bool] | None = None
+    is_left_home = False
 
 
 listeners = _Listeners()
@@ -99,27 +100,40 @@ def is_unseen(array: np.ndarray[Any, Any]) -> bool:
     return listeners.hides is not None and listeners.hides(array)
 
 
-def look(*arrays: np.ndarray[Any, Any]) -> None:
-    """Say that elements of arrays are about to be looked at on the host, beside what entries do."""
+def look(*arrays: np.ndarray[Any, Any], will_change: bool = False) -> None:
+    """Say that elements are about to be looked at on the host, or changed, beside what entries do."""
     if listeners.looks is not None:
         for array in arrays:
-            listeners.looks(array)
+            listeners.looks(array, will_change)
+
+
+class LeftToNumPyError(Exception):
+    """A call is NumPy's after all, and its arrays may lie on a device alone."""
+
+
+def refuse_numpy() -> None:
+    """Say that NumPy is about to compute a call."""
+    if listeners.is_left_home:
+        raise LeftToNumPyError
 
 
 @contextlib.contextmanager
 def telling(
     told: Callable[[np.ndarray[Any, Any]], None],
-    looks: Callable[[np.ndarray[Any, Any]], None],
+    looks: Callable[[np.ndarray[Any, Any], bool], None],
     hides: Callable[[np.ndarray[Any, Any]], bool] | None = None,
+    is_left_home: bool = False,
 ) -> Iterator[None]:
     """Tell somebody of arrays that `empty` makes in a block, before they are written to, and of looks.
 
     `hides` tells of a result whether it may lie on a device alone: where what is called returns it, and is
-    no part of what looks at it.
+    no part of what looks at it. Where arguments may, too, calls that are NumPy's are to be `left_home`: they
+    raise.
     """
-    outer = listeners.told, listeners.looks, listeners.hides
-    listeners.told, listeners.looks, listeners.hides = told, looks, hides
+    outer = vars(listeners).copy()
+    vars(listeners).update(told=told, looks=looks, hides=hides, is_left_home=is_left_home)
     try:
         yield
     finally:
-        listeners.told, listeners.looks, listeners.hides = outer
+        vars(listeners).clear()
+        vars(listeners).update(outer)

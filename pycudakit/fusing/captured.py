@@ -13,6 +13,7 @@ from pycudakit.fusing.cut import CUT
 from pycudakit.fusing.einsum import EINSUM, view_or
 from pycudakit.fusing.elementwise import ELEMENTWISE
 from pycudakit.fusing.grids import GRIDS
+from pycudakit.fusing.interpolated import INTERPOLATED
 from pycudakit.fusing.kit import KIT, kit_function, kit_handler
 from pycudakit.fusing.ordering import ORDERING
 from pycudakit.fusing.products import PRODUCTS, matrix_power
@@ -58,7 +59,8 @@ def _at_home_or(by_others: Handler, elsewhere: Handler) -> Handler:
     return handle
 
 
-for _function, _by_others in {**COUNTING, **EINSUM, **ORDERING, **PRODUCTS, **QUANTILES, **SETS}.items():
+_STAYING = {**COUNTING, **EINSUM, **INTERPOLATED, **ORDERING, **PRODUCTS, **QUANTILES, **SETS}
+for _function, _by_others in _STAYING.items():
     CAPTURED[_function] = _at_home_or(_by_others, CAPTURED[_function])
 CAPTURED[np.einsum] = view_or(CAPTURED[np.einsum])
 CAPTURED[np.linalg.matrix_power] = _at_home_or(matrix_power, kit_handler("pycudakit.linalg", "matrix_power"))

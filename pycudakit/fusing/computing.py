@@ -395,10 +395,13 @@ class Computing:
         self.tell(function.name, shape, together.arrays, outs)
 
     @contextlib.contextmanager
-    def keeping_results(self, kept: list[Storage], are_unseen: bool = False) -> Iterator[None]:
+    def keeping_results(
+        self, kept: list[Storage], are_unseen: bool = False, is_left_home: bool = False
+    ) -> Iterator[None]:
         """Have the device keep what calls in a block make, as long as `kept` is held.
 
-        What they look at comes down. Results that `are_unseen` are no part of others.
+        What they look at comes down. Results that `are_unseen` are no part of others. Calls that are NumPy's
+        after all raise where they are `left_home`.
         """
         if not self.memory.scope.is_open:
             yield
@@ -415,14 +418,16 @@ class Computing:
             storage = self.memory.storage_of(array)
             return storage is not None and storage.is_kept
 
-        with result_memory.telling(keep, self._show, is_there if are_unseen else None):
+        with result_memory.telling(keep, self._show, is_there if are_unseen else None, is_left_home):
             yield
 
-    def _show(self, array: Array) -> None:
+    def _show(self, array: Array, will_change: bool) -> None:
         """Bring the values of what is on the device to the host, where a function looks at them after all."""
         storage = self.memory.storage_of(array)
         if storage is not None:
             storage.fetch()
+            if will_change:
+                storage.changed()
 
     def tell(
         self,

@@ -20,7 +20,7 @@ from pycudakit.fusing.compiled import compile_wanted
 
 INPUT, TEMPORARY, RESULT = range(3)
 TO_THE_HOST = "to the host"  # what records call it
-LEAST = 64 << 10  # bytes that are worth keeping
+LEAST = 64 << 10  # bytes that are worth keeping, where the rest goes over the link
 _OFTEN = 32  # passes
 
 
@@ -30,6 +30,7 @@ class Scope:
     def __init__(self) -> None:
         self._library: ctypes.CDLL | None = None
         self.device = 0  # that keeps
+        self.lends = False  # memory for arrays that lie there: then nothing need go over the link
         self.bytes_kept = 0  # at most, at once
         self._now: dict[int, int] = {}
         self._passes = 0
@@ -72,7 +73,7 @@ class Scope:
 
     def keep(self, address: int, size: int, what: int) -> bool:
         """Have the device keep memory, if it has room."""
-        if self._library is None or size < LEAST:
+        if self._library is None or size < (1 if self.lends and what == TEMPORARY else LEAST):
             return False
         kept = ctypes.c_int32()
         self._library.pk_plan_keep(address, size, what, ctypes.byref(kept))

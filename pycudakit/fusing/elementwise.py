@@ -11,6 +11,7 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._families.elementwise import compound, copies, pairs
 from pycudakit._families.expression import close
+from pycudakit.fusing.delivered import takes
 from pycudakit.fusing.kit import FAMILIES, at_once, kit_function
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.shapes import Handler, captures
@@ -38,10 +39,18 @@ def _elsewhere(recording: Recording, function: Any, *arguments: Any, **keywords:
 
 def pair(recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
     """Write a function of two results down, as one for each."""
-    if keywords.keys() <= {"dtype"} and len(arguments) == function.nin:
-        first, second = pairs.PARTS[function.__name__]
-        return tuple([recording.apply(part, arguments, **keywords) for part in (first, second)])
-    return at_once(recording, function, arguments, keywords)
+    arguments, given = arguments[: function.nin], arguments[function.nin :]
+    outs = (*given, None)[:2] if given else keywords.get("out") or (None, None)
+    rest = {key: value for key, value in keywords.items() if key != "out"}
+    if not (rest.keys() <= {"dtype"} and len(arguments) == function.nin and len(given) < 3):
+        return at_once(recording, function, (*arguments, *given), keywords)
+    results = [recording.apply(part, arguments, **rest) for part in pairs.PARTS[function.__name__]]
+    wanted = [(out, result) for out, result in zip(outs, results, strict=True) if out is not None]
+    if not all(takes(out, result) for out, result in wanted):
+        return at_once(recording, function, (*arguments, *given), keywords)
+    for out, result in wanted:
+        recording.set(out, ..., result)
+    return tuple(result if out is None else out for out, result in zip(outs, results, strict=True))
 
 
 def _pair(function: Any) -> Handler:

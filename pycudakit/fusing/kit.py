@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from pycudakit.fusing.computing import stand_ins_in
+from pycudakit.fusing.delivered import wanted
 from pycudakit.fusing.ordering import topk
 from pycudakit.fusing.recording import Recording
-from pycudakit.fusing.shapes import Handler, captures
+from pycudakit.fusing.shapes import Handler, captures, is_laid_out_anew
 from pycudakit.fusing.stand_in import StandIn
 
 KIT: dict[Any, Handler] = {}
@@ -43,13 +44,11 @@ _AT_HOME = {
     "sort.functions": "argpartition argsort partition searchsorted sort",
     "take": "take take_along_axis",
 }
+_LOOK_AT_NOTHING = frozenset(("nanargmax", "nanargmin"))  # of what they return
 _OF_TWO = frozenset(("searchsorted", "take", "take_along_axis"))
 # And how many these are, of functions of which NumPy has none, or none that asks stand-ins.
 _OWN_AT_HOME = {"allclose": 2, "array_equal": 2, "cummax": 1, "cummin": 1, "exclusive_scan": 1}
-_FILTERS = (
-    "box_blur convolve correlate gaussian_blur laplace maximum_filter median_filter minimum_filter sobel"
-)
-_OF_IMAGES = frozenset([*_FILTERS.split(), "gray_to_rgb", "resize", "rgb_to_gray"])
+_IMAGE = f"{__name__.partition('.')[0]}.image."
 _PRODUCTS = frozenset("matmul dot vdot inner outer kron tensordot einsum trace vecdot".split())  # noqa: SIM905
 
 
@@ -65,7 +64,7 @@ def at_once(recording: Recording, function: Any, arguments: Any, keywords: dict[
         taken = topk(recording, *arguments, **keywords)
         if taken is not NotImplemented:
             return taken
-    if function.__name__ in _OF_IMAGES:
+    if function.__module__.startswith(_IMAGE):
         return recording.at_home(function, arguments, keywords)
     return recording.on_host(function, arguments, keywords, may_write="out" in keywords)
 
@@ -77,8 +76,15 @@ def _count(recording: Recording, function: Any, arguments: Any, keywords: dict[s
 
 def own_function(recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
     """Call a function that is the kit's own."""
-    name = function.__name__
-    places = _OWN_AT_HOME.get(name, 0)
+    without_out = wanted(function, arguments, keywords) if recording.memory.scope.is_open else None
+    take = functools.partial(_own_function, function)
+    if without_out is not None and recording.delivers(take, without_out):
+        return without_out.out
+    return take(recording, *arguments, **keywords)
+
+
+def _own_function(function: Any, recording: Recording, *arguments: Any, **keywords: Any) -> Any:
+    places = _OWN_AT_HOME.get(function.__name__, 0)
     given = arguments[:places]
     if places and len(given) == places and all(map(has_elements, given)):
         return in_place(recording, function, arguments, keywords, places)
@@ -88,18 +94,12 @@ def own_function(recording: Recording, function: Any, arguments: Any, keywords: 
 def in_place(
     recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any], places: int = 1
 ) -> Any:
-    """Call a function that finds arguments on the device; its `out` gets a copy of its result."""
+    """Call a function that finds arguments on the device."""
+    if keywords.get("out") is not None:  # which could not be delivered
+        return at_once(recording, function, arguments, keywords)
     _count(recording, function, arguments, keywords)
-    out = keywords.get("out")
-    if out is None:
-        return recording.at_home(function, arguments, keywords, places)
-    if recording.is_there(out):
-        rest = {key: value for key, value in keywords.items() if key != "out"}
-        result = recording.at_home(function, arguments, rest, places)
-        if type(result) is StandIn and (result.shape, result.dtype) == (out.shape, out.dtype):
-            recording.set(out, ..., result)
-            return out
-    return at_once(recording, function, arguments, keywords)
+    are_unseen = function.__name__ in _LOOK_AT_NOTHING
+    return recording.at_home(function, arguments, keywords, places, are_unseen)
 
 
 def kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
@@ -161,8 +161,7 @@ def _is_as_entries_take_it(name: str, arguments: Any, keywords: dict[str, Any]) 
         before = 1 + ("partition" in name)  # of the axis
         axis = arguments[before] if len(arguments) > before else keywords.get("axis", -1)
         is_last = axis in (None, -1, given.ndim - 1) and not keywords.get("descending")
-        # What is sorted of others is laid out as they are, on the host.
-        return is_last and given.dtype.isnative and (given.ndim == 1 or given.flags.c_contiguous)
+        return is_last and given.dtype.isnative and is_laid_out_anew(given)
     return True
 
 
@@ -214,7 +213,8 @@ def _norm(recording: Recording, x: Any, ord: Any = None, axis: Any = None, keepd
     function, rest = kit_function("pycudakit.linalg", "norm"), {"axis": axis, "keepdims": keepdims}
     is_of_sums = ord in (None, "fro") or type(ord) in (int, float)
     if has_elements(x) and is_of_sums and not (ord in (2, -2) and _is_of_matrices(x, axis)):
-        return in_place(recording, function, (x, ord), rest)
+        _count(recording, function, (x,), {})
+        return recording.at_home(function, (x, ord), rest, are_unseen=True)
     return at_once(recording, function, (x, ord), rest)
 
 

@@ -41,13 +41,14 @@ class Lending:
 
     def __init__(self, memory: Memory, values: Sequence[Any]) -> None:
         self._memory = memory
+        memory.scope.lends = True
         self._storages: list[LentStorage] = []
         self._first = values[0]
         self._arrays: dict[int, Array] = {}
         found = map(device_array, values)
         self._found = [known for known in found if known is not None]  # which live as long
         self._lend(self._found)
-        devices = {0} if _is_alone() else {storage.lend() for storage in self._storages}
+        devices = {0} if _is_alone() else {storage.device() for storage in self._storages}
         if len(devices) > 1:
             listed = " and ".join(map(str, sorted(devices)))
             raise errors.InvalidArgument(f"the arrays lie on GPUs {listed}: bring them to one of them first")

@@ -20,6 +20,7 @@ import numpy as np
 
 from pycudakit.fusing.captured import CAPTURED
 from pycudakit.fusing.computing import stand_ins_in
+from pycudakit.fusing.delivered import takes
 from pycudakit.fusing.drawing import DRAWING
 from pycudakit.fusing.kit import own_function
 from pycudakit.fusing.lists import has_stand_in, names, reducing
@@ -85,6 +86,11 @@ def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
     reads = list(
         stand_ins_in([operands[name] for name in re.findall(r"[^\W\d]\w*", expression) if name in operands])
     )
+    if type(out) is StandIn and recording.memory.scope.is_open:
+        beside = own(expression, operands)
+        if takes(out, beside):
+            recording.set(out, ..., beside)
+            return out
     result = recording.wrap(own(expression, operands, recording.resolved(out)))
     if type(result) is StandIn and result.node.array is None:
         return result

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit.fusing.recording import Recording
-from pycudakit.fusing.shapes import Handler, captures, empty
+from pycudakit.fusing.shapes import Handler, captures, empty, is_laid_out_anew
 from pycudakit.fusing.stand_in import StandIn
 
 ORDERING: dict[Any, Handler] = {}
@@ -44,7 +44,7 @@ def _along_another(name: str) -> Handler:
             return _descending(recording, function, a, arguments, named)
         axis = arguments[before - 1] if len(arguments) >= before else named.pop("axis", -1)
         is_plain = type(a) is StandIn and type(axis) is int and -a.ndim <= axis < a.ndim
-        if not is_plain or axis in (-1, a.ndim - 1) or not (a.size and recording.store(a).flags.c_contiguous):
+        if not is_plain or axis in (-1, a.ndim - 1) or not (a.size and is_laid_out_anew(a)):
             return NotImplemented
         moved = recording.call(np.copy, (a.swapaxes(axis, -1), "C"), {})
         given = (moved, *arguments[: before - 1], -1, *arguments[before:])
@@ -92,8 +92,40 @@ def _flatnonzero(recording: Recording, a: Any) -> Any:
 
 @_captures(np.nonzero)
 def _nonzero(recording: Recording, a: Any) -> Any:
-    found = _flatnonzero(recording, a) if np.ndim(a) == 1 else NotImplemented
-    return NotImplemented if found is NotImplemented else (found,)
+    found = _flatnonzero(recording, a) if np.ndim(a) else NotImplemented
+    if found is NotImplemented or a.ndim == 1:
+        return found if found is NotImplemented else (found,)
+    places, inner = [], a.size
+    for length in a.shape:
+        inner //= length
+        places.append(found // inner % length)
+    return tuple(places)
+
+
+@_captures(np.argwhere)
+def _argwhere(recording: Recording, a: Any) -> Any:
+    places = _nonzero(recording, a)
+    return places if places is NotImplemented else recording.call(np.stack, (list(places), -1), {})
+
+
+@_captures(np.searchsorted)
+def _searchsorted(recording: Recording, a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
+    """Look in an order that `sorter` tells."""
+    are_places = type(sorter) is StandIn and sorter.dtype.kind in "iu" and type(a) is StandIn
+    if not are_places or not a.ndim == sorter.ndim == 1 or a.size != sorter.size or not a.size:
+        return NotImplemented
+    return recording.call(np.searchsorted, (recording.call(np.take, (a, sorter), {}), v, side), {})
+
+
+@_captures(np.take_along_axis)
+def _take_along_axis(recording: Recording, arr: Any, indices: Any, axis: Any = -1) -> Any:
+    """Take along another axis than the last of copies, in which that is the last."""
+    is_plain = type(arr) is type(indices) is StandIn and type(axis) is int and arr.ndim == indices.ndim > 1
+    if not is_plain or not -arr.ndim <= axis < arr.ndim - 1 or axis == -1:
+        return NotImplemented
+    moved = [recording.call(np.copy, (each.swapaxes(axis, -1), "C"), {}) for each in (arr, indices)]
+    taken = recording.call(np.take_along_axis, (*moved, -1), {})
+    return recording.call(np.copy, (taken.swapaxes(axis, -1), "C"), {})
 
 
 def _true_places(recording: Recording, mask: Any) -> Any:

@@ -67,24 +67,33 @@ def dots(recording: Recording, name: str, a: Any, b: Any, warns: bool) -> Any:
 
     multiply.__name__ = name
     recording.costs.called(max(a.size, b.size), is_numpys=True)
-    return recording.at_home(multiply, (a, b), {}, places=2)
+    return recording.at_home(multiply, (a, b), {}, places=2, are_unseen=True)
 
 
 @_captures(np.matmul)
-def _matmul(recording: Recording, a: Any, b: Any, /, out: Any = None, **keywords: Any) -> Any:
-    both = None if keywords else _both(recording, a, b)
+def _matmul(
+    recording: Recording,
+    a: Any,
+    b: Any,
+    /,
+    *,
+    dtype: Any = None,
+    casting: Any = "same_kind",
+    axes: Any = None,
+    **keywords: Any,
+) -> Any:
+    both: Any = None if keywords else _both(recording, a, b)
+    if both is not None and dtype is not None:
+        is_taken = np.dtype(dtype) in CODES and all(np.can_cast(x.dtype, dtype, casting) for x in both)
+        both = [x.astype(dtype) for x in both] if is_taken else None
+    if both is not None and axes is not None:
+        are_of_matrices = type(axes) is list and [np.shape(each) for each in axes] == [(2,)] * 3
+        moved = zip(both, axes, strict=False)
+        both = [np.moveaxis(x, at, (-2, -1)) for x, at in moved] if are_of_matrices else None
     if both is None or not _fit(*both):
         return NotImplemented
-    if out is None:
-        return product(recording, *both, "matmul", "matmul")
-    target = out[0] if type(out) is tuple else out
-    if not recording.is_there(target):
-        return NotImplemented
-    result = product(recording, *both, "matmul", "matmul")
-    if type(result) is not StandIn or (result.shape, result.dtype) != (target.shape, target.dtype):
-        return NotImplemented
-    recording.set(target, ..., result)
-    return target
+    result = product(recording, both[0], both[1], "matmul", "matmul")
+    return result if axes is None else np.moveaxis(result, (-2, -1), axes[2])
 
 
 def _fit(a: StandIn, b: StandIn) -> bool:
@@ -142,6 +151,14 @@ def _dot(recording: Recording, a: Any, b: Any, out: Any = None) -> Any:
     return _along_pairs(recording, "dot", a, b, ([-1], [max(np.ndim(b) - 2, 0)]))
 
 
+@_captures(np.vdot)
+def _vdot(recording: Recording, a: Any, b: Any, /) -> Any:
+    both = _both(recording, a, b)
+    if both is None or both[0].size != both[1].size or max(x.ndim for x in both) < 2:
+        return NotImplemented
+    return recording.call(np.vdot, tuple(np.ravel(x) for x in both), {})
+
+
 @_captures(np.inner)
 def _inner(recording: Recording, a: Any, b: Any) -> Any:
     if max(np.ndim(a), np.ndim(b)) < 2:
@@ -172,7 +189,6 @@ if hasattr(np, "vecdot"):
         x1: Any,
         x2: Any,
         /,
-        out: Any = None,
         *,
         axes: Any = _NONE,
         axis: Any = _NONE,
@@ -181,9 +197,8 @@ if hasattr(np, "vecdot"):
         casting: Any = "same_kind",
         **keywords: Any,
     ) -> Any:
-        (out,) = out if type(out) is tuple else (out,)
         both = None if keywords or type(keepdims) is not bool else _both(recording, x1, x2)
-        if both is None or not (out is None or recording.is_there(out)):
+        if both is None:
             return NotImplemented
         try:
             *of_each, kept = family("tensors").places(axes, axis, keepdims)
@@ -201,12 +216,7 @@ if hasattr(np, "vecdot"):
         found = dots(recording, "vecdot", first, second, warns=True)
         if keepdims:
             found = np.moveaxis(np.expand_dims(found, -1), -1, kept)
-        if out is None:
-            return found
-        if (found.shape, found.dtype) != (out.shape, out.dtype):
-            return NotImplemented
-        recording.set(out, ..., found)
-        return out
+        return found
 
 
 def matrix_power(recording: Recording, a: Any, n: Any) -> Any:

@@ -15,6 +15,7 @@ from pycudakit._library.types import CODES, Array, DType
 from pycudakit._programs.function import ElementFunction
 from pycudakit.fusing import device
 from pycudakit.fusing.computing import stand_ins_in
+from pycudakit.fusing.delivered import Wanted, wanted
 from pycudakit.fusing.elements import element_function
 from pycudakit.fusing.indexing import Indexing
 from pycudakit.fusing.masked import is_mask_of, masked
@@ -82,7 +83,7 @@ class Recording(Indexing):
                 return taken
         captured = self._captured.get(ufunc if method == "__call__" else (ufunc, method))
         if captured is not None:
-            taken = self._taken(captured, inputs, keywords)
+            taken = self._taken(ufunc, captured, inputs, keywords)
             if taken is not NotImplemented:
                 return taken
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
@@ -151,21 +152,37 @@ class Recording(Indexing):
             return self._rest(function, arguments, keywords)
         captured = self._captured.get(function)
         if captured is not None:
-            taken = self._taken(captured, arguments, keywords)
+            taken = self._taken(function, captured, arguments, keywords)
             if taken is not NotImplemented:
                 return taken
         return self.by_numpy(function, arguments, keywords)
 
     def _taken(
-        self, captured: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]
+        self,
+        function: Any,
+        captured: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
     ) -> Any:
         """Call who takes a function; return NotImplemented for arguments that only NumPy has it take."""
         try:
+            without_out = wanted(function, arguments, keywords) if self.memory.scope.is_open else None
+            if without_out is not None and self.delivers(captured, without_out):
+                return without_out.out
             return self.handled(captured, self, *arguments, **keywords)
         except errors.Unsupported:
             if self.strict and self.breaks:  # which told of itself
                 raise
             return NotImplemented
+
+    def delivers(self, captured: Callable[..., Any], without_out: Wanted) -> bool:
+        """Call who takes a function, and copy the result to `out`; tell whether that could be."""
+        result = self.handled(captured, self, *without_out.arguments, **without_out.keywords)
+        result = NotImplemented if result is NotImplemented else self.wrap(result)
+        if type(result) is not StandIn or not without_out.takes(result.shape, result.dtype):
+            return False
+        self.set(without_out.out, ..., result)
+        return True
 
     def _rest(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Have NumPy compute what comes after passes were given up: nothing is put off."""
@@ -218,9 +235,17 @@ class Recording(Indexing):
         return wrapped
 
     def at_home(
-        self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], places: int = 1
+        self,
+        function: Any,
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+        places: int = 1,
+        are_unseen: bool = False,
     ) -> Any:
-        """Call a function that finds its first `places` arguments on the device, and leaves results there."""
+        """Call a function that finds its first `places` arguments on the device, and leaves results there.
+
+        Results that `are_unseen` it looks at only where it says so.
+        """
         out = keywords.get("out")
         if not self.memory.scope.is_open or not (out is None or self.is_there(out)):
             return self.on_host(function, arguments, keywords, may_write="out" in keywords)
@@ -232,12 +257,23 @@ class Recording(Indexing):
             self.before_write(out.node.storage)
             self.memory.keep([out.node.array])
             named["out"] = out.node.array
-        return self.leave_results(function, given, named, (arguments, keywords))
+        try:
+            return self.leave_results(function, given, named, (arguments, keywords), are_unseen, places > 0)
+        except result_memory.LeftToNumPyError:
+            return self.on_host(function, arguments, keywords, may_write=out is not None)
 
-    def leave_results(self, function: Any, given: Sequence[Any], named: Mapping[str, Any], reads: Any) -> Any:
+    def leave_results(
+        self,
+        function: Any,
+        given: Sequence[Any],
+        named: Mapping[str, Any],
+        reads: Any,
+        are_unseen: bool = False,
+        is_left_home: bool = False,
+    ) -> Any:
         """Call a function with arrays, some of which are on the device, and leave its results there, too."""
         kept: list[Storage] = []
-        with self.keeping_results(kept):
+        with self.keeping_results(kept, are_unseen, is_left_home):
             result = function(*given, **named)
         wrapped = self.wrap(result)
         if self.passes is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit.fusing.kit import FAMILIES, KIT, at_once, has_elements, kit_function, own_function
+from pycudakit.fusing.kit import FAMILIES, at_once, has_elements, kit_function, own_function
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.shapes import Handler, captures
 from pycudakit.fusing.stand_in import StandIn
@@ -29,16 +29,32 @@ def _reduction(module: str, name: str) -> Handler:
     def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
         function = kit_function(module, name)
         recording.costs.called(a.size if type(a) is StandIn else np.size(a))
-        asked = recording.resolved(arguments), recording.resolved(keywords)
         if type(a) is StandIn and len(arguments) <= 1 and keywords.keys() <= {"axis", "keepdims", "ddof"}:
-            given = {**keywords, "axis": arguments[0]} if arguments else asked[1]
+            given = recording.resolved({**keywords, "axis": arguments[0]} if arguments else keywords)
             if not arguments or "axis" not in keywords:
                 return recording.reduce(name, function, a, **given)
         out = keywords.get("out")
+        if out is None and has_elements(a) and recording.memory.scope.is_open:
+            return _where_they_lie(recording, function, (a, *arguments), keywords)
         result = recording.on_host(function, (a, *arguments), keywords, may_write=out is not None)
         return result if out is None else out
 
     return handle
+
+
+def _where_they_lie(recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
+    """Call a reduction that finds its array, a mask and means on the device."""
+    arrays = {key: value for key, value in keywords.items() if has_elements(value)}
+    rest = {key: value for key, value in keywords.items() if key not in arrays}
+    count = len(arrays)
+
+    @functools.wraps(function)
+    def reduce(a: Any, *given: Any, **named: Any) -> Any:
+        return function(a, *given[count:], **dict(zip(arrays, given, strict=False)), **named)
+
+    first, *others = arguments
+    given = (first, *arrays.values(), *others)
+    return recording.at_home(reduce, given, rest, places=1 + count, are_unseen=True)
 
 
 for _names, _module in (
@@ -72,17 +88,19 @@ def _average(
     function = kit_function(f"{FAMILIES}.matmul.products", "average")
     if has_elements(a) and not returned and weights is None:
         return np.mean(a, axis=axis, **keywords)
-    if has_elements(a) and not returned and type(weights) is StandIn and weights.shape == a.shape:
+    if has_elements(a) and weights is not None:
 
-        def average(values: Any, own: Any) -> Any:
-            return function(values, axis, own, **keywords)
+        @functools.wraps(function)
+        def average(values: Any, own: Any, **named: Any) -> Any:
+            return function(values, axis, own, **named)
 
-        return recording.at_home(average, (a, weights), {}, places=2)
+        given = {"returned": returned, **keywords}
+        return recording.at_home(average, (a, weights), given, places=2, are_unseen=True)
     return at_once(recording, function, (a, axis, weights, returned), keywords)
 
 
 def _reduce_by(name: str) -> Handler:
-    handler = REDUCED[getattr(np, name)]
+    function = getattr(np, name)
 
     def handle(recording: Recording, a: Any, axis: Any = 0, dtype: Any = None, **keywords: Any) -> Any:
         given = {"dtype": dtype} if dtype is not None else {}
@@ -90,7 +108,7 @@ def _reduce_by(name: str) -> Handler:
         (out,) = out if type(out) is tuple else (out,)
         if out is not None:
             given["out"] = out
-        return handler(recording, a, axis=axis, **given, **keywords)
+        return recording.call(function, (a,), {"axis": axis, **given, **keywords})
 
     return handle
 
@@ -107,10 +125,10 @@ for _ufunc, _name in {
 
 
 def _accumulate_by(name: str) -> Handler:
-    handler = KIT[getattr(np, name)]
+    function = getattr(np, name)
 
     def handle(recording: Recording, a: Any, axis: Any = 0, **keywords: Any) -> Any:
-        return handler(recording, a, axis, **keywords)
+        return recording.call(function, (a, axis), keywords)
 
     return handle
 

@@ -180,6 +180,11 @@ def _filled(recording: Recording, made: StandIn, value: Any) -> StandIn:
     return made
 
 
+def is_laid_out_anew(a: StandIn) -> bool:
+    """Tell whether what is sorted of an array may lie in C order: on the host, it lies as the array does."""
+    return bool(a.ndim == 1 or a.flags.c_contiguous or a.recording.memory.stream)
+
+
 def outline(a: StandIn) -> Array:
     """Return what lies in memory as a stand-in's array does, or will, and is not to be read."""
     node = a.node

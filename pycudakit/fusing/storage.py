@@ -190,18 +190,22 @@ class LentStorage(Storage):
         is_aligned = home % item == 0 and all(stride % item == 0 for stride in array.strides)
         return home if is_aligned and array.dtype.isnative else 0
 
-    def lend(self) -> int:
-        """Let entries find it, with what its streams were to do before; return the device."""
-        device = 0
+    def device(self) -> int:
+        """Return which device it lies on; nothing waits for that."""
+        device = self.scope.lend(self.first, self.last - self.first, self._home, 0, LENT_DEVICE)
+        self.scope.drop(self.first)
+        return device
+
+    def lend(self) -> None:
+        """Let entries find it, with what its streams were to do before."""
         for stream in self._streams if self.is_kept and not self._is_lent else ():
             if self._is_lent:
                 self.scope.drop(self.first)
-            device = self._lend(stream, LENT_DEVICE)
-        return device
+            self._lend(stream, LENT_DEVICE)
 
-    def _lend(self, stream: int, valid: int) -> int:
+    def _lend(self, stream: int, valid: int) -> None:
         self._is_lent, self.is_untouched = True, False
-        return self.scope.lend(self.first, self.last - self.first, self._home, stream, valid)
+        self.scope.lend(self.first, self.last - self.first, self._home, stream, valid)
 
     def keep(self, what: int) -> None:  # noqa: ARG002
         """Let entries find it."""

@@ -104,8 +104,9 @@ def _otsu(image: Array, nbins: int) -> Any:
         centres = np.arange(present[0], present[-1] + 1)
         counts = counts[present[0] : present[-1] + 1]
     else:
-        if extremes.min(image) == extremes.max(image):
-            return image.flat[0]
+        least = extremes.min(image)
+        if least == extremes.max(image):
+            return least
         counts, edges = histogram(image, nbins)
         centres = (edges[:-1] + edges[1:]) / 2
     below = np.cumsum(counts, dtype=FLOAT64)

@@ -65,6 +65,7 @@ int device_of_lent(uint64_t home, int64_t bytes, uint64_t stream) {
         require(device < 0 || attributes.device == device, "home goes beyond its memory");
         device = attributes.device;
     }
+    if (stream == 0) return device;
     const CurrentDevice current(device);
     PK_CUDA(cudaStreamSynchronize(reinterpret_cast<cudaStream_t>(stream)));
     return device;

@@ -70,45 +70,54 @@ struct Shelf {
     std::condition_variable changed;
     std::vector<std::unique_ptr<Slot>> slots;
     std::vector<KeptBlock> blocks;
-    int64_t device_bytes = 0, pinned_bytes = 0;  // of all that there is, lent or not
-    int64_t lent_to_blocks = 0;                  // half of the device's at most: the rest is for slots
+    int64_t pinned_bytes = 0;               // of all that there is, lent or not
+    std::map<int, int64_t> device_bytes;    // and so of each device
+    std::map<int, int64_t> lent_to_blocks;  // half of its budget at most: the rest is for slots
     std::deque<const void *> waiting;
     std::atomic<int64_t> waiting_count{0};
 
     // For the callers below the mutex is held.
 
-    bool reserve(int64_t pinned, int64_t device) {
-        if (pinned_bytes + pinned > budgets().pinned || device_bytes + device > budgets().device)
-            return false;
-        pinned_bytes += pinned;
-        device_bytes += device;
+    bool is_short_of_pinned(SlotBytes more) const { return pinned_bytes + more.host > budgets().pinned; }
+    bool is_short(int device, SlotBytes more) {
+        return device_bytes[device] + more.device > budgets().device;
+    }
+    bool reserve(int device, SlotBytes more) {
+        if (is_short_of_pinned(more) || is_short(device, more)) return false;
+        pinned_bytes += more.host;
+        device_bytes[device] += more.device;
         return true;
     }
-    void unreserve(int64_t pinned, int64_t device) {
-        pinned_bytes -= pinned;
-        device_bytes -= device;
+    void unreserve(int device, SlotBytes less) {
+        pinned_bytes -= less.host;
+        device_bytes[device] -= less.device;
         changed.notify_all();
     }
 
     // Destroys something that nobody has, to make room for slots that are not like that.
     template <class Alike>
-    bool drop_one(Alike alike) {
-        if (!blocks.empty()) {
-            unreserve(0, blocks.back().bytes);
-            blocks.pop_back();
+    bool drop_one(int device, SlotBytes wanted, Alike alike) {
+        const bool device_is_short = is_short(device, wanted), pinned_is_short = is_short_of_pinned(wanted);
+        const auto block = std::find_if(blocks.begin(), blocks.end(), [&](const KeptBlock &kept) {
+            return device_is_short && kept.device == device;
+        });
+        if (block != blocks.end()) {
+            destroy(block);
             return true;
         }
-        const auto other =
-            std::find_if(slots.begin(), slots.end(), [&](const auto &slot) { return !alike(*slot); });
+        const auto other = std::find_if(slots.begin(), slots.end(), [&](const auto &slot) {
+            return (pinned_is_short || (device_is_short && slot->device == device)) && !alike(*slot);
+        });
         if (other == slots.end()) return false;
         destroy(other);
         return true;
     }
-    bool drop_one() {
-        return drop_one([](const Slot &) { return false; });
+    void destroy(std::vector<KeptBlock>::iterator block) {
+        unreserve(block->device, {0, block->bytes});
+        blocks.erase(block);
     }
     void destroy(std::vector<std::unique_ptr<Slot>>::iterator slot) {
-        unreserve((*slot)->host_bytes, (*slot)->device_bytes);
+        unreserve((*slot)->device, {(*slot)->host_bytes, (*slot)->device_bytes});
         slots.erase(slot);
     }
 };
@@ -178,8 +187,6 @@ Lease::Lease(SlotBytes bytes, SlotBytes needed, int device, int64_t wanted, Call
     auto fits = [=](const Slot &slot) {
         return slot.device == device && slot.host_bytes == bytes.host && slot.device_bytes == bytes.device;
     };
-    const int64_t host_bytes = bytes.host;
-    int64_t device_bytes = bytes.device;
     Shelf &from = shelf();
     int64_t making = 0;
     {
@@ -191,32 +198,33 @@ Lease::Lease(SlotBytes bytes, SlotBytes needed, int device, int64_t wanted, Call
                 from.slots.erase(from.slots.begin() + std::ptrdiff_t(i));
             }
             while (int64_t(slots_.size()) + making < wanted) {
-                if (from.reserve(host_bytes, device_bytes)) {
+                if (from.reserve(device, bytes)) {
                     ++making;
-                } else if (!from.drop_one(fits)) {
+                } else if (!from.drop_one(device, bytes, fits)) {
                     break;
                 }
             }
             return !slots_.empty() || making != 0 || !waits;
         });
     }
+    SlotBytes made = bytes;
     auto reserve_but = [&](int64_t count, int64_t smaller) {
         const std::lock_guard<std::mutex> lock(from.mutex);
-        from.unreserve((making - count) * host_bytes, making * device_bytes - count * smaller);
+        from.unreserve(device, {(making - count) * made.host, making * made.device - count * smaller});
         making = count;
-        device_bytes = smaller;
+        made.device = smaller;
     };
     while (making != 0) {
         try {
-            slots_.push_back(std::make_unique<Slot>(device, host_bytes, device_bytes));
+            slots_.push_back(std::make_unique<Slot>(device, made.host, made.device));
             slots_.back()->is_makeshift = !fits(*slots_.back());
             --making;
         } catch (const Failure &failure) {
             // Fewer slots will do; where there is room for none, a smaller one.
             const bool may_shrink = failure.status() == PK_OUT_OF_MEMORY &&
-                                    device_bytes / 2 >= std::max(needed.device, LEAST_DEVICE_BYTES);
+                                    made.device / 2 >= std::max(needed.device, LEAST_DEVICE_BYTES);
             if (slots_.empty() && may_shrink) {
-                reserve_but(1, device_bytes / 2);
+                reserve_but(1, made.device / 2);
                 continue;
             }
             reserve_but(0, 0);
@@ -258,23 +266,23 @@ Block::Block(int device, int64_t bytes, bool large) : device_(device) {
             memory_ = std::move(kept->memory);
             bytes_ = kept->bytes;
             from.blocks.erase(kept);
-            from.lent_to_blocks += bytes_;
+            from.lent_to_blocks[device] += bytes_;
             return;
         }
-        if (!large && from.lent_to_blocks + bytes > budgets().device / 2) return;
-        while (!from.reserve(0, bytes)) {
-            if (from.drop_one()) continue;
+        if (!large && from.lent_to_blocks[device] + bytes > budgets().device / 2) return;
+        while (!from.reserve(device, {0, bytes})) {
+            if (from.drop_one(device, {0, bytes}, [](const Slot &) { return false; })) continue;
             return;
         }
-        from.lent_to_blocks += bytes;
+        from.lent_to_blocks[device] += bytes;
     }
     try {
         memory_ = device_memory(bytes);
         bytes_ = bytes;
     } catch (...) {
         const std::lock_guard<std::mutex> lock(from.mutex);
-        from.unreserve(0, bytes);
-        from.lent_to_blocks -= bytes;
+        from.unreserve(device, {0, bytes});
+        from.lent_to_blocks[device] -= bytes;
         throw;
     }
 }
@@ -285,7 +293,7 @@ Block::~Block() {
     {
         const std::lock_guard<std::mutex> lock(to.mutex);
         to.blocks.push_back({std::move(memory_), device_, bytes_});
-        to.lent_to_blocks -= bytes_;
+        to.lent_to_blocks[device_] -= bytes_;
     }
     to.changed.notify_all();
 }
@@ -294,7 +302,7 @@ pk_memory streaming_memory() {
     Shelf &all = shelf();
     const std::lock_guard<std::mutex> lock(all.mutex);
     pk_memory memory{};
-    memory.device_bytes = all.device_bytes;
+    for (const auto &[device, bytes] : all.device_bytes) memory.device_bytes += bytes;
     memory.device_budget = budgets().device;
     memory.pinned_bytes = all.pinned_bytes;
     memory.pinned_budget = budgets().pinned;
@@ -304,7 +312,8 @@ pk_memory streaming_memory() {
 void release_streaming_memory() {
     Shelf &from = shelf();
     const std::lock_guard<std::mutex> lock(from.mutex);
-    while (from.drop_one()) continue;
+    while (!from.blocks.empty()) from.destroy(from.blocks.end() - 1);
+    while (!from.slots.empty()) from.destroy(from.slots.end() - 1);
 }
 
 }  // namespace pk

@@ -12,11 +12,12 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from pycudakit._calls import invocation, operands
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.small import answered_by
-from pycudakit._families.elementwise.functions import multiply
+from pycudakit._families.elementwise.functions import divide, multiply
 from pycudakit._families.matmul.matmul import product
 from pycudakit._families.reduce import kinds
 from pycudakit._families.reduce.call import NONE, Reduction, keywords, or_usual
-from pycudakit._families.reduce.sums import mean, sum
+from pycudakit._families.reduce.sums import all, mean, sum
+from pycudakit._library import result_memory
 from pycudakit._library.types import FLOAT64
 
 
@@ -203,12 +204,17 @@ def average(
         )
         if call.is_numpys:
             return call.by_numpy()
-        sums = call.reduce()
+        sums = call.finish(call.reduce())
         total = sum(own, axis, FLOAT64, keepdims=or_usual(keepdims, False))
-        if np.any(total == 0.0):
+        if not all(total):
             raise ZeroDivisionError("Weights sum to zero, can't be normalized")
-        result = np.asarray(call.finish(sums) / total).astype(dtype)[()]
-        total = np.asarray(total).astype(dtype)[()]
+        if np.ndim(sums) and result_memory.is_unseen(sums):
+            result = divide(sums, total, out=result_memory.empty(sums.shape, dtype))
+        else:
+            result = np.asarray(sums / total).astype(dtype)[()]
+        if returned:
+            result_memory.look(np.asarray(total))
+            total = np.asarray(total).astype(dtype)[()]
     if not returned:
         return result
     if np.shape(total) != np.shape(result):

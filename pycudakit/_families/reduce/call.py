@@ -16,7 +16,7 @@ from pycudakit._calls.deferred import Computed
 from pycudakit._calls.invocation import as_part_of_last
 from pycudakit._calls.plan import NOTHING, asked_for, on_cpu, plan_call
 from pycudakit._families.reduce import again
-from pycudakit._families.reduce.kinds import FINITE, INFINITIES, NANS, NUMBERS, ONES
+from pycudakit._families.reduce.kinds import ALL, FINITE, INFINITIES, NANS, NUMBERS, ONES
 from pycudakit._families.reduce.recipe import (
     Folded,
     Recipe,
@@ -142,12 +142,12 @@ class Reduction:
             raise TypeError(f"{self.name} is NumPy's here")
         return self.recipe
 
-    def reduce(self, write: Write | None = None, **numbers: Any) -> Array:
+    def reduce(self, write: Write | None = None, is_looked_at: bool = True, **numbers: Any) -> Array:
         """Return the result, without the axes; of another function of the same operands if that is given."""
         recipe = self._known() if write is None else self._recipe_of(write, None)
         request = Request(recipe, self.plan, tuple(self._values), self.shape, self.axes, **numbers)
         result = reduce(request)
-        if write is not None or not result_memory.is_unseen(result):
+        if is_looked_at and (write is not None or not result_memory.is_unseen(result)):
             result_memory.look(result)  # for what it is a part of
         self._reduced = result, request
         return result
@@ -162,6 +162,13 @@ class Reduction:
         """Return another function's result, as a part of this call."""
         with as_part_of_last():
             return self.reduce(write)
+
+    def _is_true_of_all(self, name: str, write: Write, values: Array) -> bool:
+        """Tell what a function that gives one bool tells of what this call has made."""
+        recipe = recipe_for(name, write, (values.dtype,), False, None)
+        axes = tuple(range(values.ndim))
+        with as_part_of_last():
+            return bool(reduce(Request(recipe, self.plan, (values,), values.shape, axes)))
 
     def is_changed(self) -> None:
         """Say that the result is more than the request gave, so that it makes no such call by itself."""
@@ -203,10 +210,7 @@ class Reduction:
         if not result_memory.is_unseen(result):
             return bool(np.isfinite(result).all())
         if self._is_finite is None:
-            recipe = recipe_for("isfinite", FINITE, (result.dtype,), False, None)
-            axes = tuple(range(result.ndim))
-            with as_part_of_last():
-                self._is_finite = bool(reduce(Request(recipe, self.plan, (result,), result.shape, axes)))
+            self._is_finite = self._is_true_of_all("isfinite", FINITE, result)
             if not self._is_finite:
                 result_memory.look(result)
         return self._is_finite
@@ -242,6 +246,7 @@ class Reduction:
         if not self.is_finite(result) and np.isinf(result).any():
             nothing = np.isinf(result) & (self.count_of(NUMBERS) == 0)
             if nothing.any():
+                result_memory.look(result, will_change=True)
                 result[nothing] = np.nan
                 warnings.warn(text, RuntimeWarning, stacklevel=floating.level_of_caller())
 
@@ -260,6 +265,7 @@ class Reduction:
             text = "Mean of empty slice" if self.name.endswith("mean") else text
             warnings.warn(text, RuntimeWarning, stacklevel=floating.level_of_caller())
             if self.skips_nan:
+                result_memory.look(result, will_change=True)
                 result[few] = np.nan
             else:
                 self._warn_of_division(result, few, count, has_mean)
@@ -278,7 +284,11 @@ class Reduction:
 
     def refuse_nothing(self, result: Array) -> None:
         """Raise where all elements that an index was asked of are NaN."""
-        if self._may_be_of_nothing(result) and (self.count_of(NUMBERS) == 0).any():
+        if not self._may_be_of_nothing(result):
+            return
+        with as_part_of_last():
+            counts = self.reduce(NUMBERS, is_looked_at=False)
+        if not (self._is_true_of_all("all", ALL, counts) if counts.ndim else counts):
             raise ValueError("All-NaN slice encountered")
 
     def _may_be_of_nothing(self, result: Array) -> bool:

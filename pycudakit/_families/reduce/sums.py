@@ -17,6 +17,7 @@ from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.functions import signbit
 from pycudakit._families.reduce import kinds, queued, recipe
 from pycudakit._families.reduce.call import NONE, Reduction, fast, keywords, or_usual
+from pycudakit._library import result_memory
 from pycudakit._library.types import Array
 
 
@@ -73,7 +74,8 @@ def sum_like(
     if name.endswith("sum") and initial is not NONE and initial == 0 and np.signbit(initial):
         _keep_negative_zeros(call, result, or_usual(where, True))
     if not extreme:
-        call.warn(result, known=None if initial is NONE else _known_from(initial, result))
+        if call.has_floats and not call.is_finite(result):
+            call.warn(result, known=None if initial is NONE else _known_from(initial, result))
     elif name.startswith("nan") and initial is NONE:
         call.warn_of_nothing(result, f"All-NaN {'slice' if type(a) is np.ndarray else 'axis'} encountered")
     return call.finish(result)
@@ -83,10 +85,12 @@ def _keep_negative_zeros(call: Reduction, result: Array, where: Any) -> None:
     """Make -0.0 of sums that began with it, and met nothing else."""
     call.is_changed()
     array = call.arrays[0]
+    result_memory.look(result)
     if (result == 0).any():
         with as_part_of_last():
             something = any(array, call.axes, where=where)
             negative = all(signbit(array), call.axes, where=where)
+        result_memory.look(result, will_change=True)
         result[np.asarray(negative) & ~np.asarray(something)] = -0.0
 
 
@@ -273,7 +277,9 @@ def _about(call: Reduction, a: Any, mean: Any, where: Any, ddof: float, name: st
         return np.asarray(about.by_numpy())
     count: Any = call.count_of(kinds.NUMBERS if call.skips_nan else kinds.ONES)
     with np.errstate(divide="ignore", invalid="ignore"):
-        variance = about.reduce() / np.maximum(count - ddof, 0)
+        sums = about.reduce()
+        result_memory.look(sums)
+        variance = sums / np.maximum(count - ddof, 0)
     root = variance if name.endswith("var") else np.sqrt(variance)
     return np.asarray(root, call.result_type)
 

@@ -7,7 +7,6 @@ it, stays there.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from pycudakit.fusing.products import spread
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.random.base import NUMPYS, Given, as_operand
-from pycudakit.random.choice import ALL, check_ends
+from pycudakit.random.choice import ALL, check_ends, limits_of
 from pycudakit.random.draws import Kind
 from pycudakit.random.generator import Generator
 from pycudakit.random.philox import Stream
@@ -27,7 +26,6 @@ from pycudakit.random.philox import Stream
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_EXACT = 2**53  # integers up to here are floats
 _NO_PARAMETERS = frozenset({"size", "dtype", "endpoint"})
 
 
@@ -41,14 +39,16 @@ def drawn(recording: Recording, generator: Any, name: str, arguments: Any, keywo
     for key, value in given.items():
         is_parameter = key not in _NO_PARAMETERS
         given[key] = parameter(recording, value) if is_parameter else recording.resolved(value)
-    arrays = [value for value in given.values() if type(value) is StandIn]
-    if not arrays or not all(array.size for array in arrays):
+    arrays = {key: value for key, value in given.items() if type(value) is StandIn}
+    size = given.get("size")
+    if not arrays and (out is not None or size is None or not np.size(size)):  # or it is a number
         return NotImplemented
-    if name == "integers" and not _are_ends(recording, given):
-        return NotImplemented
+    if name == "integers" and size is not None and 0 in np.atleast_1d(size):  # and ends are not looked at
+        return recording.on_host(generator.integers, (), given | {"low": 0, "high": 1})
     if out is not None:
-        if not recording.is_there(out) or any(np.may_share_memory(out, array) for array in arrays):
+        if not recording.is_there(out):
             return NotImplemented
+        given |= {key: array.copy() for key, array in arrays.items() if np.may_share_memory(out, array)}
         given["out"] = recording.store(out)
     result = getattr(There.beside(generator, recording), name)(**given)
     return result if out is None else out
@@ -61,26 +61,6 @@ def parameter(recording: Recording, value: Any) -> Any:
     if type(value) in (list, tuple, np.ndarray) and np.ndim(value):
         return recording.wrap(np.asarray(recording.resolved(value)))
     return value
-
-
-def _are_ends(recording: Recording, given: dict[str, Any]) -> bool:
-    """Tell whether ends of integers are some, and there are any to be drawn."""
-    size = given.get("size")
-    if size is not None and 0 in np.atleast_1d(size):
-        return False
-    ends = [end for end in (given["low"], given.get("high")) if end is not None]
-    kinds = [np.result_type(end).kind for end in ends if type(end) is not int]
-    if "f" not in kinds:
-        return all(kind in "biu" for kind in kinds)
-    # Of floats, NumPy takes the integers below, with Python's, which compare with others exactly.
-    return all(kind in "biuf" for kind in kinds) and all(_are_exact(recording, end) for end in ends)
-
-
-def _are_exact(recording: Recording, end: Any) -> bool:
-    """Tell whether an end is of floats with integers, or of integers that are floats."""
-    values = extremes(recording, end) if type(end) is StandIn else [end]
-    is_of_floats = type(end) is not int and np.result_type(end).kind == "f"
-    return all(math.isfinite(each) if is_of_floats else abs(int(each)) <= _EXACT for each in values)
 
 
 # ---- What NumPy refuses ----------------------------------------------------------------------------------
@@ -114,7 +94,9 @@ _OF_SEVERAL_ALONE = frozenset({"triangular", "uniform"})
 
 
 def extremes(recording: Recording, a: StandIn) -> list[Any]:
-    """Return the least and the greatest element, and NaN, if there is any."""
+    """Return the least and the greatest element, if there are some, and NaN, if there is any."""
+    if not a.size:
+        return []
     found: list[Any] = recording.resolved([np.min(a), np.max(a)])
     if not np.isnan(found[0]) or recording.resolved(np.all(np.isnan(a))):
         return found
@@ -127,7 +109,8 @@ def _check(recording: Recording, name: str, parameters: Sequence[Any], taken: Se
         values = [_values(recording, p, usual) for p, usual in zip(parameters, taken, strict=True)]
         _ask_numpy(name, _one_at_a_time(values, taken))
     floats = [as_operand(p, FLOAT64) for p in parameters] if name in _WORST else []
-    for badness in _WORST.get(name, ()):
+    is_any = 0 not in np.broadcast_shapes(*map(np.shape, parameters))
+    for badness in _WORST.get(name, ()) if is_any else ():
         with np.errstate(all="ignore"):
             bad = badness(*floats)
             worst, place = recording.resolved([np.max(bad), np.argmax(bad)])
@@ -140,7 +123,7 @@ def _values(recording: Recording, parameter: Any, usual: Any) -> Array:
     """Return those values of a parameter that NumPy is to look at, in the type in which it does."""
     if type(parameter) is not StandIn:
         return np.ravel(as_operand(parameter, INT64 if type(usual) is int else FLOAT64))
-    values = np.array(extremes(recording, parameter))
+    values = np.array(extremes(recording, parameter), parameter.dtype)
     return values if type(usual) is int else values.astype(FLOAT64)
 
 
@@ -205,14 +188,15 @@ class There(Generator):
         if kind.kind not in "biu" or not kind.isnative:
             NUMPYS.integers(0, 1, 1, dtype, endpoint)  # which raises
         both = (0, low) if high is None else (low, high)
-        of_floats = any(type(end) is not int and np.result_type(end).kind == "f" for end in both)
-        low, high = (_whole(end) if of_floats else _as_integers(end) for end in both)
-        ends = [extremes(self._recording, end) if type(end) is StandIn else [end] for end in (low, high)]
-        firsts, lasts = (np.array([int(each) for each in own], object) for own in ends)
-        are_none = np.any(low > high if endpoint else low >= high)
-        check_ends(kind, endpoint, firsts, lasts, bool(self._recording.resolved(are_none)))
-        first, last = (_as_words(end) for end in (low, high))
-        return first, last - first - np.uint64(not endpoint)
+        (firsts, first), (lasts, last) = (_integers(self._recording, end) for end in both)
+        with np.errstate(over="ignore"):
+            last = last - np.uint64(not endpoint)
+        # Those of a type are ordered as words are, but for the sign.
+        sign = np.uint64((kind.kind == "i") << 63)
+        are_none = np.any((first ^ sign) > (last ^ sign))
+        is_below = bool(firsts.size and np.any(lasts - (not endpoint) < limits_of(kind)[0]))
+        check_ends(kind, endpoint, firsts, lasts, is_below or bool(self._recording.resolved(are_none)))
+        return first, last - first
 
     def _run(
         self,
@@ -254,25 +238,25 @@ class ThereOfChecked(There):
         """Take them all."""
 
 
-def _as_integers(end: Any) -> Any:
-    return end.astype(INT64) if type(end) is StandIn and end.dtype.kind == "b" else end
+def _integers(recording: Recording, end: Any) -> tuple[Array, Any]:
+    """Return an end's integers modulo 2**64, after some of them that none is less or greater than.
 
-
-def _whole(end: Any) -> Any:
-    """Return the integers of ends that are floats, as floats."""
-    return np.trunc(as_operand(end, FLOAT64))
-
-
-def _as_words(end: Any) -> Any:
-    """Return ends of integers modulo 2**64."""
+    They are Python's `int` of its elements, as NumPy takes them.
+    """
     if type(end) is not StandIn:
-        return np.array(int(end) & ALL, np.uint64)
-    return _words_of(end)
+        integers = np.asarray(np.frompyfunc(int, 1, 1)(end), object)
+        words = np.asarray(np.frompyfunc(lambda value: value & ALL, 1, 1)(integers), np.uint64)
+        return integers, recording.wrap(words) if words.ndim else words
+    found = extremes(recording, end)
+    if end.dtype.kind == "f" and not np.all(np.isfinite(found)):
+        int(recording.resolved(end.ravel()[np.argmax(~np.isfinite(end))]))  # which raises
+    return np.array([int(each) for each in found], object), _words_of(end)
 
 
 def _words_of(end: Any) -> Any:
     if end.dtype.kind != "f":
         return end.astype(np.uint64)
+    end = as_operand(end, FLOAT64)
     with np.errstate(all="ignore"):
         negative = np.clip(end, -(2.0**63), 0.0).astype(INT64).astype(np.uint64)
         positive = np.where((end >= 0) & (end < 2.0**64), end, 0.0).astype(np.uint64)

@@ -50,7 +50,8 @@ class Reductions(Computing):
         compute = functools.partial(_call, function, keywords)
         axes = axes_of(axis, a.ndim) if a.shape else ()
         length = math.prod(a.shape[d] for d in axes)
-        is_away = a.node.storage is not None and a.node.storage.is_kept
+        storage = a.node.storage  # which is None of what is to be computed there, beside what lies there
+        is_away = bool(self.memory.stream) if storage is None else storage.is_kept
         is_simple = (
             (a.size > TINY or is_away)
             and type(ddof) in (int, float)

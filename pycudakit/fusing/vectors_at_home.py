@@ -5,37 +5,38 @@ Each function returns NotImplemented for what the host does, or refuses.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
+from pycudakit._calls.arguments import broadcasts_to
 from pycudakit._library.types import FLOAT64, INT64
 from pycudakit.fusing.draws_at_home import ThereOfChecked, extremes, parameter
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.shapes import empty
 from pycudakit.fusing.stand_in import StandIn
 from pycudakit.random import multivariate
-from pycudakit.random.base import as_operand, shape_of
+from pycudakit.random.base import NUMPYS, as_operand, shape_of
 from pycudakit.random.further import FLAT
 
-_LEAST = (
-    256 << 10
-)  # bytes of the vectors: of fewer, what they are made of would go up and down more than once
+_MOST = 1 + 1e-12  # that probabilities may add up to, but for the last
 _ROUNDED = 1e-14  # that sums of probabilities may differ by
 
 
 def dirichlet(recording: Recording, generator: Any, alpha: Any, size: Any = None) -> Any:
-    """Return gamma numbers over their sums."""
+    """Return gamma numbers over their sums, or broken sticks."""
+    alpha = parameter(recording, alpha)
     if type(alpha) is not StandIn or alpha.ndim != 1 or not alpha.size:
         return NotImplemented
-    least, *_, most = extremes(recording, alpha)
-    # Where sticks are broken, NumPy adds up and multiplies.
-    if not least > 0 or not math.isfinite(most) or (len(alpha) > 1 and most < FLAT):
+    found = [float(each) for each in extremes(recording, alpha)]
+    if any(each < 0 for each in found):
         return NotImplemented
-    vectors = () if size is None else shape_of(recording.resolved(size))
-    there = ThereOfChecked.beside(generator, recording)
-    drawn = there.standard_gamma(as_operand(alpha, FLOAT64), (*vectors, len(alpha)))
+    shape = (*(() if size is None else shape_of(recording.resolved(size))), len(alpha))
+    there, shapes = ThereOfChecked.beside(generator, recording), as_operand(alpha, FLOAT64) + 0.0
+    if len(alpha) > 1 and all(each < FLAT for each in found):
+        drawn = empty(recording, shape, FLOAT64)
+        return there._broken(shapes, drawn, np.cumsum, np.cumprod)  # noqa: SLF001
+    drawn = there.standard_gamma(shapes, shape)
     return drawn / np.sum(drawn, axis=-1, keepdims=True)
 
 
@@ -49,19 +50,31 @@ def multinomial(recording: Recording, generator: Any, n: Any, pvals: Any, size: 
     likely = as_operand(recording.resolved(pvals) if np.ndim(pvals) == 1 else pvals, FLOAT64)
     own, size = (*np.broadcast_shapes(np.shape(n), likely.shape[:-1]),), recording.resolved(size)
     shape = own if size is None else shape_of(size)
-    if math.prod(shape) * INT64.itemsize < _LEAST or np.broadcast_shapes(own, shape) != shape:
+    if 0 in shape or not broadcasts_to(own, shape):
         return NotImplemented
-    rows = likely.reshape(-1, likely.shape[-1])  # whose sums stay there
-    sums = np.max(np.sum(rows[:, :-1], axis=-1)) if likely.shape[-1] > 1 else 0.0
-    least, least_share, most_share, most = recording.resolved(
-        [np.min(n), np.min(likely), np.max(likely), sums]
-    )
-    if least < 0 or not (least_share >= 0 and most_share <= 1 and most <= 1 + 1e-12 - _ROUNDED):
+    least, least_share, most_share = recording.resolved([np.min(n), np.min(likely), np.max(likely)])
+    if least < 0 or not (least_share >= 0 and most_share <= 1 and _are_shares(recording, likely)):
         return NotImplemented
     there = ThereOfChecked.beside(generator, recording)
     words = there._taken(shape)  # noqa: SLF001
-    drawn = empty(recording, (*shape, likely.shape[-1]), INT64)
-    return there._outcomes(words, as_operand(n, INT64), likely, drawn)  # noqa: SLF001
+    drawn = empty(recording, (*(shape or (1,)), likely.shape[-1]), INT64)
+    drawn = there._outcomes(words, as_operand(n, INT64), likely, drawn)  # noqa: SLF001
+    return drawn if shape else drawn[0]
+
+
+def _are_shares(recording: Recording, likely: Any) -> bool:
+    """Tell whether no row of probabilities adds up to more than NumPy lets it."""
+    rows = likely.reshape(-1, likely.shape[-1])  # whose sums stay there
+    sums = np.sum(rows[:, :-1], axis=-1) if likely.shape[-1] > 1 else np.zeros(1)
+    most = recording.resolved(np.max(sums))
+    if not _MOST - _ROUNDED < most <= _MOST + _ROUNDED:
+        return bool(most <= _MOST)
+    doubtful = recording.resolved(np.compress(sums > _MOST - _ROUNDED, rows, axis=0))
+    try:
+        NUMPYS.multinomial(0, doubtful, (0, len(doubtful)))  # which adds them up its own way
+    except ValueError:
+        return False
+    return True
 
 
 def multivariate_normal(
@@ -76,11 +89,9 @@ def multivariate_normal(
     method: Any = "svd",
 ) -> Any:
     """Return rows of normal numbers by a factor that NumPy finds, one product after the other."""
-    if StandIn not in (type(mean), type(cov)):
-        return NotImplemented
     mean, cov, size = recording.resolved((mean, cov, size))
     centre, covariance, shape = multivariate.checked(mean, cov, size, method)
-    if math.prod(shape) * FLOAT64.itemsize < _LEAST:
+    if 0 in shape:
         return NotImplemented
     factor = multivariate.factor_of(covariance, check_valid, recording.resolved(tol), method)
     drawn = recording.at_home(generator.standard_normal, (shape,), {}, places=0)

@@ -78,9 +78,14 @@ def ends(numpys: Any, low: Any, high: Any, dtype: Any, endpoint: bool) -> tuple[
     return firsts.view(np.uint64), spans - np.uint64(not endpoint)
 
 
+def limits_of(kind: DType) -> tuple[int, int]:
+    """Return the least and the greatest integer of a type."""
+    return (0, 1) if kind.kind == "b" else (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
+
+
 def check_ends(kind: DType, endpoint: bool, firsts: Array, lasts: Array, are_none: bool) -> None:
     """Refuse ends, or the least and the greatest of each, that NumPy refuses; and ends with none between."""
-    least, most = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    least, most = limits_of(kind)
     if np.any(firsts < least) or np.any(firsts > most):
         raise ValueError(f"low is out of bounds for {kind}")
     if np.any(lasts > (most if endpoint else most + 1)):

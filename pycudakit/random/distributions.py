@@ -204,6 +204,8 @@ class Distributions(Base):
         wanted = float_type(dtype, "standard_gamma")
         if out is not None:
             checked_out(out, size, wanted, must_be_c=True)
+            if isinstance(shape, np.ndarray) and np.may_share_memory(shape, out):
+                shape = shape.copy()  # or some would be overwritten before they are read
         given = self._given("standard_gamma", size, shape, out=out, others=(dtype, out))
         return self._draw(given, GAMMA, wanted, *given.floats(), ONE)
 

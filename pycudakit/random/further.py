@@ -11,6 +11,7 @@ import numpy as np
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.others import open_to_others
 from pycudakit._families.reduce.sums import sum
+from pycudakit._families.scan import cumprod, cumsum
 from pycudakit._library.types import FLOAT64, INT64
 from pycudakit.random.base import NUMPYS, shape_of
 from pycudakit.random.philox import Stream
@@ -156,17 +157,24 @@ class Further(Transformed):
             return self._by_numpy("dirichlet", lambda g: g.dirichlet(alpha, size))
         shape = () if size is None else shape_of(size)
         _check(lambda wanted: NUMPYS.dirichlet(alpha, wanted), shape, size)
-        shapes = np.asarray(alpha, FLOAT64)
+        shapes = np.asarray(alpha, FLOAT64) + 0.0  # which are not -0.0: a gamma number's may not be
         if len(shapes) > 1 and shapes.max() < FLAT:
-            shapes = np.maximum(shapes, np.finfo(FLOAT64).tiny)  # of a beta number, neither may be 0
-            rests = np.cumsum(shapes[:0:-1])[::-1]
-            broken = self.beta(shapes[:-1], rests, (*shape, len(rests)))
-            ones = np.ones((*shape, 1))
-            left = np.concatenate([ones, np.cumprod(1 - broken, axis=-1)], axis=-1)
-            return left * np.concatenate([broken, ones], axis=-1)
+            with on_an_engine():
+                return self._broken(shapes, np.empty((*shape, len(shapes))), cumsum, cumprod)
         drawn = self.standard_gamma(shapes, (*shape, len(shapes)))
         with on_an_engine():
             drawn /= sum(drawn, axis=-1, keepdims=True)
+        return drawn
+
+    def _broken(self, shapes: Any, drawn: Any, sums: Callable[..., Any], products: Callable[..., Any]) -> Any:
+        """Break sticks, each time a share of what is left, to an array of vectors."""
+        shapes = np.maximum(shapes, np.finfo(FLOAT64).tiny)  # of a beta number, neither may be 0
+        rests = sums(shapes[:0:-1])[::-1]
+        shares = self.beta(shapes[:-1], rests, (*drawn.shape[:-1], len(rests)))
+        left = products(1 - shares, axis=-1)
+        drawn[..., 0] = shares[..., 0]
+        drawn[..., 1:-1] = left[..., :-1] * shares[..., 1:]
+        drawn[..., -1] = left[..., -1]
         return drawn
 
     @open_to_others

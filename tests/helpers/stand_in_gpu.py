@@ -258,6 +258,10 @@ class ndarray:
         return self.values.flags
 
     @property
+    def T(self):
+        return _holding(self.values.T)
+
+    @property
     def strides(self):
         return self.values.strides
 

@@ -83,8 +83,6 @@ GOES_HOME = {
     "median into another type": lambda w, p, **_: pk.median(w, 1, out=p[0]),
     "einsum into another type": lambda i, a, **_: pk.einsum("i,i->i", i, i, out=a),
     "a rule that takes deviations": lambda a, **_: pk.histogram(a, "scott"),
-    "dirichlet of few gamma numbers": lambda w, **_: pk.random.default_rng(5).dirichlet(pk.divide(w[0], 11)),
-    "multinomial of few": lambda w, **_: pk.random.default_rng(5).multinomial(30, pk.divide(w[0, :90], 90)),
 }
 
 

@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 
 import pycudakit as pk
+from helpers.versions import has_numpy
 
 RNG = np.random.default_rng(1)
 SIZE = 100_003  # so that masks, too, are long enough to have a place there
@@ -327,6 +328,9 @@ EINSUMS = {
     ),
     "einsum of one in float32": lambda kit, q, **_: kit.einsum("ij->j", q, dtype="f4", casting="unsafe"),
     "einsum of products in order C": lambda kit, m, s, **_: kit.einsum("ij,jk->ki", m, s, order="C"),
+    "einsum of products in order F": lambda kit, m, s, **_: kit.einsum("ij,jk->ki", m, s, order="F"),
+    "einsum of one in order F": lambda kit, t, **_: kit.einsum("ijk->kj", t, order="F"),
+    "einsum to a number in order F": lambda kit, a, b, **_: kit.einsum("i,i", a, b, order="F"),
     "einsum along a path": lambda kit, m, s, t, **_: kit.einsum(
         "ij,jk,bjk->ib", m[:60], s, t, optimize=["einsum_path", (1, 2), (0, 1)]
     ),
@@ -337,3 +341,25 @@ EINSUMS = {
         "ij,jk,lj->ikl", m, s, m, optimize=("greedy", 1e6)
     ),
 }
+
+if has_numpy("2.4"):  # whose paths heed types
+    EINSUMS |= {
+        "einsum of three optimized, in float64": lambda kit, p, q, **_: kit.einsum(
+            "ij,ik,kl->jl", p[:, :90], q[:260], q[:90], optimize=True, dtype=np.float64
+        ),
+        "einsum along a path, of sums in int8": lambda kit, v, **_: kit.einsum(
+            "ij,kj,kl->il", v[:600], v[:500], v[:500], dtype="i8", optimize=["einsum_path", (1, 2), (0, 1)]
+        ),
+        "einsum of three at once, of sums in int64": lambda kit, v, **_: kit.einsum(
+            "ij,k,l->il", v[:600], v[:700, 0], v[:900, 1], dtype="i8", optimize=["einsum_path", (0, 1, 2)]
+        ),
+        "einsum of bools, in float32": lambda kit, q, **_: kit.einsum(
+            "ij,kj->ik", kit.greater(q, 0), q[:200], dtype="f4", casting="unsafe", optimize="optimal"
+        ),
+        "einsum of two, in float32": lambda kit, m, s, **_: kit.einsum(
+            "ij,jk->i", kit.floor(kit.multiply(m, 9)), kit.ceil(s), optimize=True, dtype="f4"
+        ),
+        "einsum of one optimized, in float64": lambda kit, q, **_: kit.einsum(
+            "ij->j", q, dtype="f8", optimize="greedy", order="F"
+        ),
+    }

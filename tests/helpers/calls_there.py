@@ -201,6 +201,16 @@ STAYS = {
         w, 0.5, axis=0, weights=np.arange(300), method=CDF
     ),
     "weighted quantile out": lambda w, u, **_: pk.quantile(w, 0.5, 1, weights=w, method=CDF, out=u[0, :300]),
+    "weighted nanquantile": lambda n, i, **_: pk.nanquantile(n, [0.1, 0.9], weights=i, method=CDF),
+    "weighted nanpercentile of axes": lambda t, **_: pk.nanpercentile(
+        t, [3, 80.0], (0, 2), weights=t, method=CDF, keepdims=True
+    ),
+    "weighted nanquantile out": lambda w, u, **_: pk.nanquantile(
+        w, 0.5, 1, weights=w, method=CDF, out=u[0, :300]
+    ),
+    "weighted nanquantile of integers": lambda q, **_: pk.nanquantile(
+        q, 0.5, 0, weights=pk.multiply(q, q), method=CDF
+    ),
     "weighted quantile of float32": lambda p, **_: pk.quantile(p, np.float32(0.7), -1, weights=p, method=CDF),
     "nansum": lambda n, **_: pk.nansum(n),
     "nanmax": lambda n, **_: pk.nanmax(n),

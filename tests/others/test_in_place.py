@@ -82,7 +82,9 @@ GOES_HOME = {
     ),
     "median into another type": lambda w, p, **_: pk.median(w, 1, out=p[0]),
     "einsum into another type": lambda i, a, **_: pk.einsum("i,i->i", i, i, out=a),
-    "a rule that takes deviations": lambda a, **_: pk.histogram(a, "scott"),
+    "a rule that takes deviations of float16": lambda n, **_: pk.histogram(
+        pk.astype(pk.nan_to_num(n), np.float16), "doane"
+    ),
     "dirichlet of few gamma numbers": lambda w, **_: pk.random.default_rng(5).dirichlet(pk.divide(w[0], 11)),
     "multinomial of few": lambda w, **_: pk.random.default_rng(5).multinomial(30, pk.divide(w[0, :90], 90)),
 }
@@ -332,7 +334,13 @@ def test_rules_for_bins(gpu, monkeypatch, numpy_has_them):
     narrow = np.repeat([-100, 100], SIZE).astype(np.int8)
     for x in (np.full(SIZE, 3), ARRAYS["a"], ARRAYS["p"].astype(np.float16), narrow):
         for rule in ("auto", "fd", "sqrt"):
-            for limits in (None, (2, 77.5), (200, 300)):
+            for limits in (
+                None,
+                (2, 77.5),
+                (200, 300),
+                (np.float64(2.1), np.int8(90)),
+                (np.float32(2.1), 70),
+            ):
                 gots, wants = pk.histogram(up(x), rule, limits), np.histogram(x, rule, limits)
                 for got, want in zip(gots, wants, strict=True):
                     assert_array_equal(down(got), want, strict=True)

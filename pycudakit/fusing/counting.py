@@ -15,6 +15,7 @@ import numpy as np
 
 from pycudakit._library.types import CODES
 from pycudakit.fusing.recording import Recording
+from pycudakit.fusing.rules import edges_by_rule
 from pycudakit.fusing.shapes import Handler, captures, empty
 from pycudakit.fusing.stand_in import StandIn
 
@@ -68,55 +69,23 @@ def _histogram(
     return recording.at_home(histogram, (a, weights), {}, places=2)
 
 
-# Those that ask for the number of elements, the extremes and quartiles, of which NumPy has the same bits.
-_RULES = ("auto", "fd", "rice", "sqrt", "sturges")
-
-
-class _Sample:
-    """What NumPy's rules for bins ask of elements: these lie on the device."""
-
-    def __init__(self, recording: Recording, a: StandIn) -> None:
-        self.size, self.dtype = a.size, a.dtype
-        self._recording, self._elements = recording, a
-
-    def min(self) -> Any:
-        return self._recording.resolved(np.min(self._elements))
-
-    def max(self) -> Any:
-        return self._recording.resolved(np.max(self._elements))
-
-    def __ge__(self, _: Any) -> Any:
-        return np.ones(1, bool)  # within the range, as all that are left
-
-    __le__ = __ge__
-
-    def __array_function__(self, function: Any, _: Any, arguments: Any, keywords: Any) -> Any:
-        if function is np.result_type:
-            return np.result_type(*(self.dtype if each is self else each for each in arguments))
-        found = self._recording.call(function, (self._elements, *arguments[1:]), keywords)
-        return self._recording.resolved(found)
-
-
 def _by_rule(recording: Recording, a: Any, rule: str, range: Any, density: Any) -> Any:
-    is_there = type(a) is StandIn and a.ndim > 0 and a.size > 0 and a.dtype != np.bool_
-    numpys = getattr(importlib.import_module("numpy.lib"), "_histograms_impl", None)
-    edges_of = getattr(numpys, "_get_bin_edges", None)  # the only way to NumPy's rules alone
-    if not is_there or rule not in _RULES or edges_of is None:
+    range = recording.resolved(range)
+    found = edges_by_rule(recording, a, rule, range)
+    if found is None:
         return NotImplemented
-    sample = a
-    if range is not None:
-        range = recording.resolved(range)
-        if type(range) not in (list, tuple) or not _are_limits(*range):
-            return NotImplemented
-        flat = a.ravel()
-        sample = recording.call(np.compress, ((flat >= range[0]) & (flat <= range[1]), flat), {})
-    _, (_, _, count) = edges_of(_Sample(recording, sample), rule, range, None)
+    a, _, count = found
     return recording.call(np.histogram, (a, count, range, density), {})
 
 
-def _are_limits(*limits: Any) -> bool:
-    are_numbers = len(limits) == 2 and all(type(each) in (int, float) for each in limits)
-    return are_numbers and all(map(math.isfinite, limits)) and limits[0] < limits[1]
+@_captures(np.histogram_bin_edges)
+def _histogram_bin_edges(
+    recording: Recording, a: Any, bins: Any = 10, range: Any = None, weights: Any = None
+) -> Any:
+    if not isinstance(bins, str) or weights is not None:
+        return NotImplemented
+    found = edges_by_rule(recording, a, bins, recording.resolved(range))
+    return NotImplemented if found is None else recording.wrap(found[1])
 
 
 @_captures(np.histogram2d)

@@ -23,9 +23,12 @@ from pycudakit.fusing.stand_in import StandIn
 EINSUM: dict[Any, Handler] = {}
 _captures = functools.partial(captures, EINSUM)
 
+_NONE: Any = np._NoValue  # noqa: SLF001
 _ORDERED = string.ascii_uppercase + string.ascii_lowercase  # as characters are
 _PATHS = ("greedy", "optimal")
 _CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+# Before, NumPy took some products along a path in another type than it was asked for.
+_PATHS_HEED_TYPES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 
 
 class _Part(NamedTuple):
@@ -43,7 +46,7 @@ def _einsum(
     optimize: Any = False,
     dtype: Any = None,
     order: Any = "K",
-    casting: Any = "safe",
+    casting: Any = _NONE,
     **keywords: Any,
 ) -> Any:
     if not operands or keywords or type(operands[0]) is not str:
@@ -52,31 +55,38 @@ def _einsum(
     arrays = stood(recording, *rest)
     terms = None if arrays is None else family("tensors").terms(subscripts, arrays)
     path = _path(optimize, len(rest))
-    # With a path, NumPy computes some of the products in another type than it is asked for.
-    is_typed = dtype is None or optimize is False
-    if arrays is None or terms is None or path is None or not is_typed or order not in ("C", "K"):
+    if arrays is None or terms is None or path is None or order not in ("C", "F", "K"):
         return NotImplemented
+    paired: set[int] = set()
+    if dtype is not None and optimize is not False:
+        if not _PATHS_HEED_TYPES:
+            return NotImplemented
+        path = _numpys_path(subscripts, arrays, optimize)
+        paired = _in_pairs(path, len(arrays))
     *labels, result = terms
     sizes = _sizes(labels, arrays)
     kind = np.dtype(np.result_type(*(array.dtype for array in arrays)) if dtype is None else dtype)
-    if kind not in CODES or casting not in _CASTINGS:
+    if kind not in CODES or not (casting is _NONE or casting in _CASTINGS):
         return NotImplemented
     dtype = kind.newbyteorder("=")
-    if not all(np.can_cast(array.dtype, dtype, casting) for array in arrays):
-        return NotImplemented
+    for number, array in enumerate(arrays):
+        usual: Any = "same_kind" if number in paired else "safe"
+        if not np.can_cast(array.dtype, dtype, usual if casting is _NONE else casting):
+            return NotImplemented
     shape = None if sizes is None else tuple(sizes[label] for label in result)
     is_there = out is None or (recording.is_there(out) and (out.shape, out.dtype) == (shape, dtype))
     if sizes is None or not is_there:
         return NotImplemented
     distinct = [_distinct(recording, own, a, sizes) for own, a in zip(labels, arrays, strict=True)]
-    parts = [
-        _without(recording, part, {*result}.union(*(p.labels for p in distinct if p is not part)), dtype)
-        for part in distinct
-    ]
+    parts = []
+    for number, part in enumerate(distinct):
+        others = {*result}.union(*(p.labels for p in distinct if p is not part))
+        own = part.array.dtype.newbyteorder("=") if number in paired else dtype
+        parts.append(_typed(_without(recording, part, others, own), dtype))
     found = _of_all(recording, parts, result, sizes, path)
     if out is None:
-        is_as_asked = order == "K" or not result or recording.store(found).flags.c_contiguous
-        return found if is_as_asked else recording.call(np.copy, (found, "C"), {})
+        is_as_asked = order == "K" or not result or recording.store(found).flags[order]
+        return found if is_as_asked else recording.call(np.copy, (found, order), {})
     recording.set(out, ..., found)
     return out
 
@@ -131,6 +141,32 @@ def _path(optimize: Any, count: int) -> list[Sequence[int]] | None:
     return steps if count == 1 else None
 
 
+def _keeps_views(optimize: Any = False, order: Any = "K", **others: Any) -> bool:
+    """Tell whether NumPy gives what is no sum as a view: so it does in whatever order."""
+    return not others and _path(optimize, 1) is not None and order in ("A", "C", "F", "K")
+
+
+def _numpys_path(subscripts: str, arrays: Sequence[StandIn], optimize: Any) -> list[Sequence[int]]:
+    """Return which arrays NumPy multiplies first, and which then, as `_path` does."""
+    shapes = [np.broadcast_to(np.zeros((), array.dtype), array.shape) for array in arrays]
+    _, *steps = np.einsum_path(subscripts, *shapes, optimize=optimize)[0]
+    return steps
+
+
+def _in_pairs(path: Sequence[Sequence[int]], count: int) -> set[int]:
+    """Return which arrays NumPy multiplies two at a time, as ufuncs do.
+
+    Of those it sums what they alone have in their own type, whatever it is asked for.
+    """
+    waiting = [*range(count)]
+    found: set[int] = set()
+    for step in path:
+        group = [waiting.pop(n) for n in sorted(step, reverse=True)]
+        found.update(group if len(group) == 2 else ())
+        waiting.append(-1)
+    return found
+
+
 def view_or(elsewhere: Handler) -> Handler:
     """Take lists of axes as letters, and `einsum` of one array that keeps all its axes as the view it is."""
 
@@ -138,7 +174,7 @@ def view_or(elsewhere: Handler) -> Handler:
         if operands and type(operands[0]) is not str:
             subscripts, *arrays = _in_letters(operands)
             operands = operands if subscripts is None else (subscripts, *arrays)
-        if operands and type(operands[0]) is str and keywords.keys() <= {"optimize"}:
+        if operands and type(operands[0]) is str and _keeps_views(**keywords):
             subscripts, *arrays = operands
             if len(arrays) == 1 and type(arrays[0]) is StandIn and arrays[0].ndim:
                 terms = family("tensors").terms(subscripts, arrays)
@@ -175,14 +211,17 @@ def _distinct(recording: Recording, labels: str, a: StandIn, sizes: dict[str, in
 
 def _without(recording: Recording, part: _Part, others: set[str], dtype: Any) -> _Part:
     """Return a part in a type, summed along what it alone has."""
-    labels, a = part
-    a = a if a.dtype == dtype else a.astype(dtype)
+    labels, a = _typed(part, dtype)
     alone = tuple(d for d, label in enumerate(labels) if label not in others)
     if alone:
         a = recording.call(np.any if dtype.kind == "b" else np.sum, (a,), {"axis": alone})
         a = a if a.dtype == dtype else a.astype(dtype)
         labels = "".join(label for label in labels if label in others)
     return _Part(labels, a)
+
+
+def _typed(part: _Part, dtype: Any) -> _Part:
+    return part if part.array.dtype == dtype else _Part(part.labels, part.array.astype(dtype))
 
 
 def _of_all(

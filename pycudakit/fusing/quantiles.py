@@ -50,7 +50,7 @@ def _quantile(name: str) -> Handler:
         del overwrite_input
         shares = recording.resolved(q)
         if weights is not None:
-            if name.startswith("nan") or method != "inverted_cdf":
+            if method != "inverted_cdf":
                 return NotImplemented
             return _of_weights(recording, name, a, np.asarray(shares), axis, out, keepdims, weights)
         return _of_rows(recording, name, a, (shares,), {"method": method}, axis, out, keepdims)
@@ -96,13 +96,14 @@ def _of_weights(
     recording: Recording, name: str, a: Any, shares: Any, axis: Any, out: Any, keepdims: Any, weights: Any
 ) -> Any:
     weighted: Any = importlib.import_module("pycudakit.fusing.weighted")
-    if shares.dtype in CODES and name == "percentile":
+    if shares.dtype in CODES and name.endswith("percentile"):
         shares = np.asarray(np.true_divide(shares, 100))
     axes = _axes_of(recording, a, axis, out)
     if not (axes and weighted.are_known(shares)):
         return NotImplemented
     recording.costs.called(a.size)
-    found = weighted.of_weighted_rows(recording, a, shares, None if axis is None else axes, weights)
+    given = (shares, None if axis is None else axes, weights, name.startswith("nan"))
+    found = weighted.of_weighted_rows(recording, a, *given)
     if found is NotImplemented:
         return found
     return _shaped(recording, found, a, axes, shares.shape, out, keepdims)

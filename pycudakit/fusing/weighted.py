@@ -17,7 +17,12 @@ _EXACT = 2.0**53  # integers up to here are floats
 
 
 def of_weighted_rows(
-    recording: Recording, a: StandIn, shares: Array, axes: tuple[int, ...] | None, weights: Any
+    recording: Recording,
+    a: StandIn,
+    shares: Array,
+    axes: tuple[int, ...] | None,
+    weights: Any,
+    skips_nan: bool,
 ) -> Any:
     """Return for each share, and each row along axes, what the host's function does.
 
@@ -27,21 +32,35 @@ def of_weighted_rows(
     weights = weights if type(weights) is StandIn else recording.wrap(np.asarray(recording.resolved(weights)))
     if type(weights) is not StandIn:
         return NotImplemented
+    is_shared = weights.shape != a.shape
     weights = family.as_many(weights, a, axes)
     kept = [d for d in range(a.ndim) if axes is not None and d not in axes]
     rest = tuple(a.shape[d] for d in kept)
     along = [d for d in range(a.ndim) if d not in kept]
     rows = int(np.prod(rest))
+    if skips_nan and is_shared and rows > 1:
+        return NotImplemented
+    skips_nan = skips_nan and a.dtype.kind == "f"
     values, weights = (
         as_matrix(recording, each, [*kept, *along], rows, a.size // rows) for each in (a, weights)
     )
     order = recording.call(np.argsort, (values, -1), {"kind": "stable"})
     values, weights = (np.take_along_axis(each, order, -1) for each in (values, weights))
-    found = _places(recording, family, weights, shares)
+    last: Any = values.shape[-1] - 1
+    warns = False
+    if skips_nan:
+        if recording.resolved(np.any(weights < 0)):  # even of those that are skipped
+            return NotImplemented
+        last = np.maximum(np.count_nonzero(~np.isnan(values), axis=-1) - 1, 0)
+        weights, is_empty = family.without_nan(values, weights)
+        warns = bool(recording.resolved(np.any(is_empty)))
+    found = _places(recording, family, weights, shares, last)
     if found is NotImplemented:
         return found
+    if warns:
+        family.warn_of_only_nan()
     result = np.take_along_axis(values, found, -1)
-    if a.dtype.kind == "f":
+    if a.dtype.kind == "f" and not skips_nan:
         last = values[:, -1:]
         result = np.where(np.isnan(last), last, result)
     result = recording.call(np.copy, (result.T, "C"), {}).reshape((*shares.shape, *rest))
@@ -50,13 +69,12 @@ def of_weighted_rows(
     return result
 
 
-def _places(recording: Recording, family: Any, weights: StandIn, shares: Array) -> Any:
-    """Return where each row's weights first come to each share of their sum.
+def _places(recording: Recording, family: Any, weights: StandIn, shares: Array, last: Any) -> Any:
+    """Return where each row's weights first come to each share of their sum, up to the last one's place.
 
     NumPy adds them one after the other. Sums that are rounded otherwise tell between which limits its own
     are; of rows in which that leaves a place open, NumPy adds the weights.
     """
-    last = weights.shape[-1] - 1
     with np.errstate(all="ignore"):
         sums = np.cumsum(weights, axis=-1, dtype=FLOAT64)
         total = sums[:, -1:]
@@ -66,7 +84,7 @@ def _places(recording: Recording, family: Any, weights: StandIn, shares: Array) 
         )
         if least < 0 or not lowest > 0 or not np.isfinite(most):
             return NotImplemented
-        rounded = 0.0 if is_whole and most <= _EXACT else (last + 8) * np.finfo(FLOAT64).eps
+        rounded = 0.0 if is_whole and most <= _EXACT else (weights.shape[-1] + 7) * np.finfo(FLOAT64).eps
         above, below = 1 + rounded, 1 - rounded
         limits = [(sums * below) / (total * above), (sums * above) / (total * below)][: 2 if rounded else 1]
         dtype = shares.dtype if shares.dtype.kind == "f" else FLOAT64
@@ -84,7 +102,7 @@ def _places(recording: Recording, family: Any, weights: StandIn, shares: Array) 
     return low
 
 
-def _counts(recording: Recording, sums: Any, shares: Array, last: int) -> Any:
+def _counts(recording: Recording, sums: Any, shares: Array, last: Any) -> Any:
     counts = [
         np.minimum(np.count_nonzero((sums < share) | (sums == 0), axis=-1), last) for share in shares.ravel()
     ]

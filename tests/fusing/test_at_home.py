@@ -87,6 +87,8 @@ BODIES = {
     "nonzero": lambda m: np.nonzero(m)[0] + 1,
     "quantiles by weights": lambda x, y: np.quantile(x * 2, [0.2, 0.7], weights=y * y, method="inverted_cdf"),
     "histogram by a rule": lambda x: np.histogram(x * 2, "sturges"),
+    "histogram by a rule of deviations": lambda x: np.histogram(x * 2, "scott"),
+    "edges by a rule": lambda x: np.histogram_bin_edges(x * 2, "doane"),
     "vectors across": lambda k: np.vecdot(k * 2, k[3] * 3) + 1,
     "sums of axes in lists": lambda k: np.einsum(k * 2, [0, 1], k * 3, [2, 1], [2, 0]) + 1,
     "an element": lambda x: (x * 2)[5] + np.max(x),

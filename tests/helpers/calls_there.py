@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 
 import pycudakit as pk
+from helpers.versions import has_numpy
 
 RNG = np.random.default_rng(1)
 SIZE = 100_003  # so that masks, too, are long enough to have a place there
@@ -82,6 +83,13 @@ STAYS = {
     "histogram of many bins by quartiles": lambda a, **_: pk.histogram(a, "fd"),
     "histogram of many bins by quartiles of integers": lambda q, **_: pk.histogram(q, "fd"),
     "histogram of many bins by the best rule": lambda p, **_: pk.histogram(p, "auto"),
+    "histogram by deviations": lambda a, **_: pk.histogram(a, "scott"),
+    "histogram by deviations of float32": lambda p, **_: pk.histogram(p, "scott", (0.25, 0.5)),
+    "histogram by deviations of integers": lambda q, **_: pk.histogram(q, "scott"),
+    "histogram by skewness": lambda b, **_: pk.histogram(pk.multiply(b, b), "doane", density=True),
+    "histogram by skewness of integers": lambda q, **_: pk.histogram(pk.multiply(q, q), "doane"),
+    "histogram of many bins by the error that is left": lambda w, **_: pk.histogram(w[:, :20], "stone"),
+    "histogram of bools by a rule": lambda a, **_: pk.histogram(pk.less(a, 20), "doane"),
     "histogram2d": lambda a, b, **_: pk.histogram2d(a, b, 7),
     "histogram2d of edges": lambda a, i, **_: pk.histogram2d(a, i, [EDGES, 5], density=True),
     "histogramdd": lambda a, b, i, **_: pk.histogramdd([a, b, i], 4)[0],
@@ -200,6 +208,16 @@ STAYS = {
         w, 0.5, axis=0, weights=np.arange(300), method=CDF
     ),
     "weighted quantile out": lambda w, u, **_: pk.quantile(w, 0.5, 1, weights=w, method=CDF, out=u[0, :300]),
+    "weighted nanquantile": lambda n, i, **_: pk.nanquantile(n, [0.1, 0.9], weights=i, method=CDF),
+    "weighted nanpercentile of axes": lambda t, **_: pk.nanpercentile(
+        t, [3, 80.0], (0, 2), weights=t, method=CDF, keepdims=True
+    ),
+    "weighted nanquantile out": lambda w, u, **_: pk.nanquantile(
+        w, 0.5, 1, weights=w, method=CDF, out=u[0, :300]
+    ),
+    "weighted nanquantile of integers": lambda q, **_: pk.nanquantile(
+        q, 0.5, 0, weights=pk.multiply(q, q), method=CDF
+    ),
     "weighted quantile of float32": lambda p, **_: pk.quantile(p, np.float32(0.7), -1, weights=p, method=CDF),
     "nansum": lambda n, **_: pk.nansum(n),
     "nanmax": lambda n, **_: pk.nanmax(n),
@@ -327,6 +345,9 @@ EINSUMS = {
     ),
     "einsum of one in float32": lambda kit, q, **_: kit.einsum("ij->j", q, dtype="f4", casting="unsafe"),
     "einsum of products in order C": lambda kit, m, s, **_: kit.einsum("ij,jk->ki", m, s, order="C"),
+    "einsum of products in order F": lambda kit, m, s, **_: kit.einsum("ij,jk->ki", m, s, order="F"),
+    "einsum of one in order F": lambda kit, t, **_: kit.einsum("ijk->kj", t, order="F"),
+    "einsum to a number in order F": lambda kit, a, b, **_: kit.einsum("i,i", a, b, order="F"),
     "einsum along a path": lambda kit, m, s, t, **_: kit.einsum(
         "ij,jk,bjk->ib", m[:60], s, t, optimize=["einsum_path", (1, 2), (0, 1)]
     ),
@@ -337,3 +358,25 @@ EINSUMS = {
         "ij,jk,lj->ikl", m, s, m, optimize=("greedy", 1e6)
     ),
 }
+
+if has_numpy("2.4"):  # whose paths heed types
+    EINSUMS |= {
+        "einsum of three optimized, in float64": lambda kit, p, q, **_: kit.einsum(
+            "ij,ik,kl->jl", p[:, :90], q[:260], q[:90], optimize=True, dtype=np.float64
+        ),
+        "einsum along a path, of sums in int8": lambda kit, v, **_: kit.einsum(
+            "ij,kj,kl->il", v[:600], v[:500], v[:500], dtype="i8", optimize=["einsum_path", (1, 2), (0, 1)]
+        ),
+        "einsum of three at once, of sums in int64": lambda kit, v, **_: kit.einsum(
+            "ij,k,l->il", v[:600], v[:700, 0], v[:900, 1], dtype="i8", optimize=["einsum_path", (0, 1, 2)]
+        ),
+        "einsum of bools, in float32": lambda kit, q, **_: kit.einsum(
+            "ij,kj->ik", kit.greater(q, 0), q[:200], dtype="f4", casting="unsafe", optimize="optimal"
+        ),
+        "einsum of two, in float32": lambda kit, m, s, **_: kit.einsum(
+            "ij,jk->i", kit.floor(kit.multiply(m, 9)), kit.ceil(s), optimize=True, dtype="f4"
+        ),
+        "einsum of one optimized, in float64": lambda kit, q, **_: kit.einsum(
+            "ij->j", q, dtype="f8", optimize="greedy", order="F"
+        ),
+    }

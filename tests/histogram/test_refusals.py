@@ -32,6 +32,7 @@ WRONG = {
     "NaN without a range": ("histogram", ([1, np.nan], 3)),
     "infinity without a range": ("histogram", ([1, np.inf], 3)),
     "too many bins": ("histogram", (np.float32([1, 1.0000001]), 1000)),
+    "a rule of no bins": ("histogram", (np.full(30, 1e9, np.float32), "scott")),
     "an unknown rule": ("histogram", ([1, 2], "mine")),
     "a rule with weights": ("histogram", ([1, 2], "auto", None, None, [1, 2])),
     "weights of another shape": ("histogram", ([1, 2], 3, None, None, [1])),

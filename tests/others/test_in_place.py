@@ -82,7 +82,9 @@ GOES_HOME = {
     ),
     "median into another type": lambda w, p, **_: pk.median(w, 1, out=p[0]),
     "einsum into another type": lambda i, a, **_: pk.einsum("i,i->i", i, i, out=a),
-    "a rule that takes deviations": lambda a, **_: pk.histogram(a, "scott"),
+    "a rule that takes deviations of float16": lambda n, **_: pk.histogram(
+        pk.astype(pk.nan_to_num(n), np.float16), "doane"
+    ),
 }
 
 
@@ -282,6 +284,9 @@ REFUSED_EINSUMS = {
     "a path out of bounds": ("ij,jk->ik", M, S, {"optimize": ["einsum_path", (0, 5)]}),
     "a path of too little": ("ij,jk->ik", M, S, {"optimize": ["einsum_path", (0,)]}),
     "a type that holds too little": ("ij,jk->ik", M, S, {"dtype": "f4"}),
+    "a type of another kind, on a path": ("ij,jk->ik", M, S, {"dtype": "i8", "optimize": True}),
+    "a type that holds too little, of one": ("ij->j", M, {"dtype": "f4", "optimize": True}),
+    "sizes that differ, in a type on a path": ("ij,kj->ik", M, S, {"dtype": "f8", "optimize": True}),
     "an unknown type": ("ij,jk->ik", M, S, {"dtype": "f77"}),
     "an unknown rule": ("ij,jk->ik", M, S, {"dtype": "f4", "casting": "never"}),
     "an unknown order": ("ij,jk->ik", M, S, {"order": "Z"}),
@@ -290,8 +295,7 @@ REFUSED_EINSUMS = {
 # What NumPy alone takes.
 OTHER_EINSUMS = {
     "more labels than capital letters": (M, [30, 1], S, [1, 2]),
-    "the order of Fortran": ("ij,jk->ik", M, S, {"order": "F"}),
-    "a type on a path": ("ij,jk->ki", M, S, {"optimize": True, "dtype": "f8"}),
+    "the order of all arrays": ("ij,jk->ik", M, S, {"order": "A"}),
 }
 
 
@@ -328,7 +332,13 @@ def test_rules_for_bins(gpu, monkeypatch, numpy_has_them):
     narrow = np.repeat([-100, 100], SIZE).astype(np.int8)
     for x in (np.full(SIZE, 3), ARRAYS["a"], ARRAYS["p"].astype(np.float16), narrow):
         for rule in ("auto", "fd", "sqrt"):
-            for limits in (None, (2, 77.5), (200, 300)):
+            for limits in (
+                None,
+                (2, 77.5),
+                (200, 300),
+                (np.float64(2.1), np.int8(90)),
+                (np.float32(2.1), 70),
+            ):
                 gots, wants = pk.histogram(up(x), rule, limits), np.histogram(x, rule, limits)
                 for got, want in zip(gots, wants, strict=True):
                     assert_array_equal(down(got), want, strict=True)

@@ -1,5 +1,7 @@
 """Quantiles of weighted values on a GPU: the places that rounding decides, and what is refused."""
 
+import contextlib
+import functools
 import sys
 
 import numpy as np
@@ -31,33 +33,52 @@ CASES = {
 OPEN = {"tenths": ROWS, "tenths in few rows": ROWS // 7 + 1, "wide": ROWS, "half of them nothing": ROWS}
 
 
-def check(name, up, down):
-    weights = CASES[name]
-    with pk.engine("cpu"):
-        want = pk.quantile(VALUES, SHARES, 1, weights=weights, method="inverted_cdf")
-    got = pk.quantile(up(VALUES), SHARES, 1, weights=up(weights), method="inverted_cdf")
+# What nanquantile skips, with weights that are skipped, too: some of each row, but all of one.
+GAPS = np.where(RNG.random((ROWS, COLUMNS)) < 0.2, np.nan, VALUES)
+GAPS[5] = np.nan
+GAPS[::3, -1] = np.nan
+
+
+def check(name, up, down, function="quantile"):
+    weights, values = CASES[name], VALUES if function == "quantile" else GAPS
+    if function == "nanquantile" and weights.dtype.kind == "f":
+        weights = np.where(np.isnan(values), np.nan, weights).astype(weights.dtype)
+    given = {"axis": 1, "method": "inverted_cdf"}
+    with pk.engine("cpu"), warnings_of(function):
+        want = getattr(pk, function)(values, SHARES, weights=weights, **given)
+    with warnings_of(function):
+        got = getattr(pk, function)(up(values), SHARES, weights=up(weights), **given)
+        assert_array_equal(want, getattr(np, function)(values, SHARES, weights=weights, **given))
     assert_array_equal(down(got), want, strict=True)
-    assert_array_equal(want, np.quantile(VALUES, SHARES, 1, weights=weights, method="inverted_cdf"))
 
 
+def warnings_of(function):
+    if function == "quantile":
+        return contextlib.nullcontext()
+    return pytest.warns(RuntimeWarning, match="All-NaN slice encountered")
+
+
+@pytest.mark.parametrize("function", ["quantile", "nanquantile"])
 @pytest.mark.parametrize("name", CASES)
-def test_places_by_a_stand_in(gpu, name):
+def test_places_by_a_stand_in(gpu, name, function):
     cupy = sys.modules["cupy"]
-    check(name, cupy.asarray, cupy.asnumpy)
+    check(name, cupy.asarray, cupy.asnumpy, function)
     come_down = OPEN.get(name, 0) * COLUMNS * 8
     assert gpu.bytes_down <= come_down + 400
 
 
 @on_a_gpu
+@pytest.mark.parametrize("function", ["quantile", "nanquantile"])
 @pytest.mark.parametrize("name", CASES)
-def test_places_there(library, name):
-    check(name, library.up, library.down)
+def test_places_there(library, name, function):
+    check(name, library.up, library.down, function)
     last = pk.last_call()
     assert last.bytes_up + last.bytes_down <= 60_000 + OPEN.get(name, 0) * COLUMNS * 8 * 2, last
 
 
 REFUSED = {
     "negative": {"weights": -WEIGHTS},
+    "negative, of NaN": {"weights": np.where(np.isnan(GAPS), -1.0, np.where(WEIGHTS > 0.5, WEIGHTS, np.nan))},
     "nothing": {"weights": WEIGHTS * 0},
     "NaN": {"weights": WEIGHTS * np.nan},
     "infinite": {"weights": WEIGHTS * np.inf},
@@ -70,34 +91,39 @@ REFUSED = {
 }
 
 
-def check_refused(name, up):
-    given = {"a": VALUES, "q": 0.5, "axis": 1, "method": "inverted_cdf", **REFUSED[name]}
+def check_refused(name, up, function):
+    values = VALUES if function == "quantile" else GAPS
+    given = {"a": values, "q": 0.5, "axis": 1, "method": "inverted_cdf", **REFUSED[name]}
     with pk.engine("cpu"), pytest.raises((ValueError, TypeError)) as told:
-        pk.quantile(**given)
+        getattr(pk, function)(**given)
     given |= {key: up(given[key]) for key in ("a", "weights")}
     with pytest.raises(type(told.value)) as there:
-        pk.quantile(**given)
+        getattr(pk, function)(**given)
     assert str(there.value) == str(told.value)
 
 
 @pytest.mark.usefixtures("gpu")
+@pytest.mark.filterwarnings("ignore:All-NaN")
+@pytest.mark.parametrize("function", ["quantile", "nanquantile"])
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_by_a_stand_in(name):
-    check_refused(name, sys.modules["cupy"].asarray)
+def test_refused_by_a_stand_in(name, function):
+    check_refused(name, sys.modules["cupy"].asarray, function)
 
 
 @on_a_gpu
+@pytest.mark.filterwarnings("ignore:All-NaN")
+@pytest.mark.parametrize("function", ["quantile", "nanquantile"])
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_there(library, name):
-    check_refused(name, library.up)
+def test_refused_there(library, name, function):
+    check_refused(name, library.up, function)
 
 
 @pytest.mark.usefixtures("gpu")
 def test_a_number_is_an_array_unless_it_is_nan():
     """As NumPy has it, of arrays on the host, too."""
-    half = pk.fuse(lambda x, w: np.quantile(x, 0.5, weights=w, method="inverted_cdf"))
-    for x in (VALUES[0], np.where(VALUES[0] > 9, VALUES[0], np.nan)):
-        want = np.quantile(x, 0.5, weights=WEIGHTS[0], method="inverted_cdf")
-        got = half(x, WEIGHTS[0])
+    for function, x in ((np.quantile, VALUES[0]), (np.quantile, GAPS[0]), (np.nanquantile, GAPS[5])):
+        call = functools.partial(function, q=0.5, method="inverted_cdf")
+        want = call(x, weights=WEIGHTS[0])
+        got = pk.fuse(lambda x, w, call=call: call(x, weights=w))(x, WEIGHTS[0])
         assert type(got) is type(want)
         assert_array_equal(got, want)

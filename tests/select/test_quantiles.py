@@ -320,7 +320,9 @@ def test_entry_refuses(engine, changes, words):
 
 
 FOREIGN = {
-    "weights": lambda kit: kit.nanquantile([1.0, 2.0, 4.0], 0.5, weights=[1, 2, 3], method="inverted_cdf"),
+    "weights": lambda kit: kit.nanquantile(
+        [1.0, 2.0, 4.0], 0.5, weights=np.array([1, 2, 3], np.longdouble), method="inverted_cdf"
+    ),
     "longdouble": lambda kit: kit.median(np.longdouble([1, 2])),
     "objects": lambda kit: kit.median(np.array([1, 2, 3], object)),
     "datetime": lambda kit: kit.nanquantile(

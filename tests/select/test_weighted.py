@@ -1,5 +1,7 @@
 """Quantiles of weighted values, against NumPy's."""
 
+import warnings
+
 import numpy as np
 import pytest
 from helpers.strategies import assert_same_outcome, each_with_smoke, outcome
@@ -42,6 +44,32 @@ def test_nan(engine):
     compare("quantile", a, 0.5, weights=WEIGHTS[:5, :20] + 1)
 
 
+@since("2.4")
+@pytest.mark.filterwarnings("ignore:All-NaN")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+@pytest.mark.parametrize("weights", [WEIGHTS + 1, WEIGHTS.astype("f4") + 1, WEIGHTS * np.inf])
+def test_without_nan(engine, dtype, weights):
+    a = RNG.permuted(np.arange(240)).reshape(6, 40) - 120
+    if dtype != "int8":
+        a = np.where(a % 3 < 1 + (weights == np.inf), np.nan, a)
+        a[4] = np.nan
+        weights = np.where(np.isnan(a), np.nan, weights)
+    a = a.astype(dtype)
+    for shares in (0.5, 0, 1, [0.0, 0.1, 1.0], [[0.3], [0.7]], np.float32(0.4)):
+        compare("nanquantile", a, shares, weights=weights)
+        compare("nanquantile", a, shares, axis=1, weights=weights)
+        compare("nanquantile", a, shares, axis=0, weights=np.abs(weights[:, 3]) + 1)
+        compare("nanquantile", a[4], shares, weights=weights[4])
+        compare("nanpercentile", a, np.multiply(shares, 100), axis=(1, 0), weights=weights, keepdims=True)
+    for axis, shape in ((1, 6), (1, 5), (1, 7), (None, ()), (0, (1, 40)), ((0, 1), 3)):
+        compare("nanquantile", a, 0.3, axis, np.empty(shape, "f8"), weights=weights)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        pk.nanquantile(a, 0.3, 1, weights=np.ones_like(weights), method="inverted_cdf")
+    assert [str(each.message) for each in told] == ["All-NaN slice encountered"] * (dtype != "int8")
+    assert (pk.last_call().function, pk.last_call().engine) == ("nanquantile", engine)
+
+
 def test_out(engine):
     a, out = RNG.standard_normal((6, 40)), np.empty(6)
     assert pk.quantile(a, 0.3, 1, out, weights=WEIGHTS + 1, method="inverted_cdf") is out
@@ -59,8 +87,4 @@ def test_errors(engine):
         compare("quantile", a, 0.5, weights=WEIGHTS * 0)
         compare("quantile", a, 0.5, weights=WEIGHTS * np.nan)
     with pytest.raises(errors.Unsupported, match=r"nanquantile: not on the .* engine: it has such weights"):
-        pk.nanquantile(a, 0.5, weights=WEIGHTS, method="inverted_cdf")
-    with pk.engine("auto"):
-        assert pk.nanquantile(a, 0.5, weights=WEIGHTS, method="inverted_cdf") == np.nanquantile(
-            a, 0.5, weights=WEIGHTS, method="inverted_cdf"
-        )
+        pk.nanquantile(a, 0.5, weights=WEIGHTS.astype(complex), method="inverted_cdf")

@@ -224,6 +224,8 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
             sample = binning.extent(request.plan, values).astype(dtype)
         rules = weighed if isinstance(bins, str) else None  # which are not for weights
         edges = _NUMPY.histogram_bin_edges(sample, bins, range, rules)
+        if len(edges) == 1:  # a rule whose width is infinite, or wider than nothing
+            return _NUMPY.histogram(sample, bins, range, density)  # raises
         if len(edges) > binning.MOST:
             return request.by_numpy(_TOO_MANY)
         found = binning.by_width(edges, *_outer_edges(sample, range), dtype)

@@ -6,25 +6,19 @@ the results of these, so that every bit is NumPy's.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
-from pycudakit._calls import floating
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.operands import as_array
 from pycudakit._calls.small import answered_by
 from pycudakit._families.select.points import Points, are_valid
-from pycudakit._families.select.rows import Request, Selector, by_numpy, planned
+from pycudakit._families.select.rows import Request, Selector, by_numpy, planned, warn_of_only_nan
 from pycudakit._families.select.weighted import weighted_quantiles
 from pycudakit._library.types import Array
 
 _MASKED_BELOW = 600  # NumPy takes shorter rows by way of a masked array, which adds in their own type
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=floating.level_of_caller())
 
 
 @answered_by(np.median)
@@ -110,7 +104,7 @@ def nanmedian(
     last = np.maximum(valid - 1, 0)
     pairs, _ = selector.select(np.stack([last // 2, np.minimum(valid // 2, last)], axis=1))
     if not valid.all():
-        _warn("All-NaN slice encountered")
+        warn_of_only_nan()
     if request.floating and request.rest and request.columns < _MASKED_BELOW:
         result: Any = np.add.reduce(pairs, axis=0)
         np.true_divide(result, 2.0, out=result, casting="unsafe")
@@ -153,7 +147,7 @@ def quantile(
     method : str, optional
         What is taken between two values: any of `numpy.quantile`'s methods.
     weights : array_like, optional
-        A weight for each value, with the method ``"inverted_cdf"``. Weights are NumPy's alone.
+        A weight for each value, with the method ``"inverted_cdf"``.
 
     Returns
     -------
@@ -280,8 +274,7 @@ def nanpercentile(
 def _quantiles(name: str, a: Any, q: Any, keywords: tuple[Any, Any, bool, str, bool], weights: Any) -> Any:
     axis, out, _, method, keepdims = keywords
     known = None if weights is None else as_array(weights)
-    is_weighted = known is not None and not name.startswith("nan")
-    foreign = None if weights is None or is_weighted else "it has such weights"
+    foreign = "it has such weights" if weights is not None and known is None else None
     plan, request = planned(name, a, q, (axis, out, keepdims), foreign)
     if plan.engine == "numpy" or request is None:
         return by_numpy(plan, lambda: getattr(np, name)(a, q, *keywords, weights=weights))
@@ -296,7 +289,8 @@ def _quantiles(name: str, a: Any, q: Any, keywords: tuple[Any, Any, bool, str, b
     if shares.ndim > 2:
         raise ValueError("q must be a scalar or 1d")
     if known is not None:
-        return weighted_quantiles(request.a, shares, axis, out, method, keepdims, known)
+        skips_nan = name.startswith("nan")
+        return weighted_quantiles(request.a, shares, axis, out, method, keepdims, known, skips_nan)
     weak = type(q) in (int, float)
     if name.startswith("nan"):
         result = _nan_quantiles(Selector(plan, request), shares, method, weak)
@@ -315,7 +309,7 @@ def _nan_quantiles(selector: Selector, shares: Array, method: str, weak: bool) -
     dtype = request.a.dtype
     valid = selector.valid_counts()
     if not valid.all():
-        _warn("All-NaN slice encountered")
+        warn_of_only_nan()
     counts, group_of = np.unique(valid, return_inverse=True)
     points = {
         group: Points(int(n), shares, method, request.floating) for group, n in enumerate(counts) if n > 0

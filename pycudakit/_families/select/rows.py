@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pycudakit._calls import invocation
+from pycudakit._calls import floating, invocation
 from pycudakit._calls.cost import CALL, SHARED_WORK, threads
 from pycudakit._calls.operands import as_array
 from pycudakit._calls.plan import Cost, Plan, plan_call
@@ -133,3 +134,8 @@ def by_numpy(plan: Plan, compute: Callable[[], Any]) -> Any:
     """Have NumPy answer: because the plan says so, or because there are no elements to select from."""
     reason = plan.reason if plan.engine == "numpy" else "there are no elements to select from"
     return invocation.by_numpy(plan.function, reason, compute)
+
+
+def warn_of_only_nan() -> None:
+    """Say, as NumPy does, that a row has nothing else."""
+    warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=floating.level_of_caller())

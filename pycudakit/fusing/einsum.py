@@ -73,9 +73,7 @@ def _einsum(
         usual: Any = "same_kind" if number in paired else "safe"
         if not np.can_cast(array.dtype, dtype, usual if casting is _NONE else casting):
             return NotImplemented
-    shape = None if sizes is None else tuple(sizes[label] for label in result)
-    is_there = out is None or (recording.is_there(out) and (out.shape, out.dtype) == (shape, dtype))
-    if sizes is None or not is_there:
+    if sizes is None or out is not None:
         return NotImplemented
     distinct = [_distinct(recording, own, a, sizes) for own, a in zip(labels, arrays, strict=True)]
     parts = []
@@ -84,11 +82,8 @@ def _einsum(
         own = part.array.dtype.newbyteorder("=") if number in paired else dtype
         parts.append(_typed(_without(recording, part, others, own), dtype))
     found = _of_all(recording, parts, result, sizes, path)
-    if out is None:
-        is_as_asked = order == "K" or not result or recording.store(found).flags[order]
-        return found if is_as_asked else recording.call(np.copy, (found, order), {})
-    recording.set(out, ..., found)
-    return out
+    is_as_asked = order == "K" or not result or recording.store(found).flags[order]
+    return found if is_as_asked else recording.call(np.copy, (found, order), {})
 
 
 def _in_letters(operands: Sequence[Any]) -> Sequence[Any]:

@@ -29,7 +29,9 @@ def _median(name: str) -> Handler:
         keepdims: Any = False,
     ) -> Any:
         del overwrite_input
-        return _of_rows(recording, name, a, (), {}, axis, out, keepdims)
+        if out is not None:
+            return NotImplemented
+        return _of_rows(recording, name, a, (), {}, axis, keepdims)
 
     return handle
 
@@ -48,12 +50,14 @@ def _quantile(name: str) -> Handler:
         weights: Any = None,
     ) -> Any:
         del overwrite_input
+        if out is not None:
+            return NotImplemented
         shares = recording.resolved(q)
         if weights is not None:
             if method != "inverted_cdf":
                 return NotImplemented
-            return _of_weights(recording, name, a, np.asarray(shares), axis, out, keepdims, weights)
-        return _of_rows(recording, name, a, (shares,), {"method": method}, axis, out, keepdims)
+            return _of_weights(recording, name, a, np.asarray(shares), axis, keepdims, weights)
+        return _of_rows(recording, name, a, (shares,), {"method": method}, axis, keepdims)
 
     return handle
 
@@ -71,10 +75,9 @@ def _of_rows(
     shares: tuple[Any, ...],
     keywords: dict[str, Any],
     axis: Any,
-    out: Any,
     keepdims: Any,
 ) -> Any:
-    axes = _axes_of(recording, a, axis, out)
+    axes = _axes_of(a, axis)
     if not axes:
         return NotImplemented
     kept = [d for d in range(a.ndim) if d not in axes]
@@ -89,16 +92,16 @@ def _of_rows(
     recording.costs.called(a.size)
     function = getattr(importlib.import_module("pycudakit._families.select.quantiles"), name)
     found = recording.at_home(function, (rows, *shares), {**keywords, "axis": along})
-    return _shaped(recording, found, a, axes, np.shape(shares[0] if shares else 0), out, keepdims)
+    return _shaped(recording, found, a, axes, np.shape(shares[0] if shares else 0), keepdims)
 
 
 def _of_weights(
-    recording: Recording, name: str, a: Any, shares: Any, axis: Any, out: Any, keepdims: Any, weights: Any
+    recording: Recording, name: str, a: Any, shares: Any, axis: Any, keepdims: Any, weights: Any
 ) -> Any:
     weighted: Any = importlib.import_module("pycudakit.fusing.weighted")
     if shares.dtype in CODES and name.endswith("percentile"):
         shares = np.asarray(np.true_divide(shares, 100))
-    axes = _axes_of(recording, a, axis, out)
+    axes = _axes_of(a, axis)
     if not (axes and weighted.are_known(shares)):
         return NotImplemented
     recording.costs.called(a.size)
@@ -106,12 +109,12 @@ def _of_weights(
     found = weighted.of_weighted_rows(recording, a, *given)
     if found is NotImplemented:
         return found
-    return _shaped(recording, found, a, axes, shares.shape, out, keepdims)
+    return _shaped(recording, found, a, axes, shares.shape, keepdims)
 
 
-def _axes_of(recording: Recording, a: Any, axis: Any, out: Any) -> tuple[int, ...]:
+def _axes_of(a: Any, axis: Any) -> tuple[int, ...]:
     """Return the axes of a call that stays on the device, or none."""
-    is_there = type(a) is StandIn and a.ndim > 0 and a.size > 0 and (out is None or recording.is_there(out))
+    is_there = type(a) is StandIn and a.ndim > 0 and a.size > 0
     try:
         return normalize_axis_tuple(range(a.ndim) if axis is None else axis, a.ndim) if is_there else ()
     except (TypeError, ValueError):
@@ -119,22 +122,10 @@ def _axes_of(recording: Recording, a: Any, axis: Any, out: Any) -> tuple[int, ..
 
 
 def _shaped(
-    recording: Recording,
-    found: Any,
-    a: StandIn,
-    axes: tuple[int, ...],
-    ahead: tuple[int, ...],
-    out: Any,
-    keepdims: Any,
+    recording: Recording, found: Any, a: StandIn, axes: tuple[int, ...], ahead: tuple[int, ...], keepdims: Any
 ) -> Any:
-    """Return what is found with the axes that are kept, or where it is to be."""
-    if keepdims:
-        sizes = tuple(1 if d in axes else n for d, n in enumerate(a.shape))
-        found = recording.wrap(found).reshape((*ahead, *sizes))
-    if out is None:
+    """Return what is found with the axes that are kept."""
+    if not keepdims:
         return found
-    found = recording.wrap(found)
-    if type(found) is not StandIn or (found.shape, found.dtype) != (out.shape, out.dtype):
-        return NotImplemented
-    recording.set(out, ..., found)
-    return out
+    sizes = tuple(1 if d in axes else n for d, n in enumerate(a.shape))
+    return recording.wrap(found).reshape((*ahead, *sizes))

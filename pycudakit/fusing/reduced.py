@@ -68,12 +68,19 @@ for _names, _module in (
 
 @_captures(np.trace)
 def _trace(
-    recording: Recording, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, **keywords: Any
+    recording: Recording,
+    a: Any,
+    offset: Any = 0,
+    axis1: Any = 0,
+    axis2: Any = 1,
+    dtype: Any = None,
+    out: Any = None,
 ) -> Any:
-    if type(a) is not StandIn or keywords:
+    if type(a) is not StandIn or out is not None:
         function = kit_function(f"{FAMILIES}.matmul.tensors", "trace")
-        return at_once(recording, function, (a, offset, axis1, axis2), keywords)
-    return np.sum(np.diagonal(a, offset, axis1, axis2), axis=-1)
+        return at_once(recording, function, (a, offset, axis1, axis2, dtype, out), {})
+    given = {} if dtype is None else {"dtype": dtype}
+    return np.sum(np.diagonal(a, offset, axis1, axis2), axis=-1, **given)
 
 
 @_captures(np.average)

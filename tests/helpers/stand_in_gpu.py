@@ -238,6 +238,10 @@ class ndarray:
         return self.values.shape
 
     @property
+    def ndim(self):
+        return self.values.ndim
+
+    @property
     def dtype(self):
         return self.values.dtype
 

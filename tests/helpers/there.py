@@ -64,6 +64,10 @@ class Library:
     def down(self, x):
         return self._down(self.module, x)
 
+    def moved(self):
+        """Return how many bytes the last call moved over the link."""
+        return pk.last_call().bytes_up + pk.last_call().bytes_down
+
 
 def numbers(*shape, dtype=np.float64):
     return (np.random.default_rng(3).random(shape or (SIZE,)) * 100).astype(dtype)

@@ -33,3 +33,29 @@ def gpu(monkeypatch):
     monkeypatch.undo()
     forget_entries()
     present.status.cache_clear()
+
+
+class _StandingFor(Library):
+    """What keeps arrays on a GPU that is none."""
+
+    def __init__(self, gpu):
+        super().__init__("cupy")
+        self._gpu = gpu
+
+    def up(self, x):
+        self._gpu.bytes_up = self._gpu.bytes_down = 0
+        return super().up(x)
+
+    def moved(self):
+        return self._gpu.bytes_up + self._gpu.bytes_down
+
+
+@pytest.fixture
+def there(request):
+    """Return CuPy; where there is no GPU, what stands for both."""
+    if pk.engines()["cuda"]:
+        pytest.importorskip("cupy")
+        with pk.engine("cuda"):
+            yield Library("cupy")
+    else:
+        yield _StandingFor(request.getfixturevalue("gpu"))

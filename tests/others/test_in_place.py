@@ -76,10 +76,6 @@ def test_sums_of_products_stay(gpu, name):
 
 # What is still computed from a copy on the host, or looks at some of it there.
 GOES_HOME = {
-    "interp with a period": lambda a, **_: pk.interp(a, [0.0, 100.0], [0.0, 1.0], period=30.0),
-    "cumulative_sum into another type": lambda w, p, **_: pk.cumulative_sum(
-        w[:259, :300], axis=0, out=p, include_initial=True
-    ),
     "median into another type": lambda w, p, **_: pk.median(w, 1, out=p[0]),
     "einsum into another type": lambda i, a, **_: pk.einsum("i,i->i", i, i, out=a),
     "a rule that takes deviations of float16": lambda n, **_: pk.histogram(

@@ -94,7 +94,8 @@ def _takes(array: Any, out: Any) -> bool:
     """Tell whether a function of the kit's computes with an array, which does not decide for itself."""
     if isinstance(out, tuple) and len(out) == 1:
         out = out[0]
-    if not (out is None or type(out) is np.ndarray) or isinstance(array, Deferred):
+    is_known = out is None or type(out) is np.ndarray or is_device_array(out)
+    if not is_known or isinstance(array, Deferred):
         return False
     return as_array(array) is not None if is_ordinary(array) else is_device_array(array)
 

@@ -20,8 +20,8 @@ from pycudakit._library.types import DType
 def reduction(name: str, write: Write) -> Callable[..., Any]:
     """Return what computes a function where an array lies; None where that takes more care."""
 
-    def call(a: Any = None, axis: Any = None, **more: Any) -> Any:
-        return None if more else _call(name, write, a, axis)
+    def call(a: Any = None, axis: Any = None, *rest: Any, **more: Any) -> Any:
+        return None if rest or more else _call(name, write, a, axis)
 
     return call
 

@@ -77,7 +77,9 @@ def _replaced(
 
 
 def wanted(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Wanted | None:
-    """Return a call without its `out`, if that may lie on the device."""
+    """Return a call without its `out`, if that may lie on the device; a ufunc's method is no function."""
+    if function is None:
+        return None
     out, arguments, keywords = _replaced("out", None, function, arguments, keywords)
     if type(out) is tuple and len(out) == 1:  # as ufuncs have it
         (out,) = out

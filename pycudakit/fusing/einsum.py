@@ -55,8 +55,10 @@ def _einsum(
     arrays = stood(recording, *rest)
     terms = None if arrays is None else family("tensors").terms(subscripts, arrays)
     path = _path(optimize, len(rest))
-    if arrays is None or terms is None or path is None or order not in ("C", "F", "K"):
+    if arrays is None or terms is None or path is None or order not in ("A", "C", "F", "K"):
         return NotImplemented
+    if order == "A":
+        order = "F" if all(recording.store(array).flags.f_contiguous for array in arrays) else "C"
     paired: set[int] = set()
     if dtype is not None and optimize is not False:
         if not _PATHS_HEED_TYPES:

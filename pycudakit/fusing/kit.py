@@ -48,7 +48,7 @@ _LOOK_AT_NOTHING = frozenset(("nanargmax", "nanargmin"))  # of what they return
 _OF_TWO = frozenset(("searchsorted", "take", "take_along_axis"))
 # And how many these are, of functions of which NumPy has none, or none that asks stand-ins.
 _OWN_AT_HOME = {"allclose": 2, "array_equal": 2, "cummax": 1, "cummin": 1, "exclusive_scan": 1}
-_IMAGE = f"{__name__.partition('.')[0]}.image."
+_IMAGE = f"{__name__.partition('.')[0]}.image"
 _PRODUCTS = frozenset("matmul dot vdot inner outer kron tensordot einsum trace vecdot".split())  # noqa: SIM905
 
 

@@ -83,7 +83,7 @@ class Recording(Indexing):
                 return taken
         captured = self._captured.get(ufunc if method == "__call__" else (ufunc, method))
         if captured is not None:
-            taken = self._taken(ufunc, captured, inputs, keywords)
+            taken = self._taken(ufunc if method == "__call__" else None, captured, inputs, keywords)
             if taken is not NotImplemented:
                 return taken
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"

@@ -347,6 +347,7 @@ EINSUMS = {
     "einsum of products in order C": lambda kit, m, s, **_: kit.einsum("ij,jk->ki", m, s, order="C"),
     "einsum of products in order F": lambda kit, m, s, **_: kit.einsum("ij,jk->ki", m, s, order="F"),
     "einsum of one in order F": lambda kit, t, **_: kit.einsum("ijk->kj", t, order="F"),
+    "einsum of products in order A": lambda kit, m, s, **_: kit.einsum("ij,jk->ki", m, s, order="A"),
     "einsum to a number in order F": lambda kit, a, b, **_: kit.einsum("i,i", a, b, order="F"),
     "einsum along a path": lambda kit, m, s, t, **_: kit.einsum(
         "ij,jk,bjk->ib", m[:60], s, t, optimize=["einsum_path", (1, 2), (0, 1)]

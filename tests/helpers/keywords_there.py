@@ -48,6 +48,9 @@ KEYWORDS = {
     "threshold": lambda p, **_: pk.image.threshold(p),
     "flip": lambda p, **_: pk.image.flip(p),
     "rotate90": lambda p, **_: pk.image.rotate90(p),
+    "equalize_histogram": lambda w, **_: pk.fuse(
+        lambda x: pk.image.equalize_histogram((x * 255).astype("u1").reshape(100, 300, 4), channel_axis=-1)
+    )(w),
     "normalize": lambda p, **_: pk.image.normalize(p),
 }
 

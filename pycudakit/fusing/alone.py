@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
+
 from pycudakit._families.elementwise import compound, pairs
 from pycudakit._programs.function import ElementFunction
 from pycudakit.fusing.elementwise import pair
@@ -61,7 +63,11 @@ def _elementwise(
         return recording.apply(function, inputs, out=out, **named)
     # Where the mask is off, as in a program that has one: an argument to which no function objects.
     harmless = function.harmless
-    kept = [recording.apply(compound.WHERE, (where, value, harmless)) for value in inputs]
+    of_bools = np.bool_(harmless)  # beside which bools stay bools
+    kept = [
+        recording.apply(compound.WHERE, (where, value, of_bools if _is_of_bools(value) else harmless))
+        for value in inputs
+    ]
     result = recording.apply(function, kept, **named)
     if out is None:
         return result
@@ -69,3 +75,7 @@ def _elementwise(
     del kept, result  # or they would be computed by themselves before what they read is overwritten
     recording.set(out, ..., chosen)
     return out
+
+
+def _is_of_bools(value: Any) -> bool:
+    return getattr(value, "dtype", None) == np.bool_

@@ -22,10 +22,10 @@ _OF_BOTH = frozenset(_NAMES.split())
 # And those that round once, to the type of `out`, if that is one of floats.
 _ROUND_ONCE = frozenset(("mean", "nanmean", "nanstd", "nanvar", "std", "var"))
 # And those that take any integers for others.
-_WRAP = _OF_BOTH | {"amax", "amin", "max", "min", "nanmax", "nanmin", "ptp"}
+_WRAP = _OF_BOTH | {"amax", "amin", "max", "min", "nanmax", "nanmin"}
 # And those that convert to no other type, or in other steps than all at the end.
-_NAMES = """all any argmax argmin choose compress dot einsum median nanargmax nanargmin nanmedian percentile
-quantile take"""
+_NAMES = """all any argmax argmin choose dot einsum median nanargmax nanargmin nanmedian percentile ptp
+quantile"""
 _EXACT = frozenset(_NAMES.split())
 
 
@@ -85,6 +85,8 @@ def wanted(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) 
         (out,) = out
     if type(out) is not StandIn or out.is_scalar or not out.flags.writeable:
         return None
+    if function.__name__ == "ptp" and arguments and getattr(arguments[0], "dtype", None) != out.dtype:
+        return None  # NumPy puts the greatest there first, and takes the least off
     dtype = _type_by(function.__name__, arguments, out.dtype)
     if dtype is not None:
         asked, of_type, named = _replaced("dtype", dtype, function, arguments, keywords)

@@ -12,7 +12,7 @@ from pycudakit import errors
 from pycudakit._families.elementwise import compound, copies, pairs
 from pycudakit._families.expression import close
 from pycudakit.fusing.delivered import takes
-from pycudakit.fusing.kit import FAMILIES, at_once, kit_function
+from pycudakit.fusing.kit import FAMILIES, at_once, has_elements, kit_function
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.shapes import Handler, captures
 from pycudakit.fusing.stand_in import StandIn
@@ -173,6 +173,8 @@ def _isclose(
 def _nan_to_num(
     recording: Recording, x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Any:
+    if has_elements(x) and x.dtype.kind in "biu" and copy:
+        return recording.call(np.copy, (x,), {})
     if (
         type(x) is not StandIn
         or x.dtype.kind != "f"

@@ -26,7 +26,7 @@ np.pad(F * 2, ((0, 1), (2, 0)))     np.select([F > 0], [F], 0)     np.select([A 
 np.pad(V, 1, mode="edge")     np.pad(F, 1, mode="reflect")     np.pad(F[:1], ((0, 2), (0, 0)), mode="minimum")
 np.einsum("ij->ji", A)     np.einsum("ii->i", C)     np.einsum("kij->jki", T)
 np.einsum("ij", F, optimize=True)     np.einsum("ij->ji", A, order="F")
-np.einsum("ij,ij->ij", A, B, order="F")   np.einsum("ij,ij->ij", A, B, order="A")
+np.einsum("ij,ij->ij", A, B, order="F")     np.einsum("ij,ij->ij", A, B, order="A")
 """
 
 

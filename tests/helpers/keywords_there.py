@@ -91,6 +91,15 @@ INTO = {
     "take": (lambda a, i, out: pk.take(a, i, out=out, mode="clip"), (100_003,), FLOAT),
     "modf": (lambda w, u, out: pk.modf(w, out=(out, u[:300]))[0], _SHAPE, FLOAT),
     "evaluate": (lambda w, out: pk.evaluate("w * 2 + sin(w)", {"w": w}, out), _SHAPE, FLOAT),
+    "bools added where": (
+        lambda w, u, out: pk.add(
+            pk.greater(w, 0.3), pk.greater(w, 0.6), out=out, where=pk.greater(u[:300], 0.5)
+        ),
+        _SHAPE,
+        FLOAT,
+    ),
+    "compress": (lambda a, out: pk.compress(pk.less(a, 2e9), a, out=out), (100_003,), FLOAT),
+    "nan_to_num": (lambda q, out: pk.add(pk.nan_to_num(q), 1, out=out), (900, 90), INDEX),
     "round": (lambda w, out: pk.round(w, 1, out=out), _SHAPE, FLOAT),
     "clip": (lambda w, out: pk.clip(w, 0.2, 0.7, out=out), _SHAPE, FLOAT),
 }
@@ -102,4 +111,4 @@ FORMS = {
 }
 OTHER_TYPES = {FLOAT: np.float32, INDEX: np.int16, np.float32: np.float64}
 # Of which NumPy's own steps go by `out`.
-EXACT = {"median", "quantile", "argmin axis", "argmax axis", "nanargmin axis", "nanargmax axis", "take"}
+EXACT = {"median", "quantile", "ptp axis", "argmin axis", "argmax axis", "nanargmin axis", "nanargmax axis"}

@@ -77,6 +77,7 @@ def test_out_of_another_type(there, name):
     ("call", "shape", "dtype"),
     [
         (lambda w, out: pk.sum(w, 1, out=out), (299,), np.float64),
+        (lambda w, out: pk.ptp(pk.less(w, 0.5), 1, out=out), (300,), np.bool_),
         (lambda w, out: pk.cumsum(w, 1, out=out), (300, 399), np.float64),
         (lambda w, out: pk.argmax(w, 1, out=out), (300,), np.float32),
         (lambda w, out: pk.dot(w, w[:, :300], out=out), (300, 300), np.float64),
@@ -92,7 +93,7 @@ def test_what_out_is_refused(there, call, shape, dtype):
     with pytest.raises(at_home_error.type) as error:
         call(**on_device, out=out)
     assert str(error.value) == str(at_home_error.value)
-    assert (there.down(out) == 7).all()
+    assert (there.down(out) == dtype(7)).all()
 
 
 def test_out_that_is_an_argument(there):

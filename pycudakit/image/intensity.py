@@ -9,6 +9,7 @@ import numpy as np
 
 from pycudakit._calls import invocation
 from pycudakit._calls.invocation import one_call, run
+from pycudakit._families.elementwise.copies import copy_into, copying, dense
 from pycudakit._families.expression.evaluate import evaluate
 from pycudakit._families.histogram import binning
 from pycudakit._families.histogram.functions import histogram
@@ -18,6 +19,7 @@ from pycudakit._library.types import FLOAT32, FLOAT64, UINT8, Array, DType
 from pycudakit.image._images import UINT16, ChannelAxis, as_image, operands_of, planned, shape_of
 from pycudakit.image._shape import has_channels
 
+_PLANES = copying("equalize_histogram", np.copy)
 # Nanoseconds an element: NumPy's, and one thread's of the CPU engine.
 _COUNTED, _LOOKED_UP = (1.3, 0.3), (1.5, 0.4)
 
@@ -205,9 +207,14 @@ def equalize_histogram(image: Any, *, channel_axis: ChannelAxis = "auto") -> Arr
     sources, results = (np.moveaxis(plane, -1, 0) for plane in planes)
     if not array.size:
         return out
+    is_moved = len(axes) == 3 and result_memory.is_at_home()  # where a plane is found that lies side by side
+    if is_moved:
+        sources, results = dense(_PLANES, sources), result_memory.empty(results.shape, out.dtype)
     for index in np.ndindex(sources.shape[:-2]):
         counts = _counts("equalize_histogram", sources[index])
         _look_up("equalize_histogram", sources[index], _equalizing(counts), results[index])
+    if is_moved:
+        copy_into(_PLANES, np.moveaxis(results, 0, -1), out)
     return out
 
 

@@ -458,3 +458,29 @@ def test_budgets_that_cannot_be(variable, value):
     kind, message = failure("pk.set_engine('cuda'); pk.add(np.ones(9), 1)", env={variable: value})
     assert kind is errors.InvalidArgument
     assert f"{variable} is '{value}'; set it to bytes" in message
+
+
+SHARED = """
+import pycudakit as pk
+x = np.random.default_rng(0).random(4_000_000)
+expression = "+".join(f"sin(x * {k})" for k in range(30))
+begin, lanes = threading.Barrier(2), []
+
+def call():
+    with pk.engine("cpu"), pk.profile() as p:
+        begin.wait()
+        pk.evaluate(expression, {"x": x})
+    lanes.append(len(set(p.calls[0].spans["lane"].tolist())))
+
+threads = [threading.Thread(target=call) for _ in "ab"]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(min(lanes))
+"""
+
+
+@pytest.mark.cpu
+def test_calls_at_the_same_time_share_the_threads():
+    assert int(python(SHARED, env={"PYCUDAKIT_THREADS": "4"})) > 1

@@ -89,6 +89,15 @@ void wait_awake(Condition holds) {
     }
 }
 
+// Work that threads share, for as long as its call runs it.
+struct Job {
+    const std::function<void()> *work;
+    int64_t open_places;             // for helpers
+    std::atomic<int64_t> active{0};  // helpers at work
+    std::exception_ptr error;
+    Job *next = nullptr;
+};
+
 class Pool {
    public:
     explicit Pool(int64_t helpers) {
@@ -96,44 +105,61 @@ class Pool {
         while (helpers > 0 && start_thread([this] { help(); })) --helpers;
     }
 
-    // False if another call has the pool.
-    bool run(int64_t helpers, Call &call, const std::function<void()> &work) {
-        std::unique_lock<std::mutex> owner(owner_, std::try_to_lock);
-        if (!owner.owns_lock()) return false;
+    void run(int64_t helpers, Call &call, const std::function<void()> &work) {
+        Job job{&work, helpers};
+        open(job);
         std::exception_ptr error;
+        try {
+            work();
+        } catch (...) {
+            error = std::current_exception();
+        }
+        close(job);
+        wait_awake([&] { return job.active == 0; });
+        std::unique_lock<std::mutex> lock(mutex_);
+        while (!idle_.wait_for(lock, Call::PATIENCE, [&] { return job.active == 0; })) {
+            lock.unlock();
+            call.ask();
+            lock.lock();
+        }
+        if (!error) error = job.error;
+        lock.unlock();
+        if (error) std::rethrow_exception(error);
+    }
+
+   private:
+    void open(Job &job) {
+        const int64_t helpers = job.open_places;
         {
-            std::lock_guard<std::mutex> lock(mutex_);
-            work_ = &work;
-            open_places_ = helpers;
-            error_ = nullptr;
+            const std::lock_guard<std::mutex> lock(mutex_);
+            job.next = jobs_;
+            jobs_ = &job;
+            open_places_ += helpers;
         }
         if (helpers == 1) {
             wake_.notify_one();
         } else {
             wake_.notify_all();
         }
-        try {
-            work();
-        } catch (...) {
-            error = std::current_exception();
-        }
-        std::unique_lock<std::mutex> lock(mutex_);
-        open_places_ = 0;
-        lock.unlock();
-        wait_awake([&] { return active_ == 0; });
-        lock.lock();
-        while (!idle_.wait_for(lock, Call::PATIENCE, [&] { return active_ == 0; })) {
-            lock.unlock();
-            call.ask();
-            lock.lock();
-        }
-        if (!error) error = error_;
-        lock.unlock();
-        if (error) std::rethrow_exception(error);
-        return true;
     }
 
-   private:
+    void close(Job &job) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        Job **place = &jobs_;
+        while (*place != &job) place = &(*place)->next;
+        *place = job.next;
+        open_places_ -= job.open_places;
+    }
+
+    // With the fewest helpers of those that want some; there is one, and the mutex is held.
+    Job &neediest() {
+        Job *found = nullptr;
+        for (Job *job = jobs_; job != nullptr; job = job->next) {
+            if (job->open_places > 0 && (found == nullptr || job->active < found->active)) found = job;
+        }
+        return *found;
+    }
+
     void help() {
         std::fesetenv(FE_DFL_ENV);
         std::unique_lock<std::mutex> lock(mutex_);
@@ -142,29 +168,27 @@ class Pool {
             wait_awake([&] { return open_places_ > 0; });
             lock.lock();
             wake_.wait(lock, [&] { return open_places_ > 0; });
+            Job &job = neediest();
+            --job.open_places;
             --open_places_;
-            ++active_;
-            const std::function<void()> *work = work_;
+            ++job.active;
             lock.unlock();
             std::exception_ptr error;
             try {
-                (*work)();
+                (*job.work)();
             } catch (...) {
                 error = std::current_exception();
             }
             lock.lock();
-            if (error && !error_) error_ = error;
-            if (--active_ == 0) idle_.notify_one();
+            if (error && !job.error) job.error = error;
+            if (--job.active == 0) idle_.notify_all();
         }
     }
 
-    std::mutex owner_;  // held by the call that has the pool
-    std::mutex mutex_;  // held to write anything below
+    std::mutex mutex_;  // held to write anything below, and in jobs
     std::condition_variable wake_, idle_;
-    const std::function<void()> *work_ = nullptr;
-    std::atomic<int64_t> open_places_{0};
-    std::atomic<int64_t> active_{0};
-    std::exception_ptr error_;
+    Job *jobs_ = nullptr;                  // which their calls own
+    std::atomic<int64_t> open_places_{0};  // of all
 };
 
 // The process's pool. A forked child has none of the threads, and its copy of the pool may be locked for
@@ -197,7 +221,11 @@ bool start_thread(const std::function<void()> &body) {
 
 void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work) {
     const int64_t helpers = std::min(threads, thread_count()) - 1;
-    if (helpers < 1 || !pool().run(helpers, call, work)) work();
+    if (helpers < 1) {
+        work();
+    } else {
+        pool().run(helpers, call, work);
+    }
 }
 
 #if defined(__x86_64__)

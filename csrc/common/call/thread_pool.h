@@ -13,8 +13,7 @@ class Call;
 
 // Calls work() on the calling thread and, at the same time, on up to `threads` - 1 of the pool's. Work is
 // shared out by `work` itself, through a counter of its own; a thread that comes too late is not waited
-// for. While one call has the pool, another's work runs on its calling thread alone. Throws
-// the first exception of any.
+// for. Calls at the same time share the pool's threads. Throws the first exception of any.
 void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work);
 
 // Has body() run by a thread of its own, which nobody joins and no signal reaches: those are for the

@@ -57,14 +57,14 @@ def rows_of_triangle(rows: int, columns: int, k: int) -> Array:
     return row
 
 
-def _copy(function: ElementFunction, source: Array, out: Array) -> None:
+def copy_into(function: ElementFunction, source: Array, out: Array) -> None:
     """Copy on the engine, in the name of a function."""
     call(function, (source,), out, numpy_call=lambda values: np.copyto(out, values))
 
 
-def _dense(function: ElementFunction, view: Array) -> Array:
+def dense(function: ElementFunction, view: Array) -> Array:
     out = result_memory.empty(view.shape, view.dtype)
-    _copy(function, view, out)
+    copy_into(function, view, out)
     return out
 
 
@@ -117,7 +117,7 @@ def flip(m: Any, axis: Any = None) -> Any:
             return np.array(made, order="C", copy=True, subok=True) if isinstance(made, np.ndarray) else made
 
         return invocation.by_numpy_alone("flip", by_numpy)
-    out = _dense(_FLIP, np.asarray(np.flip(array, axis)))
+    out = dense(_FLIP, np.asarray(np.flip(array, axis)))
     return out if out.ndim else out[()]  # as NumPy does
 
 
@@ -166,7 +166,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     for block in itertools.product(*blocks):
         to: Any = (..., *(part[0] for part in block))
         come: Any = (..., *(part[1] for part in block))
-        _copy(_ROLL, source[come], target[to])
+        copy_into(_ROLL, source[come], target[to])
     return out
 
 
@@ -177,7 +177,7 @@ def copied(function: ElementFunction, a: Any, view_of: Callable[[Any], Any]) -> 
         return invocation.by_numpy_alone(
             function.name, lambda: np.array(view_of(a), order="C", copy=True, subok=True)
         )
-    return _dense(function, np.asarray(view_of(array)))
+    return dense(function, np.asarray(view_of(array)))
 
 
 def contiguous(array: Array) -> Array:
@@ -185,7 +185,7 @@ def contiguous(array: Array) -> Array:
     turned = array.swapaxes(-1, -2) if array.ndim > 1 else array
     if array.flags.c_contiguous or turned.flags.c_contiguous:
         return array
-    return _dense(_CONTIGUOUS, array)
+    return dense(_CONTIGUOUS, array)
 
 
 @answered_by(_numpys_transpose)

@@ -33,7 +33,8 @@ struct Kept {
 // Copies from a device to the host.
 void bring_down(int device, char *home, char *host, int64_t bytes, Call &call);
 
-// The device that memory of the caller's lies on, complete: what its stream was to do before is done, if it has one.
+// The device that memory of the caller's lies on, complete: what its stream was to do before is done, if it
+// has one.
 int device_of_lent(uint64_t home, int64_t bytes, uint64_t stream);
 
 // A scope on its thread. An inner one has its own ranges, and calls in it see those of the outer ones, too.

@@ -76,8 +76,8 @@ class Lease {
 class Block {
    public:
     Block() = default;
-    // All blocks of a device together may take half of its budget. One that is `large` may take what slots leave: whoever
-    // holds it must have its slots already, since other calls may then have to wait for some.
+    // All blocks of a device together may take half of its budget. One that is `large` may take what slots
+    // leave: whoever holds it must have its slots already, since other calls may then have to wait for some.
     Block(int device, int64_t bytes, bool large = false);
     ~Block();
     Block(Block &&other) noexcept

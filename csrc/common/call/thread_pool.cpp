@@ -91,7 +91,9 @@ void wait_awake(Condition holds) {
 
 // Work that threads share, for as long as its call runs it.
 struct Job {
-    const std::function<void()> *work;
+    Job(const std::function<void()> &work, int64_t helpers) : work(work), open_places(helpers) {}
+
+    const std::function<void()> &work;
     int64_t open_places;             // for helpers
     std::atomic<int64_t> active{0};  // helpers at work
     std::exception_ptr error;
@@ -106,7 +108,7 @@ class Pool {
     }
 
     void run(int64_t helpers, Call &call, const std::function<void()> &work) {
-        Job job{&work, helpers};
+        Job job(work, helpers);
         open(job);
         std::exception_ptr error;
         try {
@@ -175,7 +177,7 @@ class Pool {
             lock.unlock();
             std::exception_ptr error;
             try {
-                (*job.work)();
+                job.work();
             } catch (...) {
                 error = std::current_exception();
             }

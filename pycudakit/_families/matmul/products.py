@@ -206,9 +206,10 @@ def average(
             return call.by_numpy()
         sums = call.finish(call.reduce())
         total = sum(own, axis, FLOAT64, keepdims=or_usual(keepdims, False))
-        if not all(total):
+        are_there = np.ndim(sums) > 0 and result_memory.is_unseen(sums)
+        if not (all(total) if are_there else np.all(total)):
             raise ZeroDivisionError("Weights sum to zero, can't be normalized")
-        if np.ndim(sums) and result_memory.is_unseen(sums):
+        if are_there:
             result = divide(sums, total, out=result_memory.empty(sums.shape, dtype))
         else:
             result = np.asarray(sums / total).astype(dtype)[()]

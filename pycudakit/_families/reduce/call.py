@@ -288,7 +288,8 @@ class Reduction:
             return
         with as_part_of_last():
             counts = self.reduce(NUMBERS, is_looked_at=False)
-        if not (self._is_true_of_all("all", ALL, counts) if counts.ndim else counts):
+        is_unseen = counts.ndim > 0 and result_memory.is_unseen(counts)
+        if not (self._is_true_of_all("all", ALL, counts) if is_unseen else counts.all()):
             raise ValueError("All-NaN slice encountered")
 
     def _may_be_of_nothing(self, result: Array) -> bool:

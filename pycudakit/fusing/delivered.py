@@ -16,16 +16,16 @@ from pycudakit._library.types import CODES, DType
 from pycudakit.fusing.stand_in import StandIn
 
 # Functions that compute in the type of the array's and that of `out` together, if no other is asked for.
-_NAMES = """cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum nanprod nansum prod sum
-trace"""
+_NAMES = """cumprod cumsum cumulative_prod cumulative_sum exclusive_scan nancumprod nancumsum nanprod nansum
+prod sum trace"""
 _OF_BOTH = frozenset(_NAMES.split())
 # And those that round once, to the type of `out`, if that is one of floats.
 _ROUND_ONCE = frozenset(("mean", "nanmean", "nanstd", "nanvar", "std", "var"))
 # And those that take any integers for others.
 _WRAP = _OF_BOTH | {"amax", "amin", "max", "min", "nanmax", "nanmin"}
 # And those that convert to no other type, or in other steps than all at the end.
-_NAMES = """all any argmax argmin choose dot einsum median nanargmax nanargmin nanmedian percentile ptp
-quantile"""
+_NAMES = """all any argmax argmin choose cummax cummin dot einsum median nanargmax nanargmin nanmedian
+percentile ptp quantile"""
 _EXACT = frozenset(_NAMES.split())
 
 

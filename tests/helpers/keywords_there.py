@@ -28,6 +28,9 @@ KEYWORDS = {
     **{f"{name} where of all": _reduction(name, True) for name in (*_SUMS, *_TRUTHS)},
     **{f"{name} where, initial": _reduction(name, True, axis=0, initial=0.7) for name in _EXTREMES},
     **{f"{name} initial": _reduction(name, axis=(0, 1), initial=3) for name in (*_EXTREMES, "sum", "prod")},
+    "sum from -0.0": lambda w, **_: pk.copysign(
+        1, pk.sum(pk.multiply(w, -0.0), 0, initial=-0.0, where=pk.greater(w, 2))
+    ),
     "var about a mean": lambda w, **_: pk.var(w, axis=0, mean=pk.mean(w, axis=0, keepdims=True), ddof=1),
     "sum by a mask that broadcasts": lambda w, **_: pk.sum(w, 0, where=pk.greater(w[0], 0.5)),
     "sum of integers, in a type": lambda q, **_: pk.sum(q, axis=1, dtype=np.int16),
@@ -111,4 +114,13 @@ FORMS = {
 }
 OTHER_TYPES = {FLOAT: np.float32, INDEX: np.int16, np.float32: np.float64}
 # Of which NumPy's own steps go by `out`.
-EXACT = {"median", "quantile", "ptp axis", "argmin axis", "argmax axis", "nanargmin axis", "nanargmax axis"}
+EXACT = {
+    "median",
+    "quantile",
+    "ptp axis",
+    "cummax down",
+    "argmin axis",
+    "argmax axis",
+    "nanargmin axis",
+    "nanargmax axis",
+}

@@ -90,8 +90,10 @@ def _keep_negative_zeros(call: Reduction, result: Array, where: Any) -> None:
         with as_part_of_last():
             something = any(array, call.axes, where=where)
             negative = all(signbit(array), call.axes, where=where)
+        something, negative = np.asarray(something), np.asarray(negative)
+        result_memory.look(something, negative)
         result_memory.look(result, will_change=True)
-        result[np.asarray(negative) & ~np.asarray(something)] = -0.0
+        result[negative & ~something] = -0.0
 
 
 def _known_from(initial: Any, result: Array) -> Array:

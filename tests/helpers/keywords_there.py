@@ -118,7 +118,7 @@ EXACT = {
     "median",
     "quantile",
     "ptp axis",
-    "cummax down",
+    "cummax axis 0",
     "argmin axis",
     "argmax axis",
     "nanargmin axis",

@@ -54,6 +54,7 @@ class Reductions(Computing):
         is_away = bool(self.memory.stream) if storage is None else storage.is_kept
         is_simple = (
             (a.size > TINY or is_away)
+            and (a.shape or axis is None)  # NumPy takes the axis 0 of a number, too
             and type(ddof) in (int, float)
             and ddof < length
             and not self.reporting.is_at_once

@@ -120,3 +120,9 @@ def test_rows_of_nan(there, name):
     with pk.engine("cpu"):
         assert_array_equal(there.down(got), getattr(pk, name)(x, axis=1))
     assert np.isnan(there.down(got)).sum() == 1
+
+
+@pytest.mark.parametrize("name", ["min", "sum", "argmax"])
+def test_the_axis_0_of_a_number(there, name):
+    x = np.array(7.5)
+    assert there.down(getattr(pk, name)(there.up(x), axis=0)) == getattr(np, name)(x, axis=0)

@@ -37,15 +37,15 @@ class Wanted(NamedTuple):
     keywords: dict[str, Any]
     out: StandIn
 
-    def takes(self, shape: tuple[int, ...], dtype: DType) -> bool:
-        """Tell whether `out` takes results of a shape and a type, as NumPy has it take them."""
+    def takes(self, result: Any) -> bool:
+        """Tell whether `out` takes a result, as NumPy has it take that."""
         own = self.out.dtype
-        if shape != self.out.shape or own not in CODES:
+        if type(result) is not StandIn or result.shape != self.out.shape or own not in CODES:
             return False
         if self.name in _EXACT:
-            return dtype == own and (self.name != "dot" or bool(self.out.flags.c_contiguous))
-        wraps = self.name in _WRAP and dtype.kind in "iu" and own.kind in "iu"
-        return wraps or np.can_cast(dtype, own, "same_kind")
+            return result.dtype == own and (self.name != "dot" or bool(self.out.flags.c_contiguous))
+        wraps = self.name in _WRAP and result.dtype.kind in "iu" and own.kind in "iu"
+        return wraps or takes(self.out, result)
 
 
 def takes(out: Any, result: Any) -> bool:
@@ -55,44 +55,45 @@ def takes(out: Any, result: Any) -> bool:
 
 
 @functools.lru_cache(1024)
-def _place_of(name: str, function: Callable[..., Any]) -> int | None:
-    """Return which argument a parameter is, if it need not be named."""
+def _places(function: Callable[..., Any]) -> dict[str, int]:
+    """Return which arguments the parameters are that need not be named."""
     try:
-        parameters = inspect.signature(function).parameters
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return None
-    is_one = name in parameters and parameters[name].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return list(parameters).index(name) if is_one else None
+        return {}
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return {each.name: place for place, each in enumerate(parameters) if each.kind is kind}
 
 
-def _replaced(
-    name: str, new: Any, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
-) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return what a parameter is, and the arguments and keywords with another value for it; None: without."""
-    place = _place_of(name, function)
-    if name not in keywords and place is not None and place < len(arguments):
-        return arguments[place], (*arguments[:place], new, *arguments[place + 1 :]), keywords
-    rest = {key: value for key, value in keywords.items() if key != name}
-    return keywords.get(name), arguments, rest if new is None else {**rest, name: new}
+def with_out_named(
+    function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return a call's arguments; of one with an `out`, that, `dtype` and what follows by their names."""
+    count, places = len(arguments), _places(function)
+    place = places.get("out", count)
+    if (arguments[place] if place < count else keywords.get("out")) is None:
+        return arguments, keywords
+    first = min(place, places.get("dtype", count))
+    given = {name: arguments[at] for name, at in places.items() if first <= at < count}
+    if len(given) < count - first or not given.keys().isdisjoint(keywords):  # which raises
+        return arguments, keywords
+    return arguments[:first], {**given, **keywords}
 
 
 def wanted(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Wanted | None:
-    """Return a call without its `out`, if that may lie on the device; a ufunc's method is no function."""
-    if function is None:
-        return None
-    out, arguments, keywords = _replaced("out", None, function, arguments, keywords)
+    """Return a call without its `out`, which is named, if that may lie on the device."""
+    out, rest = keywords.get("out"), {key: value for key, value in keywords.items() if key != "out"}
     if type(out) is tuple and len(out) == 1:  # as ufuncs have it
         (out,) = out
     if type(out) is not StandIn or out.is_scalar or not out.flags.writeable:
         return None
-    if function.__name__ == "ptp" and arguments and getattr(arguments[0], "dtype", None) != out.dtype:
+    name = function.__name__
+    if name == "ptp" and arguments and getattr(arguments[0], "dtype", None) != out.dtype:
         return None  # NumPy puts the greatest there first, and takes the least off
-    dtype = _type_by(function.__name__, arguments, out.dtype)
-    if dtype is not None:
-        asked, of_type, named = _replaced("dtype", dtype, function, arguments, keywords)
-        if asked is None:
-            arguments, keywords = of_type, named
-    return Wanted(function.__name__, arguments, keywords, out)
+    dtype = _type_by(name, arguments, out.dtype)
+    if dtype is not None and rest.get("dtype") is None:
+        rest["dtype"] = dtype
+    return Wanted(name, arguments, rest, out)
 
 
 def _type_by(name: str, arguments: tuple[Any, ...], own: DType) -> DType | None:

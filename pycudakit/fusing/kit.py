@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from pycudakit.fusing.computing import stand_ins_in
-from pycudakit.fusing.delivered import wanted
 from pycudakit.fusing.ordering import topk
 from pycudakit.fusing.recording import Recording
 from pycudakit.fusing.shapes import Handler, captures, is_laid_out_anew
@@ -76,11 +75,7 @@ def _count(recording: Recording, function: Any, arguments: Any, keywords: dict[s
 
 def own_function(recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
     """Call a function that is the kit's own."""
-    without_out = wanted(function, arguments, keywords) if recording.memory.scope.is_open else None
-    take = functools.partial(_own_function, function)
-    if without_out is not None and recording.delivers(take, without_out):
-        return without_out.out
-    return take(recording, *arguments, **keywords)
+    return recording.with_out(function, functools.partial(_own_function, function), arguments, keywords)
 
 
 def _own_function(function: Any, recording: Recording, *arguments: Any, **keywords: Any) -> Any:

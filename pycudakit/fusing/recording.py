@@ -15,7 +15,7 @@ from pycudakit._library.types import CODES, Array, DType
 from pycudakit._programs.function import ElementFunction
 from pycudakit.fusing import device
 from pycudakit.fusing.computing import stand_ins_in
-from pycudakit.fusing.delivered import Wanted, wanted
+from pycudakit.fusing.delivered import wanted, with_out_named
 from pycudakit.fusing.elements import element_function
 from pycudakit.fusing.indexing import Indexing
 from pycudakit.fusing.masked import is_mask_of, masked
@@ -166,31 +166,37 @@ class Recording(Indexing):
     ) -> Any:
         """Call who takes a function; return NotImplemented for arguments that only NumPy has it take."""
         try:
-            without_out = wanted(function, arguments, keywords) if self.memory.scope.is_open else None
-            if without_out is not None and self.delivers(captured, without_out):
-                return without_out.out
+            if function is not None:
+                return self.with_out(function, captured, arguments, keywords)
             return self.handled(captured, self, *arguments, **keywords)
         except errors.Unsupported:
             if self.strict and self.breaks:  # which told of itself
                 raise
             return NotImplemented
 
-    def delivers(self, captured: Callable[..., Any], without_out: Wanted) -> bool:
-        """Call who takes a function, and copy the result to `out`; tell whether that could be."""
-        result = self.handled(captured, self, *without_out.arguments, **without_out.keywords)
-        result = NotImplemented if result is NotImplemented else self.wrap(result)
-        if type(result) is not StandIn or not without_out.takes(result.shape, result.dtype):
-            return False
-        self.set(without_out.out, ..., result)
-        return True
+    def with_out(
+        self,
+        function: Any,
+        captured: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+    ) -> Any:
+        """Call who takes a function, and copy the result to an `out` on the device, if that can be."""
+        arguments, keywords = with_out_named(function, arguments, keywords)
+        without_out = wanted(function, arguments, keywords) if self.memory.scope.is_open else None
+        if without_out is not None:
+            result = self.handled(captured, self, *without_out.arguments, **without_out.keywords)
+            result = NotImplemented if result is NotImplemented else self.wrap(result)
+            if without_out.takes(result):
+                self.set(without_out.out, ..., result)
+                return without_out.out
+        result = self.handled(captured, self, *arguments, **keywords)
+        return result if result is NotImplemented else _out_or(result, keywords)
 
     def _rest(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Have NumPy compute what comes after passes were given up: nothing is put off."""
         result = self.wrap(function(*self.resolved(arguments), **self.resolved(keywords)))
-        out = keywords.get("out")
-        if type(out) is tuple and len(out) == 1:
-            (out,) = out
-        return result if out is None else out
+        return _out_or(result, keywords)
 
     def elsewhere(
         self,
@@ -335,6 +341,16 @@ class Recording(Indexing):
             )
 
         return method
+
+
+def _out_or(result: Any, keywords: Mapping[str, Any]) -> Any:
+    """Return where a call was to put its result, or that."""
+    out = keywords.get("out")
+    if type(out) is tuple and len(out) == 1:
+        (out,) = out
+    elif type(out) is tuple:
+        return tuple(one if place is None else place for one, place in zip(result, out, strict=True))
+    return result if out is None else out
 
 
 def _as_numpy_raises(inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

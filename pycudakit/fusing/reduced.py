@@ -78,7 +78,8 @@ def _trace(
 ) -> Any:
     if type(a) is not StandIn or out is not None:
         function = kit_function(f"{FAMILIES}.matmul.tensors", "trace")
-        return at_once(recording, function, (a, offset, axis1, axis2, dtype, out), {})
+        given = {} if out is None else {"out": out}
+        return at_once(recording, function, (a, offset, axis1, axis2, dtype), given)
     given = {} if dtype is None else {"dtype": dtype}
     return np.sum(np.diagonal(a, offset, axis1, axis2), axis=-1, **given)
 

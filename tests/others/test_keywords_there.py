@@ -126,3 +126,45 @@ def test_rows_of_nan(there, name):
 def test_the_axis_0_of_a_number(there, name):
     x = np.array(7.5)
     assert there.down(getattr(pk, name)(there.up(x), axis=0)) == getattr(np, name)(x, axis=0)
+
+
+OUT_BY_ITS_PLACE = {
+    "sum": lambda x, out: pk.sum(x, 1, None, out),
+    "cumsum": lambda x, out: pk.cumsum(x, 1, None, out),
+    "cummax": lambda x, out: pk.cummax(x, 1, None, out),
+    "median": lambda x, out: pk.median(x, 1, out),
+    "argmax": lambda x, out: pk.argmax(x, 1, out),
+    "take": lambda x, out: pk.take(x, np.arange(300), 1, out),
+    "percentile": lambda x, out: pk.percentile(x, 30, 1, out),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        (name, dtype)
+        for name in OUT_BY_ITS_PLACE
+        for dtype in (np.int32, np.int64, np.float32)
+        if (name, dtype is np.float32) not in (("argmax", True), ("percentile", False))  # which NumPy refuses
+    ],
+)
+def test_out_by_its_place(there, name, dtype):
+    """Where it has another type than those on the device copy to, too."""
+    call = OUT_BY_ITS_PLACE[name]
+    x = np.random.default_rng(0).random((300, 300)) * 99
+    out = np.full(x.shape if name in ("cumsum", "cummax", "take") else 300, 7, dtype)
+    out_there = there.up(out)
+    with pk.engine("cpu"):
+        assert call(x, out) is out
+    assert call(there.up(x), out_there) is out_there
+    assert_array_equal(there.down(out_there), out)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float32])
+def test_trace_into_another_type(there, dtype):
+    x, out = np.random.default_rng(0).random((30, 40, 50)) * 99, np.full(50, 7, dtype)
+    out_there = there.up(out)
+    with pk.engine("cpu"):
+        pk.trace(x, out=out)
+    assert pk.trace(there.up(x), out=out_there) is out_there
+    assert_array_equal(there.down(out_there), out)

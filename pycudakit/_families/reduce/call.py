@@ -158,10 +158,10 @@ class Reduction:
         write = write if self._within is None else self._within(write)
         return recipe_for(self.name, write, types, self.is_masked, dtype)
 
-    def count_of(self, write: Write) -> Array:
+    def count_of(self, write: Write, is_looked_at: bool = True) -> Array:
         """Return another function's result, as a part of this call."""
         with as_part_of_last():
-            return self.reduce(write)
+            return self.reduce(write, is_looked_at)
 
     def _is_true_of_all(self, name: str, write: Write, values: Array) -> bool:
         """Tell what a function that gives one bool tells of what this call has made."""
@@ -286,8 +286,7 @@ class Reduction:
         """Raise where all elements that an index was asked of are NaN."""
         if not self._may_be_of_nothing(result):
             return
-        with as_part_of_last():
-            counts = self.reduce(NUMBERS, is_looked_at=False)
+        counts = self.count_of(NUMBERS, is_looked_at=False)
         is_unseen = counts.ndim > 0 and result_memory.is_unseen(counts)
         if not (self._is_true_of_all("all", ALL, counts) if is_unseen else counts.all()):
             raise ValueError("All-NaN slice encountered")

@@ -74,8 +74,8 @@ def sum_like(
     if name.endswith("sum") and initial is not NONE and initial == 0 and np.signbit(initial):
         _keep_negative_zeros(call, result, or_usual(where, True))
     if not extreme:
-        if call.has_floats and not call.is_finite(result):
-            call.warn(result, known=None if initial is NONE else _known_from(initial, result))
+        is_known = initial is NONE or call.is_finite(result)
+        call.warn(result, known=None if is_known else _known_from(initial, result))
     elif name.startswith("nan") and initial is NONE:
         call.warn_of_nothing(result, f"All-NaN {'slice' if type(a) is np.ndarray else 'axis'} encountered")
     return call.finish(result)

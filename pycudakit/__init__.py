@@ -250,7 +250,7 @@ else:
 above.name(
     call_on_device=_lazy.function("pycudakit.fusing.alone", "call"),
     call_on_dask=_lazy.function("pycudakit._dask.functions", "call"),
-    compile_wanted=_lazy.function("pycudakit.fusing.compiled", "compile_wanted"),
+    compile_wanted=_lazy.function("pycudakit.fusing.arrays.compiled", "compile_wanted"),
 )
 
 __all__ = [

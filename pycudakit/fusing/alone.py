@@ -9,11 +9,11 @@ import numpy as np
 
 from pycudakit._families.elementwise import compound, pairs
 from pycudakit._programs.function import ElementFunction
-from pycudakit.fusing.elementwise import pair
+from pycudakit.fusing.captured.elementwise import pair
+from pycudakit.fusing.captured.namespaces import evaluate, kit_function
 from pycudakit.fusing.fused import Fused
-from pycudakit.fusing.namespaces import evaluate, kit_function
-from pycudakit.fusing.now import recording_now
-from pycudakit.fusing.recording import Recording
+from pycudakit.fusing.recording.call import Recording
+from pycudakit.fusing.recording.now import recording_now
 
 
 def call(function: Any, *args: Any, **kwargs: Any) -> Any:

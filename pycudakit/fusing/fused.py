@@ -24,14 +24,7 @@ from pycudakit._calls.invocation import (
 )
 from pycudakit._calls.others import check_devices, is_ordinary, read, read_all, takes_devices
 from pycudakit._calls.record import Call
-from pycudakit.fusing.captured import CAPTURED
-from pycudakit.fusing.costs import Trial, numbers_in
-from pycudakit.fusing.explained import Explained
-from pycudakit.fusing.homeward import Homeward
-from pycudakit.fusing.left_behind import arrays_elsewhere, replace_left
-from pycudakit.fusing.lending import Lending
-from pycudakit.fusing.namespaces import Body
-from pycudakit.fusing.nested import (
+from pycudakit.fusing.arrays.nested import (
     all_stand_ins,
     arrays_in,
     copied,
@@ -41,9 +34,16 @@ from pycudakit.fusing.nested import (
     places_of,
     plain,
 )
-from pycudakit.fusing.now import active, recording_now
+from pycudakit.fusing.captured.handlers import CAPTURED
+from pycudakit.fusing.captured.namespaces import Body
+from pycudakit.fusing.homeward import Homeward
+from pycudakit.fusing.left_behind import arrays_elsewhere, replace_left
+from pycudakit.fusing.lending import Lending
+from pycudakit.fusing.passes.costs import Trial, numbers_in
+from pycudakit.fusing.passes.explained import Explained
 from pycudakit.fusing.pickled import OWN, named, twin
-from pycudakit.fusing.recording import Recording
+from pycudakit.fusing.recording.call import Recording
+from pycudakit.fusing.recording.now import active, recording_now
 
 SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` has NumPy run a function as it is
 

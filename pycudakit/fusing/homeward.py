@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit.fusing.computing import MOST_OUTPUTS
+from pycudakit.fusing.arrays.nested import draws, is_array, mapped, plain
+from pycudakit.fusing.arrays.stand_in import StandIn
+from pycudakit.fusing.captured.namespaces import Generator
 from pycudakit.fusing.lending import Lending
-from pycudakit.fusing.namespaces import Generator
-from pycudakit.fusing.nested import draws, is_array, mapped, plain
-from pycudakit.fusing.recording import Recording
-from pycudakit.fusing.stand_in import StandIn
+from pycudakit.fusing.passes.computing import MOST_OUTPUTS
+from pycudakit.fusing.recording.call import Recording
 
 
 class Homeward:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from pycudakit._library.types import Array
-from pycudakit.fusing.nested import mapped
-from pycudakit.fusing.stand_in import StandIn
+from pycudakit.fusing.arrays.nested import mapped
+from pycudakit.fusing.arrays.stand_in import StandIn
 
 _MOST_LOOKED_AT = 10_000  # objects
 _MOST_LOOKED_AT_BEFORE = 1000

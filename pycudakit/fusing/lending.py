@@ -17,8 +17,8 @@ from pycudakit._calls.queued import LEGACY_STREAM, MAKERS, library_of_type
 from pycudakit._library import machine, present
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array, DType
-from pycudakit.fusing.memory import Memory
-from pycudakit.fusing.storage import LentStorage
+from pycudakit.fusing.arrays.memory import Memory
+from pycudakit.fusing.arrays.storage import LentStorage
 
 _ALIGNED = 256  # bytes: an array is aligned on the host as it is on the device
 _LARGE = 1 << 20  # bytes, which the system is asked for: that can take as long as the rest of a call

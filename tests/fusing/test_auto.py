@@ -9,7 +9,7 @@ from fusing.test_bodies import CLOSE, FUNCTIONS, INDEXING, OPERATORS, SHAPES
 from fusing.test_writes import WRITES
 
 import pycudakit as pk
-from pycudakit.fusing import costs
+from pycudakit.fusing.passes import costs
 
 SLOW = 0.02  # seconds: far more than the bodies here take on any engine
 CALLS = 6  # after which `auto` has settled

@@ -27,7 +27,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
-from pycudakit.fusing import shares
+from pycudakit.fusing.passes import shares
 
 REDUCTIONS = ["sum", "prod", "mean", "std", "var", "any", "all", "count_nonzero"]
 REDUCTIONS += ["min", "max", "argmin", "argmax", "ptp"]

@@ -7,7 +7,7 @@ import pytest
 from helpers.strategies import assert_values
 
 import pycudakit as pk
-from pycudakit.fusing import compiled
+from pycudakit.fusing.arrays import compiled
 from pycudakit.kernels.compiling import cache
 
 SIZE = 70_001

@@ -6,7 +6,7 @@ from helpers import stand_in_gpu
 from helpers.strategies import assert_values
 
 import pycudakit as pk
-from pycudakit.fusing import device
+from pycudakit.fusing.arrays import device
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
-from pycudakit.fusing import device
+from pycudakit.fusing.arrays import device
 
 DTYPES = ["bool", "uint8", "int32", "int64", "float32", "float64"]
 SHAPES = [(12,), (7, 5), (5, 7), (4, 4), (3, 3, 3), (9, 2), (1200,), (40, 30), (0,), (1,)]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
-from pycudakit.fusing import device
+from pycudakit.fusing.arrays import device
 
 LARGEST = 40_000  # elements
 NAMES = [f"v{n}" for n in range(8)]

@@ -10,7 +10,7 @@ from helpers.strategies import build
 
 import pycudakit as pk
 from pycudakit._calls import asked
-from pycudakit.fusing import rows, shares
+from pycudakit.fusing.passes import rows, shares
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from helpers.rows import CUT, WRITTEN, into_another, into_itself, same, same_as_
 from helpers.strategies import build
 
 import pycudakit as pk
-from pycudakit.fusing import shares
+from pycudakit.fusing.passes import shares
 
 
 @pytest.mark.parametrize("layout", ["C", "F", "step", "reversed"])

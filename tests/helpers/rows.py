@@ -7,7 +7,8 @@ import pycudakit as pk
 from helpers import stand_in_gpu
 from helpers.strategies import assert_values, build
 from pycudakit._calls import asked
-from pycudakit.fusing import device, rows
+from pycudakit.fusing.arrays import device
+from pycudakit.fusing.passes import rows
 
 
 def cut(monkeypatch, size=1 << 14):

@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit.fusing import compiled
+from pycudakit.fusing.arrays import compiled
 
 
 def up(x):

@@ -8,7 +8,7 @@ from helpers.there import on_a_gpu
 from numpy.testing import assert_array_equal
 
 import pycudakit as pk
-from pycudakit.fusing import compiled
+from pycudakit.fusing.arrays import compiled
 
 ROW, COLUMN = np.arange(1.0, 71), np.arange(60.0)[:, None]
 

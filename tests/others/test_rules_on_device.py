@@ -10,8 +10,8 @@ from helpers.there import on_a_gpu
 from numpy.testing import assert_array_equal
 
 import pycudakit as pk
-from pycudakit.fusing import rules
-from pycudakit.fusing.now import recording_now
+from pycudakit.fusing.recording.now import recording_now
+from pycudakit.fusing.staying import rules
 
 RNG = np.random.default_rng(7)
 NORMAL = RNG.standard_normal(70_001)

@@ -9,8 +9,8 @@ import numpy as np
 from pycudakit._calls.cost import CALL, threads
 from pycudakit._library import present
 from pycudakit._library.types import Array
+from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.composed.whole import whole
-from pycudakit.fusing.stand_in import StandIn
 
 _MODES = {"valid": 0, "same": 1, "full": 2, 0: 0, 1: 1, 2: 2}
 

@@ -24,7 +24,7 @@ from pycudakit._calls.others import (
 from pycudakit._calls.small import short_way
 from pycudakit._library.types import Array
 from pycudakit.fusing.fused import SMALL_ARRAYS, fuse
-from pycudakit.fusing.now import recording_now
+from pycudakit.fusing.recording.now import recording_now
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -1,0 +1,1 @@
+"""NumPy's functions that a fused function may call."""

@@ -1,0 +1,1 @@
+"""Passes: what was asked of arrays, computed."""

@@ -1,0 +1,1 @@
+"""One call of a fused function: what its body asks of arrays."""

@@ -1,4 +1,4 @@
-"""Functions of Dask arrays: block by block, as trees over blocks, or with what lies around each block.
+"""Functions of Dask arrays, by what each is: of blocks, of trees over these, or of whole lines.
 
 Which of these a function is, `KINDS` says. Blocks are computed where Dask's scheduler puts them, on the
 engine that is set there.
@@ -6,42 +6,26 @@ engine that is set there.
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
+import inspect
 import operator
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from pycudakit import errors
 from pycudakit._calls.others import is_dask
-from pycudakit._dask import overlaps, sums
+from pycudakit._dask import lines, made, overlaps, places, products, sums
+from pycudakit._dask.asked import Function, OfBlocks, needs_all
 from pycudakit._dask.modules import dask_array, kit
+from pycudakit._families.expression.language import REDUCTIONS
 from pycudakit._families.sort.functions import TopK
 
-Function = Callable[..., Any]
-
 _SHOWN = ("image", "linalg", "random")  # beside the package itself, what shows functions
-
-
-class OfBlocks:
-    """A call whose Dask arrays are given block by block; it pickles, as functions of the kit do."""
-
-    def __init__(self, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        self._function, self._kwargs = function, dict(kwargs)
-        self._args = [None if is_dask(value) else value for value in args]
-        self._places = [place for place, value in enumerate(args) if is_dask(value)]
-        self.__name__ = function.__name__
-
-    def __call__(self, *blocks: Any, part: int | None = None) -> Any:
-        """Compute a block."""
-        args = list(self._args)
-        for place, block in zip(self._places, blocks, strict=True):
-            args[place] = block
-        result = self._function(*args, **self._kwargs)
-        return result if part is None else result[part]
 
 
 def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str = "pycudakit") -> Any:
@@ -61,16 +45,18 @@ def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str 
             f"{name}: .compute() the Dask array first; pk.random.on_dask draws one, by numbers as parameters"
         )
     if kind is None:
-        raise errors.Unsupported(
-            f"{title} of a Dask array needs all of it at once: .compute() it first, or have "
-            f"dask.array.map_blocks(pk.{title}, x) for each block by itself"
-        )
+        raise needs_all(title)
+    function = getattr(sys.modules[module], name)
+    if any(map(is_dask, kwargs.values())):
+        given = inspect.signature(function).bind(*args, **kwargs)
+        args, kwargs = given.args, given.kwargs
+    named = any(map(is_dask, kwargs.values())) and kind is not made.average
     one_by_one = kind is _elementwise and any(map(_has_axes, kwargs.values()))  # which would not be cut
-    if one_by_one or any(map(is_dask, kwargs.values())) or kwargs.get("out") is not None:
+    if one_by_one or named or kwargs.get("out") is not None:
         raise errors.Unsupported(
             f"{title} of a Dask array: give arrays by position, and neither `out` nor `where`"
         )
-    return kind(getattr(sys.modules[module], name), args, kwargs)
+    return kind(function, args, kwargs)
 
 
 def _has_axes(value: Any) -> bool:
@@ -104,6 +90,29 @@ def _block_by_block(compute: Function, arrays: Sequence[Any]) -> Any:
     if found is NotImplemented:  # all that Dask says of what the function refuses
         compute(*(np.ones((1,) * each.ndim, each.dtype) for each in arrays))
     return found
+
+
+def _evaluate(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return what an expression gives of blocks; what its outermost call reduces is reduced as that is."""
+    expression, operands = args
+    whole = ast.parse(expression.strip(), mode="eval").body
+    if isinstance(whole, ast.Call) and isinstance(whole.func, ast.Name) and whole.func.id in REDUCTIONS:
+        inner = _evaluate(function, (ast.unparse(whole.args[0]), operands), kwargs)
+        named = {str(each.arg): ast.literal_eval(each.value) for each in whole.keywords}
+        return getattr(kit(), whole.func.id)(inner, **named)
+    return _elementwise(_Expression(function, expression, list(operands)), list(operands.values()), {})
+
+
+class _Expression:
+    """An expression, as a function of its operands."""
+
+    def __init__(self, evaluate: Function, expression: str, names: Sequence[str]) -> None:
+        self._given = evaluate, expression, names
+        self.__name__ = "evaluate"
+
+    def __call__(self, *values: Any) -> Any:
+        evaluate, expression, names = self._given
+        return evaluate(expression, dict(zip(names, values, strict=True)))
 
 
 _PAIRS = {"divmod": 2, "modf": 2, "frexp": 2}
@@ -228,7 +237,7 @@ def _topk(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 
     x, k, axis, largest = asked(*args, **kwargs)
     if x.ndim != 1 or axis not in (-1, 0, None):
-        raise errors.Unsupported(f"topk of a Dask array: of one dimension, and this has {x.ndim}")
+        return lines.best(function, args, kwargs)
     if np.isnan(x.shape[0]):
         raise errors.Unsupported("topk of a Dask array: its length is unknown: x.compute_chunk_sizes() first")
     if not 0 <= k <= x.shape[0]:
@@ -273,6 +282,10 @@ _FIRST = "argmin argmax nanargmin nanargmax"
 _WINDOWS = """
 box_blur gaussian_blur correlate convolve sobel laplace median_filter minimum_filter maximum_filter
 """
+_ORDERED = "median percentile quantile nanmedian nanpercentile nanquantile"
+_SCANS = """
+cumsum cumprod cummax cummin cumulative_sum cumulative_prod nancumsum nancumprod exclusive_scan
+"""
 
 KINDS: dict[str, Function] = {
     **dict.fromkeys(_ALL_ALIKE.split(), _elementwise),
@@ -293,4 +306,31 @@ KINDS: dict[str, Function] = {
     "histogram": _histogram,
     "bincount": _bincount,
     "topk": _topk,
+    "evaluate": _evaluate,
+    **dict.fromkeys(["interp", "digitize", "isin", "searchsorted"], places.looked_up),
+    "flip": places.moved("axis"),
+    "roll": places.moved("shift axis"),
+    **dict.fromkeys(("tril", "triu"), places.moved("k")),
+    "transpose": places.moved("axes"),
+    "swapaxes": places.moved("axis1 axis2"),
+    **dict.fromkeys(("nonzero", "flatnonzero", "argwhere"), places.moved("")),
+    "take": places.take,
+    "compress": places.compress,
+    "unique": places.unique,
+    "sort": lines.kept("kind stable descending"),
+    "argsort": lines.kept("kind stable descending"),
+    **dict.fromkeys(("partition", "argpartition"), lines.kept("kth kind")),
+    **dict.fromkeys(_ORDERED.split(), lines.order_statistic),
+    **dict.fromkeys(_SCANS.split(), lines.scan),
+    "diff": made.diff,
+    "trace": made.trace,
+    "allclose": made.allclose,
+    "array_equal": made.array_equal,
+    "outer": made.outer,
+    "average": made.average,
+    "linalg.norm": made.norm,
+    **dict.fromkeys(("matmul", "dot", "inner", "vecdot"), products.matmul),
+    "vdot": products.vdot,
+    "tensordot": products.tensordot,
+    "einsum": products.einsum,
 }

@@ -112,7 +112,8 @@ class NumPysAlone(Exception):
 
 def as_array(value: Any) -> Any:
     """Return an array, or what takes its place, as it is, and one of anything else."""
-    return value if issubclass(type(value), Deferred) or isinstance(value, np.ndarray) else np.asarray(value)
+    is_one = issubclass(type(value), Deferred) or isinstance(value, np.ndarray) or is_dask(value)
+    return value if is_one else np.asarray(value)
 
 
 def _replaced(

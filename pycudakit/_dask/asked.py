@@ -1,0 +1,86 @@
+"""A call with Dask arrays: its arguments by their parameters, and as it is made of blocks."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._calls.others import is_dask
+
+Function = Callable[..., Any]
+
+
+class OfBlocks:
+    """A call whose Dask arrays are given block by block; it pickles, as functions of the kit do."""
+
+    def __init__(self, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self._function, self._kwargs = function, dict(kwargs)
+        self._args = [None if is_dask(value) else value for value in args]
+        self._places = [place for place, value in enumerate(args) if is_dask(value)]
+        self.__name__ = function.__name__
+
+    def __call__(self, *blocks: Any, part: int | None = None) -> Any:
+        """Compute a block."""
+        args = list(self._args)
+        for place, block in zip(self._places, blocks, strict=True):
+            args[place] = block
+        result = self._function(*args, **self._kwargs)
+        return result if part is None else result[part]
+
+
+class Asked:
+    """A call's arguments by their parameters; those that are left out have their defaults.
+
+    Parameters
+    ----------
+    function, args, kwargs
+        The call, of a Dask array as the first argument.
+    heeded
+        The parameters that are heeded beside that. Others are refused.
+    lazy
+        Those that Dask arrays may be given for, too.
+    """
+
+    def __init__(
+        self, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any], heeded: str, lazy: str = ""
+    ) -> None:
+        self.title = function.__name__
+        signature = inspect.signature(function)
+        given = signature.bind(*args, **kwargs)
+        first = next(iter(signature.parameters))
+        for name, value in given.arguments.items():
+            if is_dask(value) != (name == first) and name not in lazy.split():
+                known = first if name == first else name
+                raise errors.Unsupported(
+                    f"{self.title} of Dask arrays: {known} must be {'one' if name == first else 'known'}: "
+                    ".compute() the others first"
+                )
+            default = signature.parameters[name].default
+            if name not in (first, *heeded.split(), *lazy.split()) and (np.ndim(value) or value != default):
+                raise errors.Unsupported(f"{self.title} of a Dask array does not take {name}=")
+        given.apply_defaults()
+        self._values: dict[str, Any] = given.arguments
+
+    def __getitem__(self, name: str) -> Any:
+        """Return what is given for a parameter."""
+        return self._values[name]
+
+    def check_sizes(self, *arrays: Any) -> None:
+        """Refuse arrays of unknown sizes."""
+        if any(math.isnan(n) for array in arrays for n in np.shape(array)):
+            raise errors.Unsupported(
+                f"{self.title} of a Dask array: its size is unknown: x.compute_chunk_sizes() first"
+            )
+
+
+def needs_all(title: str, remedy: str = "") -> errors.Unsupported:
+    """Return the error of a function that cannot be computed block by block."""
+    remedy = remedy or f"have dask.array.map_blocks(pk.{title}, x) for each block by itself"
+    return errors.Unsupported(
+        f"{title} of a Dask array needs all of it at once: .compute() it first, or {remedy}"
+    )

@@ -1,0 +1,280 @@
+"""Dask arrays along their axes, looked up, moved, multiplied: what blocks give is what the whole gives."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+lazy_helpers = pytest.importorskip("helpers.lazy")
+described, same = lazy_helpers.described, lazy_helpers.same
+
+RNG = np.random.default_rng(0)
+X, T, V = RNG.normal(size=(12, 9)), RNG.normal(size=(4, 5, 6)), RNG.normal(size=50)
+WHOLE, W = RNG.integers(0, 9, 50), RNG.random((12, 9))
+HOLED = np.where(X > -1, X, np.nan)
+CUTS = {1: [50, 17, 3], 2: [(12, 9), (5, 9), (12, 4), (3, 2)], 3: [(4, 5, 6), (2, 3, 4)]}
+
+
+@pytest.fixture(autouse=True)
+def _in_this_thread(request):
+    if "engine" in request.fixturenames:  # which threads of a pool don't inherit
+        with dask.config.set(scheduler="synchronous"):
+            yield
+    else:
+        yield
+
+
+def cut(array, which):
+    cuts = CUTS[array.ndim]
+    return da.from_array(array, chunks=cuts[which % len(cuts)])
+
+
+# Each is a call of NumPy's, or of the kit's, and its array; what comes out has the bits of one machine.
+EXACT = {
+    "interp": (V, lambda m, v: m.interp(v, [-1, 0, 1.0], [5, 6, 9.0])),
+    "digitize": (V, lambda m, v: m.digitize(v, [-1, 0, 1.0], right=True)),
+    "isin": (WHOLE, lambda m, i: m.isin(i, [1, 2, 3])),
+    "isin of others": (WHOLE, lambda m, i: m.isin(i, [1, 2, 3], invert=True)),
+    "searchsorted": (V, lambda m, v: m.searchsorted(np.array([-1, 0, 1.0]), v, side="right")),
+    "flip": (X, lambda m, x: m.flip(x)),
+    "flip of an axis": (X, lambda m, x: m.flip(x, axis=0)),
+    "roll": (X, lambda m, x: m.roll(x, 3)),
+    "roll of an axis": (X, lambda m, x: m.roll(x, -2, axis=1)),
+    "tril": (X, lambda m, x: m.tril(x, 1)),
+    "triu": (X, lambda m, x: m.triu(x)),
+    "transpose": (T, lambda m, t: m.transpose(t)),
+    "transpose by axes": (T, lambda m, t: m.transpose(t, (1, 0, 2))),
+    "swapaxes": (T, lambda m, t: m.swapaxes(t, 0, 2)),
+    "take": (X, lambda m, x: m.take(x, [1, -1, 3, 1], axis=0)),
+    "take of one": (X, lambda m, x: m.take(x, 3, axis=1)),
+    "take of a table": (X, lambda m, x: m.take(x, [[1, 2], [3, 4]], axis=1)),
+    "take of all": (X, lambda m, x: m.take(x, [100, 7])),
+    "compress": (X, lambda m, x: m.compress([True, False, True], x, axis=0)),
+    "nonzero": (WHOLE, lambda m, i: m.nonzero(i)[0]),
+    "flatnonzero": (WHOLE, lambda m, i: m.flatnonzero(i)),
+    "argwhere": (X, lambda m, x: m.argwhere(m.greater(x, 0))),
+    "unique": (WHOLE, lambda m, i: m.unique(i)),
+    "unique's counts": (WHOLE, lambda m, i: m.unique(i, return_counts=True)[1]),
+    "unique's inverse": (WHOLE, lambda m, i: m.unique(i, return_index=True, return_inverse=True)[2]),
+    "sort": (X, lambda m, x: m.sort(x)),
+    "sort of columns": (X, lambda m, x: m.sort(x, axis=0)),
+    "sort of a short one": (V[:3], lambda m, v: m.sort(v)),
+    "argsort": (T, lambda m, t: m.argsort(t, 1, stable=True)),
+    "partition": (X, lambda m, x: m.partition(x, 3, axis=0)[3]),
+    "median": (X, lambda m, x: m.median(x, axis=0)),
+    "median of axes": (T, lambda m, t: m.median(t, axis=(0, 2), keepdims=True)),
+    "median, overwriting": (X, lambda m, x: m.median(+x, axis=1, overwrite_input=True)),
+    "nanmedian": (HOLED, lambda m, x: m.nanmedian(x, axis=0)),
+    "quantile": (T, lambda m, t: m.quantile(t, [0.1, 0.5], axis=1)),
+    "quantile by a method": (T, lambda m, t: m.quantile(t, 0.3, axis=(1, 2), method="lower")),
+    "nanquantile": (HOLED, lambda m, x: m.nanquantile(x, 0.3, axis=-1)),
+    "percentile": (X, lambda m, x: m.percentile(x, [[5, 10], [20, 30.0]], axis=1, keepdims=True)),
+    "quantile with weights": (
+        X,
+        lambda m, x: m.quantile(x, 0.3, axis=1, weights=np.arange(1.0, 10), method="inverted_cdf"),
+    ),
+    "cumsum": (X, lambda m, x: m.cumsum(x, axis=0)),
+    "cumsum of rows": (T, lambda m, t: m.cumsum(t, axis=1, dtype=np.float32)),
+    "cumsum of integers": (WHOLE, lambda m, i: m.cumsum(i)),
+    "cumsum that wraps": (WHOLE.astype("u1"), lambda m, i: m.cumsum(i, dtype=np.uint8)),
+    "cumprod of integers": (WHOLE, lambda m, i: m.cumprod(i)),
+    "nancumsum": (HOLED, lambda m, x: m.nancumsum(x, axis=1)),
+    "diff": (V, lambda m, v: m.diff(v)),
+    "diff of bools": (V > 0, lambda m, v: m.diff(v)),
+    "diff of diff": (X, lambda m, x: m.diff(x, 2, axis=0)),
+    "no diff": (X, lambda m, x: m.diff(+x, 0)),
+    "trace": (X, lambda m, x: m.trace(x)),
+    "trace of a stack": (T, lambda m, t: m.trace(t, 1, 0, 2)),
+    "allclose": (X, lambda m, x: m.allclose(x, x)),
+    "array_equal": (X, lambda m, x: m.array_equal(x, x)),
+    "array_equal of others": (HOLED, lambda m, x: m.array_equal(x, x)),
+    "array_equal with NaN": (HOLED, lambda m, x: m.array_equal(x, x, equal_nan=True)),
+    "array_equal of shapes": (X, lambda m, x: m.array_equal(x, np.ones(9))),
+    "outer": (V, lambda m, v: m.outer(v, [1.0, 2.0, 3.0])),
+    "average": (X, lambda m, x: m.average(x, axis=0)),
+    "average's count": (X, lambda m, x: m.average(x, axis=0, returned=True)[1]),
+    "dot of a number": (X, lambda m, x: m.dot(x, 3.0)),
+    "matmul of integers": (WHOLE.astype("i4"), lambda m, i: m.matmul(i, i)),
+    "matmul of bools": (V > 0, lambda m, v: m.matmul(v, v)),
+    "einsum of integers": (WHOLE.reshape(5, 10), lambda m, i: m.einsum("ij,kj", i, i)),
+}
+
+
+@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("name", EXACT)
+def test_bits_of_one_machine(engine, name, which):
+    array, call = EXACT[name]
+    lazy, whole = call(pk, cut(array, which)), np.asarray(call(pk, array))
+    same(lazy, whole)
+    described(lazy, whole)
+    np.testing.assert_allclose(whole, call(np, array), rtol=1e-6)
+
+
+# And those that are within rounding errors.
+NEAR = {
+    "cumsum": (V, lambda m, v: m.cumsum(v)),
+    "cumulative_sum": (V, lambda m, v: m.cumulative_sum(v)),
+    "cumsum of float32": (V.astype("f4"), lambda m, v: m.cumsum(v)),
+    "cumsum to float32": (WHOLE, lambda m, i: m.cumsum(i, dtype=np.float32)),
+    "cumprod": (V, lambda m, v: m.cumprod(v)),
+    "nancumprod": (HOLED[0], lambda m, v: m.nancumprod(v)),
+    "average with weights": (X, lambda m, x: m.average(x, weights=np.arange(9.0) * np.ones((12, 1)), axis=1)),
+    "average's weights": (X, lambda m, x: m.average(x, 0, x, returned=True)[1]),
+    "norm": (X, lambda m, x: m.linalg.norm(x)),
+    "norm of float32": (X.astype("f4"), lambda m, x: m.linalg.norm(x, axis=1, keepdims=True)),
+    "norm of a matrix": (X, lambda m, x: m.linalg.norm(x, "fro")),
+    "norm by sizes": (X, lambda m, x: m.linalg.norm(x, 1, axis=0)),
+    "norm by the greatest": (V, lambda m, v: m.linalg.norm(v, np.inf)),
+    "matmul": (X, lambda m, x: m.matmul(x, m.transpose(x))),
+    "matmul of columns": (X, lambda m, x: m.matmul(m.transpose(x), x)),
+    "matmul of a stack": (T, lambda m, t: m.matmul(t, m.swapaxes(t, 1, 2))),
+    "matmul of a stack and one": (T, lambda m, t: m.matmul(t, np.ones((6, 3)))),
+    "matmul of one and a stack": (X, lambda m, x: m.matmul(x, np.ones((2, 1, 9, 3)))),
+    "matmul by a vector": (X, lambda m, x: m.matmul(x, np.arange(9.0))),
+    "matmul of a vector": (X, lambda m, x: m.matmul(np.arange(12.0), x)),
+    "matmul of vectors": (V, lambda m, v: m.matmul(v, v)),
+    "dot": (T, lambda m, t: m.dot(t, np.ones((2, 6, 3)))),
+    "dot by a vector": (T, lambda m, t: m.dot(t, np.arange(6.0))),
+    "inner": (X, lambda m, x: m.inner(x, x)),
+    "vecdot": (T, lambda m, t: m.vecdot(t, t)),
+    "vecdot by a vector": (T, lambda m, t: m.vecdot(t, np.arange(6.0))),
+    "vdot": (X, lambda m, x: m.vdot(x, x)),
+    "tensordot": (T, lambda m, t: m.tensordot(t, t, axes=([0, 2], [0, 2]))),
+    "tensordot of an axis": (X, lambda m, x: m.tensordot(x, np.ones((9, 2)), axes=1)),
+    "tensordot of none": (V, lambda m, v: m.tensordot(v, [1.0, 2.0], axes=0)),
+    "einsum": (T, lambda m, t: m.einsum("ijk,ljk->li", t, t)),
+    "einsum of one": (X, lambda m, x: m.einsum("ij->j", x)),
+    "einsum without an arrow": (X, lambda m, x: m.einsum("ij, kj", x, x)),
+}
+
+
+@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("name", NEAR)
+def test_within_rounding(engine, name, which):
+    array, call = NEAR[name]
+    lazy = call(pk, cut(array, which))
+    found, want = lazy.compute(), np.asarray(call(np, array))
+    described(lazy, found)
+    assert found.dtype == want.dtype
+    scale = np.abs(want).max()
+    within = 64 * np.finfo(array.dtype if array.dtype.kind == "f" else want.dtype).eps
+    np.testing.assert_allclose(found, want, rtol=within, atol=within * scale)
+
+
+@pytest.mark.parametrize("which", range(3))
+@pytest.mark.parametrize("name", ["cummax", "cummin", "exclusive_scan"])
+def test_scans_that_numpy_lacks(engine, name, which):
+    function = getattr(pk, name)
+    for array in (WHOLE, WHOLE.astype("f4"), *([] if name == "exclusive_scan" else [V, HOLED[0]])):
+        lazy = function(cut(array, which))
+        same(lazy, function(array))
+        described(lazy, function(array))
+    before = {"cummax": np.maximum.accumulate, "cummin": np.minimum.accumulate}.get(
+        name, lambda a: np.concatenate([[0], np.cumsum(a)[:-1]])
+    )
+    np.testing.assert_array_equal(function(cut(WHOLE, which)).compute(), before(WHOLE))
+
+
+def test_blocks_of_nothing_and_of_unknown_sizes(engine):
+    lazy = da.from_array(V, chunks=((0, 20, 0, 30, 0),))
+    for name in ("cummax", "exclusive_scan"):
+        np.testing.assert_allclose(getattr(pk, name)(lazy).compute(), getattr(pk, name)(V), rtol=1e-12)
+    positive = cut(V, 2)[cut(V, 2) > 0]
+    np.testing.assert_allclose(pk.cumsum(positive).compute(), np.cumsum(V[V > 0]), rtol=1e-12)
+    same(pk.interp(positive, [0, 1], [0, 1]), np.interp(V[V > 0], [0, 1], [0, 1]))
+    same(pk.unique(positive), np.unique(V[V > 0]))
+    with pytest.raises(pk.errors.Unsupported, match=r"x\.compute_chunk_sizes\(\) first"):
+        pk.diff(positive)
+    with pytest.raises(pk.errors.Unsupported, match=r"x\.compute_chunk_sizes\(\) first"):
+        pk.matmul(positive, positive)
+    with pytest.raises(pk.errors.Unsupported, match=r"x\.compute_chunk_sizes\(\) first"):
+        pk.sort(cut(X, 3)[cut(X, 3)[:, 0] > 0], axis=0)
+
+
+@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("axis", [0, -1])
+def test_the_best_of_lines(engine, which, axis):
+    lazy, whole = pk.topk(cut(X, which), 2, axis=axis, largest=False), pk.topk(X, 2, axis=axis, largest=False)
+    same(lazy.values, whole.values)
+    same(lazy.indices, whole.indices)
+    np.testing.assert_array_equal(whole.values, np.sort(X, axis=axis).take([0, 1], axis=axis))
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_evaluate(engine, which):
+    x, w = cut(X, which), cut(W, which + 1)
+    same(
+        pk.evaluate("where(x > 0, sqrt(w), x) * 2"),
+        pk.evaluate("where(x > 0, sqrt(w), x) * 2", {"x": X, "w": W}),
+    )
+    same(pk.evaluate("x * w + row", {"x": x, "w": w, "row": X[0]}), X * W + X[0])
+    same(pk.evaluate("sum(x*w, axis=0)"), pk.sum(X * W, axis=0))
+    same(pk.evaluate("max(x - w, axis=1, keepdims=True)", {"x": x, "w": w}), np.max(X - W, 1, keepdims=True))
+    np.testing.assert_allclose(pk.evaluate("std(x + w, ddof=1)").compute(), np.std(X + W, ddof=1), rtol=1e-12)
+    with pytest.raises(pk.errors.Unsupported, match="neither `out`"):
+        pk.evaluate("x + w", out=np.empty_like(X))
+
+
+BESIDE = "give an axis beside which there are others"
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (
+            lambda x: pk.sort(x, axis=None),
+            pk.errors.Unsupported,
+            BESIDE,
+        ),
+        (pk.median, pk.errors.Unsupported, BESIDE),
+        (lambda x: pk.sort(x[0], order="f"), pk.errors.Unsupported, "does not take order="),
+        (pk.cumsum, pk.errors.Unsupported, BESIDE),
+        (lambda x: pk.sort(x, axis=2), np.exceptions.AxisError, "axis 2 is out of bounds"),
+        (lambda x: pk.partition(x, 4), ValueError, "4"),
+        (lambda x: pk.quantile(x, 1.5, axis=0), ValueError, "range"),
+        (lambda x: pk.quantile(x, x[0], axis=0), pk.errors.Unsupported, "q must be known"),
+        (lambda x: pk.diff(x, prepend=0), pk.errors.Unsupported, "does not take prepend="),
+        (lambda x: pk.interp(x, x[0], x[0]), pk.errors.Unsupported, "the others must be known"),
+        (lambda x: pk.searchsorted(x[0], [1.0]), pk.errors.Unsupported, "the others must be known"),
+        (lambda x: pk.take(x, [9], axis=0), IndexError, "out of bounds"),
+        (lambda x: pk.take(x, [1], mode="wrap"), pk.errors.Unsupported, "does not take mode="),
+        (pk.unique, pk.errors.Unsupported, "x.ravel() first"),
+        (lambda x: pk.average(x, 0, np.ones(4)), pk.errors.Unsupported, "weights of the array's own shape"),
+        (lambda x: pk.linalg.norm(x, 2), pk.errors.Unsupported, "ask for a vector's 1, 2 or inf"),
+        (lambda x: pk.matmul(x, np.ones((3, 4))), ValueError, "matmul: an axis of 4 meets one of 3"),
+        (lambda x: pk.matmul(x, 3.0), ValueError, "matmul"),
+        (lambda x: pk.matmul(x, x, axes=[(0, 1)] * 3), pk.errors.Unsupported, "does not take axes="),
+        (lambda x: pk.einsum("ii", x), pk.errors.Unsupported, "a letter of its own"),
+        (lambda x: pk.einsum("ijk", x), ValueError, ""),
+        (lambda x: pk.tensordot(x, x, axes=([0, 0], [0, 1])), ValueError, "repeated axis"),
+    ],
+)
+def test_what_cannot_be_done_says_what_to_do(call, error, words):
+    with pytest.raises(error) as caught:
+        call(da.ones((4, 4), chunks=2))
+    assert words in str(caught.value)
+
+
+def test_functions_made_of_others_wait(engine):
+    for call in (pk.corrcoef, pk.cov, pk.gradient):
+        lazy = call(cut(X[:, 0] if call is pk.gradient else X, 1))
+        assert isinstance(lazy, da.Array)
+        np.testing.assert_allclose(
+            lazy.compute(), getattr(np, call.__name__)(X[:, 0] if call is pk.gradient else X), atol=1e-12
+        )
+
+
+def test_arrays_by_their_names(engine):
+    same(pk.sort(a=cut(X, 3), axis=0), np.sort(X, axis=0))
+    np.testing.assert_allclose(pk.average(cut(X, 3), weights=cut(W, 1)).compute(), np.average(X, weights=W))
+
+
+@pytest.mark.parametrize("name", ["sort", "median", "cumsum of integers", "matmul of integers", "interp"])
+def test_they_pickle(name):
+    array, call = EXACT[name]
+    lazy = call(pk, cut(array, 1))
+    same(pickle.loads(pickle.dumps(lazy)), lazy.compute())

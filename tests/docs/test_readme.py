@@ -195,6 +195,7 @@ def test_the_map_names_what_there_is():
     bases += (
         "pycudakit/_calls",
         "pycudakit/_library",
+        "pycudakit/fusing",
         "pycudakit/kernels",
         "pycudakit/kernels/running",
         "pycudakit/kernels/compiling",

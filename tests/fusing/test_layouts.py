@@ -30,11 +30,34 @@ np.einsum("ij,ij->ij", A, B, order="F")     np.einsum("ij,ij->ij", A, B, order="
 """
 
 
+# Results of one pass, each of which lies as what it is made of.
+TOGETHER = """
+(F + 1, A + 1)     (A * 2, F * 2, A + F)     (A > 0, np.abs(F), F.T.T - 1)     (V * 2, T[:, :12, :5].T + 1)
+np.where(F > 0, F, 1), A - 1     (F[::2] * 2, A[::2] * 2)     (F + r, A + r, r + F * 2)
+"""
+# Arrays that are no arguments, in an order that NumPy alone has made.
+OF_OTHERS = """
+np.asfortranarray(A) + F     np.ascontiguousarray(F) + A     np.ascontiguousarray(A.T).T * 2
+V.reshape(-1, 5)[:12].T + np.asfortranarray(np.ones((5, 12)))
+"""
+
+
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("body", split(BODIES))
+@pytest.mark.parametrize("body", split(BODIES + OF_OTHERS))
 def test_layouts(engine, body, n):
     function, names = written(body.replace("V", "T.transpose(1, 2, 0)"))
     arrays = pool(n)
     got, want = (each(*[arrays[name] for name in names]) for each in (pk.fuse(function), function))
     assert (got.dtype, got.shape, got.strides) == (want.dtype, want.shape, want.strides)
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("body", split(TOGETHER))
+def test_layouts_of_several(engine, body, n):
+    function, names = written(body.replace("V", "T.transpose(1, 2, 0)"))
+    arrays = pool(n)
+    fused, plain = (each(*[arrays[name] for name in names]) for each in (pk.fuse(function), function))
+    for got, want in zip(fused, plain, strict=True):
+        assert (got.dtype, got.shape, got.strides) == (want.dtype, want.shape, want.strides)
+        np.testing.assert_array_equal(got, want)

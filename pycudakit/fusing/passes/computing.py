@@ -317,8 +317,12 @@ class Computing:
         if not is_last:
             self.memory.keep(together.arrays)
         shape = nodes[0].shape
-        whole = [array for array in together.arrays if array.shape == shape]
-        new = [operands.allocate(node.dtype, shape, whole) for node in nodes]
+        # NumPy lays out each of them as what it is made of.
+        is_plain = len(nodes) == 1 or all(array.flags.c_contiguous for array in together.arrays)
+        new = [
+            operands.allocate(node.dtype, shape, together.arrays if is_plain else node.leaves())
+            for node in nodes
+        ]
         storages = [self.storage_of_new(array) for array in new]
         for storage in storages if keep else ():
             if storage is not None:

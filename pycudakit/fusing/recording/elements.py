@@ -166,7 +166,7 @@ class Elements(Rows):
             return leaf(*self.memory.newest(array, storage)), False
         self.memory.share(array)  # what overlaps it in part, or in a way that NumPy does not know of
         if array.nbytes <= SNAPSHOT:
-            return leaf(array.copy()), False
+            return leaf(array.copy("K")), False
         return leaf(array), True
 
     def taken(self, value: Any) -> Any:

@@ -1,5 +1,6 @@
 """Errors and warnings of fused functions: NumPy's, from the line that NumPy's come from."""
 
+import operator
 import warnings
 
 import numpy as np
@@ -67,6 +68,10 @@ ERRORS = {
     "truth": lambda x: bool(x > 0),
     "float": float,
     "attribute": lambda x: x.nothing,
+    "element of a number": lambda x: operator.setitem(x[0] * 2, ..., 1),
+    "mask of a number": lambda x: operator.setitem(np.sum(x), x[0] < 0, 1),
+    "repeated by a float": lambda x: [1, 2] * np.mean(x),
+    "text by a float": lambda x: np.mean(x) * "text",
     "integer power": lambda x: np.arange(x.size) ** -1,
     "bincount": lambda x: np.bincount(x.astype(int) - 9),
     "unknown type": lambda x: x.astype("nonsense"),

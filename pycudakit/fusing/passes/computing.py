@@ -221,7 +221,7 @@ class Computing:
         """Compute what was put off before errors, or warnings, were treated otherwise, as they were then."""
         if self.reporting.has_changed():
             with self.reporting.as_before():
-                self.compute(self.waiting())
+                self._compute(self.waiting())
 
     def before_write(self, storage: Storage) -> None:
         """Compute what was put off and reads memory that is about to change, whatever is written there."""
@@ -238,7 +238,6 @@ class Computing:
 
     def finish(self, values: Sequence[StandIn]) -> None:
         """Compute what a function returns, and what else outlives it; bring all of that to the host."""
-        self.heed_errors()
         self.compute([*values, *self.waiting()], keep=False)
         self.memory.join_twins()
         for value in values:
@@ -249,6 +248,10 @@ class Computing:
 
     def compute(self, stand_ins: Iterable[StandIn], keep: bool = True) -> None:
         """Compute what was put off, what has the same shape in one pass; keep it on the device, or not."""
+        self.heed_errors()
+        self._compute(stand_ins, keep)
+
+    def _compute(self, stand_ins: Iterable[StandIn], keep: bool = True) -> None:
         by_shape: dict[tuple[int, ...], dict[int, Node]] = {}
         wanted = dict.fromkeys([s.node for s in stand_ins if s.node.array is None])
         by_rows: dict[tuple[int, ...], list[Node]] = {}

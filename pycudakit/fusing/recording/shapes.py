@@ -54,6 +54,22 @@ for _name in _VIEWS.split():
         SHAPES[getattr(np, _name)] = _view(getattr(np, _name))
 
 
+@_captures(np.lib.stride_tricks.sliding_window_view)
+def _sliding_window_view(
+    recording: Recording,
+    x: Any,
+    window_shape: Any,
+    axis: Any = None,
+    *,
+    subok: Any = False,
+    writeable: Any = False,
+) -> Any:
+    del subok
+    if writeable:  # whose elements are written one after the other
+        return NotImplemented
+    return _view(np.lib.stride_tricks.sliding_window_view)(recording, x, window_shape, axis)
+
+
 def _split(function: Any) -> Handler:
     def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
         if type(a) is not StandIn:

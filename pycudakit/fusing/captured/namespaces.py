@@ -255,10 +255,9 @@ _TAKE_GLOBALS = frozenset({"eval", "exec", "globals"})
 def _needs_real_globals(code: CodeType) -> bool:
     import dis  # noqa: PLC0415  (for the first call of a function alone)
 
-    if not _TAKE_GLOBALS.isdisjoint(code.co_names):
-        return True
-    if any(step.opname in _PAST_LOOKUPS for step in dis.get_instructions(code)):
-        return True
+    for step in dis.get_instructions(code):
+        if step.opname in _PAST_LOOKUPS or (step.opname == "LOAD_GLOBAL" and step.argval in _TAKE_GLOBALS):
+            return True
     return any(_needs_real_globals(inner) for inner in code.co_consts if isinstance(inner, CodeType))
 
 

@@ -61,3 +61,27 @@ def test_layouts_of_several(engine, body, n):
     for got, want in zip(fused, plain, strict=True):
         assert (got.dtype, got.shape, got.strides) == (want.dtype, want.shape, want.strides)
         np.testing.assert_array_equal(got, want)
+
+
+# What is written in place stays where it lies, whatever it is made of: so `ravel` is a view of it, or a copy.
+IN_PLACE = """
+v = r * c; v += F     v = F * 2; v += A     v = F * 2; v *= A; v -= F     v = np.where(r > 3, c, r); v += F
+v = r + c; np.multiply(v, F, out=v)     v = F + 1; np.add(v, A, out=v, where=A > 3)
+v = np.zeros(A.shape); v += F     v = A * F + A; F[...] = v     v = A * F; F += v     v = A * 2; v += F.T.T
+v = F * 2; F[...] = A * 3; v += F
+v = np.zeros_like(F); v += A     v = np.maximum(F, 0); v **= A > 0     v = np.full(A.shape, 2.0); v *= F
+v = F.sum(axis=1, keepdims=True) * F; v += A     v = T.transpose(2, 0, 1).max(2) * 1; v += v.T.copy().T
+"""
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("body", split(IN_PLACE))
+def test_layouts_of_what_is_written_in_place(engine, body, n):
+    function, names = written(f"{body}\nflat = v.ravel(); flat[0] = 77\nreturn v, flat".replace("; ", "\n"))
+    (mine, flat), (theirs, numpys) = (
+        each(*[arrays[name] for name in names])
+        for each, arrays in ((pk.fuse(function), pool(n)), (function, pool(n)))
+    )
+    assert mine.strides == theirs.strides
+    np.testing.assert_allclose(mine, theirs)
+    np.testing.assert_allclose(flat, numpys)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -10,13 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pycudakit._calls.operands import Layout, layout_of
+from pycudakit._calls.operands import Layout, allocate, layout_of
 from pycudakit._library.types import Array, DType
 from pycudakit._programs.builder import Builder
 from pycudakit._programs.function import ElementFunction, compile_function
 from pycudakit._programs.program import ElementProgram
 from pycudakit._programs.values import Scalar, Value
 from pycudakit.fusing.arrays.storage import Storage
+
+_OTHER = "other"
 
 MOST_STEPS = 256  # of a node that is still put off: longer programs gain nothing more
 
@@ -30,7 +33,7 @@ class Node:
 
     __slots__ = (
         *("__weakref__", "arguments", "array", "dtype", "function", "given", "is_repeated", "layout"),
-        *("reduction", "shape", "steps", "storage", "uses", "view", "views"),
+        *("order", "reduction", "shape", "steps", "storage", "uses", "view", "views"),
     )
 
     def __init__(
@@ -54,6 +57,11 @@ class Node:
         self.view: Callable[[Array], Array] | None = None  # that it will be, of its argument
         self.views: list[weakref.ref[Node]] = []  # of what will be its array
         self.is_repeated = False  # by what needs it
+        order: str = ""
+        for argument in arguments:
+            if type(argument) is Node and argument.shape:
+                order = argument.order if order in ("", argument.order) else _OTHER
+        self.order: str = order or "C"  # in which it lies in memory, or will: C's, "F", or another
         self.uses = 0  # how often it was computed, and not kept
         self.steps = steps  # that it takes, with what it needs: none, for an array
         if steps > MOST_STEPS:  # what several steps share was counted for each
@@ -62,6 +70,7 @@ class Node:
     def computed(self, array: Array, storage: Storage | None = None) -> None:
         """From now on, it is an array, and its views are views of that."""
         self.array, self.layout, self.storage = array, None, storage
+        self.order = _order_of(array)
         self.function, self.arguments, self.steps, self.reduction, self.view = None, (), 0, None, None
         views, self.views = self.views, []
         for known in views:
@@ -90,6 +99,7 @@ class Node:
     def becomes(self, function: ElementFunction, of: Node) -> None:
         """From now on, it is a function of one argument."""
         self.function, self.arguments, self.given, self.steps = function, (of,), PLAIN, 1
+        self.order = of.order
 
     def needed(self) -> Iterator[Node]:
         """Yield the nodes that it needs, and itself."""
@@ -140,7 +150,35 @@ def leaf(array: Array, storage: Storage | None = None) -> Node:
     dtype = array.dtype
     node = Node(None, (), PLAIN, dtype if dtype.isnative else dtype.newbyteorder("="), array.shape, 0)
     node.array, node.storage = array, storage
+    node.order = _order_of(array)
     return node
+
+
+def _order_of(array: Array) -> str:
+    """Return the order in which a new array lies that is made of this one."""
+    flags = array.flags
+    if flags.c_contiguous or array.ndim < 2:
+        return "C"
+    if flags.f_contiguous:
+        return "F"
+    strides = array.strides
+    is_c = strides[-1] > 0 and all(a >= b for a, b in itertools.pairwise(strides))
+    return "C" if is_c else _OTHER
+
+
+def lie_alike(one: Node, other: Node) -> bool:
+    """Tell whether two nodes of one shape have, or will have, their elements in the same order in memory."""
+    if _OTHER not in (one.order, other.order):
+        return one.order == other.order
+    if any(node.reduction is not None for node in _needed([one, other])):  # nobody knows yet
+        return False
+    return _strides_of(one) == _strides_of(other)
+
+
+def _strides_of(node: Node) -> tuple[int, ...]:
+    """Return the strides of a new array of bytes that is made of a node's arrays."""
+    arrays = [array for array in node.leaves() if array.shape == node.shape]
+    return allocate(np.dtype(np.uint8), node.shape, arrays).strides
 
 
 PLAIN: tuple[None, str] = (None, "same_kind")  # how functions are called unless they are told

@@ -321,7 +321,7 @@ class Computing:
             self.memory.keep(together.arrays)
         shape = nodes[0].shape
         # NumPy lays out each of them as what it is made of.
-        is_plain = len(nodes) == 1 or all(array.flags.c_contiguous for array in together.arrays)
+        is_plain = len(nodes) == 1 or {node.order for node in nodes} in ({"C"}, {"F"})
         new = [
             operands.allocate(node.dtype, shape, together.arrays if is_plain else node.leaves())
             for node in nodes
@@ -415,7 +415,7 @@ class Computing:
             return
 
         def keep(array: Array) -> None:
-            if array.ndim == 0:  # a number, which whoever made it returns
+            if array.ndim == 0 or array.dtype not in CODES:  # a number, or what nothing will stand for
                 return
             storage = self.memory.storage_for(array)
             storage.keep(device.TEMPORARY)

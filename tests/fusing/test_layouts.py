@@ -68,7 +68,8 @@ IN_PLACE = """
 v = r * c; v += F     v = F * 2; v += A     v = F * 2; v *= A; v -= F     v = np.where(r > 3, c, r); v += F
 v = r + c; np.multiply(v, F, out=v)     v = F + 1; np.add(v, A, out=v, where=A > 3)
 v = np.zeros(A.shape); v += F     v = A * F + A; F[...] = v     v = A * F; F += v     v = A * 2; v += F.T.T
-v = F * 2; F[...] = A * 3; v += F
+v = F * 2; F[...] = A * 3; v += F     v = np.zeros(A.shape); v = v * F     v = (r * c) * F
+v = F * 2 + (r + c)     v = np.ones_like(A) * F; v -= F
 v = np.zeros_like(F); v += A     v = np.maximum(F, 0); v **= A > 0     v = np.full(A.shape, 2.0); v *= F
 v = F.sum(axis=1, keepdims=True) * F; v += A     v = T.transpose(2, 0, 1).max(2) * 1; v += v.T.copy().T
 """

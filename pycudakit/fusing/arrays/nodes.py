@@ -19,7 +19,9 @@ from pycudakit._programs.program import ElementProgram
 from pycudakit._programs.values import Scalar, Value
 from pycudakit.fusing.arrays.storage import Storage
 
-_OTHER = "other"
+# "C", "F", or axes from the outermost.
+Order = str | tuple[int, ...] | None
+_BYTE = np.dtype(np.uint8)
 
 MOST_STEPS = 256  # of a node that is still put off: longer programs gain nothing more
 
@@ -57,11 +59,8 @@ class Node:
         self.view: Callable[[Array], Array] | None = None  # that it will be, of its argument
         self.views: list[weakref.ref[Node]] = []  # of what will be its array
         self.is_repeated = False  # by what needs it
-        order: str = ""
-        for argument in arguments:
-            if type(argument) is Node and argument.shape:
-                order = argument.order if order in ("", argument.order) else _OTHER
-        self.order: str = order or "C"  # in which it lies in memory, or will: C's, "F", or another
+        # How its elements lie in memory, or will; None, if nobody knows yet.
+        self.order = _order_together(arguments, shape)
         self.uses = 0  # how often it was computed, and not kept
         self.steps = steps  # that it takes, with what it needs: none, for an array
         if steps > MOST_STEPS:  # what several steps share was counted for each
@@ -104,6 +103,10 @@ class Node:
     def needed(self) -> Iterator[Node]:
         """Yield the nodes that it needs, and itself."""
         return _needed([self])
+
+    def laid_out_by(self) -> list[Array]:
+        """Return arrays that a new one for its value lies in memory as."""
+        return self.leaves() if self.order is None else [_outline(self)]
 
     def leaves(self) -> list[Array]:
         """Return the arrays that it reads."""
@@ -154,7 +157,7 @@ def leaf(array: Array, storage: Storage | None = None) -> Node:
     return node
 
 
-def _order_of(array: Array) -> str:
+def _order_of(array: Array) -> Order:
     """Return the order in which a new array lies that is made of this one."""
     flags = array.flags
     if flags.c_contiguous or array.ndim < 2:
@@ -162,23 +165,49 @@ def _order_of(array: Array) -> str:
     if flags.f_contiguous:
         return "F"
     strides = array.strides
-    is_c = strides[-1] > 0 and all(a >= b for a, b in itertools.pairwise(strides))
-    return "C" if is_c else _OTHER
+    if strides[-1] > 0 and all(a >= b for a, b in itertools.pairwise(strides)):
+        return "C"
+    return _order_by([array], array.shape)
+
+
+def _order_together(arguments: tuple[Any, ...], shape: tuple[int, ...]) -> Order:
+    """Return the order in which NumPy lays out what a function makes of arguments."""
+    order: Order = ""
+    is_one = True
+    for argument in arguments:
+        if type(argument) is Node and argument.shape:
+            is_one = is_one and order in ("", argument.order)
+            order = argument.order
+            if order is None:
+                return None
+    if is_one and order in ("", "C", "F"):
+        return order or "C"
+    return _order_by([_outline(each) for each in arguments if type(each) is Node], shape)
+
+
+def _order_by(arrays: list[Array], shape: tuple[int, ...]) -> Order:
+    made = allocate(_BYTE, shape, arrays)
+    if made.flags.c_contiguous:
+        return "C"
+    strides = made.strides
+    return "F" if made.flags.f_contiguous else tuple(sorted(range(len(shape)), key=lambda d: -strides[d]))
+
+
+def _outline(node: Node) -> Array:
+    """Return what lies in memory as a node whose order is known, and is not to be read."""
+    if node.array is not None:
+        return node.array
+    order = node.order
+    if not isinstance(order, tuple):
+        return np.empty(node.shape, _BYTE, "F" if order == "F" else "C")
+    turned = np.empty([node.shape[d] for d in order], _BYTE)
+    outline: Array = turned.transpose([order.index(d) for d in range(len(order))])
+    return outline
 
 
 def lie_alike(one: Node, other: Node) -> bool:
     """Tell whether two nodes of one shape have, or will have, their elements in the same order in memory."""
-    if _OTHER not in (one.order, other.order):
-        return one.order == other.order
-    if any(node.reduction is not None for node in _needed([one, other])):  # nobody knows yet
-        return False
-    return _strides_of(one) == _strides_of(other)
-
-
-def _strides_of(node: Node) -> tuple[int, ...]:
-    """Return the strides of a new array of bytes that is made of a node's arrays."""
-    arrays = [array for array in node.leaves() if array.shape == node.shape]
-    return allocate(np.dtype(np.uint8), node.shape, arrays).strides
+    return one.order is not None and one.order == other.order
 
 
 PLAIN: tuple[None, str] = (None, "same_kind")  # how functions are called unless they are told

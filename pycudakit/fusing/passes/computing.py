@@ -319,13 +319,7 @@ class Computing:
         together = Pass(nodes)
         if not is_last:
             self.memory.keep(together.arrays)
-        shape = nodes[0].shape
-        # NumPy lays out each of them as what it is made of.
-        is_plain = len(nodes) == 1 or {node.order for node in nodes} in ({"C"}, {"F"})
-        new = [
-            operands.allocate(node.dtype, shape, together.arrays if is_plain else node.leaves())
-            for node in nodes
-        ]
+        new = [self._new_for(node) for node in nodes]
         storages = [self.storage_of_new(array) for array in new]
         for storage in storages if keep else ():
             if storage is not None:
@@ -333,6 +327,12 @@ class Computing:
         self.evaluate(together, new)
         for node, array, own in zip(nodes, new, storages, strict=True):
             node.computed(array, own)
+
+    def _new_for(self, node: Node) -> Array:
+        """Return a new array for a node's values, which lies in memory as NumPy's."""
+        if node.order == "C":
+            return result_memory.empty(node.shape, node.dtype)
+        return operands.allocate(node.dtype, node.shape, node.laid_out_by())
 
     def compute_into(self, nodes: Sequence[Node], arrays: Sequence[Array]) -> None:
         """Compute nodes of one shape in one pass, into arrays that nothing reads."""

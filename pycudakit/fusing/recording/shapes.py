@@ -206,9 +206,9 @@ def outline(a: StandIn) -> Array:
     node = a.node
     if node.array is not None:
         return node.array
-    whole = [array for array in node.leaves() if array.shape == node.shape]
-    if all(array.flags.c_contiguous for array in whole):
+    if node.order == "C":
         return np.empty(node.shape, node.dtype)
+    whole = [array for array in node.laid_out_by() if array.shape == node.shape]
     return operands.allocate(node.dtype, node.shape, whole)
 
 

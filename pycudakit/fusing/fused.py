@@ -252,7 +252,7 @@ class Fused(Generic[P, R]):
             with contextlib.suppress(*(errors.Error,) * isinstance(error, errors.Error)):
                 recording.memory.bring_home()
                 homeward.give_back()
-                replace_left(roots, homeward.of)
+                replace_left((*roots, error), homeward.of)
             raise
         finally:
             active.reset(token)

@@ -105,6 +105,8 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
     elif isinstance(holder, partial):
         yield from ((part, None) for part in (holder.func, holder.args, holder.keywords))
     else:
+        if isinstance(holder, BaseException):
+            yield holder.args, partial(setattr, holder, "args")
         yield getattr(holder, "__dict__", None), None
         for kind in type(holder).__mro__:
             names = kind.__dict__.get("__slots__", ())

@@ -199,6 +199,16 @@ def test_what_only_a_device_has_is_not_looked_at(name, monkeypatch):
     assert gpu.bytes_down <= sum(array.nbytes for array in [*flat(result), *ours * is_written])
 
 
+def test_results_that_nothing_stands_for_are_on_the_host(monkeypatch):
+    if pk.engines()["cuda"]:
+        pytest.skip("there is a GPU")
+    swapped, i = given()["x"].astype(">f8"), given()["i"]
+    stand_in_gpu.put(monkeypatch)
+    with pk.engine("cuda"):
+        taken = pk.fuse(lambda i: np.take(swapped, i))(i)
+    assert_values(taken, np.take(swapped, i))
+
+
 def test_topk(engine):
     @pk.fuse
     def best(x, X):

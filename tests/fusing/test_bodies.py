@@ -24,6 +24,7 @@ FUNCTIONS = """
 np.sqrt(p)     np.add(x, y) - np.subtract(x, y)     np.add(f, x, dtype="f4", casting="same_kind")
 np.multiply(i, j, dtype="f8")     np.maximum(x, y) - np.minimum(x, 0)     np.fmax(x, s)
 np.where(x > 0, x, -y)     np.where(m, f, 0)     np.where(m, 1, u)     np.where(m, x, f)
+np.where(m, u, 300)     np.where(m, -1, u) + w     np.where(v > 3, 2**40, v)     np.where(m, 1000, i)
 np.where(x > 0, 1.0, -1.0)     np.where(A > 0, A, r)     np.where(i, x, y)     np.clip(x, -1, 2)
 np.clip(x, y, None)     np.clip(x, None, 1)     np.clip(u, 3, 100)     np.clip(i, j, 50)
 np.clip(f, -1.5, 1.5)     x.clip(0, 1)     np.round(x)     np.round(x, 2)     x.round(1)     np.round(i)

@@ -291,6 +291,8 @@ def test_written_before_a_strict_error(engine):
         lambda x: np.einsum(x, (0,), x, np.array([0])),
         lambda x: x[:20] @ (1j * np.arange(20)),
         lambda x: np.dot(x[:20], np.array([1j] * 20)),
+        lambda x: np.where(x > 0, x, 1j),
+        lambda x: np.where(x > 0, "up", "down") == "up",
     ],
 )
 def test_forms_that_only_numpy_takes(engine, body):

@@ -6,7 +6,9 @@ import functools
 import inspect
 import math
 import pickle
+import re
 import threading
+import warnings
 from numbers import Number
 from typing import Any, NamedTuple
 
@@ -254,6 +256,54 @@ def test_types_of_results(engine, x, name):
         np.testing.assert_array_equal(got, want)
 
 
+LOOKS_AT_GLOBALS = """
+def evaluated(x):
+    return eval("np.sum(x > 0) + FACTOR") + x
+
+def executed(x):
+    space = {"x": x}
+    exec("y = x * FACTOR", globals(), space)
+    return space["y"] + 1
+
+def assigned(x):
+    globals()["ADDED"] = 3
+    return x + ADDED
+
+def class_within(x):
+    class Scale:
+        by = FACTOR
+
+        def __call__(self, x):
+            return x * self.by
+
+    return Scale()(x + 1)
+
+def imported(x):
+    from .bodies import flat
+    from . import bodies
+    return flat([x, [x + 1]])[1] * len(bodies.split("a   b"))
+"""
+
+
+@pytest.mark.parametrize("name", re.findall(r"^def (\w+)", LOOKS_AT_GLOBALS, re.MULTILINE))
+def test_what_looks_for_globals_by_itself(engine, x, name):
+    space = {"np": np, "FACTOR": FACTOR, "__name__": __name__, "__package__": "fusing"}
+    exec(LOOKS_AT_GLOBALS, space)
+    np.testing.assert_array_equal(pk.fuse(space[name])(x), space[name](x))
+
+
+def test_warnings_of_a_body_are_of_its_module(engine, x):
+    @pk.fuse
+    def body(x):
+        warnings.warn("mine", UserWarning, stacklevel=1)
+        return x * 2
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", module=__name__)
+        np.testing.assert_array_equal(body(x), x * 2)
+
+
 def test_no_array_at_all(engine):
     assert pk.fuse(lambda a, b: a + b)(1, 2) == 3
     assert pk.fuse(lambda: "text")() == "text"
@@ -296,6 +346,38 @@ def test_numbers_have_what_numpys_have(engine, x):
             pk.fuse(other)(x)
     with pytest.raises(TypeError):
         pk.fuse(math.trunc)(x)
+
+
+def test_numbers_repeat_sequences(engine, x):
+    def body(x):
+        n = np.count_nonzero(x > 2)
+        return [0, 1] * n, n * [[1]], (1, 2) * n, "-" * n, n * b"ab", [0] * np.argmax(x), np.array([1, 2]) * n
+
+    for got, want in zip(pk.fuse(body)(x), body(x), strict=True):
+        assert type(got) is type(want)
+        np.testing.assert_array_equal(got, want)
+
+
+def test_nothing_equals_text(engine, x):
+    def body(x):
+        return (
+            x == "a",
+            x != "a",
+            x[0] == "a",
+            x.max() != "a",
+            x == np.array(["a"]),
+            x == np.datetime64("NaT"),
+        )
+
+    for got, want in zip(pk.fuse(body)(x), body(x), strict=True):
+        assert type(got) is type(want)
+        np.testing.assert_array_equal(got, want)
+
+
+def test_bytes_of_arrays_and_numbers(engine, x):
+    whole = np.arange(x.size) % 7
+    body = lambda i: (bytes(i[:3]), bytes(i.max()), bytes(i + 1))  # noqa: E731
+    assert pk.fuse(body)(whole) == body(whole)
 
 
 # ---- Kinds of functions -------------------------------------------------------------------------------

@@ -27,7 +27,9 @@ np.max([np.min(x), np.min(y)])     np.amax((x, y), axis=0)     np.array([x, y])
 np.array([x[0], y[1] + 1, 2])     np.array((x, i))     np.array([F, F])     np.array([x, i], dtype=int)
 np.array([x, y], "f4")     np.asarray([x, y * 2])     np.array([[x, y], [y, x]])
 np.asanyarray([np.sum(i), np.sum(j)], dtype=float)     np.array([[1, 2], [i[0], 3]])     np.lexsort([x, k])
-np.array([x[:3], [1, 2, 3], (4, 5, 6)])
+np.array([x[:3], [1, 2, 3], (4, 5, 6)])     np.array(x)     np.array(F) + 1     np.array(x + 1, dtype="f4")
+np.array(i, float)     np.array(np.sum(i))     np.array(x[0], "f4")     y = np.array(x); y[0] = 3; return y
+np.array(b)     np.array(o)     np.array(E)     y = np.array(A[::2], "f8"); y += 1; return y
 """
 
 PARTS = """
@@ -128,7 +130,12 @@ np.linalg.matrix_norm(C)     np.linalg.vector_norm(A, axis=1)
 np.linalg.vector_norm(T, axis=(0, 2), keepdims=True)     np.linalg.vector_norm(x)
 np.linalg.vector_norm(x, ord=1)     np.linalg.cross(A[:, :3], A[:, 3:6])     np.linalg.matmul(A, C)
 np.linalg.vecdot(A, B)     np.matvec(C, r)     np.vecmat(r, C)     np.matvec(C, A)     np.linalg.trace(C)
-np.linalg.matrix_norm(T, keepdims=True)
+np.linalg.matrix_norm(T, keepdims=True)     np.linalg.multi_dot([A, C])
+np.linalg.multi_dot([A, C, B.T, A])     np.linalg.multi_dot([r, C, C, r])     np.linalg.multi_dot([r, C, A.T])
+np.linalg.multi_dot([A, C, r])     np.linalg.multi_dot((A, A.T[:, :9], B[:9], C, r))
+np.linalg.multi_dot([r, r])     np.linalg.multi_dot([F, C])
+np.lib.stride_tricks.sliding_window_view(x, 4).mean(axis=-1)
+np.lib.stride_tricks.sliding_window_view(A, (3, 3)).sum((-1, -2))
 """
 
 

@@ -1,9 +1,11 @@
 """Errors and warnings of fused functions: NumPy's, from the line that NumPy's come from."""
 
+import operator
 import warnings
 
 import numpy as np
 import pytest
+from fusing.bodies import split
 
 import pycudakit as pk
 
@@ -67,6 +69,10 @@ ERRORS = {
     "truth": lambda x: bool(x > 0),
     "float": float,
     "attribute": lambda x: x.nothing,
+    "element of a number": lambda x: operator.setitem(x[0] * 2, ..., 1),
+    "mask of a number": lambda x: operator.setitem(np.sum(x), x[0] < 0, 1),
+    "repeated by a float": lambda x: [1, 2] * np.mean(x),
+    "text by a float": lambda x: np.mean(x) * "text",
     "integer power": lambda x: np.arange(x.size) ** -1,
     "bincount": lambda x: np.bincount(x.astype(int) - 9),
     "unknown type": lambda x: x.astype("nonsense"),
@@ -130,6 +136,31 @@ def test_errstate_inside(engine, x):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("error")
         np.testing.assert_array_equal(pk.fuse(lambda x: x / 0)(x), x / 0)
+
+
+USES = """
+np.sort(y)     np.nanargmax(y)     y.T     y[1:]     float(y[0])     y.tolist()     np.take(y, [0])     [y]
+np.cumsum(y)     np.roll(y, 1)     np.concatenate([y, y])     np.unique(y)     np.nanmedian(y)     np.sum(y)
+np.tile(y, 2)     np.fft.fft(y)     np.add.at(x, [0], y[:1])     x.sort()     np.broadcast_to(y, (2, y.size))
+np.allclose(y, y)     y.strides
+"""
+
+
+@pytest.mark.parametrize("use", split(USES))
+def test_errstate_holds_whatever_takes_what_it_held_for(engine, x, use):
+    space = {"np": np}
+    lines = (
+        "    with np.errstate(divide='ignore', invalid='ignore'):\n        y = x / (x * 0)\n    found = {use}"
+    )
+    exec(f"def body(x):\n{lines.format(use=use)}\n    return found, y, np.abs(x) * 1e308", space)
+    told = []
+    for function in (pk.fuse(space["body"]), space["body"]):
+        with warnings.catch_warnings(record=True) as met:
+            warnings.simplefilter("always")
+            function(np.abs(x) + 2)
+        told.append({str(each.message) for each in met})
+    assert told[0] == told[1]
+    assert not any("divide" in message for message in told[0])
 
 
 def test_warnings_caught_inside(engine, x):

@@ -30,11 +30,59 @@ np.einsum("ij,ij->ij", A, B, order="F")     np.einsum("ij,ij->ij", A, B, order="
 """
 
 
+# Results of one pass, each of which lies as what it is made of.
+TOGETHER = """
+(F + 1, A + 1)     (A * 2, F * 2, A + F)     (A > 0, np.abs(F), F.T.T - 1)     (V * 2, T[:, :12, :5].T + 1)
+np.where(F > 0, F, 1), A - 1     (F[::2] * 2, A[::2] * 2)     (F + r, A + r, r + F * 2)
+"""
+# Arrays that are no arguments, in an order that NumPy alone has made.
+OF_OTHERS = """
+np.asfortranarray(A) + F     np.ascontiguousarray(F) + A     np.ascontiguousarray(A.T).T * 2
+V.reshape(-1, 5)[:12].T + np.asfortranarray(np.ones((5, 12)))
+"""
+
+
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("body", split(BODIES))
+@pytest.mark.parametrize("body", split(BODIES + OF_OTHERS))
 def test_layouts(engine, body, n):
     function, names = written(body.replace("V", "T.transpose(1, 2, 0)"))
     arrays = pool(n)
     got, want = (each(*[arrays[name] for name in names]) for each in (pk.fuse(function), function))
     assert (got.dtype, got.shape, got.strides) == (want.dtype, want.shape, want.strides)
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("body", split(TOGETHER))
+def test_layouts_of_several(engine, body, n):
+    function, names = written(body.replace("V", "T.transpose(1, 2, 0)"))
+    arrays = pool(n)
+    fused, plain = (each(*[arrays[name] for name in names]) for each in (pk.fuse(function), function))
+    for got, want in zip(fused, plain, strict=True):
+        assert (got.dtype, got.shape, got.strides) == (want.dtype, want.shape, want.strides)
+        np.testing.assert_array_equal(got, want)
+
+
+# What is written in place stays where it lies, whatever it is made of: so `ravel` is a view of it, or a copy.
+IN_PLACE = """
+v = r * c; v += F     v = F * 2; v += A     v = F * 2; v *= A; v -= F     v = np.where(r > 3, c, r); v += F
+v = r + c; np.multiply(v, F, out=v)     v = F + 1; np.add(v, A, out=v, where=A > 3)
+v = np.zeros(A.shape); v += F     v = A * F + A; F[...] = v     v = A * F; F += v     v = A * 2; v += F.T.T
+v = F * 2; F[...] = A * 3; v += F     v = np.zeros(A.shape); v = v * F     v = (r * c) * F
+v = F * 2 + (r + c)     v = np.ones_like(A) * F; v -= F
+v = np.zeros_like(F); v += A     v = np.maximum(F, 0); v **= A > 0     v = np.full(A.shape, 2.0); v *= F
+v = F.sum(axis=1, keepdims=True) * F; v += A     v = T.transpose(2, 0, 1).max(2) * 1; v += v.T.copy().T
+"""
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("body", split(IN_PLACE))
+def test_layouts_of_what_is_written_in_place(engine, body, n):
+    function, names = written(f"{body}\nflat = v.ravel(); flat[0] = 77\nreturn v, flat".replace("; ", "\n"))
+    (mine, flat), (theirs, numpys) = (
+        each(*[arrays[name] for name in names])
+        for each, arrays in ((pk.fuse(function), pool(n)), (function, pool(n)))
+    )
+    assert mine.strides == theirs.strides
+    np.testing.assert_allclose(mine, theirs)
+    np.testing.assert_allclose(flat, numpys)

@@ -137,6 +137,27 @@ def test_what_is_left_by_an_exception_is_an_array(engine, x):
     np.testing.assert_array_equal(left[0], wanted)
 
 
+def test_what_an_exception_has_is_an_array(engine, x):
+    class NotConvergedError(RuntimeError):
+        def __init__(self, message, state):
+            super().__init__(message, state[0])
+            self.state = state
+
+    kept = []
+
+    @pk.fuse
+    def body(x):
+        kept.append(ValueError(x.max()))
+        raise NotConvergedError("after 3", x * 2)
+
+    with pytest.raises(NotConvergedError) as met:
+        body(x)
+    message, first = met.value.args
+    assert (message, type(first), type(met.value.state)) == ("after 3", np.float64, np.ndarray)
+    assert (type(kept[0].args[0]), kept[0].args[0]) == (np.float64, x.max())
+    np.testing.assert_array_equal(met.value.state, x * 2)
+
+
 def test_where_nobody_finds_a_stand_in_it_goes_on_as_an_array(engine, x):
     hidden = []
     pk.fuse(lambda x: hidden.append(iter([x * 2])))(x)

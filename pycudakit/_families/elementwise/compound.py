@@ -71,11 +71,11 @@ def where(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> Any:
         raise ValueError("either both or neither of x and y should be given")
     if WHERE.is_small(condition, x, y):
         return np.where(condition, x, y)
-    result = call(WHERE, (condition, _as_chosen(x, y), _as_chosen(y, x)))
+    result = call(WHERE, (condition, as_chosen(x, y), as_chosen(y, x)))
     return np.asarray(result)
 
 
-def _as_chosen(number: Any, other: Any) -> Any:
+def as_chosen(number: Any, other: Any) -> Any:
     """Return an integer as NumPy takes it beside a narrower type: modulo its range, or not, since 2.5."""
     if (
         type(number) is not int

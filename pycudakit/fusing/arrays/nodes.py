@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -10,13 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pycudakit._calls.operands import Layout, layout_of
+from pycudakit._calls.operands import Layout, allocate, layout_of
 from pycudakit._library.types import Array, DType
 from pycudakit._programs.builder import Builder
 from pycudakit._programs.function import ElementFunction, compile_function
 from pycudakit._programs.program import ElementProgram
 from pycudakit._programs.values import Scalar, Value
 from pycudakit.fusing.arrays.storage import Storage
+
+# "C", "F", or axes from the outermost.
+Order = str | tuple[int, ...] | None
+_BYTE = np.dtype(np.uint8)
 
 MOST_STEPS = 256  # of a node that is still put off: longer programs gain nothing more
 
@@ -30,7 +35,7 @@ class Node:
 
     __slots__ = (
         *("__weakref__", "arguments", "array", "dtype", "function", "given", "is_repeated", "layout"),
-        *("reduction", "shape", "steps", "storage", "uses", "view", "views"),
+        *("order", "reduction", "shape", "steps", "storage", "uses", "view", "views"),
     )
 
     def __init__(
@@ -54,6 +59,8 @@ class Node:
         self.view: Callable[[Array], Array] | None = None  # that it will be, of its argument
         self.views: list[weakref.ref[Node]] = []  # of what will be its array
         self.is_repeated = False  # by what needs it
+        # How its elements lie in memory, or will; None, if nobody knows yet.
+        self.order = _order_together(arguments, shape)
         self.uses = 0  # how often it was computed, and not kept
         self.steps = steps  # that it takes, with what it needs: none, for an array
         if steps > MOST_STEPS:  # what several steps share was counted for each
@@ -62,6 +69,7 @@ class Node:
     def computed(self, array: Array, storage: Storage | None = None) -> None:
         """From now on, it is an array, and its views are views of that."""
         self.array, self.layout, self.storage = array, None, storage
+        self.order = _order_of(array)
         self.function, self.arguments, self.steps, self.reduction, self.view = None, (), 0, None, None
         views, self.views = self.views, []
         for known in views:
@@ -90,10 +98,15 @@ class Node:
     def becomes(self, function: ElementFunction, of: Node) -> None:
         """From now on, it is a function of one argument."""
         self.function, self.arguments, self.given, self.steps = function, (of,), PLAIN, 1
+        self.order = of.order
 
     def needed(self) -> Iterator[Node]:
         """Yield the nodes that it needs, and itself."""
         return _needed([self])
+
+    def laid_out_by(self) -> list[Array]:
+        """Return arrays that a new one for its value lies in memory as."""
+        return self.leaves() if self.order is None else [_outline(self)]
 
     def leaves(self) -> list[Array]:
         """Return the arrays that it reads."""
@@ -140,7 +153,61 @@ def leaf(array: Array, storage: Storage | None = None) -> Node:
     dtype = array.dtype
     node = Node(None, (), PLAIN, dtype if dtype.isnative else dtype.newbyteorder("="), array.shape, 0)
     node.array, node.storage = array, storage
+    node.order = _order_of(array)
     return node
+
+
+def _order_of(array: Array) -> Order:
+    """Return the order in which a new array lies that is made of this one."""
+    flags = array.flags
+    if flags.c_contiguous or array.ndim < 2:
+        return "C"
+    if flags.f_contiguous:
+        return "F"
+    strides = array.strides
+    if strides[-1] > 0 and all(a >= b for a, b in itertools.pairwise(strides)):
+        return "C"
+    return _order_by([array], array.shape)
+
+
+def _order_together(arguments: tuple[Any, ...], shape: tuple[int, ...]) -> Order:
+    """Return the order in which NumPy lays out what a function makes of arguments."""
+    order: Order = ""
+    is_one = True
+    for argument in arguments:
+        if type(argument) is Node and argument.shape:
+            is_one = is_one and order in ("", argument.order)
+            order = argument.order
+            if order is None:
+                return None
+    if is_one and order in ("", "C", "F"):
+        return order or "C"
+    return _order_by([_outline(each) for each in arguments if type(each) is Node], shape)
+
+
+def _order_by(arrays: list[Array], shape: tuple[int, ...]) -> Order:
+    made = allocate(_BYTE, shape, arrays)
+    if made.flags.c_contiguous:
+        return "C"
+    strides = made.strides
+    return "F" if made.flags.f_contiguous else tuple(sorted(range(len(shape)), key=lambda d: -strides[d]))
+
+
+def _outline(node: Node) -> Array:
+    """Return what lies in memory as a node whose order is known, and is not to be read."""
+    if node.array is not None:
+        return node.array
+    order = node.order
+    if not isinstance(order, tuple):
+        return np.empty(node.shape, _BYTE, "F" if order == "F" else "C")
+    turned = np.empty([node.shape[d] for d in order], _BYTE)
+    outline: Array = turned.transpose([order.index(d) for d in range(len(order))])
+    return outline
+
+
+def lie_alike(one: Node, other: Node) -> bool:
+    """Tell whether two nodes of one shape have, or will have, their elements in the same order in memory."""
+    return one.order is not None and one.order == other.order
 
 
 PLAIN: tuple[None, str] = (None, "same_kind")  # how functions are called unless they are told

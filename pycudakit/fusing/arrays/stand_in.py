@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pycudakit import errors
 from pycudakit._calls.deferred import Deferred
 from pycudakit._library.types import CODES, Array, DType
 
@@ -209,6 +210,10 @@ class StandIn(Deferred):
         """Look at its elements."""
         return format(self._number("format()"), spec)
 
+    def __bytes__(self) -> bytes:
+        """Look at the bytes of its elements."""
+        return bytes(self._number("bytes()"))
+
     def __hash__(self) -> int:
         """Look at its value, if it is a number."""
         if self.is_scalar:
@@ -257,6 +262,8 @@ class StandIn(Deferred):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Write to a view."""
+        if self.is_scalar:
+            raise TypeError(f"'numpy.{self.dtype.type.__name__}' object does not support item assignment")
         self.recording.set(self, index, value)
 
 
@@ -271,6 +278,9 @@ def _setter_of(name: str) -> Callable[[Any, Any], None]:
 _set_real, _set_imag, _set_flat = map(_setter_of, ("real", "imag", "flat"))
 
 
+_REPEATED = (list, tuple, str, bytes, bytearray)
+
+
 def _binary(name: str, swapped: bool = False) -> Callable[[StandIn, Any], Any]:
     ufunc = getattr(np, name)
 
@@ -278,6 +288,31 @@ def _binary(name: str, swapped: bool = False) -> Callable[[StandIn, Any], Any]:
         if getattr(type(other), "__array_ufunc__", False) is None:
             return NotImplemented
         return self.recording.operate(ufunc, (other, self) if swapped else (self, other))
+
+    return operate
+
+
+def _times(swapped: bool = False) -> Callable[[StandIn, Any], Any]:
+    multiply = _binary("multiply", swapped)
+
+    def operate(self: StandIn, other: Any) -> Any:
+        if self.is_scalar and isinstance(other, _REPEATED):  # as often as a number says
+            return other * self._number("how often to repeat a sequence")
+        return multiply(self, other)
+
+    return operate
+
+
+def _equality(name: str, numpys: Callable[[Any, Any], Any]) -> Callable[[StandIn, Any], Any]:
+    compare = _binary(name)
+
+    def operate(self: StandIn, other: Any) -> Any:
+        try:
+            return compare(self, other)
+        except errors.Unsupported:
+            raise
+        except TypeError:  # of NumPy's ufunc; its operator finds numbers and texts unequal
+            return self.recording.on_host(numpys, (self, other), {})
 
     return operate
 
@@ -324,10 +359,12 @@ for _name, _ufunc in {
     "le": "less_equal",
     "gt": "greater",
     "ge": "greater_equal",
-    "eq": "equal",
-    "ne": "not_equal",
 }.items():
     setattr(StandIn, f"__{_name}__", _binary(_ufunc))
+setattr(StandIn, "__eq__", _equality("equal", operator.eq))  # noqa: B010
+setattr(StandIn, "__ne__", _equality("not_equal", operator.ne))  # noqa: B010
+setattr(StandIn, "__mul__", _times())  # noqa: B010
+setattr(StandIn, "__rmul__", _times(swapped=True))  # noqa: B010
 for _name, _ufunc in {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}.items():
     setattr(StandIn, f"__{_name}__", _unary(_ufunc))
 

@@ -134,3 +134,46 @@ def _as_matrices(name: str, takes_columns: bool) -> None:
 
 _as_matrices("matvec", takes_columns=True)
 _as_matrices("vecmat", takes_columns=False)
+
+
+@_captures(np.linalg.multi_dot)
+def _multi_dot(_: Recording, arrays: Any, *, out: Any = None) -> Any:
+    parts = list(arrays)
+    are_matrices = len(parts) > 1 and all(np.ndim(part) == 2 for part in parts[1:-1])
+    if not are_matrices or out is not None or not {np.ndim(parts[0]), np.ndim(parts[-1])} <= {1, 2}:
+        raise errors.Unsupported("multi_dot")
+    is_row, is_column = np.ndim(parts[0]) == 1, np.ndim(parts[-1]) == 1
+    parts[0] = np.atleast_2d(parts[0])
+    parts[-1] = np.transpose(np.atleast_2d(parts[-1])) if is_column else parts[-1]
+    product = _product(parts, _where_to_cut([*(len(part) for part in parts), np.shape(parts[-1])[1]]))
+    if is_row and is_column:
+        return product[0, 0]
+    return product.ravel() if is_row or is_column else product
+
+
+def _where_to_cut(sizes: list[int]) -> dict[tuple[int, int], int]:
+    """Return, for each run of matrices of these sizes, after which of them its cheapest product is cut."""
+    count = len(sizes) - 1
+    costs: dict[tuple[int, int], int] = {(each, each): 0 for each in range(count)}
+    cuts: dict[tuple[int, int], int] = {}
+    for length in range(1, count):
+        for first in range(count - length):
+            last = first + length
+            costs[first, last], cuts[first, last] = min(
+                (
+                    costs[first, cut]
+                    + costs[cut + 1, last]
+                    + sizes[first] * sizes[cut + 1] * sizes[last + 1],
+                    cut,
+                )
+                for cut in range(first, last)
+            )
+    return cuts
+
+
+def _product(parts: list[Any], cuts: dict[tuple[int, int], int], first: int = 0, last: int = -1) -> Any:
+    last %= len(parts)
+    if first == last:
+        return parts[first]
+    cut = cuts[first, last]
+    return np.dot(_product(parts, cuts, first, cut), _product(parts, cuts, cut + 1, last))

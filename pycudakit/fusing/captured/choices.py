@@ -26,8 +26,11 @@ def _where(recording: Recording, condition: Any, *branches: Any) -> Any:
         return recording.call(np.nonzero, (condition,), {})
     if len(branches) != 2:
         return recording.by_numpy(np.where, (condition, *branches), {})
-    chosen = recording.apply(compound.WHERE, (condition, *branches))
-    chosen.is_scalar = False
+    yes, no = branches
+    given = condition, compound.as_chosen(yes, no), compound.as_chosen(no, yes)
+    chosen = recording.apply(compound.WHERE, given)
+    if type(chosen) is StandIn:  # and not of a type that NumPy alone has
+        chosen.is_scalar = False
     return chosen
 
 

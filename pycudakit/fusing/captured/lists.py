@@ -78,13 +78,20 @@ def _parts(recording: Recording, values: Any, dtype: Any = None) -> list[Any] | 
 
 
 def array_of(function: Any) -> Callable[..., Any]:
-    """Return what makes an array as NumPy does, of a list of arrays, too."""
+    """Return what makes an array as NumPy does, of a list of arrays, or of an array, too.
+
+    (`asarray` of an array returns NumPy's: it is the way to one.)
+    """
+    copies = function is np.array
 
     @functools.wraps(function)
     def make(*arguments: Any, **keywords: Any) -> Any:
         recording = _for_list(arguments)
         dtype = keywords.get("dtype", arguments[1] if len(arguments) == 2 else None)
         is_plain = len(arguments) <= 2 and keywords.keys() <= {"dtype"} and _is_taken(dtype)
+        if copies and is_plain and arguments and type(arguments[0]) is StandIn and capturing() is not None:
+            given = arguments[0]
+            return np.copy(given if dtype is None else given.astype(dtype, copy=False))
         if recording is not None and is_plain:
             made = recording.handled(_one_array, recording, arguments[0], dtype)
             if made is not None:

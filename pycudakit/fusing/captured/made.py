@@ -10,6 +10,7 @@ import numpy as np
 
 from pycudakit._library.types import CODES
 from pycudakit.fusing.arrays.stand_in import StandIn
+from pycudakit.fusing.captured.bracketed import Bracketed
 from pycudakit.fusing.captured.lists import OF_ARRAYS, array_of, has_stand_in, of_arrays
 from pycudakit.fusing.recording.now import capturing
 from pycudakit.fusing.recording.shapes import empty, full
@@ -97,4 +98,5 @@ _MADE: dict[Any, Callable[..., Any]] = {
         )
     },
 }
-MADE = {id(function): made for function, made in _MADE.items()}
+MADE: dict[int, Any] = {id(function): made for function, made in _MADE.items()}
+MADE |= {id(np.r_): Bracketed(np.r_, are_columns=False), id(np.c_): Bracketed(np.c_, are_columns=True)}

@@ -231,7 +231,9 @@ class _Globals(dict[str, Any]):
     """The globals of a function, as its body sees them."""
 
     def __init__(self, real: dict[str, Any], reduces: bool) -> None:
-        super().__init__(__builtins__=real.get("__builtins__", __builtins__))
+        # What Python itself looks up, past `__getitem__`: to import from packages, to warn.
+        super().__init__({name: value for name, value in real.items() if name.startswith("__")})
+        self.setdefault("__builtins__", __builtins__)
         self._real = real
         self._reduces = reduces
 
@@ -245,12 +247,18 @@ class _Globals(dict[str, Any]):
         return self[name] if name in self._real else default
 
 
-def _writes_globals(code: CodeType) -> bool:
+# What assigns globals, or looks for them past `__getitem__`, as the bodies of classes do.
+_PAST_LOOKUPS = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS"})
+_TAKE_GLOBALS = frozenset({"eval", "exec", "globals"})
+
+
+def _needs_real_globals(code: CodeType) -> bool:
     import dis  # noqa: PLC0415  (for the first call of a function alone)
 
-    if any(step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") for step in dis.get_instructions(code)):
-        return True
-    return any(_writes_globals(inner) for inner in code.co_consts if isinstance(inner, CodeType))
+    for step in dis.get_instructions(code):
+        if step.opname in _PAST_LOOKUPS or (step.opname == "LOAD_GLOBAL" and step.argval in _TAKE_GLOBALS):
+            return True
+    return any(_needs_real_globals(inner) for inner in code.co_consts if isinstance(inner, CodeType))
 
 
 class Body:
@@ -258,8 +266,8 @@ class Body:
 
     def __init__(self, function: Any) -> None:
         self._function = function
-        # What is no Python function, or assigns globals, runs as it is: correct, with more breaks.
-        self.is_ours = type(function) is FunctionType and not _writes_globals(function.__code__)
+        # What is no Python function, or needs its own globals, runs as it is: correct, with more breaks.
+        self.is_ours = type(function) is FunctionType and not _needs_real_globals(function.__code__)
         self._reduces = self.is_ours and names(function.__code__, "reduce")
         self._globals = _Globals(function.__globals__, self._reduces) if self.is_ours else {}
 

@@ -221,7 +221,7 @@ class Computing:
         """Compute what was put off before errors, or warnings, were treated otherwise, as they were then."""
         if self.reporting.has_changed():
             with self.reporting.as_before():
-                self.compute(self.waiting())
+                self._compute(self.waiting())
 
     def before_write(self, storage: Storage) -> None:
         """Compute what was put off and reads memory that is about to change, whatever is written there."""
@@ -238,7 +238,6 @@ class Computing:
 
     def finish(self, values: Sequence[StandIn]) -> None:
         """Compute what a function returns, and what else outlives it; bring all of that to the host."""
-        self.heed_errors()
         self.compute([*values, *self.waiting()], keep=False)
         self.memory.join_twins()
         for value in values:
@@ -249,6 +248,10 @@ class Computing:
 
     def compute(self, stand_ins: Iterable[StandIn], keep: bool = True) -> None:
         """Compute what was put off, what has the same shape in one pass; keep it on the device, or not."""
+        self.heed_errors()
+        self._compute(stand_ins, keep)
+
+    def _compute(self, stand_ins: Iterable[StandIn], keep: bool = True) -> None:
         by_shape: dict[tuple[int, ...], dict[int, Node]] = {}
         wanted = dict.fromkeys([s.node for s in stand_ins if s.node.array is None])
         by_rows: dict[tuple[int, ...], list[Node]] = {}
@@ -316,9 +319,7 @@ class Computing:
         together = Pass(nodes)
         if not is_last:
             self.memory.keep(together.arrays)
-        shape = nodes[0].shape
-        whole = [array for array in together.arrays if array.shape == shape]
-        new = [operands.allocate(node.dtype, shape, whole) for node in nodes]
+        new = [self._new_for(node) for node in nodes]
         storages = [self.storage_of_new(array) for array in new]
         for storage in storages if keep else ():
             if storage is not None:
@@ -326,6 +327,12 @@ class Computing:
         self.evaluate(together, new)
         for node, array, own in zip(nodes, new, storages, strict=True):
             node.computed(array, own)
+
+    def _new_for(self, node: Node) -> Array:
+        """Return a new array for a node's values, which lies in memory as NumPy's."""
+        if node.order == "C":
+            return result_memory.empty(node.shape, node.dtype)
+        return operands.allocate(node.dtype, node.shape, node.laid_out_by())
 
     def compute_into(self, nodes: Sequence[Node], arrays: Sequence[Array]) -> None:
         """Compute nodes of one shape in one pass, into arrays that nothing reads."""
@@ -408,7 +415,7 @@ class Computing:
             return
 
         def keep(array: Array) -> None:
-            if array.ndim == 0:  # a number, which whoever made it returns
+            if array.ndim == 0 or array.dtype not in CODES:  # a number, or what nothing will stand for
                 return
             storage = self.memory.storage_for(array)
             storage.keep(device.TEMPORARY)

@@ -67,6 +67,7 @@ class Reductions(Computing):
         shape = shape_without(a.shape, axes, bool(keepdims))
         node = Node(None, (), PLAIN, _result_type(name, a.dtype), shape)
         node.reduction = Reduction(name, a.node, axes, compute)
+        node.order = "C" if a.node.order == "C" else None
         self.reductions.append(weakref.ref(node))
         return self.put_off(StandIn(self, node, shape == ()))
 

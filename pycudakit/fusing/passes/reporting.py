@@ -50,6 +50,7 @@ class Reporting:
         try:
             with np.errstate(**self._errors):
                 _show(self._shown)
+                self._in_force, self._filters = _errors_in_force(), warnings.filters
                 yield
         finally:
             _show(now)

@@ -17,7 +17,7 @@ from pycudakit._programs import estimate
 from pycudakit._programs.function import ElementFunction, as_numpy_takes_numbers, compile_function
 from pycudakit._programs.values import OF_ANY_INTEGER
 from pycudakit.fusing.arrays import device
-from pycudakit.fusing.arrays.nodes import MOST_STEPS, PLAIN, Node, Pass, leaf, reads
+from pycudakit.fusing.arrays.nodes import MOST_STEPS, PLAIN, Node, Pass, leaf, lie_alike, reads
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.arrays.storage import Storage
 from pycudakit.fusing.arrays.twins import OFTEN
@@ -166,7 +166,7 @@ class Elements(Rows):
             return leaf(*self.memory.newest(array, storage)), False
         self.memory.share(array)  # what overlaps it in part, or in a way that NumPy does not know of
         if array.nbytes <= SNAPSHOT:
-            return leaf(array.copy()), False
+            return leaf(array.copy("K")), False
         return leaf(array), True
 
     def taken(self, value: Any) -> Any:
@@ -220,7 +220,8 @@ class Elements(Rows):
         """Make a value that of a stand-in, which it fits, as `out=` and operators in place do."""
         node = value.node
         is_seen_in_part = target.node.view is not None or target.node.views
-        if target.node.array is None and target.shape == value.shape and not is_seen_in_part:
+        is_free = target.node.array is None and target.shape == value.shape and not is_seen_in_part
+        if is_free and lie_alike(target.node, node):
             dtype = target.node.dtype
             target.node = node if node.dtype == dtype else cast(node, dtype)
             if target.node.array is None:
@@ -259,7 +260,7 @@ class Elements(Rows):
             value.reduction is not None
             or value.view is not None
             or value.shape != array.shape
-            or (is_read_there and value.dtype != target.node.dtype)
+            or (is_read_there and not (value.dtype == target.node.dtype and lie_alike(value, target.node)))
         ):
             self.compute_node(value)
         self.settle([value])

@@ -54,6 +54,22 @@ for _name in _VIEWS.split():
         SHAPES[getattr(np, _name)] = _view(getattr(np, _name))
 
 
+@_captures(np.lib.stride_tricks.sliding_window_view)
+def _sliding_window_view(
+    recording: Recording,
+    x: Any,
+    window_shape: Any,
+    axis: Any = None,
+    *,
+    subok: Any = False,
+    writeable: Any = False,
+) -> Any:
+    del subok
+    if writeable:  # whose elements are written one after the other
+        return NotImplemented
+    return _view(np.lib.stride_tricks.sliding_window_view)(recording, x, window_shape, axis)
+
+
 def _split(function: Any) -> Handler:
     def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
         if type(a) is not StandIn:
@@ -190,9 +206,9 @@ def outline(a: StandIn) -> Array:
     node = a.node
     if node.array is not None:
         return node.array
-    whole = [array for array in node.leaves() if array.shape == node.shape]
-    if all(array.flags.c_contiguous for array in whole):
+    if node.order == "C":
         return np.empty(node.shape, node.dtype)
+    whole = [array for array in node.laid_out_by() if array.shape == node.shape]
     return operands.allocate(node.dtype, node.shape, whole)
 
 

@@ -510,3 +510,17 @@ def test_what_numpy_alone_takes_stays_what_it_is():
         assert type(pk.astype(scalar, "f4")) is np.float32
     for value in (2**70, None, {}, "text"):
         assert pk.nan_to_num(value) == value
+
+
+def test_outs_that_cannot_be_written_come_first(engine):
+    out = np.broadcast_to(np.int8(7), (2, 3))
+    for kit in (pk, np):
+        with pytest.raises(ValueError, match="output array is read-only"):
+            kit.add(np.ones(4), 0.5, out=out)
+
+
+def test_subok_is_a_bool(engine):
+    for kit in (pk, np):
+        for function, count in ((kit.sqrt, 1), (kit.add, 2), (kit.modf, 1), (kit.divmod, 2)):
+            with pytest.raises(TypeError, match="'subok' must be a boolean"):
+                function(*[np.ones(3)] * count, subok=1)

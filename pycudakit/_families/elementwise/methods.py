@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from pycudakit._calls import invocation
+from pycudakit._calls.arguments import refuse_byte_order
 from pycudakit._calls.deferred import Deferred
 from pycudakit._calls.operands import as_array
 from pycudakit._calls.others import is_device_array, is_ordinary, open_to_others
@@ -178,6 +179,7 @@ def accumulate(function: Any, array: Any, /, axis: Any = 0, dtype: Any = None, o
     foreign = "an axis that is no int" if type(axis) is not int else None
     if foreign or not _takes(array, out):
         return _by_numpy(function, "accumulate", foreign, array, **given)
+    refuse_byte_order(dtype)
     if np.ndim(array) == 0:
         return getattr(np, function.__name__).accumulate(array)  # raises
     return _counterpart(ours)(array, axis, dtype, out[0] if isinstance(out, tuple) else out)

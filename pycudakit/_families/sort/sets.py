@@ -45,6 +45,8 @@ def isin(
     if not arrays:
         return result
     wanted, known = arrays
+    if kind not in (None, "sort", "table"):
+        raise ValueError(f"Invalid kind: '{kind}'. Please use None, 'sort' or 'table'.")
     known = sort(_as_one_type(wanted.reshape(-1)[:0], known)[1].ravel())
     found: Array = np.zeros(wanted.shape, bool)
     if known.size:

@@ -103,3 +103,5 @@ def test_kinds_of_isin(engine):
         assert_array_equal(pk.isin([1, 2], [2, 3], kind=kind), [False, True])
     with pytest.raises(ValueError, match="Invalid kind: 'bad'"):
         pk.isin([1, 2], [2, 3], kind="bad")
+    with pytest.raises(ValueError, match="The 'table' method is only supported"):
+        pk.isin([1, 2], [2.0, 3.0], kind="table")

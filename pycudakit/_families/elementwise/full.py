@@ -191,8 +191,10 @@ def with_keywords(
     result = call(function, inputs, None if out is ... else out, where, dtype, casting, None)
     if out is not None and out is not ...:
         return result
+    if order == "A":
+        order = "F" if all(np.asarray(value).flags.f_contiguous for value in inputs) else "C"
     results = [
-        np.asarray(part, order=order if order in "CF" else "K") if out is ... or np.ndim(part) else part  # type: ignore[call-overload]
+        np.asarray(part, order=order) if out is ... or np.ndim(part) else part  # type: ignore[call-overload]
         for part in (result if function.outputs > 1 else (result,))
     ]
     return tuple(results) if function.outputs > 1 else results[0]

@@ -218,3 +218,10 @@ def test_byte_orders_are_no_dtype(engine):
     for name in ("matmul", "vecdot"):
         with pytest.raises(TypeError, match="arguments to ufuncs only select the general DType"):
             getattr(pk, name)(np.ones(3), np.ones(3), dtype=">f8")
+
+
+def test_trace_takes_any_byte_order(engine):
+    array = np.arange(9, dtype=">i4").reshape(3, 3)
+    for dtype in (">f4", ">i8"):
+        ours, numpys = (kit.trace(array, dtype=dtype) for kit in (pk, np))
+        assert (ours, ours.dtype) == (numpys, numpys.dtype)

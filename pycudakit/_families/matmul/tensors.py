@@ -344,7 +344,8 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
         diagonal = np.diagonal(array, offset, axis1, axis2)
     except (TypeError, ValueError):
         return numpy()  # raises
-    return sums.sum(diagonal, -1, dtype, out)
+    wanted = None if dtype is None else np.dtype(dtype).newbyteorder("=")  # NumPy's method takes any order
+    return sums.sum(diagonal, -1, wanted, out)
 
 
 # ---- einsum ------------------------------------------------------------------------------------------

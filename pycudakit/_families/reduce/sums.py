@@ -52,6 +52,8 @@ def sum_like(
     numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **given)
     if extreme and where is not NONE and where is not True and initial is NONE:
         return numpy()  # raises
+    if extreme and initial is not NONE and isinstance(out, np.ndarray):
+        a = _of_types(a, out)
     call = Reduction(
         name,
         write,
@@ -82,6 +84,15 @@ def sum_like(
     elif name.startswith("nan") and initial is NONE:
         call.warn_of_nothing(result, f"All-NaN {'slice' if type(a) is np.ndarray else 'axis'} encountered")
     return call.finish(result)
+
+
+def _of_types(a: Any, out: Array) -> Any:
+    """Return an array as the type that it and an output go to, in which an initial value is, too."""
+    array = as_array(a)
+    if array is None or as_array(out) is None:
+        return a
+    common = np.result_type(array.dtype, out.dtype)
+    return a if common == array.dtype else array.astype(common)
 
 
 def _keep_negative_zeros(call: Reduction, result: Array, where: Any) -> None:

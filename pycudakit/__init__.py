@@ -7,6 +7,7 @@ from pycudakit._calls import above
 from pycudakit._calls.asked import engine, set_engine
 from pycudakit._calls.invocation import last_call
 from pycudakit._calls.others import open_to_others
+from pycudakit._calls.pinned import pinned_copy
 from pycudakit._calls.profile import Profile, profile
 from pycudakit._calls.record import Call
 from pycudakit._families.elementwise.compound import around, astype, clip, nan_to_num, round, sinc, where
@@ -117,7 +118,7 @@ from pycudakit._library.machine import (
     memory_info,
     release,
 )
-from pycudakit._library.pinned import empty_pinned, pinned_copy
+from pycudakit._library.pinned import empty_pinned
 from pycudakit._library.places import get_include, get_library_dir
 from pycudakit._library.present import EngineStatus, engines
 from pycudakit._library.tuning import Tuning, tuned, tunings

@@ -50,7 +50,15 @@ def as_outs(out: Any, count: int) -> list[Array | None]:
         raise ValueError("The 'out' tuple must have exactly one entry per ufunc output")
     if not all(o is None or isinstance(o, np.ndarray) for o in outs):
         raise TypeError("return arrays must be of ArrayType")
+    for given in outs:
+        check_writeable(given)
     return outs
+
+
+def check_writeable(out: Array | None) -> None:
+    """Raise as NumPy does where a result cannot be written."""
+    if out is not None and not out.flags.writeable:
+        raise ValueError("output array is read-only")
 
 
 def as_mask(where: Any) -> Array | None:
@@ -58,10 +66,25 @@ def as_mask(where: Any) -> Array | None:
         return None
     mask = where if isinstance(where, np.ndarray) else np.asarray(where, bool)
     if mask.dtype != BOOL:
+        data = "array data" if mask.ndim else "scalar"
         raise TypeError(
-            f"Cannot cast array data from {mask.dtype!r} to dtype('bool') according to the rule 'safe'"
+            f"Cannot cast {data} from {mask.dtype!r} to dtype('bool') according to the rule 'safe'"
         )
     return mask
+
+
+def refuse_byte_order(dtype: Any) -> None:
+    """Raise as NumPy does where the `dtype` of a ufunc says more than which type."""
+    if dtype is not None and not np.dtype(dtype).isnative:
+        np.add.reduce((), dtype=dtype)
+
+
+def as_order(order: Any) -> str:
+    """Return the `order` of a ufunc's result as a capital letter, with NumPy's error for what is none."""
+    letter = str(order or "K").upper()
+    if letter not in ("C", "F", "A", "K"):
+        np.positive(0, order=order)
+    return letter
 
 
 def broadcasts_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
@@ -104,8 +127,7 @@ def broadcast(arrays: Sequence[Array], outs: Sequence[Array | None]) -> tuple[in
             raise ValueError(
                 f"non-broadcastable output operand with shape {own} doesn't match the broadcast shape {whole}"
             )
-        if not out.flags.writeable:
-            raise ValueError("output array is read-only")
+        check_writeable(out)
     if math.prod(n for n in full if n) > sys.maxsize:
         raise ValueError(
             "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."

@@ -12,7 +12,7 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._calls import cost, floating, invocation, small
-from pycudakit._calls.arguments import needs_copy
+from pycudakit._calls.arguments import needs_copy, refuse_byte_order
 from pycudakit._calls.invocation import nothing, one_call, run
 from pycudakit._calls.operands import allocate, as_array, describe
 from pycudakit._calls.plan import NOTHING, Cost, plan_call
@@ -407,7 +407,9 @@ def _cumulative(scan: _Scan, x: Any, axis: int | None, dtype: Any, out: Any, inc
         if array.ndim > 1:
             raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
         axis = 0
+    refuse_byte_order(dtype)
     axis = _checked_axis(axis, array.ndim)
+    out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
     if not include_initial:
         return _scan(scan, array, axis, dtype, out)
     shape = tuple(n + (d == axis) for d, n in enumerate(array.shape))

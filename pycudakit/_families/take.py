@@ -115,14 +115,15 @@ def _run(
     form: tuple[int, int, int],
     places: Array,
     picked: int,
-    axis: int | None,
+    axis: int,
     out: Array,
+    by_own: bool = False,
 ) -> None:
-    """Take elements of several arrays, by the same indices, or, without an axis, by indices of their own."""
+    """Take elements of several arrays, by the same indices or by indices of their own."""
     dense = np.ascontiguousarray(array).reshape(-1).view(UINT8)
     with _index_errors(form[1], axis):
         invocation.run(
-            *(plan, "pk_take", dense, *form, places, picked, int(axis is None), out.reshape(-1).view(UINT8)),
+            *(plan, "pk_take", dense, *form, places, picked, int(by_own), out.reshape(-1).view(UINT8)),
             size=places.size,
         )
 
@@ -151,15 +152,15 @@ def put_rows(array: Array, indices: Array, values: Array, count: int) -> None:
 
 
 @contextlib.contextmanager
-def _index_errors(count: int, axis: int | None) -> Iterator[None]:
+def _index_errors(count: int, axis: int) -> Iterator[None]:
     """Raise NumPy's error for an index that a library refuses."""
     try:
         yield
     except errors.InvalidArgument as error:
         if "out of bounds" not in str(error):
             raise
-        where = "" if axis is None else f"axis {axis} with "
-        raise IndexError(str(error).replace(f"{count} elements", f"{where}size {count}")) from None
+        where = f"axis {axis} with size {count}"
+        raise IndexError(str(error).replace(f"{count} elements", where)) from None
 
 
 def _numpys_take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
@@ -218,7 +219,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
         form = math.prod(rest), lines.shape[-1], array.itemsize
         if not lines.size:
             raise IndexError(f"index {places.flat[0]} is out of bounds for axis {axis} with size 0")
-        _run(plan, lines, form, places, places.shape[-1], None, result)
+        _run(plan, lines, form, places, places.shape[-1], axis, result, by_own=True)
     else:
         invocation.nothing("take_along_axis")
     return np.moveaxis(result, -1, axis)

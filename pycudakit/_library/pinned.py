@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import DTypeLike
 
 from pycudakit._library import loader, present
-from pycudakit._library.types import check_file
 
-__all__ = ["empty_pinned", "pinned_copy"]
+__all__ = ["empty_pinned"]
 
 Array = np.ndarray[Any, Any]
 
@@ -93,26 +92,3 @@ def empty_pinned(shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLik
     memory: Array = np.asarray(_Block(address.value, size, library))
     array: Array = np.ndarray(lengths, dtype, memory)
     return array
-
-
-def pinned_copy(a: ArrayLike) -> Array:
-    """Return a copy of an array in pinned memory: see `empty_pinned`.
-
-    Parameters
-    ----------
-    a : array_like
-        What to copy. The copy has its type, byte order included, and is C-contiguous.
-
-    Examples
-    --------
-    >>> import pycudakit as pk
-    >>> pk.pinned_copy([[1, 2], [3, 4]])
-    array([[1, 2],
-           [3, 4]])
-    """
-    if isinstance(a, np.memmap):
-        check_file(a)
-    array = np.asarray(a)
-    copy = empty_pinned(array.shape, array.dtype)
-    copy[...] = array
-    return copy

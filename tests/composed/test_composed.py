@@ -254,6 +254,18 @@ def test_modes_by_number(engine, mode):
         compare(name, [1, 2, 3], [1, 2], mode)
 
 
+def test_numbers_are_no_sequences_to_correlate(engine):
+    compare("correlate", 3, [1.0, 2.0])
+    compare("correlate", [1.0, 2.0], 3)
+    compare("convolve", 3, [1.0, 2.0])
+    compare("convolve", [1.0, 2.0], 3, "no mode")
+
+
+def test_the_type_of_covariances_has_no_byte_order(engine):
+    for name in ("cov", "corrcoef"):
+        compare(name, [[1.0, 2.0, 4.0], [3.0, 1.0, 0.0]], dtype=">f4", rtol=1e-6)
+
+
 def test_errors_of_sequences(engine):
     for name in ("convolve", "correlate"):
         if name == "correlate" or has_numpy("2.4"):  # until then, convolve names the other one

@@ -510,3 +510,36 @@ def test_what_numpy_alone_takes_stays_what_it_is():
         assert type(pk.astype(scalar, "f4")) is np.float32
     for value in (2**70, None, {}, "text"):
         assert pk.nan_to_num(value) == value
+
+
+def test_outs_that_cannot_be_written_come_first(engine):
+    out = np.broadcast_to(np.int8(7), (2, 3))
+    for kit in (pk, np):
+        with pytest.raises(ValueError, match="output array is read-only"):
+            kit.add(np.ones(4), 0.5, out=out)
+
+
+def test_subok_is_a_bool(engine):
+    for kit in (pk, np):
+        for function, count in ((kit.sqrt, 1), (kit.add, 2), (kit.modf, 1), (kit.divmod, 2)):
+            with pytest.raises(TypeError, match="'subok' must be a boolean"):
+                function(*[np.ones(3)] * count, subok=1)
+
+
+@pytest.mark.parametrize("kind", ["auto", "cpu"])
+def test_an_out_in_a_tuple_is_taken_again_and_again(kind):
+    x = np.array([1.0, 4.0])
+    with pk.engine(kind):
+        for _ in range(4):  # `auto` learns from a call what it does with the next
+            for name, arguments in (("sqrt", (x,)), ("add", (x, x)), ("maximum", (x, 2))):
+                out = np.empty(2)
+                assert getattr(pk, name)(*arguments, out=(out,)) is out
+                np.testing.assert_array_equal(out, getattr(np, name)(*arguments))
+
+
+@pytest.mark.parametrize("shapes", [((3, 1), (1, 4)), ((3, 4), (3, 4)), ((2, 1, 1), (4,)), ((4,), (3, 4))])
+def test_order_a(engine, shapes):
+    for turn in (np.asarray, np.asfortranarray):
+        a, b = (turn(np.arange(np.prod(shape, dtype=float)).reshape(shape)) for shape in shapes)
+        ours, numpys = (kit.add(a, b, order="A") for kit in (pk, np))
+        assert ours.strides == numpys.strides

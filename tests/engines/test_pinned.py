@@ -95,7 +95,7 @@ def test_copies():
         ),
         *(
             a.view(Mine),
-            np.ma.masked_array(a, a > 3),
+            np.ma.masked_array(a, a > 99),
             np.broadcast_to(np.arange(3), (4, 3)),
             np.array("text"),
         ),
@@ -239,3 +239,21 @@ def test_a_library_that_fails(monkeypatch):
     with pytest.raises(errors.OutOfMemory, match="none left"):
         pk.empty_pinned(3)
     assert pk.empty_pinned((3, 0)).shape == (3, 0)
+
+
+class There:
+    __cuda_array_interface__ = {  # noqa: RUF012
+        "shape": (3,),
+        "typestr": "<f4",
+        "data": (4096, False),
+        "version": 3,
+    }
+
+
+def test_copies_of_what_has_none():
+    with pytest.raises(errors.Unsupported, match="pinned_copy, a: There lies on a GPU"):
+        pk.pinned_copy(There())
+    masked = np.ma.masked_array([1.0, 2.0], [False, True])
+    with pytest.raises(errors.Unsupported, match="MaskedArray has a mask, which would be lost"):
+        pk.pinned_copy(masked)
+    assert pk.pinned_copy(masked[:1]) == 1

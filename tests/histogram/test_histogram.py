@@ -509,3 +509,10 @@ def test_chunks_and_layouts_change_nothing(both_engines):
                     assert np.array_equal(pk.histogram(laid, 200)[0], whole)
         pinned = pk.pinned_copy(values)
         assert np.array_equal(pk.histogram(pinned, 200, (-2, 2))[0], expected)
+
+
+def test_bincount_of_nothing_takes_any_weights(engine):
+    for kit in (pk, np):
+        counts = kit.bincount(np.empty(0, int), [1.5, 2.5], 3)
+        assert counts.dtype == np.intp
+        np.testing.assert_array_equal(counts, [0, 0, 0])

@@ -203,3 +203,25 @@ def test_numbers_are_arrays_of_their_own_types(engine, name, number):
                         results = multiplied(*arguments), multiplied(*arguments), fused(*arguments)
                     for got in results:
                         np.testing.assert_array_equal(np.asarray(got), want, strict=True)
+
+
+def test_orders(engine):
+    a, b = np.ones((3, 4)), np.ones((4, 5))
+    assert pk.matmul(a, b, order="F").flags.f_contiguous
+    assert isinstance(pk.matmul(a[0], b[:, 0], order="C"), np.float64)
+    for name in ("matmul", "vecdot"):
+        with pytest.raises(ValueError, match="order must be one of 'C', 'F', 'A', or 'K'"):
+            getattr(pk, name)(a[0], b[:, 0], order="Q")
+
+
+def test_byte_orders_are_no_dtype(engine):
+    for name in ("matmul", "vecdot"):
+        with pytest.raises(TypeError, match="arguments to ufuncs only select the general DType"):
+            getattr(pk, name)(np.ones(3), np.ones(3), dtype=">f8")
+
+
+def test_trace_takes_any_byte_order(engine):
+    array = np.arange(9, dtype=">i4").reshape(3, 3)
+    for dtype in (">f4", ">i8"):
+        ours, numpys = (kit.trace(array, dtype=dtype) for kit in (pk, np))
+        assert (ours, ours.dtype) == (numpys, numpys.dtype)

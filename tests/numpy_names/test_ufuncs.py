@@ -143,7 +143,7 @@ def test_what_named_engines_lack(engine):
     with pytest.raises(errors.Unsupported, match=r"^hypot\.reduce: not on the"):
         pk.hypot.reduce([3.0, 4.0])
     with pytest.raises(errors.Unsupported, match=r"maximum\.reduce: .* with dtype="):
-        pk.maximum.reduce([1, 2], dtype=float)
+        pk.maximum.reduce([1, 2], dtype=complex)
     with pytest.raises(errors.Unsupported, match=r"add\.reduce: .* 64 bits"):
         pk.add.reduce([1j, 2])
 
@@ -176,3 +176,13 @@ def test_numbers_are_arrays_of_their_own_types_to_outer(engine, name, number):
                 continue
             got = getattr(pk, name).outer(*arguments)
             assert (np.shape(got), np.asarray(got).dtype) == (np.shape(want), np.asarray(want).dtype)
+
+
+@pytest.mark.parametrize("dtype", [int, "int8", "float32", bool])
+def test_extremes_of_another_type(engine, dtype):
+    array = np.array([[1.5, -2.7, 3.2], [4.0, 5.5, 0.0]])
+    for name in ("maximum", "minimum"):
+        ours, numpys = (getattr(kit, name).reduce(array, dtype=dtype) for kit in (pk, np))
+        assert ours.dtype == numpys.dtype
+        assert_array_equal(ours, numpys)
+        assert pk.last_call().engine == engine

@@ -377,3 +377,19 @@ def test_errors_are_the_functions_own(engine):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert pk.sort([2, 1]).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_methods_of_ufuncs(kind):
+    array = np.arange(1.0, 13.0).reshape(3, 4)
+    for method, arguments in (
+        ("reduce", ()),
+        ("accumulate", ()),
+        ("reduceat", ([0, 2],)),
+        ("outer", ([1, 2],)),
+    ):
+        for name in ("add", "minimum", "subtract"):
+            ours = getattr(getattr(pk, name), method)(KINDS[kind](array), *arguments)
+            assert type(ours) is np.ndarray
+            np.testing.assert_array_equal(ours, getattr(getattr(np, name), method)(array, *arguments))
+    np.testing.assert_array_equal(pk.add.outer([1, 2], KINDS[kind](array)), np.add.outer([1, 2], array))

@@ -120,3 +120,14 @@ def test_means_of_floats_into_integers(engine):
             with pytest.raises(TypeError, match="If a is inexact, then out must be inexact"):
                 getattr(kit, name)(np.array([1.5, 2.0]), out=out)
     assert out == 7
+
+
+@pytest.mark.parametrize("name", ["min", "max", "nanmin", "nanmax"])
+@pytest.mark.parametrize("to", ["float64", ">f8", "int64", "int8"])
+def test_an_initial_is_of_the_outs_type(engine, name, to):
+    array = np.array([[3, 200, 7], [250, 5, 90]], np.uint8)
+    for initial in (100, 2.5, 251.5) if "f" in to else (100, 4):
+        outs = np.empty(2, to), np.empty(2, to)
+        for kit, out in zip((pk, np), outs, strict=True):
+            assert getattr(kit, name)(array, axis=1, out=out, initial=initial) is out
+        np.testing.assert_array_equal(*outs)

@@ -1,6 +1,7 @@
 """Reductions against NumPy's, with equality; floats that add up or multiply, against exact arithmetic."""
 
 import functools
+import operator
 import warnings
 
 import helpers.strategies as gen
@@ -201,7 +202,74 @@ def test_dtype_is_the_results_alone(engine):
     assert pk.sum(array, dtype=np.float32) == np.float32(2**-30)
     assert pk.mean(np.float16([2048, 1, -2048]), dtype=np.float64) == 1 / 3
     assert pk.var(np.float16([1, 2]), dtype="f8").dtype == np.float64
-    assert pk.sum(array, dtype=">f4").dtype == np.float32
+
+
+@pytest.mark.parametrize("name", [*SUMS, *MEANS, "add.reduce", "multiply.accumulate", "cumulative_sum"])
+@pytest.mark.parametrize("of", ["int32", "float32"])
+def test_byte_orders_are_no_dtype(engine, name, of):
+    array = gen.build(of, (5, 6), "small", 1)
+    for kit in (pk, np):
+        with pytest.raises(TypeError, match="arguments to ufuncs only select the general DType"):
+            operator.attrgetter(name)(kit)(array, axis=0, dtype=">f8")
+
+
+@pytest.mark.parametrize("name", ["nanmean", "nanvar", "nanstd"])
+@pytest.mark.parametrize("dtype", [int, bool, object])
+def test_means_without_nan_are_of_floats(engine, name, dtype):
+    with pytest.raises(TypeError, match="If a is inexact, then dtype must be inexact"):
+        getattr(pk, name)([1.5, np.nan], dtype=dtype)
+
+
+@pytest.mark.parametrize("name", [*SUMS, "mean", "var"])
+def test_integers_that_overflow_a_float_warn(engine, name):
+    large = np.array([2**60, 2**60, 2**60, 1])
+    dtype = np.float32 if "prod" in name else np.float16
+    for kit in (pk, np):
+        with pytest.warns(RuntimeWarning, match="overflow encountered") as told:
+            assert np.isinf(getattr(kit, name)(large, dtype=dtype))
+        assert len(told) == 1
+
+
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+def test_out_does_not_choose_what_complex_numbers_are_computed_in(name):
+    array = np.array([[1 + 1j, 2 - 3j], [4j, 5.0]])
+    ours, numpys = (getattr(kit, name)(array, axis=0, out=np.empty(2)) for kit in (pk, np))
+    np.testing.assert_array_equal(ours, numpys)
+
+
+@pytest.mark.parametrize("axis", [[0, 1], (0, 0), (0, 1.5), 0.5, np.array([0]), "0"])
+def test_what_is_no_axis(engine, axis):
+    array = np.ones((2, 3))
+    ours, numpys = (gen.outcome(kit.sum, array, axis=axis)[1] for kit in (pk, np))
+    assert (type(ours), str(ours)) == (type(numpys), str(numpys))
+
+
+@pytest.mark.parametrize("of", ["int16", "float64"])
+@pytest.mark.parametrize("to", ["float32", "float64", ">f8", "int8", "int64", "bool"])
+def test_ptp_to_another_type(engine, of, to):
+    array = gen.build(of, (5, 6), "small", 1)
+    outs = np.full(5, 9, to), np.full(5, 9, to)
+    (status, ours, _), (numpys_status, numpys, _) = (
+        gen.outcome(kit.ptp, array, axis=1, out=out) for kit, out in zip((pk, np), outs, strict=True)
+    )
+    assert status == numpys_status
+    if status == "ok":
+        np.testing.assert_array_equal(ours, numpys)
+    else:
+        assert (type(ours), str(ours)) == (type(numpys), str(numpys))
+        np.testing.assert_array_equal(outs[0], np.full(5, 9, to))  # where NumPy has left the largest
+
+
+def test_read_only_outputs(engine):
+    out = np.broadcast_to(np.float64(7), 3)
+    for call in (
+        lambda: pk.sum(np.ones((3, 2)), axis=1, out=out),
+        lambda: pk.var(np.ones((3, 2)), axis=1, out=out),
+        lambda: pk.all(np.ones((3, 2)), axis=1, out=out),
+        lambda: pk.sqrt(np.ones(3, np.float32), out=out, dtype=int),
+    ):
+        with pytest.raises(ValueError, match="output array is read-only"):
+            call()
 
 
 @pytest.mark.parametrize("name", [*SUMS, *EXTREMES, *MEANS, *TRUTHS])

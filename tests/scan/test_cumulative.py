@@ -32,6 +32,12 @@ def test_values(engine, name, dtype):
     assert pk.last_call().function == name
 
 
+def test_out_may_be_in_a_tuple(engine):
+    out = np.empty((2, 3))
+    assert pk.cumulative_sum(np.ones((2, 3)), axis=0, out=(out,)) is out
+    np.testing.assert_array_equal(out, [[1, 1, 1], [2, 2, 2]])
+
+
 def test_errors(engine):
     compare("cumulative_sum", np.ones((2, 2)))
     compare("cumulative_sum", np.ones((2, 2)), axis=2)

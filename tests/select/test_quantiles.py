@@ -190,6 +190,14 @@ def test_out(engine, name):
     both(name, array, *q, axis=0, keepdims=True, out=np.zeros((*lead, 1, 6, 7))[..., ::-1])
 
 
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+def test_keepdims_that_is_handed_on(engine, name):
+    a = np.arange(12.0).reshape(3, 4)
+    for out in (None, np.empty(3)):
+        result = getattr(pk, name)(a, 1, out, keepdims=np._NoValue)
+        np.testing.assert_array_equal(result, getattr(np, name)(a, 1))
+
+
 def test_out_may_be_the_array(engine):
     array = gen.build("float64", (4, 5), "ordinary", 1)
     want = np.median(array, axis=1, keepdims=True)

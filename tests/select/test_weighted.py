@@ -77,6 +77,11 @@ def test_out(engine):
     compare("quantile", a, 0.3, 1, np.empty(5), weights=WEIGHTS + 1)
 
 
+def test_no_shares(engine):
+    a = RNG.standard_normal((6, 40))
+    compare("quantile", a, [], 1, weights=WEIGHTS + 1, method="inverted_cdf")
+
+
 def test_errors(engine):
     a = RNG.standard_normal((6, 40))
     compare("quantile", a, 0.5, weights=WEIGHTS, method="linear")

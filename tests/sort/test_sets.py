@@ -96,3 +96,12 @@ def test_isin_in_pieces(engine, monkeypatch, piece):
     x, known = np.arange(100, dtype=np.uint8).reshape(4, 25).T, [3, 99, 98, 256, -1]
     for invert in (False, True):
         assert_same(pk.isin(x, known, invert=invert), np.isin(x, known, invert=invert))
+
+
+def test_kinds_of_isin(engine):
+    for kind in (None, "sort", "table"):
+        assert_array_equal(pk.isin([1, 2], [2, 3], kind=kind), [False, True])
+    with pytest.raises(ValueError, match="Invalid kind: 'bad'"):
+        pk.isin([1, 2], [2, 3], kind="bad")
+    with pytest.raises(ValueError, match="The 'table' method is only supported"):
+        pk.isin([1, 2], [2.0, 3.0], kind="table")

@@ -146,8 +146,7 @@ def test_errors_along_an_axis(engine):
         compare("take_along_axis", x, np.zeros((2, 2), int), None)
     compare("take_along_axis", x, np.array([7, 3, -12]), None)
     compare("take_along_axis", x, np.zeros((3, 1), int), 2)
-    with pytest.raises(IndexError, match="index 4 is out of bounds for size 4"):
-        pk.take_along_axis(x, np.full((3, 1), 4), 1)
+    compare("take_along_axis", x, np.full((3, 1), 4), 1)
 
 
 # ---- What is not zero ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._calls import invocation
-from pycudakit._calls.arguments import as_argument
+from pycudakit._calls.arguments import as_argument, refuse_byte_order
 from pycudakit._calls.others import open_to_others
 from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.fast import call
@@ -93,11 +93,7 @@ def write_clip(
     bounds: tuple[str, ...], builder: Builder, *arguments: Any, out: Any, dtype: Any, casting: str
 ) -> tuple[Value, ...]:
     """Add `clip` to a program; `bounds` names the functions that apply each limit."""
-    if dtype is not None and not dtype.isnative:
-        raise TypeError(
-            "The `dtype` and `signature` arguments to ufuncs only select the general DType and not details "
-            "such as the byte order"
-        )
+    refuse_byte_order(dtype)
     common = dtype or _promoted(arguments)
     for argument in arguments:
         if isinstance(argument, Value) and not np.can_cast(argument.dtype, common, casting=casting):  # type: ignore[arg-type]

@@ -110,6 +110,8 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
             out = None
             if where is not True:
                 full.warn_of_where(x, where)
+        elif type(out) is tuple and len(out) == 1:
+            (out,) = out
         if order == "K" and subok is True and signature is sig is None and out is not ...:
             if (
                 where is True
@@ -163,6 +165,8 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
             out = None
             if where is not True:
                 full.warn_of_where(x1, x2, where)
+        elif type(out) is tuple and len(out) == 1:
+            (out,) = out
         if order == "K" and subok is True and signature is sig is None and out is not ...:
             if (
                 where is True

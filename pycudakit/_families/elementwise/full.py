@@ -14,7 +14,7 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._calls import above, asked, invocation, operands, others
-from pycudakit._calls.arguments import as_argument, as_mask, as_outs, broadcast, needs_copy
+from pycudakit._calls.arguments import as_argument, as_mask, as_order, as_outs, broadcast, needs_copy
 from pycudakit._calls.cost import WORTH_WAKING
 from pycudakit._calls.floating import level_of_caller
 from pycudakit._calls.operands import layout_of
@@ -179,9 +179,9 @@ def with_keywords(
         given |= {"casting": casting, "order": order, "subok": subok}
         compute = functools.partial(function.numpy, *inputs, **_unusual(function, given))
         return invocation.by_numpy(function.name, "auto: only NumPy has such keywords", compute)
-    order = str(order or "K").upper()
-    if order not in ("C", "F", "A", "K"):
-        raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got '{order}')")
+    if not isinstance(subok, bool):
+        raise TypeError("'subok' must be a boolean")
+    order = as_order(order)
     if signature is not None:
         value = others.decider((*inputs, out, where))
         if value is not None:
@@ -191,8 +191,10 @@ def with_keywords(
     result = call(function, inputs, None if out is ... else out, where, dtype, casting, None)
     if out is not None and out is not ...:
         return result
+    if order == "A":
+        order = "F" if all(np.asarray(value).flags.f_contiguous for value in inputs) else "C"
     results = [
-        np.asarray(part, order=order if order in "CF" else "K") if out is ... or np.ndim(part) else part  # type: ignore[call-overload]
+        np.asarray(part, order=order) if out is ... or np.ndim(part) else part  # type: ignore[call-overload]
         for part in (result if function.outputs > 1 else (result,))
     ]
     return tuple(results) if function.outputs > 1 else results[0]

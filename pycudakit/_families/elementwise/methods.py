@@ -12,9 +12,11 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from pycudakit._calls import invocation
+from pycudakit._calls.arguments import refuse_byte_order
 from pycudakit._calls.deferred import Deferred
 from pycudakit._calls.operands import as_array
-from pycudakit._calls.others import is_device_array, is_ordinary, open_to_others
+from pycudakit._calls.others import is_device_array, is_ordinary, open_to_others, read
+from pycudakit._library.types import code_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,6 +38,7 @@ _SCANNED = {
     "maximum": (_SCANS, "cummax"),
     "minimum": (_SCANS, "cummin"),
 }
+_CONVERSION = ("elementwise.compound", "astype")
 # What those do not take.
 _NUMPYS_KEYWORDS = {
     **dict.fromkeys(("sum", "prod"), frozenset[str]()),
@@ -88,6 +91,13 @@ def _counterpart(place: tuple[str, str]) -> Callable[..., Any]:
     module, name = place
     found = getattr(importlib.import_module(f"pycudakit._families.{module}"), name)
     return open_to_others(found)
+
+
+def _read(function: Any, method: str, array: Any) -> Any:
+    """Return what functions take in place of an argument, which NumPy alone may take for an object."""
+    if is_ordinary(array) or is_device_array(array):
+        return array
+    return read(array, f"{function.__name__}.{method}, array")
 
 
 def _takes(array: Any, out: Any) -> bool:
@@ -146,9 +156,14 @@ def reduce(
     given = {name: value for name, value in given.items() if value is not _USUAL[name]}
     if isinstance(out, tuple) and len(out) == 1:
         given["out"] = out[0]
+    array = _read(function, "reduce", array)
     ours = _REDUCTIONS.get(function.__name__)
     if ours is None:
         return _by_numpy(function, "reduce", _NUMPYS_ALONE, array, **given)
+    if ours[0] == _EXTREMES and "dtype" in given and is_ordinary(array) and _takes(array, out):
+        refuse_byte_order(dtype)
+        if code_of(np.dtype(dtype)) is not None:
+            array = _counterpart(_CONVERSION)(array, given.pop("dtype"))
     foreign = given.keys() & _NUMPYS_KEYWORDS[ours[1]]
     if initial is None:
         foreign |= {"initial"}
@@ -172,12 +187,14 @@ def accumulate(function: Any, array: Any, /, axis: Any = 0, dtype: Any = None, o
     """
     given = {"axis": axis, "dtype": dtype, "out": out}
     given = {name: value for name, value in given.items() if value is not _USUAL[name]}
+    array = _read(function, "accumulate", array)
     ours = _SCANNED.get(function.__name__)
     if ours is None:
         return _by_numpy(function, "accumulate", _NUMPYS_ALONE, array, **given)
     foreign = "an axis that is no int" if type(axis) is not int else None
     if foreign or not _takes(array, out):
         return _by_numpy(function, "accumulate", foreign, array, **given)
+    refuse_byte_order(dtype)
     if np.ndim(array) == 0:
         return getattr(np, function.__name__).accumulate(array)  # raises
     return _counterpart(ours)(array, axis, dtype, out[0] if isinstance(out, tuple) else out)
@@ -193,6 +210,7 @@ def outer(function: Any, a: Any, b: Any, /, **kwargs: Any) -> Any:
     array([[3, 4],
            [6, 8]])
     """
+    a, b = (_read(function, "outer", value) for value in (a, b))
     if function.nin != 2 or function.signature is not None or not (_takes(a, None) and _takes(b, None)):
         return _by_numpy(function, "outer", None, a, b, **kwargs)
     if np.ndim(a) + np.ndim(b) > _MOST_DIMENSIONS:
@@ -231,6 +249,7 @@ def reduceat(
     """
     given = {"axis": axis, "dtype": dtype, "out": out}
     given = {name: value for name, value in given.items() if value is not _USUAL[name]}
+    array = _read(function, "reduceat", array)
     return _by_numpy(function, "reduceat", _NUMPYS_ALONE, array, indices, **given)
 
 

@@ -118,10 +118,10 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
         few, values, end = [0.0], values.astype(INT64), 1  # where it takes lists of floats
     no_weights = weights_[:end] if weights_ is not None and weights_.ndim == 1 else weights_
     none = _NUMPY.bincount(few, no_weights, minlength)
-    if weights_ is not None and len(weights_) != len(values):
-        raise ValueError("The weights and list don't have the same length.")
     if values.size == 0:
         return none
+    if weights_ is not None and len(weights_) != len(values):
+        raise ValueError("The weights and list don't have the same length.")
     count = _guessed_count(values) if weights_ is None else 0
     result = None
     if count:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._calls import asked, cost, floating, invocation, operands
-from pycudakit._calls.arguments import broadcast_shapes, needs_copy, one_out
+from pycudakit._calls.arguments import as_order, broadcast_shapes, needs_copy, one_out
 from pycudakit._calls.plan import NOTHING, Cost, Plan, plan_call
 from pycudakit._calls.record import Call
 from pycudakit._calls.small import answered_by
@@ -115,11 +115,17 @@ def matmul(
         return numpy()  # raises
     foreign = next((f"the argument {name}" for name in ("signature", "sig") if name in given), None)
     keywords = {"dtype": dtype, "casting": casting}
+    order = as_order(order)
     if axes is NONE or foreign is not None:
         result = product("matmul", numpy, x1, x2, out, precision=precision, foreign=foreign, **keywords)
     else:
         result = _along(axes, numpy, x1, x2, out, precision, keywords)
-    return np.asarray(result, order=order) if order in ("C", "F") and out is None else result
+    return laid_out(result, order) if out is None else result
+
+
+def laid_out(result: Any, order: str) -> Any:
+    """Return a result in the order of C or Fortran, if that is asked for."""
+    return np.asarray(result, order=order) if order in ("C", "F") and np.ndim(result) else result  # type: ignore[call-overload]
 
 
 _USUAL = {"axes": NONE, "axis": NONE, "keepdims": False, "casting": "same_kind", "order": "K"}

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit._calls import invocation
-from pycudakit._calls.arguments import broadcast_shapes, one_out
+from pycudakit._calls.arguments import as_order, broadcast_shapes, one_out, refuse_byte_order
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.operands import as_array
 from pycudakit._calls.plan import Cost, plan_call
@@ -21,7 +21,7 @@ from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.copies import ascontiguousarray, contiguous
 from pycudakit._families.elementwise.functions import multiply
 from pycudakit._families.elementwise.methods import as_ufunc
-from pycudakit._families.matmul.matmul import NONE, product
+from pycudakit._families.matmul.matmul import NONE, laid_out, product
 from pycudakit._families.matmul.products import contract, dot, dots
 from pycudakit._families.reduce import sums
 from pycudakit._library import result_memory
@@ -155,6 +155,7 @@ def vecdot(
     numpy = functools.partial(np.vecdot, x1, x2, out, **given)
     if not isinstance(keepdims, bool):
         return numpy()  # raises
+    order = as_order(order)
     foreign = next((f"the argument {name}" for name in ("signature", "sig") if name in given), None)
     x, y = as_array(x1), as_array(x2)
     if x is None or y is None or foreign is not None or (out is not None and as_array(out) is None):
@@ -169,6 +170,7 @@ def vecdot(
     if x.shape[-1] != y.shape[-1] or not (out is None or isinstance(out, np.ndarray)):
         return numpy()  # raises
     if dtype is not None:
+        refuse_byte_order(dtype)
         if not all(np.can_cast(array.dtype, dtype, casting) for array in (x, y)):
             return numpy()  # raises
         x, y = (array.astype(dtype, copy=False) for array in (x, y))
@@ -178,7 +180,7 @@ def vecdot(
     if out is not None:
         return out
     result = np.moveaxis(np.expand_dims(result, -1), -1, kept) if keepdims else result
-    return np.asarray(result, order=order) if order in ("C", "F") and np.ndim(result) else result
+    return laid_out(result, order)
 
 
 _USUAL = {"axes": NONE, "axis": NONE, "keepdims": False, "casting": "same_kind", "order": "K"}
@@ -342,7 +344,8 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
         diagonal = np.diagonal(array, offset, axis1, axis2)
     except (TypeError, ValueError):
         return numpy()  # raises
-    return sums.sum(diagonal, -1, dtype, out)
+    wanted = None if dtype is None else np.dtype(dtype).newbyteorder("=")  # NumPy's method takes any order
+    return sums.sum(diagonal, -1, wanted, out)
 
 
 # ---- einsum ------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._calls import asked, floating, invocation, operands, small
-from pycudakit._calls.arguments import as_mask, broadcast_shapes
+from pycudakit._calls.arguments import as_mask, broadcast_shapes, check_writeable
 from pycudakit._calls.deferred import Computed
 from pycudakit._calls.invocation import as_part_of_last
 from pycudakit._calls.plan import NOTHING, asked_for, on_cpu, plan_call
@@ -219,7 +219,7 @@ class Reduction:
         self, result: Array, of: str = "reduce", known: Array | None = None, over: str | None = None
     ) -> None:
         """Warn as NumPy does where numbers became infinite, or they and infinities NaN, unless known."""
-        if not self.has_floats or self.is_finite(result):
+        if self.is_finite(result):
             return
         is_nan, is_infinite = np.isnan(result), np.isinf(result)
         if known is not None:
@@ -324,6 +324,7 @@ def _checked_out(out: Any) -> Array | None:
         out = out[0]
     if out is not None and not isinstance(out, np.ndarray):
         raise TypeError("return arrays must be of ArrayType")
+    check_writeable(out)
     return out
 
 

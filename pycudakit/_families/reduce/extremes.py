@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from pycudakit._calls import operands
+from pycudakit._calls.invocation import one_call
 from pycudakit._calls.queued import queued_by
 from pycudakit._calls.small import answered_by
+from pycudakit._families.elementwise.functions import subtract
 from pycudakit._families.reduce import kinds, queued, recipe
 from pycudakit._families.reduce.call import NONE, Reduction, fast, keywords, or_usual
 from pycudakit._families.reduce.sums import sum_like
+from pycudakit._library.types import Array
 
 
 @queued_by(queued.reduction("min", kinds.MIN))
@@ -193,6 +196,16 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
     call = Reduction("ptp", kinds.SPREAD, numpy, [a], axis, out=out, keepdims=keeps, decides=False)
     if call.is_numpys:
         return call.by_numpy()
+    if call.out is not None and call.out.dtype != call.result_type:
+        return _ptp_to(call.out, a, axis, keeps)
     result = call.reduce()
     call.warn(result, "subtract")
     return call.finish(result)
+
+
+@one_call("ptp")
+def _ptp_to(out: Array, a: Any, axis: Any, keepdims: Any) -> Array:
+    """Compute to an output of another type, in NumPy's steps."""
+    resolve: Any = np.subtract.resolve_dtypes
+    resolve((out.dtype, np.asarray(a).dtype, out.dtype))  # raises what NumPy refuses, before all is written
+    return subtract(max(a, axis, out, keepdims), min(a, axis, None, keepdims), out=out)  # type: ignore[no-any-return]

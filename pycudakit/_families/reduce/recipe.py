@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import operator
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -213,9 +214,13 @@ def axes_of(axis: Any, dimensions: int) -> tuple[int, ...]:
     """Return the axes that are reduced, in order, with NumPy's errors."""
     if axis is None:
         return tuple(range(dimensions))
-    if isinstance(axis, (bool, list)):  # which NumPy's helper would take
+    if isinstance(axis, bool):  # which NumPy's helper would take
         raise TypeError("an integer is required for the axis")
-    return tuple(sorted(normalize_axis_tuple(axis, dimensions)))
+    given = [operator.index(each) for each in (axis if isinstance(axis, tuple) else (axis,))]
+    axes = normalize_axis_tuple(given, dimensions, allow_duplicate=True)
+    if len(set(axes)) < len(axes):
+        raise ValueError("duplicate value in 'axis'")
+    return tuple(sorted(axes))
 
 
 def shape_without(shape: tuple[int, ...], axes: Sequence[int], keepdims: bool) -> tuple[int, ...]:

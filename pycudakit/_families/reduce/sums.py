@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._calls.arguments import refuse_byte_order
 from pycudakit._calls.invocation import as_part_of_last
+from pycudakit._calls.operands import as_array
 from pycudakit._calls.queued import queued_by
 from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.functions import signbit
@@ -40,6 +42,7 @@ def sum_like(
             return result
     given = keywords(keepdims=keepdims, initial=initial, where=where)
     if dtype is not None:
+        refuse_byte_order(dtype)
         given["dtype"] = dtype
     foreign = None
     if initial is None and where is not NONE and where is not True:
@@ -49,6 +52,8 @@ def sum_like(
     numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **given)
     if extreme and where is not NONE and where is not True and initial is NONE:
         return numpy()  # raises
+    if extreme and initial is not NONE and isinstance(out, np.ndarray):
+        a = _of_types(a, out)
     call = Reduction(
         name,
         write,
@@ -79,6 +84,15 @@ def sum_like(
     elif name.startswith("nan") and initial is NONE:
         call.warn_of_nothing(result, f"All-NaN {'slice' if type(a) is np.ndarray else 'axis'} encountered")
     return call.finish(result)
+
+
+def _of_types(a: Any, out: Array) -> Any:
+    """Return an array as the type that it and an output go to, in which an initial value is, too."""
+    array = as_array(a)
+    if array is None or as_array(out) is None:
+        return a
+    common = np.result_type(array.dtype, out.dtype)
+    return a if common == array.dtype else array.astype(common)
 
 
 def _keep_negative_zeros(call: Reduction, result: Array, where: Any) -> None:
@@ -198,6 +212,8 @@ def mean_like(
     given = keywords(keepdims=keepdims, where=where, mean=mean)
     if not name.endswith("mean"):
         given["ddof"] = ddof
+    _refuse_dtype(name, a, dtype)
+    numpy = functools.partial(getattr(np, name), a, axis=axis, dtype=dtype, out=out, **given)
     foreign = None if name.startswith("nan") else _why_no_mask(or_usual(where, True))
     if dtype is None and isinstance(out, np.ndarray) and out.dtype.kind == "f":
         dtype = out.dtype  # so that it is rounded once
@@ -212,7 +228,7 @@ def mean_like(
     call = Reduction(
         name,
         write,
-        functools.partial(getattr(np, name), a, axis=axis, dtype=dtype, out=out, **given),
+        numpy,
         [a],
         axis,
         dtype=dtype,
@@ -243,6 +259,16 @@ def mean_like(
     return call.finish(result, "same_kind" if is_root else "unsafe", saturates=not is_root)
 
 
+def _refuse_dtype(name: str, a: Any, dtype: Any) -> None:
+    """Raise as NumPy does where a mean, or its kin, cannot be of a type."""
+    refuse_byte_order(dtype)
+    if dtype is None or not name.startswith("nan") or issubclass(np.dtype(dtype).type, np.inexact):
+        return
+    array = as_array(a)
+    if array is not None and array.dtype.kind == "f":
+        raise TypeError("If a is inexact, then dtype must be inexact")
+
+
 def _why_no_mask(where: Any) -> str | None:
     """Tell why a mask, which NumPy adds up to count it, is NumPy's alone, if it is; raise as NumPy does."""
     if where is True or isinstance(where, np.ndarray):
@@ -258,7 +284,7 @@ def _why_no_mask(where: Any) -> str | None:
 
 def _warn_of_variance(call: Reduction, result: Array, known: Array | None) -> None:
     """Warn where NumPy's steps meet infinities: the mean, the differences from it, and their squares."""
-    if not call.has_floats or call.is_finite(result):
+    if call.is_finite(result):
         return
     mean = call.count_of(kinds.NANMEAN if call.skips_nan else kinds.MEAN)
     known = np.zeros(result.shape, bool) if known is None else known

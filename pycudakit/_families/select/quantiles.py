@@ -290,7 +290,7 @@ def _quantiles(name: str, a: Any, q: Any, keywords: tuple[Any, Any, bool, str, b
         raise ValueError("q must be a scalar or 1d")
     if known is not None:
         skips_nan = name.startswith("nan")
-        return weighted_quantiles(request.a, shares, axis, out, method, keepdims, known, skips_nan)
+        return weighted_quantiles(request.a, shares, axis, out, method, request.keepdims, known, skips_nan)
     weak = type(q) in (int, float)
     if name.startswith("nan"):
         result = _nan_quantiles(Selector(plan, request), shares, method, weak)

@@ -26,6 +26,8 @@ _OURS, _OURS_ROW = 1.5, 60.0
 _COPY = 2.0  # to lay rows out one after the other, in NumPy
 _PYTHON = 30e-6  # what a call takes beside that, more than NumPy's own
 
+_NOT_GIVEN: Any = np._NoValue  # noqa: SLF001  (a default of NumPy's, which others hand on)
+
 
 class Request:
     """A call's array and axes, its rows, and how NumPy shapes what is found of each."""
@@ -39,9 +41,9 @@ class Request:
         self.rest = tuple(a.shape[d] for d in self.keep)  # the results' shape
         self.rows = math.prod(self.rest)
         self.columns = a.size // self.rows if self.rows else 0
-        self.keepdims = bool(keepdims)
+        self.keepdims = bool(keepdims) and keepdims is not _NOT_GIVEN
         self.view = out  # the part of `out` that is shaped as the results
-        if keepdims and out is not None:
+        if self.keepdims and out is not None:
             self.view = out[self._index(0)]
 
     def _index(self, instead: Any) -> tuple[Any, ...]:

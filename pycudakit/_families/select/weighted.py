@@ -94,8 +94,10 @@ def places_of(sums: Array, shares: Array) -> Array:
         sums = sums.astype(shares.dtype)
     sums[sums == 0] = -1
     last = sums.shape[-1] - 1
-    found = [np.minimum(count_nonzero(less(sums, share), axis=-1), last) for share in shares.ravel()]
-    return np.stack(found, axis=-1)
+    found = np.empty((*sums.shape[:-1], shares.size), np.intp)
+    for i, share in enumerate(shares.ravel()):
+        found[..., i] = np.minimum(count_nonzero(less(sums, share), axis=-1), last)
+    return found
 
 
 def as_many(weights: Any, a: Any, axes: tuple[int, ...] | None) -> Any:

@@ -45,6 +45,13 @@ def isin(
     if not arrays:
         return result
     wanted, known = arrays
+    if kind not in (None, "sort", "table"):
+        raise ValueError(f"Invalid kind: '{kind}'. Please use None, 'sort' or 'table'.")
+    if kind == "table" and "f" in (wanted.dtype.kind, known.dtype.kind):
+        raise ValueError(
+            "The 'table' method is only supported for boolean or integer arrays. Please select 'sort' or "
+            "None for kind."
+        )
     known = sort(_as_one_type(wanted.reshape(-1)[:0], known)[1].ravel())
     found: Array = np.zeros(wanted.shape, bool)
     if known.size:

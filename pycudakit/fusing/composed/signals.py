@@ -81,6 +81,8 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     >>> pk.correlate([1, 2, 3], [0, 1, 0.5], "same")
     array([2. , 3.5, 3. ])
     """
+    if np.ndim(a) == 0 or np.ndim(v) == 0:
+        raise ValueError("object of too small depth for desired array")
     a, v = _sequence(a, "first"), _sequence(v, "second")
     if v.size > a.size:
         return np.flip(_slid(v, a, mode))
@@ -100,7 +102,7 @@ def _sequence(array: Any, name: str) -> Any:
 def _slid(a: Any, v: Any, mode: str) -> Any:
     """Return the sums of products where `v`, which is not longer, slides over `a`."""
     if mode not in _MODES:
-        raise ValueError("Use one of 'valid', 'same', or 'full' for convolve/correlate mode")
+        np.correlate([0.0], [0.0], mode)  # type: ignore[call-overload]  # raises
     middle = a.size - v.size + 1
     length = (middle, a.size, a.size + v.size - 1)[_MODES[mode]]
     left = (0, v.size // 2, v.size - 1)[_MODES[mode]]

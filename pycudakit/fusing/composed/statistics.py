@@ -60,7 +60,9 @@ def cov(
         if part is not None and part.ndim > 2:
             raise ValueError(f"{name} has more than 2 dimensions")
     _check_type(dtype)
-    dtype = dtype or np.result_type(m, *(() if y is None else (y,)), np.float64)
+    if dtype is None:
+        dtype = np.result_type(m, *(() if y is None else (y,)), np.float64)
+    dtype = np.dtype(dtype).newbyteorder("=")
     x = _as_rows(m, rowvar or m.ndim == 1).astype(dtype)
     if x.shape[0] == 0:
         return np.empty_like(x, shape=(0, 0))
@@ -83,7 +85,7 @@ def cov(
         left = 0.0
     x = x - mean[:, None]
     weighted = x if weights is None else x * weights
-    return np.squeeze(np.matmul(x, weighted.T) * np.true_divide(1, left)).astype(dtype)
+    return np.squeeze(np.dot(x, weighted.T) * np.true_divide(1, left)).astype(dtype)
 
 
 def _check_type(dtype: Any) -> None:

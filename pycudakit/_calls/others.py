@@ -61,6 +61,11 @@ def is_dask(value: Any) -> bool:
     return library_of(value) == "dask" and hasattr(value, "dask") and hasattr(value, "chunks")
 
 
+def has_dask(value: Any) -> bool:
+    """Tell whether a value, or a part of a list or a tuple, is an array of Dask's."""
+    return is_dask(value) or (type(value) in (list, tuple) and any(map(has_dask, _parts(value))))
+
+
 def is_ordinary(value: Any) -> bool:
     """Tell whether functions take a value as it is."""
     kind: Any = type(value)
@@ -303,7 +308,7 @@ def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         if queued is not None and (answer := queued(*args, **kwargs)) is not None:
             return answer  # type: ignore[no-any-return]
-        if any(map(is_dask, (*args, *kwargs.values()))):
+        if any(map(has_dask, (*args, *kwargs.values()))):
             return above.call_on_dask(name, args, kwargs, call.__module__)  # type: ignore[no-any-return]
         if takes_devices() and any(map(lies_on_device, (*args, *kwargs.values()))):
             check_devices(name, function, args, kwargs)

@@ -10,9 +10,27 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._calls.others import is_dask
+from pycudakit._calls.others import has_dask, is_dask
+from pycudakit._dask.modules import dask_array
 
 Function = Callable[..., Any]
+
+
+def ready(value: Any) -> Any:
+    """Return a Dask array without blocks of nothing beside others, and one of a list that has some."""
+    if not is_dask(value):
+        return ready(dask_array().asarray(value)) if has_dask(value) else value
+    filled = {
+        axis: tuple(n for n in cut if n) or (0,)
+        for axis, cut in enumerate(value.chunks)
+        if len(cut) > 1 and 0 in cut and not any(map(math.isnan, cut))
+    }
+    return value.rechunk(filled) if filled else value
+
+
+def flat(x: Any) -> Any:
+    """Return the elements of a Dask array in a row, which its own `ravel` refuses of nothing."""
+    return dask_array().empty(0, dtype=x.dtype) if 0 in x.shape else x.ravel()
 
 
 class OfBlocks:
@@ -41,13 +59,18 @@ class Asked:
     function, args, kwargs
         The call, of a Dask array as the first argument.
     heeded
-        The parameters that are heeded beside that. Others are refused.
+        The parameters that are heeded beside that, or None for all. Others are refused.
     lazy
         Those that Dask arrays may be given for, too.
     """
 
     def __init__(
-        self, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any], heeded: str, lazy: str = ""
+        self,
+        function: Function,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        heeded: str | None = None,
+        lazy: str = "",
     ) -> None:
         self.title = function.__name__
         signature = inspect.signature(function)
@@ -61,7 +84,8 @@ class Asked:
                     ".compute() the others first"
                 )
             default = signature.parameters[name].default
-            if name not in (first, *heeded.split(), *lazy.split()) and (np.ndim(value) or value != default):
+            known_names = signature.parameters if heeded is None else (first, *heeded.split(), *lazy.split())
+            if name not in known_names and (np.ndim(value) or value != default):
                 raise errors.Unsupported(f"{self.title} of a Dask array does not take {name}=")
         given.apply_defaults()
         self._values: dict[str, Any] = given.arguments

@@ -19,8 +19,8 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._calls.others import is_dask
-from pycudakit._dask import lines, made, overlaps, places, products, sums
-from pycudakit._dask.asked import Function, OfBlocks, needs_all
+from pycudakit._dask import counts, images, lines, made, overlaps, places, products, sums
+from pycudakit._dask.asked import Asked, Function, OfBlocks, needs_all, ready
 from pycudakit._dask.modules import dask_array, kit
 from pycudakit._families.expression.language import REDUCTIONS
 from pycudakit._families.sort.functions import TopK
@@ -47,12 +47,16 @@ def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str 
     if kind is None:
         raise needs_all(title)
     function = getattr(sys.modules[module], name)
+    is_list = kind is places.joined
+    args = [[*map(ready, v)] if is_list and n == 0 else ready(v) for n, v in enumerate(args)]
+    kwargs = {key: ready(value) for key, value in kwargs.items()}
+    goes_elsewhere = kwargs.get("out") is not None
     if any(map(is_dask, kwargs.values())):
         given = inspect.signature(function).bind(*args, **kwargs)
         args, kwargs = given.args, given.kwargs
     named = any(map(is_dask, kwargs.values())) and kind is not made.average
     one_by_one = kind is _elementwise and any(map(_has_axes, kwargs.values()))  # which would not be cut
-    if one_by_one or named or kwargs.get("out") is not None:
+    if one_by_one or named or goes_elsewhere:
         raise errors.Unsupported(
             f"{title} of a Dask array: give arrays by position, and neither `out` nor `where`"
         )
@@ -89,12 +93,13 @@ def _block_by_block(compute: Function, arrays: Sequence[Any]) -> Any:
     found = dask_array().core.elemwise(compute, *arrays)
     if found is NotImplemented:  # all that Dask says of what the function refuses
         compute(*(np.ones((1,) * each.ndim, each.dtype) for each in arrays))
+        raise needs_all(compute.__name__)
     return found
 
 
 def _evaluate(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return what an expression gives of blocks; what its outermost call reduces is reduced as that is."""
-    expression, operands = args
+    expression, operands = args[0], {name: ready(value) for name, value in args[1].items()}
     whole = ast.parse(expression.strip(), mode="eval").body
     if isinstance(whole, ast.Call) and isinstance(whole.func, ast.Name) and whole.func.id in REDUCTIONS:
         inner = _evaluate(function, (ast.unparse(whole.args[0]), operands), kwargs)
@@ -156,77 +161,48 @@ def _between(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any])
 
 
 def _first(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return where an extreme is, which no arithmetic decides: by NumPy, block by block."""
-    x, *others = args
-    known = [n for n, cut in enumerate(x.chunks) if 0 in cut and any(cut)]
-    x = x.rechunk({n: tuple(filter(None, x.chunks[n])) for n in known})  # without blocks of nothing
-    return getattr(dask_array(), function.__name__)(x, *others, **kwargs)
+    """Return where an extreme is, which no arithmetic decides: along an axis by NumPy, block by block."""
+    asked = Asked(function, args, kwargs, "axis keepdims")
+    x, axis, keepdims = args[0], asked["axis"], asked["keepdims"] is True
+    function(np.ones((1,) * x.ndim, x.dtype), axis)  # which refuses what is no axis
+    if x.ndim == 0:
+        x, axis, keepdims = x.reshape(1), 0, False
+    if axis is None and x.ndim > 1:  # where Dask finds the first block's, and not the first
+        asked.check_sizes(x)
+        place = _first_of_all(function, x)
+        return place.reshape((1,) * x.ndim) if keepdims else place
+    return getattr(dask_array(), function.__name__)(x, axis=axis, keepdims=keepdims)
 
 
-# ---- Counts, and the best -----------------------------------------------------------------------------
+def _first_of_all(function: Function, x: Any) -> Any:
+    da, delayed = dask_array(), importlib.import_module("dask").delayed
+    starts = [np.cumsum([0, *cut[:-1]]).tolist() for cut in x.chunks]
+    of_block = delayed(_first_of_block)
+    parts = [
+        of_block(function, block, [start[n] for start, n in zip(starts, at, strict=True)], x.shape)
+        for at, block in np.ndenumerate(x.to_delayed())
+    ]
+    return da.from_delayed(delayed(_first_of_parts)(function, parts), (), np.intp)
 
 
-def _counted(function: Function, x: Any, count: int) -> Any:
-    """Return the sums over all blocks of what a function counts in each."""
-    da = dask_array()
-    rows = x.reshape(-1).map_blocks(_as_row, function, chunks=(1, count), new_axis=[1], dtype=np.intp)
-    return da.reduction(rows, np.sum, np.sum, axis=0, dtype=np.intp)
+def _first_of_block(function: Function, block: Any, start: Sequence[int], shape: Sequence[int]) -> Any:
+    """Return where a block's extreme is in the whole, and what it is; nothing, if there is none."""
+    skips = function.__name__.startswith("nan") and block.dtype.kind == "f"
+    if not block.size or (skips and np.isnan(block).all()):
+        return ()
+    at = np.unravel_index(function(block), block.shape)
+    place = np.ravel_multi_index([int(n) + first for n, first in zip(at, start, strict=True)], shape)
+    return int(place), block[at]
 
 
-def _as_row(block: Any, function: Function) -> Any:
-    return function(block)[np.newaxis]
+def _first_of_parts(function: Function, parts: Sequence[Any]) -> Any:
+    found = sorted((part for part in parts if part), key=operator.itemgetter(0))
+    if not found:  # which raises, as NumPy does
+        return function(np.full(len(parts) * function.__name__.startswith("nan"), np.nan))
+    return np.intp(found[function(np.asarray([value for _, value in found]))][0])
 
 
-def _histogram(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    def asked(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
-        return a, bins, range, density, weights
-
-    x, bins, span, density, weights = asked(*args, **kwargs)
-    if weights is not None or is_dask(bins):
-        raise errors.Unsupported("histogram of a Dask array: without weights, and of bins that are known")
-    if np.ndim(bins) == 0 and (span is None or isinstance(bins, str)):
-        raise errors.Unsupported(
-            "histogram of a Dask array: give the edges, or a number of bins and their range=(low, high)"
-        )
-    edges = np.histogram_bin_edges(np.empty(0, x.dtype), bins, span)
-    counts = _counted(_CountsOfBins(function, bins, span), x, len(edges) - 1)
-    return (counts / np.diff(edges) / counts.sum() if density else counts), edges
-
-
-class _CountsOfBins:
-    def __init__(self, function: Function, bins: Any, span: Any) -> None:
-        self._given = function, bins, span
-
-    def __call__(self, block: Any) -> Any:
-        function, bins, span = self._given
-        return function(block, bins, span)[0]
-
-
-def _bincount(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    def asked(x: Any, weights: Any = None, minlength: Any = 0) -> Any:
-        return x, weights, operator.index(minlength)
-
-    x, weights, count = asked(*args, **kwargs)
-    if weights is not None or count < 1 or x.ndim != 1:
-        raise errors.Unsupported(
-            "bincount of a Dask array: of one dimension, without weights, and with minlength, one more than "
-            "the largest value"
-        )
-    return _counted(_CountsOfValues(function, count), x, count)
-
-
-class _CountsOfValues:
-    def __init__(self, function: Function, count: int) -> None:
-        self._given = function, count
-
-    def __call__(self, block: Any) -> Any:
-        function, count = self._given
-        counts = function(block, minlength=count)
-        if len(counts) > count:
-            raise errors.InvalidArgument(
-                f"bincount of a Dask array: minlength is {count}, and there is a value of {len(counts) - 1}"
-            )
-        return counts
+# ---- The best ------------------------------------------------------------------------------------------
 
 
 def _topk(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -303,8 +279,19 @@ KINDS: dict[str, Function] = {
     "var": sums.spread,
     "std": sums.spread,
     **{f"image.{name}": overlaps.filtered for name in _WINDOWS.split()},
-    "histogram": _histogram,
-    "bincount": _bincount,
+    "image.resize": images.of_images,
+    "image.equalize_histogram": images.of_images,
+    "image.threshold_otsu": images.of_images,
+    **{
+        f"image.{name}": images.of_pixels for name in ("threshold", "normalize", "rgb_to_gray", "gray_to_rgb")
+    },
+    "image.flip": images.flip,
+    "image.rotate90": images.rotate90,
+    "image.crop": images.crop,
+    "histogram": counts.histogram,
+    "histogram2d": counts.histogram2d,
+    "histogramdd": counts.histogramdd,
+    "bincount": counts.bincount,
     "topk": _topk,
     "evaluate": _evaluate,
     **dict.fromkeys(["interp", "digitize", "isin", "searchsorted"], places.looked_up),
@@ -313,10 +300,12 @@ KINDS: dict[str, Function] = {
     **dict.fromkeys(("tril", "triu"), places.moved("k")),
     "transpose": places.moved("axes"),
     "swapaxes": places.moved("axis1 axis2"),
-    **dict.fromkeys(("nonzero", "flatnonzero", "argwhere"), places.moved("")),
+    **dict.fromkeys(("nonzero", "flatnonzero", "argwhere"), places.found),
+    "take_along_axis": places.along,
     "take": places.take,
     "compress": places.compress,
-    "unique": places.unique,
+    **dict.fromkeys(("unique", "unique_values"), places.unique),
+    **dict.fromkeys(("union1d", "intersect1d", "setdiff1d", "setxor1d"), places.of_sets),
     "sort": lines.kept("kind stable descending"),
     "argsort": lines.kept("kind stable descending"),
     **dict.fromkeys(("partition", "argpartition"), lines.kept("kth kind")),
@@ -328,7 +317,14 @@ KINDS: dict[str, Function] = {
     "array_equal": made.array_equal,
     "outer": made.outer,
     "average": made.average,
+    "kron": made.kron,
     "linalg.norm": made.norm,
+    "linalg.matrix_power": made.matrix_power,
+    **dict.fromkeys(("concatenate", "stack"), places.joined),
+    **dict.fromkeys(("tile", "gradient", "trapezoid", "cross", "cov", "corrcoef"), made.written),
+    **dict.fromkeys(("convolve", "correlate"), made.slid),
+    "pad": made.pad,
+    "repeat": made.repeat,
     **dict.fromkeys(("matmul", "dot", "inner", "vecdot"), products.matmul),
     "vdot": products.vdot,
     "tensordot": products.tensordot,

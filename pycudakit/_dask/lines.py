@@ -72,7 +72,8 @@ def _cut(asked: Asked, x: Any) -> tuple[Any, tuple[int, ...]]:
     if len(axes) == x.ndim:
         raise needs_all(asked.title, "give an axis beside which there are others")
     asked.check_sizes(x)
-    return x.rechunk({a: -1 if a in axes else "auto" for a in range(x.ndim)}), axes
+    others = {} if 0 in x.shape else dict.fromkeys(range(x.ndim), "auto")
+    return x.rechunk({**others, **dict.fromkeys(axes, -1)}), axes
 
 
 def _ones(x: Any, axes: tuple[int, ...]) -> Any:

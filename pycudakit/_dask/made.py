@@ -2,14 +2,136 @@
 
 from __future__ import annotations
 
+import inspect
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from pycudakit._dask.asked import Asked, Function, needs_all
+from pycudakit._dask.asked import Asked, Function, flat, needs_all
 from pycudakit._dask.modules import dask_array, kit
+from pycudakit.fusing.composed.whole import NumPysAlone
+
+
+def written(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return what a function gives that is written for NumPy: Dask arrays go through its body as they are."""
+    try:
+        return inspect.unwrap(function)(*args, **kwargs)
+    except NumPysAlone as error:
+        raise needs_all(f"{function.__name__} with {error}", "leave that out") from None
+
+
+_BORDERS = ("constant", "edge", "empty", "maximum", "minimum", "reflect", "symmetric", "wrap")
+
+
+def pad(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return arrays with a border around them."""
+    asked = Asked(function, args, kwargs)
+    x, widths, mode = args[0], asked["pad_width"], asked["mode"]
+    asked.check_sizes(x)
+    if isinstance(widths, Mapping):
+        each: list[Any] = [(0, 0)] * x.ndim
+        for axis, width in widths.items():
+            each[axis] = width if np.ndim(width) else (width, width)
+        widths = each
+    one = np.ones((1,) * x.ndim, x.dtype)
+    function(one, widths, mode, **asked["kwargs"])  # which refuses what NumPy refuses
+    widths = np.broadcast_to(np.asarray(widths), (x.ndim, 2))
+    if mode not in _BORDERS:
+        raise needs_all(f"pad by {mode!r}", f"give one of {', '.join(_BORDERS)}")
+    if mode in ("reflect", "symmetric", "wrap") and np.any(widths.max(axis=1) >= x.shape):
+        raise needs_all(f"pad by {mode!r}", "give a border narrower than the array")
+    return dask_array().pad(x, widths.tolist(), mode, **asked["kwargs"])
+
+
+def repeat(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return each element some times."""
+    asked = Asked(function, args, kwargs, "repeats axis")
+    x, axis = (flat(args[0]), 0) if asked["axis"] is None else (args[0], asked["axis"])
+    axis = normalize_axis_index(axis, x.ndim)
+    asked.check_sizes(x)
+    places = np.repeat(np.arange(x.shape[axis]), asked["repeats"])  # which refuses what is no count
+    if 0 in x.shape:
+        shape = [len(places) if at == axis else n for at, n in enumerate(x.shape)]
+        return dask_array().empty(shape, dtype=x.dtype)
+    if np.ndim(asked["repeats"]) == 0:
+        return dask_array().repeat(x, int(asked["repeats"]), axis=axis)
+    return dask_array().take(x, places, axis=axis)
+
+
+def slid(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return a convolution or a correlation: of each block with as much before it as slides over it."""
+    asked = Asked(function, args, kwargs, "mode", lazy="a v")
+    da, mode = dask_array(), asked["mode"]
+    a, v = (np.atleast_1d(asked[name]) for name in ("a", "v"))
+    asked.check_sizes(a, v)
+    ones = [np.ones([min(n, 1) for n in each.shape], each.dtype) for each in (a, v)]
+    dtype = function(*ones, mode).dtype  # which refuses what NumPy refuses
+    if v.size > a.size:
+        turned = slid(function, (v, a, mode), {})
+        return turned[::-1] if function.__name__ == "correlate" else turned
+    a, v = da.asarray(a), da.asarray(v).rechunk(-1)
+    reach = v.size - 1
+    before = da.overlap.overlap(a, {0: (reach, 0)}, {0: "none"})
+    lengths = [n - reach * (block > 0) for block, n in enumerate(before.chunks[0])]
+    lengths[-1] += reach
+    whole = da.map_blocks(
+        _Slid(function, reach, len(lengths)),
+        before,
+        v.to_delayed().item(),
+        chunks=(tuple(lengths),),
+        dtype=dtype,
+        meta=np.empty(0, dtype),
+    )
+    first, last = {
+        0: (reach, a.size),
+        1: (reach - v.size // 2, a.size + reach - v.size // 2),
+        2: (0, a.size + reach),
+    }[{"valid": 0, "same": 1, "full": 2}.get(mode, mode)]
+    return whole[first:last]
+
+
+class _Slid:
+    """What slides over a block: wherever it overlaps, but for what lies before the block."""
+
+    def __init__(self, function: Function, reach: int, blocks: int) -> None:
+        self._given = function, reach, blocks
+        self.__name__ = function.__name__
+
+    def __call__(self, block: Any, v: Any, block_id: tuple[int]) -> Any:
+        function, reach, blocks = self._given
+        whole = function(block, v, "full")
+        return whole[reach * (block_id[0] > 0) : len(whole) - reach * (block_id[0] < blocks - 1)]
+
+
+def kron(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return all products of an element of one and an element of the other."""
+    asked = Asked(function, args, kwargs, "", lazy="a b")
+    a, b = (dask_array().asarray(asked[name]) for name in ("a", "b"))
+    asked.check_sizes(a, b)
+    a, b = (each[(np.newaxis,) * max(0, other.ndim - each.ndim)] for each, other in ((a, b), (b, a)))
+    products = kit().multiply(a[(slice(None), np.newaxis) * a.ndim], b[(np.newaxis, slice(None)) * a.ndim])
+    return products.reshape([n * m for n, m in zip(a.shape, b.shape, strict=True)])
+
+
+def matrix_power(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return a square matrix multiplied by itself."""
+    asked = Asked(function, args, kwargs, "n")
+    x, n, matmul = args[0], operator.index(asked["n"]), kit().matmul
+    asked.check_sizes(x)
+    is_square = x.ndim > 1 and x.shape[-1] == x.shape[-2]
+    one = np.ones((1, 1) if is_square else (2,) * (x.ndim - 1) + (3,), x.dtype)
+    function(one, max(n, 0))  # which refuses what NumPy refuses
+    if n < 1:
+        raise needs_all("linalg.matrix_power with n < 1", "give a positive n")
+    found = None
+    while n:  # the squares whose powers add up to n
+        found = found if not n % 2 else x if found is None else matmul(found, x)
+        n //= 2
+        x = matmul(x, x) if n else x
+    return found
 
 
 def diff(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -29,6 +151,8 @@ def diff(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 def trace(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the sums of diagonals."""
     asked = Asked(function, args, kwargs, "offset axis1 axis2")
+    one = np.ones((1,) * args[0].ndim, args[0].dtype)
+    function(one, *args[1:], **kwargs)  # which refuses what NumPy refuses
     diagonals = dask_array().diagonal(args[0], asked["offset"], asked["axis1"], asked["axis2"])
     return kit().sum(diagonals, axis=-1)
 
@@ -55,7 +179,7 @@ def array_equal(function: Function, args: Sequence[Any], kwargs: Mapping[str, An
 def outer(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return all products of two elements."""
     asked = Asked(function, args, kwargs, "", lazy="a b")
-    a, b = (dask_array().asarray(asked[name]).ravel() for name in ("a", "b"))
+    a, b = (flat(dask_array().asarray(asked[name])) for name in ("a", "b"))
     return kit().multiply(a[:, np.newaxis], b)
 
 

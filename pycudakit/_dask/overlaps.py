@@ -8,20 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._dask.asked import Asked
+from pycudakit._dask.images import plane_of
 from pycudakit._dask.modules import dask_array
-from pycudakit.image._shape import has_channels
 
 
 def filtered(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a filtered image, whose own borders are what the filter makes of them."""
+    asked = Asked(function, args, kwargs)
     image, *others = args
-    small = np.zeros((2,) * (image.ndim - 1) + image.shape[-1:], image.dtype)
-    channels = has_channels(small, kwargs.get("channel_axis", "auto"))
-    plane = image.ndim - 2 - channels
-    if channels:  # an image's channels belong together
+    plane, channels = plane_of(image, asked["channel_axis"])
+    kwargs = {**kwargs, "channel_axis": channels}
+    if channels is not None:  # an image's channels belong together
         image = image.rechunk({image.ndim - 1: -1})
     dtype = function(  # which checks the arguments
-        np.zeros((1,) * plane + (8, 8) + image.shape[-1:] * channels, image.dtype), *others, **kwargs
+        np.zeros((1,) * plane + (8, 8) + image.shape[plane + 2 :], image.dtype), *others, **kwargs
     ).dtype
     reach = _reach(function.__name__, others, kwargs)
     depth = {plane + axis: min(far, image.shape[plane + axis]) for axis, far in enumerate(reach)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,8 +12,8 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit import errors
 from pycudakit._calls.others import is_dask
-from pycudakit._dask.asked import Asked, Function, OfBlocks
-from pycudakit._dask.modules import dask_array
+from pycudakit._dask.asked import Asked, Function, OfBlocks, flat, needs_all
+from pycudakit._dask.modules import dask_array, kit
 
 
 def looked_up(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -23,7 +25,7 @@ def looked_up(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]
             ".compute() them first"
         )
     x, compute = args[place], OfBlocks(function, args, kwargs)
-    dtype = compute(np.ones((1,) * x.ndim, x.dtype)).dtype
+    dtype = np.asarray(compute(np.ones((1,) * x.ndim, x.dtype))).dtype
     return x.map_blocks(compute, dtype=dtype, meta=np.empty((0,) * x.ndim, dtype))
 
 
@@ -31,10 +33,68 @@ def moved(heeded: str) -> Function:
     """Return the kind of a function that is Dask's own, as bits stay as they are; what it heeds."""
 
     def kind(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        Asked(function, args, kwargs, heeded)
-        return getattr(dask_array(), function.__name__)(*args, **kwargs)
+        asked = Asked(function, args, kwargs, heeded)
+        x, others = args[0], {name: asked[name] for name in heeded.split()}
+        function(np.ones((1,) * x.ndim, x.dtype), **others)  # which refuses what NumPy refuses
+        if function.__name__ == "roll":
+            if 0 in x.shape:
+                return x
+            others["shift"], others["axis"] = _pairs(others["shift"], others["axis"])
+        if function.__name__ in ("tril", "triu") and x.ndim == 1:
+            x = dask_array().broadcast_to(x, (x.size, x.size))
+        found = getattr(dask_array(), function.__name__)(x, **others)
+        return found.astype(x.dtype)  # of numbers with their bytes swapped, too
 
     return kind
+
+
+def _pairs(shift: Any, axis: Any) -> tuple[Any, Any]:
+    """Return as many shifts as axes."""
+    if axis is None:
+        return int(np.sum(shift)), None
+    shifts, axes = (each.ravel().tolist() for each in np.broadcast_arrays(shift, axis))
+    return shifts, axes
+
+
+def found(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return where elements are that are not zero."""
+    asked = Asked(function, args, kwargs, "")
+    x = args[0]
+    if x.ndim == 0:
+        function(np.ones((), x.dtype))  # which refuses it, or else finds a place without axes
+        raise errors.Unsupported(f"{asked.title} of a Dask array: it has no axis: x.reshape(1) first")
+    if 0 not in x.shape:
+        return getattr(dask_array(), function.__name__)(x)
+    nothing = function(np.empty([0] * x.ndim, x.dtype))
+    lazy = dask_array().asarray
+    return tuple(map(lazy, nothing)) if isinstance(nothing, tuple) else lazy(nothing)
+
+
+def along(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return the elements of lines at places of their own."""
+    asked = Asked(function, args, kwargs, "axis", lazy="arr indices")
+    x, places = (dask_array().asarray(asked[name]) for name in ("arr", "indices"))
+    axis = asked["axis"]
+    if axis is None:
+        x, axis = flat(x), 0
+    asked.check_sizes(x, places)
+    function(np.ones((1,) * x.ndim, x.dtype), np.zeros((1,) * places.ndim, places.dtype), axis)
+    axis = normalize_axis_index(axis, x.ndim)
+    if any(n != m for at, (n, m) in enumerate(zip(x.shape, places.shape, strict=True)) if at != axis):
+        raise errors.Unsupported(f"{asked.title} of a Dask array: give indices of as many lines")
+    if x.ndim == 1 and x.npartitions > 1:
+        raise needs_all(asked.title, "x[indices] takes those of one dimension")
+    x = x.rechunk({axis: -1})
+    cut = {at: n for at, n in enumerate(x.chunks) if at != axis}
+    places = places.rechunk({axis: -1, **cut})
+    return dask_array().map_blocks(
+        OfBlocks(function, (x, places, axis), {}),
+        x,
+        places,
+        chunks=places.chunks,
+        dtype=x.dtype,
+        meta=np.empty((0,) * x.ndim, x.dtype),
+    )
 
 
 def take(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -42,7 +102,7 @@ def take(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     asked = Asked(function, args, kwargs, "indices axis")
     x, places, axis = args[0], np.asarray(asked["indices"]), asked["axis"]
     if axis is None:
-        x, axis = x.ravel(), 0
+        x, axis = flat(x), 0
     axis = normalize_axis_index(axis, x.ndim)
     found = dask_array().take(x, places.ravel(), axis=axis)
     if places.ndim == 1:
@@ -60,8 +120,80 @@ def compress(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any])
 
 def unique(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the elements that differ from each other, in order: those of blocks, and of all of these."""
-    counts = "return_index return_inverse return_counts" if function.__name__ == "unique" else ""
-    Asked(function, args, kwargs, counts)
-    if args[0].ndim != 1:
-        raise errors.Unsupported(f"{function.__name__} of a Dask array: of one dimension: x.ravel() first")
-    return dask_array().unique(*args, **kwargs)
+    wanted = ("return_index", "return_inverse", "return_counts") if function.__name__ == "unique" else ()
+    asked = Asked(function, args, kwargs, " ".join(wanted))
+    da, delayed, x = dask_array(), importlib.import_module("dask").delayed, args[0]
+    row = flat(x)
+    tells = {name: True for name in wanted if asked[name] and name != "return_inverse"}
+    parts = [delayed(_distinct)(function, block, tells) for block in row.to_delayed()]
+    whole = delayed(_distinct_of_all)(function, parts, tells)
+    values = da.from_delayed(whole["values"], (np.nan,), x.dtype)
+    results = [values]
+    for name in wanted:
+        if name in tells:
+            results.append(da.from_delayed(whole[name], (np.nan,), np.intp))
+        elif asked[name]:
+            blocks = [
+                da.from_delayed(delayed(np.searchsorted)(whole["values"], block), (n,), np.intp)
+                for block, n in zip(row.to_delayed(), row.chunks[0], strict=True)
+            ]
+            inverse = da.concatenate(blocks)
+            results.append(inverse if x.ndim == 1 else inverse.reshape(x.shape))
+    return values if len(results) == 1 else tuple(results)
+
+
+def _distinct(function: Function, block: Any, tells: Mapping[str, bool]) -> dict[str, Any]:
+    """Return the elements of a block that differ from each other, and what else is to be told of them."""
+    found = function(block, **tells)
+    values = dict(zip(("values", *tells), found if tells else (found,), strict=True))
+    return {**values, "length": len(block)}
+
+
+def _distinct_of_all(function: Function, parts: Sequence[Any], tells: Mapping[str, bool]) -> dict[str, Any]:
+    """Return the same of all blocks: the first of equals is that of the first block which has it."""
+    every = np.concatenate([part["values"] for part in parts], dtype=parts[0]["values"].dtype)
+    if not tells:
+        return {"values": function(every)}
+    values, first, place = function(every, return_index=True, return_inverse=True)
+    whole = {"values": values}
+    if "return_index" in tells:
+        starts = np.cumsum([0, *(part["length"] for part in parts)])
+        whole["return_index"] = np.concatenate(
+            [part["return_index"] + start for part, start in zip(parts, starts, strict=False)]
+        )[first]
+    if "return_counts" in tells:
+        whole["return_counts"] = np.zeros(len(values), np.intp)
+        np.add.at(whole["return_counts"], place, np.concatenate([part["return_counts"] for part in parts]))
+    return whole
+
+
+def of_sets(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return a set made of two: of what differs in each of them."""
+    names = list(inspect.signature(function).parameters)[:2]
+    asked = Asked(function, args, kwargs, "", lazy=" ".join(names))
+    both = [dask_array().asarray(asked[name]) for name in names]
+    delayed = importlib.import_module("dask").delayed
+    sets = [
+        delayed(_distinct_of_all)(
+            _unique(), [delayed(_distinct)(_unique(), block, {}) for block in flat(each).to_delayed()], {}
+        )["values"]
+        for each in both
+    ]
+    dtype = function(*(np.ones(1, each.dtype) for each in both)).dtype
+    return dask_array().from_delayed(delayed(function)(*sets), (np.nan,), dtype)
+
+
+def _unique() -> Function:
+    return kit().unique  # type: ignore[no-any-return]
+
+
+def joined(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return arrays put together."""
+    arrays = [dask_array().asarray(array) for array in args[0]]
+    axis, dtype = ([*args[1:], kwargs.get("axis", 0)][0], kwargs.get("dtype"))
+    ones = [np.ones((1,) * array.ndim, array.dtype) for array in arrays]
+    function(ones, *args[1:], **kwargs)  # which refuses what NumPy refuses
+    if axis is None:
+        arrays, axis = [flat(array) for array in arrays], 0
+    whole = getattr(dask_array(), function.__name__)(arrays, axis)
+    return whole if dtype is None else whole.astype(dtype)

@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit import errors
 from pycudakit._calls.others import is_dask
-from pycudakit._dask.asked import Asked, Function, OfBlocks, needs_all
+from pycudakit._dask.asked import Asked, Function, OfBlocks, flat, needs_all
 from pycudakit._dask.modules import dask_array, kit
 
 # Axes by their names: one that two arrays have is shared, and what the result lacks is summed.
@@ -94,7 +94,7 @@ def matmul(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 def vdot(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the sum of products of all elements."""
     del function
-    return kit().dot(*(dask_array().asarray(array).ravel() for array in args), **kwargs)
+    return kit().dot(*(flat(dask_array().asarray(array)) for array in args), **kwargs)
 
 
 def tensordot(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit import errors
+from pycudakit._dask.asked import Asked
 from pycudakit._dask.modules import dask_array, kit
 
 Axes = tuple[int, ...]
@@ -24,28 +25,18 @@ _TOLD = 3  # numbers that a block tells: its sum, what is missing from it, and h
 
 
 def of_axes(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], heeded: str = ""
 ) -> tuple[Any, Axes, bool]:
     """Return what a reduction is of: the array, the axes, and whether they are kept."""
-
-    def asked(a: Any, axis: Any = None, *, keepdims: Any = False, out: None = None) -> tuple[Any, Any, bool]:
-        del out
-        return a, axis, bool(keepdims)
-
-    name = function.__name__
-    try:
-        x, axis, keepdims = asked(*args, **kwargs)
-    except TypeError as error:
-        text = str(error).partition("asked() ")[2]
-        raise errors.Unsupported(
-            f"{name} of a Dask array takes axis and keepdims alone, but it {text}"
-        ) from None
+    asked = Asked(function, args, kwargs, f"axis keepdims {heeded}")
+    x, axis, keepdims = args[0], asked["axis"], asked["keepdims"]
+    keepdims = keepdims is not np._NoValue and bool(keepdims)  # noqa: SLF001  (a default of NumPy's)
     function(np.ones((1,) * x.ndim, x.dtype), axis=axis)  # which refuses what is no axis
     if x.ndim == 0:  # one element, which has no axis to go along
         return x.reshape(1), (0,), False
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
     if not axes:
-        raise errors.Unsupported(f"{name} of a Dask array takes an axis at least, and got axis=()")
+        raise errors.Unsupported(f"{asked.title} of a Dask array takes an axis at least, and got axis=()")
     return x, axes, keepdims
 
 
@@ -106,8 +97,8 @@ def spread(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
     """Return a variance or a standard deviation in two passes: the mean, and squares of what is off it."""
     pk = kit()
     name = function.__name__
-    ddof = kwargs.get("ddof", 0)
-    x, axes, keepdims = of_axes(function, args, {k: v for k, v in kwargs.items() if k != "ddof"})
+    x, axes, keepdims = of_axes(function, args, kwargs, "ddof")
+    ddof = Asked(function, args, kwargs)["ddof"]
     dtype, skips = dtype_of_number(function, x), name.startswith("nan")
     wide = x.astype(np.float64)
     squares = pk.square(pk.subtract(wide, _mean(wide, axes, True, wide.dtype, skips)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 from pycudakit._library.types import Array
@@ -30,3 +31,15 @@ def split(array: Array, channel_axis: Any = "auto") -> tuple[int, int, int, int]
     plane = array.ndim - 2 - len(channels)
     height, width = array.shape[plane : plane + 2]
     return math.prod(array.shape[:plane]), height, width, math.prod(channels)
+
+
+def inside(
+    shape: tuple[int, ...], first: int, top: int, left: int, height: int, width: int
+) -> tuple[slice, ...]:
+    """Return the part of images whose rows are this axis; refuse one that is not inside them."""
+    row, column, rows, columns = (operator.index(n) for n in (top, left, height, width))
+    for start, count, size in ((row, rows, shape[first]), (column, columns, shape[first + 1])):
+        if start < 0 or count < 0 or start + count > size:
+            whole, part = f"{shape[first]} x {shape[first + 1]}", f"{rows} x {columns} at ({row}, {column})"
+            raise ValueError(f"{part} is not inside the image of {whole}")
+    return (*(slice(None),) * first, slice(row, row + rows), slice(column, column + columns))

@@ -14,7 +14,7 @@ from pycudakit._library import abi, result_memory
 from pycudakit._library.types import Array
 from pycudakit._programs.function import ElementFunction
 from pycudakit.image._images import ChannelAxis, as_image, operands_of, planned, shape_of
-from pycudakit.image._shape import has_channels, split
+from pycudakit.image._shape import has_channels, inside, split
 
 _METHODS = {"nearest": abi.RESIZE_NEAREST, "bilinear": abi.RESIZE_BILINEAR, "area": abi.RESIZE_AREA}
 # Nanoseconds an element that is read, and one that is written, on one thread.
@@ -178,19 +178,8 @@ def crop(
     array([[2, 3],
            [5, 6]])
     """
-    first_row, first_column, rows, columns = (operator.index(n) for n in (top, left, height, width))
 
     def view_of(array: Array) -> Array:
-        first = _height_axis(array, channel_axis)
-        for start, count, size in (
-            (first_row, rows, array.shape[first]),
-            (first_column, columns, array.shape[first + 1]),
-        ):
-            if start < 0 or count < 0 or start + count > size:
-                whole = f"{array.shape[first]} x {array.shape[first + 1]}"
-                part = f"{rows} x {columns} at ({first_row}, {first_column})"
-                raise ValueError(f"{part} is not inside the image of {whole}")
-        inside = slice(first_row, first_row + rows), slice(first_column, first_column + columns)
-        return array[(slice(None),) * first + inside]
+        return array[inside(array.shape, _height_axis(array, channel_axis), top, left, height, width)]
 
     return _copied(_CROP, image, view_of)

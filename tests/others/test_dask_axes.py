@@ -100,6 +100,25 @@ EXACT = {
     "dot of a number": (X, lambda m, x: m.dot(x, 3.0)),
     "matmul of integers": (WHOLE.astype("i4"), lambda m, i: m.matmul(i, i)),
     "matmul of bools": (V > 0, lambda m, v: m.matmul(v, v)),
+    "take_along_axis": (X, lambda m, x: m.take_along_axis(x, m.argsort(x, axis=1), axis=1)),
+    "unique of a table": (WHOLE.reshape(5, 10), lambda m, i: m.unique(i, return_inverse=True)[1]),
+    "union1d": (WHOLE, lambda m, i: m.union1d(i, [3, 30])),
+    "intersect1d": (WHOLE, lambda m, i: m.intersect1d(i, [3, 30, 5])),
+    "setdiff1d": (WHOLE, lambda m, i: m.setdiff1d(i, [3, 30])),
+    "setxor1d": (WHOLE, lambda m, i: m.setxor1d([3, 30], i)),
+    "kron": (X, lambda m, x: m.kron(x, [[1.0, 2.0], [3.0, 4.0]])),
+    "repeat": (X, lambda m, x: m.repeat(x, 2, axis=1)),
+    "repeat by counts": (X, lambda m, x: m.repeat(x, np.arange(12), axis=0)),
+    "tile": (X, lambda m, x: m.tile(x, (2, 1))),
+    "concatenate": (X, lambda m, x: m.concatenate([x, np.ones((1, 9)), x])),
+    "stack": (X, lambda m, x: m.stack([x, x], axis=1)),
+    "pad": (X, lambda m, x: m.pad(x, ((1, 2), (0, 3)), "reflect")),
+    "pad with numbers": (X, lambda m, x: m.pad(x, 2, constant_values=7.0)),
+    "convolve of integers": (WHOLE, lambda m, i: m.convolve(i, [1, 2, 3, 4], "same")),
+    "correlate of integers": (WHOLE, lambda m, i: m.correlate([1, 2, 3, 4], i, "full")),
+    "histogram2d": (V, lambda m, v: m.histogram2d(v, v[::-1], 4, [[-1, 1], [-2, 2]])[0]),
+    "histogramdd": (X[:, :3], lambda m, x: m.histogramdd(x, [np.arange(-2.0, 3)] * 3)[0]),
+    "a list of arrays": (V, lambda m, v: m.add([v, v + 1], 1)),
     "einsum of integers": (WHOLE.reshape(5, 10), lambda m, i: m.einsum("ij,kj", i, i)),
 }
 
@@ -146,6 +165,13 @@ NEAR = {
     "tensordot": (T, lambda m, t: m.tensordot(t, t, axes=([0, 2], [0, 2]))),
     "tensordot of an axis": (X, lambda m, x: m.tensordot(x, np.ones((9, 2)), axes=1)),
     "tensordot of none": (V, lambda m, v: m.tensordot(v, [1.0, 2.0], axes=0)),
+    "matrix_power": (X[:9], lambda m, x: m.linalg.matrix_power(x, 5)),
+    "convolve": (V, lambda m, v: m.convolve(v, v[:7])),
+    "gradient": (X, lambda m, x: m.gradient(x, axis=0)),
+    "trapezoid": (X, lambda m, x: m.trapezoid(x, axis=1)),
+    "cross": (X[:, :3], lambda m, x: m.cross(x, x[::-1])),
+    "cov": (X, lambda m, x: m.cov(x)),
+    "corrcoef": (X, lambda m, x: m.corrcoef(x)),
     "einsum": (T, lambda m, t: m.einsum("ijk,ljk->li", t, t)),
     "einsum of one": (X, lambda m, x: m.einsum("ij->j", x)),
     "einsum without an arrow": (X, lambda m, x: m.einsum("ij, kj", x, x)),
@@ -242,7 +268,12 @@ BESIDE = "give an axis beside which there are others"
         (lambda x: pk.searchsorted(x[0], [1.0]), pk.errors.Unsupported, "the others must be known"),
         (lambda x: pk.take(x, [9], axis=0), IndexError, "out of bounds"),
         (lambda x: pk.take(x, [1], mode="wrap"), pk.errors.Unsupported, "does not take mode="),
-        (pk.unique, pk.errors.Unsupported, "x.ravel() first"),
+        (lambda x: pk.unique(x, axis=0), pk.errors.Unsupported, "does not take axis="),
+        (lambda x: pk.pad(x, 5, "symmetric"), pk.errors.Unsupported, "a border narrower than the array"),
+        (lambda x: pk.linalg.matrix_power(x, -1), pk.errors.Unsupported, "give a positive n"),
+        (lambda x: pk.linalg.matrix_power(x[:3], 2), np.linalg.LinAlgError, "square"),
+        (lambda x: pk.histogram2d(x[0], x[0], 3), pk.errors.Unsupported, "their range=(low, high)"),
+        (lambda x: pk.take_along_axis(x[0], [1], 0), pk.errors.Unsupported, "x[indices] takes those"),
         (lambda x: pk.average(x, 0, np.ones(4)), pk.errors.Unsupported, "weights of the array's own shape"),
         (lambda x: pk.linalg.norm(x, 2), pk.errors.Unsupported, "ask for a vector's 1, 2 or inf"),
         (lambda x: pk.matmul(x, np.ones((3, 4))), ValueError, "matmul: an axis of 4 meets one of 3"),
@@ -259,13 +290,54 @@ def test_what_cannot_be_done_says_what_to_do(call, error, words):
     assert words in str(caught.value)
 
 
-def test_functions_made_of_others_wait(engine):
-    for call in (pk.corrcoef, pk.cov, pk.gradient):
-        lazy = call(cut(X[:, 0] if call is pk.gradient else X, 1))
-        assert isinstance(lazy, da.Array)
-        np.testing.assert_allclose(
-            lazy.compute(), getattr(np, call.__name__)(X[:, 0] if call is pk.gradient else X), atol=1e-12
-        )
+@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("name", ["argmin", "argmax", "nanargmin", "nanargmax"])
+def test_the_first_of_equals(engine, name, which):
+    """Of all elements, too, whatever block it is in."""
+    for table in (WHOLE[:48].reshape(6, 8), np.where(np.eye(6, 8), np.nan, WHOLE[:48].reshape(6, 8) % 3)):
+        want = getattr(np, name)(table)
+        same(getattr(pk, name)(cut(table, which)), want)
+        same(getattr(pk, name)(cut(table, which), keepdims=True), np.full((1, 1), want))
+    nothing = da.full((4, 4), np.nan, chunks=2)
+    if name.startswith("nan"):
+        with pytest.raises(ValueError, match="All-NaN slice encountered"):
+            getattr(pk, name)(nothing).compute()
+    else:
+        assert getattr(pk, name)(nothing).compute() == 0
+
+
+IMAGES = RNG.integers(0, 256, (5, 8, 9, 3), np.uint8)
+
+
+@pytest.mark.parametrize("chunks", [(5, 8, 9, 3), (2, 8, 9, 3), (2, 3, 4, 2)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: pk.image.resize(x, (4, 5)),
+        pk.image.equalize_histogram,
+        pk.image.rgb_to_gray,
+        lambda x: pk.image.gray_to_rgb(x[..., 0]),
+        lambda x: pk.image.threshold(x, 100),
+        lambda x: pk.image.normalize(x, mean=(1.0, 2.0, 3.0), std=2.0),
+        lambda x: pk.image.flip(x, 1),
+        lambda x: pk.image.rotate90(x, 3),
+        lambda x: pk.image.crop(x, 1, 2, 3, 4),
+    ],
+)
+def test_images(engine, call, chunks):
+    lazy, whole = call(da.from_array(IMAGES, chunks=chunks)), call(IMAGES)
+    same(lazy, whole)
+    described(lazy, whole)
+
+
+def test_nothing_is_computed_before_it_is_asked_for(engine):
+    def computed(*_):
+        raise AssertionError("something was computed")
+
+    with dask.callbacks.Callback(start=computed):
+        for array, call in (*EXACT.values(), *NEAR.values()):
+            call(pk, cut(array, 1))
+        pk.image.resize(da.from_array(IMAGES, chunks=(2, 3, 4, 2)), (4, 5))
 
 
 def test_arrays_by_their_names(engine):

@@ -267,7 +267,7 @@ def call(
             result = queued.call(function, inputs, out)
             if result is not None:
                 return result
-        if any(map(others.is_dask, (*inputs, out, where))):
+        if any(map(others.has_dask, (*inputs, out, where))):
             cast = None if casting == "same_kind" else casting
             named = _said(out=out, where=where, dtype=dtype, casting=cast)
             return above.call_on_dask(function.name, inputs, named)

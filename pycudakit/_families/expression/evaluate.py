@@ -305,7 +305,7 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
             return result
         others.check_devices("evaluate", evaluate, (), {**found, "out": out})
         return above.call_on_device(evaluate, expression, found, out)
-    if any(map(others.is_dask, found.values())):
+    if any(map(others.has_dask, found.values())):
         return above.call_on_dask("evaluate", (expression, found), {"out": out})
     if out is not None and not isinstance(out, np.ndarray):
         others.read(out, "evaluate, out")

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pycudakit._calls import asked, invocation, operands
+from pycudakit._calls import above, asked, invocation, operands
 from pycudakit._calls.cost import QUICKER, SMALL
 from pycudakit._calls.deferred import Deferred
 from pycudakit._calls.others import (
     check_nulls,
     decided,
     decider,
-    is_dask,
+    has_dask,
     is_ordinary,
     lies_on_device,
     read_all,
@@ -70,7 +70,10 @@ def whole(
                 return invocation.by_numpy_alone(name, compute)
             values = (*args, *kwargs.values())
             if not all(map(is_ordinary, values)):
-                if any(map(is_dask, values)) or any(map(lies_on_device, values)):
+                if any(map(has_dask, values)):
+                    given, named = _replaced(args, kwargs, places, of_many, as_array)
+                    return above.call_on_dask(name, given, named)
+                if any(map(lies_on_device, values)):
                     return fused(*args, **kwargs)
                 deciding = decider(values)
                 if deciding is not None:
@@ -112,7 +115,7 @@ class NumPysAlone(Exception):
 
 def as_array(value: Any) -> Any:
     """Return an array, or what takes its place, as it is, and one of anything else."""
-    is_one = issubclass(type(value), Deferred) or isinstance(value, np.ndarray) or is_dask(value)
+    is_one = issubclass(type(value), Deferred) or isinstance(value, np.ndarray) or has_dask(value)
     return value if is_one else np.asarray(value)
 
 

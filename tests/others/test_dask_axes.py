@@ -168,6 +168,7 @@ NEAR = {
     "matrix_power": (X[:9], lambda m, x: m.linalg.matrix_power(x, 5)),
     "convolve": (V, lambda m, v: m.convolve(v, v[:7])),
     "gradient": (X, lambda m, x: m.gradient(x, axis=0)),
+    "gradient of two": (X[:, :2], lambda m, x: m.gradient(x, axis=1)),
     "trapezoid": (X, lambda m, x: m.trapezoid(x, axis=1)),
     "cross": (X[:, :3], lambda m, x: m.cross(x, x[::-1])),
     "cov": (X, lambda m, x: m.cov(x)),

@@ -152,21 +152,9 @@ def _slope(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
         return f[_along(axis, part)]
 
     out = np.empty_like(f, dtype=f.dtype if f.dtype.kind == "f" else np.float64)
-    before, here, after = at(slice(None, -2)), at(slice(1, -1)), at(slice(2, None))
-    inside = _along(axis, slice(1, -1))
     is_even = np.ndim(spacing) == 0
-    if is_even:
-        out[inside] = (after - before) / (2.0 * spacing)
-    else:
-        left, right = spacing[:-1], spacing[1:]
-        weights = (
-            -right / (left * (left + right)),
-            (right - left) / (left * right),
-            left / (right * (left + right)),
-        )
-        shape = [-1 if each == axis else 1 for each in range(f.ndim)]
-        a, b, c = (weight.reshape(shape) for weight in weights)
-        out[inside] = a * before + b * here + c * after
+    if f.shape[axis] > 2:
+        out[_along(axis, slice(1, -1))] = _slope_inside(f, axis, spacing)
     first, second, last, last_but_one = (spacing,) * 4 if is_even else spacing[[0, 1, -1, -2]]
     if edge_order == 1:
         out[_along(axis, 0)] = (at(1) - at(0)) / first
@@ -187,6 +175,22 @@ def _slope(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
         c = (2.0 * last + last_but_one) / (last * (last_but_one + last))
     out[_along(axis, -1)] = a * at(-3) + b * at(-2) + c * at(-1)
     return out
+
+
+def _slope_inside(f: Any, axis: int, spacing: Any) -> Any:
+    """Return the slopes at all samples but the first and the last."""
+    before, here, after = (f[_along(axis, part)] for part in (slice(None, -2), slice(1, -1), slice(2, None)))
+    if np.ndim(spacing) == 0:
+        return (after - before) / (2.0 * spacing)
+    left, right = spacing[:-1], spacing[1:]
+    weights = (
+        -right / (left * (left + right)),
+        (right - left) / (left * right),
+        left / (right * (left + right)),
+    )
+    shape = [-1 if each == axis else 1 for each in range(f.ndim)]
+    a, b, c = (weight.reshape(shape) for weight in weights)
+    return a * before + b * here + c * after
 
 
 @whole("y", "x")

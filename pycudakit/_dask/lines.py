@@ -102,14 +102,17 @@ def scan(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     inclusive = kit().cumsum if is_exclusive else function
     join, delayed = _JOINED[function.__name__], importlib.import_module("dask").delayed
     wide = np.dtype(np.float64) if dtype.kind == "f" else dtype
-    within = [delayed(inclusive)(block, dtype=wide) for block in x.to_delayed()]
-    before = delayed(_before)(join, [each[-1:] for each in within])
-    going_on = delayed(_going_on)
-    parts = [
-        dask_array().from_delayed(going_on(join, each, before[i], dtype, is_exclusive), (n,), dtype)
-        for i, (each, n) in enumerate(zip(within, x.chunks[0], strict=True))
-    ]
-    return dask_array().concatenate(parts)
+    one_block = functools.partial(inclusive, dtype=wide)
+    within = x.map_blocks(one_block, dtype=wide, meta=np.empty(0, wide))
+    lasts = within.map_blocks(_last, dtype=wide, chunks=((1,) * x.npartitions,), meta=np.empty(0, wide))
+    before = delayed(_before)(join, lasts.to_delayed().tolist())
+    return within.map_blocks(
+        _going_on, join, before, dtype, is_exclusive, dtype=dtype, meta=np.empty(0, dtype)
+    )
+
+
+def _last(block: Any) -> Any:
+    return block[-1:]
 
 
 def _before(join: np.ufunc, lasts: Sequence[Any]) -> list[Any]:
@@ -121,10 +124,13 @@ def _before(join: np.ufunc, lasts: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _going_on(join: np.ufunc, within: Any, before: Any, dtype: Any, is_exclusive: bool) -> Any:
+def _going_on(
+    within: Any, join: np.ufunc, all_before: Sequence[Any], to: Any, is_exclusive: bool, block_id: tuple[int]
+) -> Any:
     """Return a block's scan, which goes on from what is before it."""
+    before = all_before[block_id[0]]
     whole = join(before, within) if before.size else within
     if is_exclusive:
         first = before if before.size else np.zeros(1, within.dtype)
         whole = np.concatenate([first, whole[:-1]])[: len(within)]
-    return whole.astype(dtype, copy=False)
+    return whole.astype(to, copy=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,14 +51,16 @@ def _product(
     compute = OfBlocks(function, args, kwargs)
     dtype = np.asarray(compute(*(np.ones((1,) * array.ndim, array.dtype) for array in arrays))).dtype
     summed = tuple(name for name in lengths if name not in out)
-    parts = dask_array().blockwise(
-        _Part(compute, len(summed)),
-        (*out, *summed),
-        *(value for both in zip(arrays, named, strict=True) for value in both),
-        adjust_chunks=dict.fromkeys(summed, 1),
-        dtype=dtype,
-        meta=np.empty((0,) * (len(out) + len(summed)), dtype),
-    )
+    with warnings.catch_warnings():  # of how many parts there are, until they are added up
+        warnings.simplefilter("ignore", dask_array().PerformanceWarning)
+        parts = dask_array().blockwise(
+            _Part(compute, len(summed)),
+            (*out, *summed),
+            *(value for both in zip(arrays, named, strict=True) for value in both),
+            adjust_chunks=dict.fromkeys(summed, 1),
+            dtype=dtype,
+            meta=np.empty((0,) * (len(out) + len(summed)), dtype),
+        )
     axes = tuple(range(len(out), parts.ndim))
     if all(parts.numblocks[axis] == 1 for axis in axes):
         return parts.reshape(parts.shape[: len(out)])

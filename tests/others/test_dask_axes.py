@@ -331,6 +331,15 @@ def test_images(engine, call, chunks):
     described(lazy, whole)
 
 
+def test_many_blocks(engine):
+    """They warn of nothing, and a scan's sums are added up once."""
+    row = da.from_array(np.arange(3000), chunks=5)
+    same(pk.cumsum(row), np.cumsum(np.arange(3000)))
+    same(pk.cumsum(row.astype("f4"))[:90], np.cumsum(np.arange(90), dtype="f4"))
+    table = da.from_array(np.arange(900).reshape(30, 30), chunks=2)
+    same(pk.matmul(table, table), np.arange(900).reshape(30, 30) @ np.arange(900).reshape(30, 30))
+
+
 def test_nothing_is_computed_before_it_is_asked_for(engine):
     def computed(*_):
         raise AssertionError("something was computed")

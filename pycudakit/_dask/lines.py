@@ -12,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit import errors
 from pycudakit._dask.asked import Asked, Function, OfBlocks, needs_all
-from pycudakit._dask.modules import dask_array, kit
+from pycudakit._dask.modules import kit
 from pycudakit._families.sort.functions import TopK
 
 

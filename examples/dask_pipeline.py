@@ -34,6 +34,12 @@ def gpus():
     return names.split(",") if names else [str(gpu.index) for gpu in pk.devices()]
 
 
+def choose_engine():
+    """Have all processes, and this one, compute on one engine: bits of `exp` are an engine's own."""
+    engine = os.environ.setdefault("PYCUDAKIT_ENGINE", "cuda" if gpus() else "cpu")  # which processes inherit
+    pk.set_engine(engine)
+
+
 def environments(names):
     """Return the variables of each process: its GPU, or its part of the one that there is."""
     count = max(2, len(names))
@@ -63,6 +69,7 @@ def start_cluster(names):
 
 
 def main():
+    choose_engine()
     with start_cluster(gpus()) as cluster, Client(cluster) as client:
         rng = pk.random.default_rng(7)
         chunks = ROWS // BLOCKS

@@ -167,8 +167,9 @@ def _first(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     function(np.ones((1,) * x.ndim, x.dtype), axis)  # which refuses what is no axis
     if x.ndim == 0:
         x, axis, keepdims = x.reshape(1), 0, False
-    if axis is None and x.ndim > 1:  # where Dask finds the first block's, and not the first
+    if axis is None or np.isnan(x.shape[axis]):
         asked.check_sizes(x)
+    if axis is None and x.ndim > 1:  # where Dask finds the first block's, and not the first
         place = _first_of_all(function, x)
         return place.reshape((1,) * x.ndim) if keepdims else place
     return getattr(dask_array(), function.__name__)(x, axis=axis, keepdims=keepdims)

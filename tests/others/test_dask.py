@@ -421,7 +421,7 @@ def script():
     return found
 
 
-def run(script, engine):
+def run(script, variables):
     """Return what it prints."""
     done = subprocess.run(
         [sys.executable, script],
@@ -429,7 +429,7 @@ def run(script, engine):
         capture_output=True,
         text=True,
         timeout=240,
-        env={**os.environ, "PYCUDAKIT_ENGINE": engine},
+        env={**{k: v for k, v in os.environ.items() if k != "PYCUDAKIT_ENGINE"}, **variables},
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
@@ -437,9 +437,10 @@ def run(script, engine):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
-def test_a_cluster_of_processes(script):
+@pytest.mark.parametrize("variables", [{"PYCUDAKIT_ENGINE": "cpu"}, {}])
+def test_a_cluster_of_processes(script, variables):
     count = max(2, len(pk.devices()))
-    assert f"{count} processes, 16 blocks: the bits of one machine: True" in run(script, "cpu")
+    assert f"{count} processes, 16 blocks: the bits of one machine: True" in run(script, variables)
 
 
 @pytest.mark.slow
@@ -448,7 +449,9 @@ def test_processes_that_share_a_gpu_or_have_one_each(script):
     if not pk.engines()["cuda"]:
         pytest.skip("needs a GPU")
     count = max(2, len(pk.devices()))
-    assert f"{count} processes, 16 blocks: the bits of one machine: True" in run(script, "cuda")
+    assert f"{count} processes, 16 blocks: the bits of one machine: True" in run(
+        script, {"PYCUDAKIT_ENGINE": "cuda"}
+    )
 
 
 def test_each_process_has_its_gpu(script, monkeypatch):

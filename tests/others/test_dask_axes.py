@@ -214,8 +214,9 @@ def test_blocks_of_nothing_and_of_unknown_sizes(engine):
     np.testing.assert_allclose(pk.cumsum(positive).compute(), np.cumsum(V[V > 0]), rtol=1e-12)
     same(pk.interp(positive, [0, 1], [0, 1]), np.interp(V[V > 0], [0, 1], [0, 1]))
     same(pk.unique(positive), np.unique(V[V > 0]))
-    with pytest.raises(pk.errors.Unsupported, match=r"x\.compute_chunk_sizes\(\) first"):
-        pk.diff(positive)
+    for function in (pk.diff, pk.argmin):
+        with pytest.raises(pk.errors.Unsupported, match=r"x\.compute_chunk_sizes\(\) first"):
+            function(positive)
     with pytest.raises(pk.errors.Unsupported, match=r"x\.compute_chunk_sizes\(\) first"):
         pk.matmul(positive, positive)
     with pytest.raises(pk.errors.Unsupported, match=r"x\.compute_chunk_sizes\(\) first"):

@@ -16,6 +16,7 @@ from pycudakit._calls.others import open_to_others
 from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise import functions
 from pycudakit._families.matmul.matmul import matmul
+from pycudakit._families.matmul.powers import raised
 from pycudakit._families.reduce import extremes, kinds
 from pycudakit._families.reduce.call import Reduction
 from pycudakit._families.reduce.sums import sum
@@ -119,14 +120,8 @@ def matrix_power(a: Any, n: int) -> Any:
         return numpy()
     if power < 0:
         array, power = np.linalg.inv(array), -power
-    result, square = None, array
-    while True:
-        if power & 1:
-            result = square if result is None else matmul(result, square)
-        power >>= 1
-        if not power:
-            return np.array(result) if result is array else result
-        square = matmul(square, square)
+    result = raised(array, power, matmul)
+    return np.array(result) if result is array else result
 
 
 def _folded(name: str, write: Any, numpy: Any, array: Any, axes: Any, keepdims: bool) -> Any:

@@ -28,6 +28,11 @@ def ready(value: Any) -> Any:
     return value.rechunk(filled) if filled else value
 
 
+def sample(x: Any) -> Any:
+    """Return an element that stands for all: what a function makes of it tells types, and what it refuses."""
+    return np.ones((1,) * x.ndim, x.dtype)
+
+
 def flat(x: Any) -> Any:
     """Return the elements of a Dask array in a row, which its own `ravel` refuses of nothing."""
     return dask_array().empty(0, dtype=x.dtype) if 0 in x.shape else x.ravel()
@@ -76,16 +81,15 @@ class Asked:
         signature = inspect.signature(function)
         given = signature.bind(*args, **kwargs)
         first = next(iter(signature.parameters))
+        known = signature.parameters if heeded is None else (first, *heeded.split(), *lazy.split())
         for name, value in given.arguments.items():
             if is_dask(value) != (name == first) and name not in lazy.split():
-                known = first if name == first else name
                 raise errors.Unsupported(
-                    f"{self.title} of Dask arrays: {known} must be {'one' if name == first else 'known'}: "
+                    f"{self.title} of Dask arrays: {name} must be {'one' if name == first else 'known'}: "
                     ".compute() the others first"
                 )
             default = signature.parameters[name].default
-            known_names = signature.parameters if heeded is None else (first, *heeded.split(), *lazy.split())
-            if name not in known_names and (np.ndim(value) or value != default):
+            if name not in known and (np.ndim(value) or value != default):
                 raise errors.Unsupported(f"{self.title} of a Dask array does not take {name}=")
         given.apply_defaults()
         self._values: dict[str, Any] = given.arguments
@@ -94,12 +98,23 @@ class Asked:
         """Return what is given for a parameter."""
         return self._values[name]
 
+    @property
+    def keepdims(self) -> bool:
+        """Whether axes are kept; NumPy's own default says that they are not."""
+        given = self["keepdims"]
+        return given is not np._NoValue and bool(given)  # noqa: SLF001  (which others hand on)
+
     def check_sizes(self, *arrays: Any) -> None:
         """Refuse arrays of unknown sizes."""
-        if any(math.isnan(n) for array in arrays for n in np.shape(array)):
-            raise errors.Unsupported(
-                f"{self.title} of a Dask array: its size is unknown: x.compute_chunk_sizes() first"
-            )
+        check_sizes(self.title, *arrays)
+
+
+def check_sizes(title: str, *arrays: Any) -> None:
+    """Refuse arrays of unknown sizes."""
+    if any(math.isnan(n) for array in arrays for n in np.shape(array)):
+        raise errors.Unsupported(
+            f"{title} of a Dask array: its size is unknown: x.compute_chunk_sizes() first"
+        )
 
 
 def needs_all(title: str, remedy: str = "") -> errors.Unsupported:

@@ -20,7 +20,7 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._calls.others import is_dask
 from pycudakit._dask import counts, images, lines, made, overlaps, places, products, sums
-from pycudakit._dask.asked import Asked, Function, OfBlocks, needs_all, ready
+from pycudakit._dask.asked import Asked, Function, OfBlocks, needs_all, ready, sample
 from pycudakit._dask.modules import dask_array, kit
 from pycudakit._families.expression.language import REDUCTIONS
 from pycudakit._families.sort.functions import TopK
@@ -47,8 +47,8 @@ def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str 
     if kind is None:
         raise needs_all(title)
     function = getattr(sys.modules[module], name)
-    is_list = kind is places.joined
-    args = [[*map(ready, v)] if is_list and n == 0 else ready(v) for n, v in enumerate(args)]
+    are_many = kind is places.joined
+    args = [[*map(ready, v)] if are_many and n == 0 else ready(v) for n, v in enumerate(args)]
     kwargs = {key: ready(value) for key, value in kwargs.items()}
     goes_elsewhere = kwargs.get("out") is not None
     if any(map(is_dask, kwargs.values())):
@@ -92,7 +92,7 @@ def _elementwise(function: Function, args: Sequence[Any], kwargs: Mapping[str, A
 def _block_by_block(compute: Function, arrays: Sequence[Any]) -> Any:
     found = dask_array().core.elemwise(compute, *arrays)
     if found is NotImplemented:  # all that Dask says of what the function refuses
-        compute(*(np.ones((1,) * each.ndim, each.dtype) for each in arrays))
+        compute(*map(sample, arrays))
         raise needs_all(compute.__name__)
     return found
 
@@ -163,8 +163,8 @@ def _between(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any])
 def _first(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return where an extreme is, which no arithmetic decides: along an axis by NumPy, block by block."""
     asked = Asked(function, args, kwargs, "axis keepdims")
-    x, axis, keepdims = args[0], asked["axis"], asked["keepdims"] is True
-    function(np.ones((1,) * x.ndim, x.dtype), axis)  # which refuses what is no axis
+    x, axis, keepdims = args[0], asked["axis"], asked.keepdims
+    function(sample(x), axis)  # which refuses what is no axis
     if x.ndim == 0:
         x, axis, keepdims = x.reshape(1), 0, False
     if axis is None or np.isnan(x.shape[axis]):
@@ -208,11 +208,8 @@ def _first_of_parts(function: Function, parts: Sequence[Any]) -> Any:
 
 def _topk(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     da, delayed = dask_array(), importlib.import_module("dask").delayed
-
-    def asked(a: Any, k: Any, axis: Any = -1, largest: Any = True) -> Any:
-        return a, operator.index(k), axis, bool(largest)
-
-    x, k, axis, largest = asked(*args, **kwargs)
+    asked = Asked(function, args, kwargs, "k axis largest")
+    x, k, axis, largest = args[0], operator.index(asked["k"]), asked["axis"], bool(asked["largest"])
     if x.ndim != 1 or axis not in (-1, 0, None):
         return lines.best(function, args, kwargs)
     if np.isnan(x.shape[0]):

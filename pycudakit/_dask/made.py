@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from pycudakit._dask.asked import Asked, Function, flat, needs_all
+from pycudakit._dask.asked import Asked, Function, flat, needs_all, sample
 from pycudakit._dask.modules import dask_array, kit
+from pycudakit._families.matmul.powers import raised
+from pycudakit.fusing.composed.signals import MODES
 from pycudakit.fusing.composed.whole import NumPysAlone
 
 
@@ -36,8 +38,7 @@ def pad(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> A
         for axis, width in widths.items():
             each[axis] = width if np.ndim(width) else (width, width)
         widths = each
-    one = np.ones((1,) * x.ndim, x.dtype)
-    function(one, widths, mode, **asked["kwargs"])  # which refuses what NumPy refuses
+    function(sample(x), widths, mode, **asked["kwargs"])  # which refuses what NumPy refuses
     widths = np.broadcast_to(np.asarray(widths), (x.ndim, 2))
     if mode not in _BORDERS:
         raise needs_all(f"pad by {mode!r}", f"give one of {', '.join(_BORDERS)}")
@@ -89,7 +90,7 @@ def slid(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
         0: (reach, a.size),
         1: (reach - v.size // 2, a.size + reach - v.size // 2),
         2: (0, a.size + reach),
-    }[{"valid": 0, "same": 1, "full": 2}.get(mode, mode)]
+    }[MODES[mode]]
     return whole[first:last]
 
 
@@ -119,19 +120,14 @@ def kron(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 def matrix_power(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a square matrix multiplied by itself."""
     asked = Asked(function, args, kwargs, "n")
-    x, n, matmul = args[0], operator.index(asked["n"]), kit().matmul
+    x, n = args[0], operator.index(asked["n"])
     asked.check_sizes(x)
     is_square = x.ndim > 1 and x.shape[-1] == x.shape[-2]
     one = np.ones((1, 1) if is_square else (2,) * (x.ndim - 1) + (3,), x.dtype)
     function(one, max(n, 0))  # which refuses what NumPy refuses
     if n < 1:
         raise needs_all("linalg.matrix_power with n < 1", "give a positive n")
-    found = None
-    while n:  # the squares whose powers add up to n
-        found = found if not n % 2 else x if found is None else matmul(found, x)
-        n //= 2
-        x = matmul(x, x) if n else x
-    return found
+    return raised(x, n, kit().matmul)
 
 
 def diff(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -151,8 +147,7 @@ def diff(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 def trace(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the sums of diagonals."""
     asked = Asked(function, args, kwargs, "offset axis1 axis2")
-    one = np.ones((1,) * args[0].ndim, args[0].dtype)
-    function(one, *args[1:], **kwargs)  # which refuses what NumPy refuses
+    function(sample(args[0]), *args[1:], **kwargs)  # which refuses what NumPy refuses
     diagonals = dask_array().diagonal(args[0], asked["offset"], asked["axis1"], asked["axis2"])
     return kit().sum(diagonals, axis=-1)
 
@@ -186,8 +181,7 @@ def outer(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 def average(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return weighted means."""
     asked = Asked(function, args, kwargs, "axis returned keepdims", lazy="weights")
-    pk, x, axis, weights = kit(), args[0], asked["axis"], asked["weights"]
-    keepdims = asked["keepdims"] is True
+    pk, x, axis, weights, keepdims = kit(), args[0], asked["axis"], asked["weights"], asked.keepdims
     if weights is None:
         means = pk.mean(x, axis=axis, keepdims=keepdims)
         asked.check_sizes(*([x] if asked["returned"] else []))
@@ -195,7 +189,7 @@ def average(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) 
         return (means, dask_array().full_like(means, count)) if asked["returned"] else means
     if np.ndim(weights) < x.ndim:
         raise needs_all(asked.title, "give weights of the array's own shape")
-    dtype = function(np.ones((1,) * x.ndim, x.dtype), None, np.ones((1,) * x.ndim, weights.dtype)).dtype
+    dtype = function(sample(x), None, np.ones((1,) * x.ndim, weights.dtype)).dtype
     totals = pk.sum(pk.astype(weights, dtype), axis=axis, keepdims=keepdims)
     means = pk.divide(pk.sum(pk.multiply(x, weights, dtype=dtype), axis=axis, keepdims=keepdims), totals)
     return (means, totals) if asked["returned"] else means
@@ -204,13 +198,13 @@ def average(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 def norm(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return norms of vectors, and those of matrices that take no more than squares."""
     asked = Asked(function, args, kwargs, "ord axis keepdims")
-    pk, x, order, keepdims = kit(), args[0], asked["ord"], bool(asked["keepdims"])
+    pk, x, order, keepdims = kit(), args[0], asked["ord"], asked.keepdims
     axis = asked["axis"]
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
     of_vectors = len(axes) == 1
     if not (order is None or (order == "fro" and len(axes) == 2) or (of_vectors and order in (1, 2, np.inf))):
         raise needs_all(f"linalg.{asked.title}", "ask for a vector's 1, 2 or inf, or a matrix's 'fro'")
-    dtype = function(np.ones((1,) * x.ndim, x.dtype)).dtype
+    dtype = function(sample(x)).dtype
     sizes = pk.absolute(pk.astype(x, np.float64))
     if order == np.inf:
         found = pk.max(sizes, axis=axes, keepdims=keepdims)

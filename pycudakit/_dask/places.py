@@ -12,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit import errors
 from pycudakit._calls.others import is_dask
-from pycudakit._dask.asked import Asked, Function, OfBlocks, flat, needs_all
+from pycudakit._dask.asked import Asked, Function, OfBlocks, flat, needs_all, sample
 from pycudakit._dask.modules import dask_array, kit
 
 
@@ -25,7 +25,7 @@ def looked_up(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]
             ".compute() them first"
         )
     x, compute = args[place], OfBlocks(function, args, kwargs)
-    dtype = np.asarray(compute(np.ones((1,) * x.ndim, x.dtype))).dtype
+    dtype = np.asarray(compute(sample(x))).dtype
     return x.map_blocks(compute, dtype=dtype, meta=np.empty((0,) * x.ndim, dtype))
 
 
@@ -35,7 +35,7 @@ def moved(heeded: str) -> Function:
     def kind(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         asked = Asked(function, args, kwargs, heeded)
         x, others = args[0], {name: asked[name] for name in heeded.split()}
-        function(np.ones((1,) * x.ndim, x.dtype), **others)  # which refuses what NumPy refuses
+        function(sample(x), **others)  # which refuses what NumPy refuses
         if function.__name__ == "roll":
             if 0 in x.shape:
                 return x
@@ -78,7 +78,7 @@ def along(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     if axis is None:
         x, axis = flat(x), 0
     asked.check_sizes(x, places)
-    function(np.ones((1,) * x.ndim, x.dtype), np.zeros((1,) * places.ndim, places.dtype), axis)
+    function(sample(x), np.zeros((1,) * places.ndim, places.dtype), axis)
     axis = normalize_axis_index(axis, x.ndim)
     if any(n != m for at, (n, m) in enumerate(zip(x.shape, places.shape, strict=True)) if at != axis):
         raise errors.Unsupported(f"{asked.title} of a Dask array: give indices of as many lines")
@@ -172,10 +172,10 @@ def of_sets(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     names = list(inspect.signature(function).parameters)[:2]
     asked = Asked(function, args, kwargs, "", lazy=" ".join(names))
     both = [dask_array().asarray(asked[name]) for name in names]
-    delayed = importlib.import_module("dask").delayed
+    delayed, only = importlib.import_module("dask").delayed, kit().unique
     sets = [
         delayed(_distinct_of_all)(
-            _unique(), [delayed(_distinct)(_unique(), block, {}) for block in flat(each).to_delayed()], {}
+            only, [delayed(_distinct)(only, block, {}) for block in flat(each).to_delayed()], {}
         )["values"]
         for each in both
     ]
@@ -183,15 +183,11 @@ def of_sets(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     return dask_array().from_delayed(delayed(function)(*sets), (np.nan,), dtype)
 
 
-def _unique() -> Function:
-    return kit().unique  # type: ignore[no-any-return]
-
-
 def joined(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return arrays put together."""
     arrays = [dask_array().asarray(array) for array in args[0]]
-    axis, dtype = ([*args[1:], kwargs.get("axis", 0)][0], kwargs.get("dtype"))
-    ones = [np.ones((1,) * array.ndim, array.dtype) for array in arrays]
+    axis, dtype = args[1] if len(args) > 1 else kwargs.get("axis", 0), kwargs.get("dtype")
+    ones = [*map(sample, arrays)]
     function(ones, *args[1:], **kwargs)  # which refuses what NumPy refuses
     if axis is None:
         arrays, axis = [flat(array) for array in arrays], 0

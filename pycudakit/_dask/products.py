@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit import errors
 from pycudakit._calls.others import is_dask
-from pycudakit._dask.asked import Asked, Function, OfBlocks, flat, needs_all
+from pycudakit._dask.asked import Asked, Function, OfBlocks, check_sizes, flat, needs_all, sample
 from pycudakit._dask.modules import dask_array, kit
 
 # Axes by their names: one that two arrays have is shared, and what the result lacks is summed.
@@ -38,18 +37,15 @@ def _product(
 ) -> Any:
     """Return a product of the Dask arrays among the arguments, whose axes are named."""
     title, arrays, lengths = function.__name__, list(filter(is_dask, args)), dict[str, int]()
+    check_sizes(title, *arrays)
     for array, names in zip(arrays, named, strict=True):
         for name, length in zip(names, array.shape, strict=True):
-            if math.isnan(length):
-                raise errors.Unsupported(
-                    f"{title} of a Dask array: its size is unknown: x.compute_chunk_sizes() first"
-                )
             known = lengths.setdefault(name, length)
             if known != length and not (name in _STACK and 1 in (known, length)):
                 raise errors.InvalidArgument(f"{title}: an axis of {known} meets one of {length}")
             lengths[name] = max(known, length)
     compute = OfBlocks(function, args, kwargs)
-    dtype = np.asarray(compute(*(np.ones((1,) * array.ndim, array.dtype) for array in arrays))).dtype
+    dtype = np.asarray(compute(*map(sample, arrays))).dtype
     summed = tuple(name for name in lengths if name not in out)
     with warnings.catch_warnings():  # of how many parts there are, until they are added up
         warnings.simplefilter("ignore", dask_array().PerformanceWarning)

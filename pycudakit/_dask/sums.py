@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit import errors
-from pycudakit._dask.asked import Asked
+from pycudakit._dask.asked import Asked, sample
 from pycudakit._dask.modules import dask_array, kit
 
 Axes = tuple[int, ...]
@@ -29,9 +29,8 @@ def of_axes(
 ) -> tuple[Any, Axes, bool]:
     """Return what a reduction is of: the array, the axes, and whether they are kept."""
     asked = Asked(function, args, kwargs, f"axis keepdims {heeded}")
-    x, axis, keepdims = args[0], asked["axis"], asked["keepdims"]
-    keepdims = keepdims is not np._NoValue and bool(keepdims)  # noqa: SLF001  (a default of NumPy's)
-    function(np.ones((1,) * x.ndim, x.dtype), axis=axis)  # which refuses what is no axis
+    x, axis, keepdims = args[0], asked["axis"], asked.keepdims
+    function(sample(x), axis=axis)  # which refuses what is no axis
     if x.ndim == 0:  # one element, which has no axis to go along
         return x.reshape(1), (0,), False
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
@@ -117,7 +116,7 @@ def spread(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
 
 def dtype_of(function: Callable[..., Any], x: Any) -> Any:
     """Return the type of what a reduction of an array gives."""
-    return np.asarray(function(np.ones((1,) * x.ndim, x.dtype))).dtype
+    return np.asarray(function(sample(x))).dtype
 
 
 def dtype_of_number(function: Callable[..., Any], x: Any) -> Any:

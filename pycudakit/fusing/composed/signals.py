@@ -12,7 +12,7 @@ from pycudakit._library.types import Array
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.composed.whole import whole
 
-_MODES = {"valid": 0, "same": 1, "full": 2, 0: 0, 1: 1, 2: 2}
+MODES = {"valid": 0, "same": 1, "full": 2, 0: 0, 1: 1, 2: 2}
 
 # Nanoseconds of floats, for an element and each number that slides over it: NumPy's, whose loops for up to 11
 # numbers are others; and the CPU engine's on one thread, for the element too.
@@ -101,11 +101,11 @@ def _sequence(array: Any, name: str) -> Any:
 
 def _slid(a: Any, v: Any, mode: str) -> Any:
     """Return the sums of products where `v`, which is not longer, slides over `a`."""
-    if mode not in _MODES:
+    if mode not in MODES:
         np.correlate([0.0], [0.0], mode)  # type: ignore[call-overload]  # raises
     middle = a.size - v.size + 1
-    length = (middle, a.size, a.size + v.size - 1)[_MODES[mode]]
-    left = (0, v.size // 2, v.size - 1)[_MODES[mode]]
+    length = (middle, a.size, a.size + v.size - 1)[MODES[mode]]
+    left = (0, v.size // 2, v.size - 1)[MODES[mode]]
     dtype = np.result_type(a, v)
     work = np.dtype(np.float32) if dtype == np.float16 else dtype
     is_finite = _is_known_to_be_finite(v)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._families.matmul.powers import raised
 from pycudakit._library import abi
 from pycudakit._library.types import CODES
 from pycudakit.fusing.arrays.stand_in import StandIn
@@ -224,11 +225,5 @@ def matrix_power(recording: Recording, a: Any, n: Any) -> Any:
     is_square = type(a) is StandIn and a.ndim > 1 and a.shape[-1] == a.shape[-2] and a.size > 0
     if not is_square or type(n) is not int or n < 1:
         return NotImplemented
-    result, square = None, a
-    while True:
-        if n & 1:
-            result = square if result is None else recording.call(np.matmul, (result, square), {})
-        n >>= 1
-        if not n:
-            return result.copy() if result is a else result
-        square = recording.call(np.matmul, (square, square), {})
+    result = raised(a, n, lambda x, y: recording.call(np.matmul, (x, y), {}))
+    return result.copy() if result is a else result

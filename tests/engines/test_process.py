@@ -365,9 +365,9 @@ STOP = "stopping.set()\nfor thread in threads: thread.join()"
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.parametrize("busy", [False, True])
 def test_fork(engine, busy):
-    # The locks of ASan's own memory stay locked in a child if a worker that ends its call has them.
-    idle = "time.sleep(0.3)" if SANITIZED else ""
-    code = FORK.format(engine=engine, busy=BUSY if busy else idle, stop=STOP if busy else "")
+    if busy and SANITIZED:
+        pytest.skip("ASan's own locks may be locked in the child")
+    code = FORK.format(engine=engine, busy=BUSY if busy else "", stop=STOP if busy else "")
     status = python(code, env={"PYCUDAKIT_THREADS": "3"})
     assert status in (("0",) if engine == "cpu" else ("0", "2"))
 

@@ -214,10 +214,14 @@ def _left():
 
 
 def _failures(count, most):
-    """Return which calls fail, each alone and with all later ones; not all, if that were too many."""
+    """Return which calls fail, each alone and with all later ones; not all, if that were too many.
+
+    The first is among them, so that one of the failures is sure to raise: threads that don't start, say, may
+    be done without, and how many calls there are is different each time.
+    """
     numbers = range(1, count + 3)  # and past the last
     if len(numbers) > most:
-        numbers = sorted(random.Random(count).sample(numbers, most))
+        numbers = [1, *sorted(random.Random(count).sample(numbers[1:], most - 1))]
     return [(number, later) for number in numbers for later in (False, True)]
 
 

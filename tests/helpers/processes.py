@@ -14,10 +14,32 @@ from pathlib import Path
 import pytest
 
 import pycudakit as pk
+from helpers.sanitized import SANITIZED
 from pycudakit import errors
 from pycudakit._library import loader
 
 LIBRARY = loader.find("cpu")
+
+
+# A fork leaves the locks of ASan's memory as they are, and a worker that begins, or ends its call, may have
+# one: the child would wait for it forever. So the others sleep first.
+SETTLED_FORK = """
+def settled_fork(fork=os.fork):
+    def awake(thread):
+        try:
+            with open(f"/proc/self/task/{thread}/stat") as file:
+                return file.read().rpartition(")")[2].split()[0] != "S"
+        except FileNotFoundError:
+            return False
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        time.sleep(0.01)
+        threads = set(os.listdir("/proc/self/task")) - {str(threading.get_native_id())}
+        if not any(awake(thread) for thread in threads):
+            break
+    return fork()
+os.fork = settled_fork
+"""
 
 
 def python(code, *, check=True, env=None, timeout=60, cwd=None):
@@ -31,6 +53,8 @@ def python(code, *, check=True, env=None, timeout=60, cwd=None):
     variables = {k: v for k, v in variables.items() if v is not None}
     prelude = "import faulthandler, json, os, sys, threading, time\nimport numpy as np\n"
     prelude += f"faulthandler.dump_traceback_later({timeout - 5}, exit=True)\n"  # what hangs tells where
+    if SANITIZED:
+        prelude += SETTLED_FORK
     done = subprocess.run(
         [sys.executable, "-c", prelude + code],
         check=False, capture_output=True, text=True, timeout=timeout, env=variables, cwd=cwd,

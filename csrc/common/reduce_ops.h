@@ -120,6 +120,20 @@ struct Product {
     static constexpr int WORDS = 3, PARTIAL = 3;
     static constexpr bool has_pivot = false;
 
+    // Of what all vectors have, and without conditions, of which compilers make branches.
+    static PK_HD int64_t exponent_of(double x) { return int64_t(bit_cast<uint64_t>(x) >> 52 & 0x7ff); }
+    static PK_HD int64_t is_negative(int64_t x) { return int64_t(uint64_t(x) >> 63); }
+    static PK_HD double two_to(int64_t exponent) {  // from -1022 to 1023
+        return bit_cast<double>(uint64_t(exponent + 1023) << 52);
+    }
+    static PK_HD double as_double(int64_t few) {  // as what is added to the digits of 1.5 * 2^52
+        return bit_cast<double>(uint64_t(0x4338000000000000 + few)) - 0x1.8p52;
+    }
+    static PK_HD double either(bool condition, double yes, double no) {
+        const uint64_t taken = bit_cast<uint64_t>(yes), left = bit_cast<uint64_t>(no);
+        return bit_cast<double>(left ^ ((taken ^ left) & (uint64_t(0) - uint64_t(condition))));
+    }
+
     static PK_HD void start(Word *lane) {
         lane[0] = 1;
         lane[1] = lane[2] = 0;
@@ -127,20 +141,21 @@ struct Product {
     static PK_HD void multiply(Word *lane, double factor, double lacks, double exponent) {
         const double product = lane[0] * factor;
         const double lost = fma(lane[0], factor, -product) + (lane[0] * lacks + lane[1] * factor);
-        const bool small = abs(product) < 0.5, large = abs(product) >= 2;
-        const double scale = select(small, 2.0, select(large, 0.5, 1.0));
-        lane[0] = product * scale;
-        lane[1] = lost * scale;
-        lane[2] += exponent + select(small, -1.0, select(large, 1.0, 0.0));
+        const int64_t binade = exponent_of(product);
+        const int64_t doublings = is_negative(binade - 1022) - is_negative(1023 - binade);
+        lane[0] = product * two_to(doublings);
+        lane[1] = lost * two_to(doublings);
+        lane[2] += exponent - as_double(doublings);
     }
     static PK_HD void add(Word *lane, double value, double, double) {
-        const bool tiny = abs(value) < 0x1p-1022;
-        const double normal = select(tiny, value * 0x1p54, value);
-        const uint64_t bits = bit_cast<uint64_t>(normal);
-        const bool plain = value != 0 && is_finite(value);
-        const double exponent = double(int64_t(bits >> 52 & 0x7ff)) - select(tiny, 1023.0 + 54, 1023.0);
-        const double factor = bit_cast<double>((bits & 0x800fffffffffffffu) | 0x3ff0000000000000u);
-        multiply(lane, select(plain, factor, value), 0, select(plain, exponent, 0.0));
+        // The least numbers are raised to where they have their digits as others do.
+        const int64_t raised = 54 * is_negative(exponent_of(value) - 1);
+        const double normal = value * two_to(raised);
+        const uint64_t digits = bit_cast<uint64_t>(normal) & 0x800fffffffffffffu;
+        const double factor = bit_cast<double>(digits | 0x3ff0000000000000u);
+        const double exponent = as_double(exponent_of(normal) - 1023 - raised);
+        const bool plain = (value != 0) & is_finite(value);
+        multiply(lane, either(plain, factor, value), 0, either(plain, exponent, 0.0));
     }
     static PK_HD void join(Word *lane, const Word *other) { multiply(lane, other[0], other[1], other[2]); }
     static PK_HD void close(const Word *lane, double, Word *partial) {
@@ -148,15 +163,12 @@ struct Product {
     }
     static PK_HD void merge(Word *partial, const Word *next) { join(partial, next); }
 
-    static PK_HD double power_of_two(double exponent) {  // from -1022 to 1023
-        return bit_cast<double>(uint64_t(int64_t(exponent) + 1023) << 52);
-    }
     static PK_HD double result(const Word *partial) {
         double value = rounded({partial[0], partial[1]});
         double left = select(partial[2] < -4000, -4000.0, select(partial[2] > 4000, 4000.0, partial[2]));
         for (; left > 1023; left -= 1023) value *= 0x1p1023;
         for (; left < -1022; left += 1022) value *= 0x1p-1022;
-        return value * power_of_two(left);
+        return value * two_to(int64_t(left));
     }
 };
 

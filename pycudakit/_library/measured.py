@@ -109,8 +109,11 @@ def understood(text: str) -> Measured:
     return Measured(day, constants, rates)
 
 
+ALLOWED = os.environ.get("PYCUDAKIT_TUNED") != "0"
+
+
 def _read() -> Measured:
-    if os.environ.get("PYCUDAKIT_TUNED") == "0":
+    if not ALLOWED:
         return Measured()
     try:
         with open(path(), "rb") as file:

@@ -203,14 +203,13 @@ def test_other_families_on_16_threads(pretend, monkeypatch, name, size, wanted):
     array = np.broadcast_to(np.float32(0), size)
     if name in ("sum", "max"):
         recipe = recipe_for(name, getattr(kinds, name.upper()), (array.dtype,), False, None)
-        plan = plan_call(name, (), cost_of(recipe, size, array.nbytes, 0, has_numpys=True))
+        plan = plan_call(name, (), cost_of(recipe, size, array.nbytes, 0, rows=1))
     elif name == "cumsum":
         plan = plan_call(name, (), scan._cost_of(scan._CUMSUM, array, array.dtype))
     elif name == "median":
         plan, _ = rows.planned(name, array, 0.5, (None, None, False))
     else:
-        ours, down = (keys.SORTS, None) if name == "sort" else (keys.SORTS_ORDER, 8)
-        plan = keys.plan_along(name, array, 0, keys.NUMPY_SORTS, ours, down)
+        plan = (keys.plan_sort if name == "sort" else keys.plan_order)(array, 0)
     assert plan.engine == wanted, plan.reason
 
 

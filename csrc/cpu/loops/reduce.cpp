@@ -132,7 +132,7 @@ PK_HD int64_t gather(Word *lanes, Word pivot, const Item *values, const Item *ot
 
 enum class Others { none, values, mask };
 
-// Integers in the order of a type's values.
+// Integers in the order of a type's values; any byte that is not 0 is a true bool.
 template <int type>
 PK_HD auto in_order(typename Stored<type>::Item item) {
     using Item = typename Stored<type>::Item;
@@ -144,7 +144,7 @@ PK_HD auto in_order(typename Stored<type>::Item item) {
         constexpr Bits magnitude = std::numeric_limits<Bits>::max();
         return Bits(bits ^ (Bits(bits >> (8 * sizeof(bits) - 1)) & magnitude));
     } else {
-        return Item(Stored<type>::value(item));
+        return item;
     }
 }
 
@@ -155,12 +155,59 @@ PK_HD auto infinity_of() {
     if constexpr (type == PK_FLOAT64) return bit_cast<double>(0x7ff0000000000000u);
 }
 
+// The least, the largest, or both, of values that come in any order. What vectors compare best are integers,
+// of which NaN, of either sign, is beyond the infinities: so of floats it takes both to tell whether there is
+// one.
+template <int type, bool takes_least, bool takes_largest>
+struct Ordered {
+    using Item = typename Stored<type>::Item;
+    using Word = decltype(in_order<type>(Item()));
+    using Wide = class_of<typename type_of<type>::type>;
+    static constexpr bool has_least = takes_least || is_float_type(type);
+    static constexpr bool has_largest = takes_largest || is_float_type(type);
+    static constexpr int WORDS = has_least + has_largest, PARTIAL = takes_least + takes_largest;
+    static constexpr bool has_pivot = false;
+
+    static PK_HD void start(Word *lane) {
+        if constexpr (has_least) lane[0] = std::numeric_limits<Word>::max();
+        if constexpr (has_largest) lane[WORDS - 1] = std::numeric_limits<Word>::min();
+    }
+    static PK_HD void take(Word *lane, Word least, Word largest) {
+        if constexpr (has_least) lane[0] = least < lane[0] ? least : lane[0];
+        if constexpr (has_largest) lane[WORDS - 1] = largest > lane[WORDS - 1] ? largest : lane[WORDS - 1];
+    }
+    static PK_HD void add(Word *lane, Word value, Word, Word) { take(lane, value, value); }
+    static PK_HD void join(Word *lane, const Word *other) { take(lane, other[0], other[WORDS - 1]); }
+    static PK_HD void close(const Word *lane, Word, Wide *partial) {
+        if constexpr (takes_least) partial[0] = value_of(lane, lane[0]);
+        if constexpr (takes_largest) partial[PARTIAL - 1] = value_of(lane, lane[WORDS - 1]);
+    }
+    static PK_HD Wide value_of(const Word *lane, Word key) {
+        if constexpr (is_float_type(type)) {
+            const Word infinity = in_order<type>(infinity_of<type>());
+            if (lane[1] > infinity || lane[0] < Word(~infinity)) return NAN;
+            return Stored<type>::value(
+                bit_cast<Item>(in_order<type>(bit_cast<Item>(key))));  // its own inverse
+        } else {
+            return Stored<type>::value(key);
+        }
+    }
+};
+
 template <class Op>
-constexpr bool is_extreme = false;
-template <bool largest, class T>
-constexpr bool is_extreme<Extreme<largest, T>> = true;
-template <class T>
-constexpr bool is_extreme<Extremes<T>> = true;
+constexpr bool is_ordered = false;
+template <int type, bool least, bool largest>
+constexpr bool is_ordered<Ordered<type, least, largest>> = true;
+
+// What a partial is made of: words of 8 bytes.
+template <class Op>
+struct Partial {
+    using Word = typename Op::Word;
+};
+template <int type, bool least, bool largest>
+struct Partial<Ordered<type, least, largest>> {
+    using Word = typename Ordered<type, least, largest>::Wide;
+};
 
 // Whatever comes in no order: the whole of one dense column as a single lane.
 template <class Op, int type>
@@ -172,27 +219,11 @@ PK_HD bool take_whole(const ValueBlock &block, void *partial) {
         for (int64_t i = 0; i < block.rows; ++i) sum += Stored<type>::template as<uint64_t>(values[i]);
         memcpy(partial, &sum, sizeof(sum));
         return true;
-    } else if constexpr (is_extreme<Op>) {
-        using Key = decltype(in_order<type>(values[0]));
-        Key least = std::numeric_limits<Key>::max(), most = std::numeric_limits<Key>::min();
-        for (int64_t i = 0; i < block.rows; ++i) {
-            const Key key = in_order<type>(values[i]);
-            least = key < least ? key : least;
-            most = key > most ? key : most;
-        }
-        auto value_of = [&](Key key) -> class_of<typename Op::Word> {
-            if constexpr (is_float_type(type)) {
-                // NaN of either sign is beyond the infinities, and in_order() its own inverse.
-                const Key infinity = in_order<type>(infinity_of<type>());
-                if (most > infinity || least < Key(~infinity)) return NAN;
-                return Stored<type>::value(bit_cast<Item>(in_order<type>(bit_cast<Item>(key))));
-            } else {
-                return key;
-            }
-        };
-        const class_of<typename Op::Word> both[] = {value_of(least), value_of(most)};
-        constexpr bool takes_most = std::is_same<Op, Extreme<true, typename Op::Word>>::value;
-        memcpy(partial, both + takes_most, Op::PARTIAL * sizeof(both[0]));
+    } else if constexpr (is_ordered<Op>) {
+        typename Op::Word lane[Op::WORDS];
+        Op::start(lane);
+        for (int64_t i = 0; i < block.rows; ++i) Op::add(lane, in_order<type>(values[i]), 0, 0);
+        Op::close(lane, 0, static_cast<typename Op::Wide *>(partial));
         return true;
     }
     return false;
@@ -204,7 +235,13 @@ void reduce(const ValueBlock &block, void *lanes_, void *partials_) {
     using From = Stored<type>;
     using Item = typename From::Item;
     using Other = typename std::conditional<has == Others::mask, uint8_t, Item>::type;
-    auto value = [](Item item) { return From::template as<Word>(item); };
+    auto value = [](Item item) {
+        if constexpr (is_ordered<Op>) {
+            return in_order<type>(item);
+        } else {
+            return From::template as<Word>(item);
+        }
+    };
     auto second = [](const Other *others, int64_t i) {
         if constexpr (has == Others::none) return Word(1);
         if constexpr (has == Others::mask) return Word(others[i] != 0);
@@ -254,6 +291,7 @@ void reduce(const ValueBlock &block, void *lanes_, void *partials_) {
             add_rows<Op, 1>(to, apart, left, values + at, others + at, 0, column, pivots, value, second);
         }
     }
+    auto *const partials = static_cast<typename Partial<Op>::Word *>(partials_);
     for (int64_t half = LANES / 2; half != 0; half /= 2) {
         if (half < used) {
             const int64_t pairs = std::min(half, used - half);
@@ -261,16 +299,9 @@ void reduce(const ValueBlock &block, void *lanes_, void *partials_) {
         }
     }
     for (int64_t i = 0; i < width; ++i) {
-        Word lane[Op::WORDS], partial[Op::PARTIAL];
+        Word lane[Op::WORDS];
         for (int w = 0; w < Op::WORDS; ++w) lane[w] = lanes[w * apart + i];
-        Op::close(lane, Op::has_pivot ? pivots[i] : Word(0), partial);
-        for (int w = 0; w < Op::PARTIAL; ++w) {
-            using Wide =
-                typename std::conditional<sizeof(Word) == 8, Word,
-                                          typename std::conditional<std::is_floating_point<Word>::value,
-                                                                    double, class_of<Word>>::type>::type;
-            static_cast<Wide *>(partials_)[i * Op::PARTIAL + w] = partial[w];
-        }
+        Op::close(lane, Op::has_pivot ? pivots[i] : Word(0), partials + i * Op::PARTIAL);
     }
 }
 
@@ -330,19 +361,18 @@ void place(const ValueBlock &block, void *lanes, void *partials_, BlockLoop redu
 template <bool largest, int type>
 void place(const ValueBlock &block, void *lanes, void *partials) {
     using T = typename type_of<type>::type;
-    place<type>(block, lanes, partials, reduce<Extreme<largest, T>, type, Others::none>,
+    place<type>(block, lanes, partials, reduce<Ordered<type, !largest, largest>, type, Others::none>,
                 [](class_of<T> a, class_of<T> b) -> bool { return beats<largest>(a, b); });
 }
 
 template <int type>
 void fill(BlockLoop (*reduce_of)[2][PK_TYPE_COUNT]) {
-    using T = typename type_of<type>::type;
     auto set = [&](int kind, BlockLoop loop) { reduce_of[kind][0][type] = loop; };
-    set(PK_LEAST, reduce<Extreme<false, T>, type, Others::none>);
-    set(PK_LARGEST, reduce<Extreme<true, T>, type, Others::none>);
+    set(PK_LEAST, reduce<Ordered<type, true, false>, type, Others::none>);
+    set(PK_LARGEST, reduce<Ordered<type, false, true>, type, Others::none>);
     set(PK_WHERE_LEAST, place<false, type>);
     set(PK_WHERE_LARGEST, place<true, type>);
-    set(PK_SPREAD, reduce<Extremes<T>, type, Others::none>);
+    set(PK_SPREAD, reduce<Ordered<type, true, true>, type, Others::none>);
     if constexpr (is_float_type(type)) {
         constexpr bool exact = type == PK_FLOAT64;
         set(PK_SUM, reduce<Sum<exact, false>, type, Others::none>);

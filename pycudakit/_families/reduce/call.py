@@ -27,6 +27,7 @@ from pycudakit._families.reduce.recipe import (
     is_together,
     recipe_for,
     reduce,
+    rows_of,
     shape_without,
 )
 from pycudakit._library import present, result_memory
@@ -102,9 +103,9 @@ class Reduction:
             self.recipe = self._recipe_of(write, result)
             self._lay_out(axis, known)
             up = sum(a.nbytes for a in self.arrays)
-            cost = cost_of(
-                self.recipe, math.prod(self.shape), up, 0, self._within is None and not is_together()
-            )
+            has_numpys = self._within is None and not is_together()
+            rows = rows_of(self.recipe, self.arrays[0], self.axes) if has_numpys else None
+            cost = cost_of(self.recipe, math.prod(self.shape), up, 0, rows)
         self.plan = plan_call(name, arrays, cost, foreign)
 
     def _lay_out(self, axis: Any, unmasked: Sequence[Array]) -> None:
@@ -390,10 +391,10 @@ def fast(name: str, write: Write, a: Any) -> Any:
     if named is not None:
         plan = named
     elif a.nbytes > _WORTH_CHOOSING:
-        plan = plan_call(name, (), cost_of(recipe, a.size, a.nbytes, 0, has_numpys=True))
+        plan = plan_call(name, (), cost_of(recipe, a.size, a.nbytes, 0, rows=1))
         if plan.engine == "numpy":
             return None
-    elif recipe.is_exact and a.size < _NUMPYS_EXACT:
+    elif recipe.is_exact and (recipe.has_numpys_vectors or a.size < _NUMPYS_EXACT):
         return None
     else:
         plan = on_cpu(name)

@@ -18,7 +18,7 @@ from pycudakit._calls.invocation import Invocation, Pool
 from pycudakit._calls.plan import Cost, Plan
 from pycudakit._library import abi, result_memory
 from pycudakit._library.abi import address_of
-from pycudakit._library.types import BOOL, CODES, Array, DType
+from pycudakit._library.types import BOOL, CODES, FLOAT16, Array, DType
 from pycudakit._programs import estimate
 from pycudakit._programs.builder import Builder
 from pycudakit._programs.program import ElementProgram
@@ -46,6 +46,12 @@ class Recipe:
         self.program = program
         self.folded = folded
         self.is_exact = is_exact(folded)
+        # For extremes and truth, but not for float16, with a mask, nor for indices without NaN.
+        inputs = [operand.dtype for operand in program.operands if operand.source == "input"]
+        finds = folded.kind in _PLACES and not program.work
+        self.has_numpys_vectors = (
+            len(inputs) == 1 and inputs[0] != FLOAT16 and (finds or folded.kind in _EXTREMES)
+        )
         self.works: Pool[ReduceWork] = Pool(functools.partial(ReduceWork, program, folded))
 
 
@@ -189,25 +195,47 @@ def _order(shape: tuple[int, ...], axes: Sequence[int], strides: Sequence[int]) 
 _SECONDS_A_BYTE = 1 / 12e9  # of one thread's reading
 
 
-# Seconds of NumPy's, of a call and an element: along a short axis, it takes long.
-_NUMPYS_CALL, _NUMPYS_EACH = 4e-6, 2e-9
-_CHOSEN = (abi.LEAST, abi.LARGEST, abi.WHERE_LEAST, abi.WHERE_LARGEST, abi.SPREAD)
+# Seconds of NumPy's: of a call, of a row of elements that lie side by side, and of an element for which it
+# has no vectors, or that it copies first.
+_NUMPYS_CALL, _NUMPYS_ROW, _NUMPYS_EACH = 4e-6, 40e-9, 2e-9
+_EXTREMES, _PLACES = (abi.LEAST, abi.LARGEST, abi.SPREAD), (abi.WHERE_LEAST, abi.WHERE_LARGEST)
 
 
-def cost_of(recipe: Recipe, size: int, up: int, down: int, has_numpys: bool = False) -> Cost:
-    """Return what a call is guessed to take; it goes to NumPy only where that has the same bits."""
+def cost_of(recipe: Recipe, size: int, up: int, down: int, rows: int | None = None) -> Cost:
+    """Return what a call is guessed to take; it goes to NumPy only where that has the same bits.
+
+    `rows` is how many rows NumPy would read, and is None where the function is not one of NumPy's.
+    """
     work = size * estimate.estimate(recipe.program).ours
     threads = cost.threads() if work + up * _SECONDS_A_BYTE > cost.SHARED_WORK else 1
     bandwidth = min(threads / _SECONDS_A_BYTE, cost.HOST_BANDWIDTH)
     cpu = cost.CALL + max(work / threads, up / bandwidth)
-    numpy = _NUMPYS_CALL + _NUMPYS_EACH * size if has_numpys and recipe.is_exact else None
+    numpy = None if rows is None or not recipe.is_exact else _numpys(recipe, size, up, rows)
     return Cost(numpy, cpu, up, down)
+
+
+def _numpys(recipe: Recipe, size: int, up: int, rows: int) -> float:
+    if not recipe.has_numpys_vectors:
+        return _NUMPYS_CALL + _NUMPYS_EACH * size
+    return _NUMPYS_CALL + _NUMPYS_ROW * rows + up / cost.ALONE_BANDWIDTH
+
+
+def rows_of(recipe: Recipe, array: Array, axes: tuple[int, ...]) -> int:
+    """Return how many rows of elements that lie side by side NumPy reads to reduce an array along axes."""
+    is_whole = len(axes) >= array.ndim  # a mask may have more dimensions
+    if is_whole and (array.flags.c_contiguous or array.flags.f_contiguous):
+        return 1
+    inner = array.ndim - 1 if array.flags.c_contiguous else 0
+    is_copied = recipe.folded.kind in _PLACES and axes != (inner,)
+    if is_copied or array.strides[inner] != array.itemsize:
+        return array.size
+    return array.size // (array.shape[inner] or 1)
 
 
 def is_exact(folded: Folded) -> bool:
     """Tell whether a result does not depend on the order of computing."""
     values = (folded.result, *(value.dtype for value in folded.values))
-    return folded.kind in _CHOSEN or all(dtype.kind in "biu" for dtype in values)
+    return folded.kind in (*_EXTREMES, *_PLACES) or all(dtype.kind in "biu" for dtype in values)
 
 
 def axes_of(axis: Any, dimensions: int) -> tuple[int, ...]:

@@ -73,7 +73,8 @@ def unique(
     if array is not None and axis is not None and array.ndim > 1:
         return _along(array, by_numpy, axis, (return_index, return_inverse, return_counts))
     wanted = abi.UNIQUE_INDEX * bool(return_index) + abi.UNIQUE_INVERSE * bool(return_inverse)
-    plan = plan_unique(array, bool(wanted), bool(return_counts))
+    order = "stable" if return_index else ("quicksort" if return_inverse else None)
+    plan = plan_unique(array, order, bool(return_counts))
     if plan.engine == "numpy" or array is None:
         return invocation.by_numpy("unique", plan.reason, by_numpy)
     if axis is not None:

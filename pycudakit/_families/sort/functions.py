@@ -21,20 +21,19 @@ from pycudakit._calls.queued import queued_by
 from pycudakit._calls.small import answered_by
 from pycudakit._families.sort import queued
 from pycudakit._families.sort.keys import (
-    NUMPY_SORTS,
-    NUMPY_SORTS_ORDER,
     SMALL_ARGSORT,
     SMALL_SORT,
-    SORTS,
     SORTS_ORDER,
     as_keys,
     check_kind,
     columns_of,
     cost_of,
+    numpy_sorts,
     order_along,
-    plan_along,
+    plan_order,
     plan_parting,
     plan_search,
+    plan_sort,
     plan_topk,
     sorted_along,
 )
@@ -119,7 +118,7 @@ def sort(
         return result
     SMALL_SORT.learn(a)
     array = operands.as_array(a)
-    plan = plan_along("sort", array, axis, NUMPY_SORTS, SORTS)
+    plan = plan_sort(array, axis)
     if plan.engine == "numpy" or array is None:
         return invocation.by_numpy("sort", plan.reason, lambda: np.sort(a, axis, kind, order, stable=stable))
     check_kind(np.sort, array, kind, order, stable)
@@ -189,7 +188,7 @@ def argsort(
         return result
     SMALL_ARGSORT.learn(a)
     array = operands.as_array(a)
-    plan = plan_along("argsort", array, axis, NUMPY_SORTS_ORDER, SORTS_ORDER, 8)
+    plan = plan_order(array, axis)
     if array is None or asked.current() == "numpy":
         return invocation.by_numpy(
             "argsort", plan.reason, lambda: np.argsort(a, axis, kind, order, stable=stable)
@@ -228,7 +227,8 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
         return invocation.by_numpy("lexsort", "there is nothing to sort", lambda: np.lexsort(keys, axis))
     cost = cost_of(
         known[0],
-        NUMPY_SORTS_ORDER * math.log2(columns_of(known[0], axis) + 1) * len(known),
+        sum(numpy_sorts(array.dtype, "stable") for array in known)
+        * math.log2(columns_of(known[0], axis) + 1),
         sum(SORTS_ORDER * array.itemsize for array in known),
         8,
     )

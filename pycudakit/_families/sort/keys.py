@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,16 +16,20 @@ from pycudakit._calls import asked, invocation, operands
 from pycudakit._calls.cost import CALL, SHARED_WORK, SMALL, threads
 from pycudakit._calls.plan import NOTHING, Cost, Plan, plan_call
 from pycudakit._calls.record import Call
-from pycudakit._library import abi, present, result_memory
+from pycudakit._library import abi, measured, present, result_memory
 from pycudakit._library.types import Array
 
-# Nanoseconds: NumPy's for an element and each doubling of its row, and ours on one thread for a byte.
-NUMPY_SORTS, NUMPY_SORTS_ORDER = 0.65, 2.5
+# Nanoseconds that we take on one thread for a byte.
 SORTS, SORTS_ORDER = 3.5, 6.0
+# NumPy's for an element and each doubling of its row, where they are not measured.
+_NUMPY_SORTS, _NUMPY_SORTS_ORDER = 0.65, 2.5
+_MEASURED = 4096  # elements
 # More threads than these sort no sooner: they wait for memory, and for each other at each digit.
 SORTING_THREADS = 6
 # For an element: NumPy's partition and its hashing, our pass that keeps a few, and a step of either's search.
 NUMPY_PARTS, NUMPY_HASHES, SELECTS, SEARCHES = 6.0, 12.0, 1.5, 2.0
+# For an element of `isin`: NumPy's comparison with one other, its way by a table; and ours, beside searches.
+NUMPY_COMPARES, NUMPY_LOOKS_UP, FINDS = 0.3, 4.0, 10.0
 
 
 def columns_of(array: Array, axis: Any) -> int:
@@ -34,6 +40,29 @@ def columns_of(array: Array, axis: Any) -> int:
         return int(array.shape[operator.index(axis)])
     except (IndexError, TypeError):
         return array.size
+
+
+@functools.cache
+def numpy_sorts(dtype: np.dtype[Any], order: str | None = None) -> float:
+    """Return NumPy's nanoseconds for an element and each doubling of its row, to sort, or to find the order.
+
+    They are measured at a process's first call: processors that have the same vectors sort by them at speeds
+    that are fourfold apart, and NumPy has neither vectors nor an order by digits for all types. `order` is a
+    kind of `numpy.argsort`.
+    """
+    if not measured.ALLOWED:
+        # Of numbers of 8 bytes, half as many are in a vector.
+        return _NUMPY_SORTS_ORDER if order else _NUMPY_SORTS * (2 if dtype.itemsize == 8 else 1)
+    mixed = np.arange(_MEASURED, dtype=np.uint32) * np.uint32(0x9E3779B1) >> np.uint32(16)
+    keys, least = mixed.astype(dtype), math.inf
+    for _ in range(3):
+        start = time.perf_counter()
+        if order:
+            np.argsort(keys, kind=order)  # type: ignore[arg-type]
+        else:
+            np.sort(keys)
+        least = min(least, time.perf_counter() - start)
+    return least * 1e9 / (_MEASURED * math.log2(_MEASURED))
 
 
 def cost_of(
@@ -50,24 +79,28 @@ def cost_of(
     return Cost(None if numpy is None else numpy * 1e-9 * size, on_cpu, size * (item + down), 0, on_gpu)
 
 
-def plan_along(
-    name: str, array: Array | None, axis: Any, numpy: float, ours: float, down: int | None = None
-) -> Plan:
-    """Choose the engine for sorting along an axis.
-
-    `numpy` is nanoseconds for an element and each doubling of its row, `ours` for a byte, and `down` the
-    bytes of a result for each element, if that is not an element itself.
-    """
-    if array is None:
-        return plan_call(name, [None], NOTHING)
-    return plan_call(name, [array], _cost_along(array, axis, numpy, ours, down))
+def plan_sort(array: Array | None, axis: Any) -> Plan:
+    """Choose the engine for sorting along an axis."""
+    return plan_call("sort", [array], NOTHING if array is None else _cost_of_sort(array, axis))
 
 
-def _cost_along(array: Array, axis: Any, numpy: float, ours: float, down: int | None = None) -> Cost:
-    doublings = math.log2(columns_of(array, axis) + 1)
-    if array.itemsize == 8 and ours == SORTS:
-        numpy *= 2  # of half as many in a vector
-    return cost_of(array, numpy * doublings, ours * array.itemsize, array.itemsize if down is None else down)
+def plan_order(array: Array | None, axis: Any) -> Plan:
+    """Choose the engine for the stable order along an axis."""
+    return plan_call("argsort", [array], NOTHING if array is None else _cost_of_order(array, axis))
+
+
+def _cost_of_sort(array: Array, axis: Any) -> Cost:
+    numpy = numpy_sorts(array.dtype) * _doublings(array, axis)
+    return cost_of(array, numpy, SORTS * array.itemsize, array.itemsize)
+
+
+def _cost_of_order(array: Array, axis: Any) -> Cost:
+    numpy = numpy_sorts(array.dtype, "stable") * _doublings(array, axis)
+    return cost_of(array, numpy, SORTS_ORDER * array.itemsize, 8)
+
+
+def _doublings(array: Array, axis: Any) -> float:
+    return math.log2(columns_of(array, axis) + 1)
 
 
 def as_keys(array: Array) -> tuple[str, Array]:
@@ -144,20 +177,31 @@ def plan_search(array: Array, values: Array) -> Plan:
     return plan_call("searchsorted", [array, values], cost._replace(up=cost.up + array.nbytes))
 
 
-def plan_unique(array: Array | None, ordered: bool, counted: bool) -> Plan:
-    """Choose the engine of `unique`."""
-    if array is None:
-        return plan_call("unique", [None], NOTHING)
-    return plan_call("unique", [array], _cost_of_unique(array, ordered, counted))
+def plan_is_in(array: Array, known: Array, may_have_table: bool) -> Plan:
+    """Choose the engine of `isin`, for which NumPy has two ways that need no order."""
+    numpy = None
+    if may_have_table and np.result_type(array, known).kind in "biu":
+        span = int(known.max()) - int(known.min()) if known.size else 0
+        if span <= 6 * (array.size + known.size):  # as NumPy has it
+            numpy = NUMPY_LOOKS_UP * (1 + known.size / (array.size or 1))
+    if numpy is None and known.size < 10 * array.size**0.145:  # and this, too
+        numpy = NUMPY_COMPARES * known.size
+    ours = SEARCHES * math.log2(known.size + 2) + FINDS
+    return plan_call("isin", [array, known], cost_of(array, numpy, ours, 1, most_threads=threads()))
 
 
-def _cost_of_unique(array: Array, ordered: bool, counted: bool) -> Cost:
-    doublings = math.log2(array.size + 1)
-    if ordered:
-        numpy, ours = NUMPY_SORTS_ORDER * doublings, SORTS_ORDER
+def plan_unique(array: Array | None, order: str | None, counted: bool) -> Plan:
+    """Choose the engine of `unique`, for which NumPy may look for an order, of a kind of `numpy.argsort`."""
+    return plan_call("unique", [array], NOTHING if array is None else _cost_of_unique(array, order, counted))
+
+
+def _cost_of_unique(array: Array, order: str | None, counted: bool) -> Cost:
+    if order or counted or array.dtype.kind == "f":
+        numpy = numpy_sorts(array.dtype, order) * _doublings(array, None) + 1
     else:
-        numpy, ours = (NUMPY_SORTS * doublings if counted else NUMPY_HASHES), SORTS
-    return cost_of(array, numpy, ours * array.itemsize + 1, 8 if ordered else array.itemsize)
+        numpy = NUMPY_HASHES
+    ours, down = (SORTS_ORDER, 8) if order else (SORTS, array.itemsize)
+    return cost_of(array, numpy, ours * array.itemsize + 1, down)
 
 
 def plan_topk(array: Array | None, axis: Any, k: int) -> Plan:
@@ -176,9 +220,9 @@ FEW, _MOST = 2048, 1 << 22
 
 # What a plain call of one dimension costs.
 _PLAIN: dict[str, Callable[[Array], Cost]] = {
-    "sort": lambda array: _cost_along(array, 0, NUMPY_SORTS, SORTS),
-    "argsort": lambda array: _cost_along(array, 0, NUMPY_SORTS_ORDER, SORTS_ORDER, 8),
-    "unique": lambda array: _cost_of_unique(array, False, False),
+    "sort": lambda array: _cost_of_sort(array, 0),
+    "argsort": lambda array: _cost_of_order(array, 0),
+    "unique": lambda array: _cost_of_unique(array, None, False),
 }
 
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._calls import invocation
 from pycudakit._calls.composite import arrays_or_answer
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.small import answered_by
 from pycudakit._families.sort.distinct import unique
 from pycudakit._families.sort.functions import argsort, searchsorted, sort
+from pycudakit._families.sort.keys import plan_is_in
 from pycudakit._library.types import Array
 
 
@@ -52,6 +54,9 @@ def isin(
             "The 'table' method is only supported for boolean or integer arrays. Please select 'sort' or "
             "None for kind."
         )
+    plan = plan_is_in(wanted, known, may_have_table=kind != "sort")
+    if plan.engine == "numpy":
+        return invocation.by_numpy("isin", plan.reason, numpy)
     known = sort(_as_one_type(wanted.reshape(-1)[:0], known)[1].ravel())
     found: Array = np.zeros(wanted.shape, bool)
     if known.size:

@@ -209,14 +209,30 @@ struct Partial<Ordered<type, least, largest>> {
     using Word = typename Ordered<type, least, largest>::Wide;
 };
 
+// Integers of twice as many bytes; of 8, such as wrap around.
+template <class T>
+using twice_as_wide = typename std::conditional<
+    sizeof(T) == 1, typename std::conditional<std::is_signed<T>::value, int16_t, uint16_t>::type,
+    typename std::conditional<sizeof(T) == 2,
+                              typename std::conditional<std::is_signed<T>::value, int32_t, uint32_t>::type,
+                              typename std::conditional<sizeof(T) == 4 && std::is_signed<T>::value, int64_t,
+                                                        uint64_t>::type>::type>::type;
+
 // Whatever comes in no order: the whole of one dense column as a single lane.
 template <class Op, int type>
 PK_HD bool take_whole(const ValueBlock &block, void *partial) {
     using Item = typename Stored<type>::Item;
     const Item *const values = static_cast<const Item *>(block.values);
     if constexpr (std::is_same<Op, SumInteger>::value) {
+        // So many that their sum has room in twice their bytes, of which there are more in a vector.
+        constexpr int64_t TOGETHER = 256;
         uint64_t sum = 0;
-        for (int64_t i = 0; i < block.rows; ++i) sum += Stored<type>::template as<uint64_t>(values[i]);
+        for (int64_t first = 0; first < block.rows; first += TOGETHER) {
+            const int64_t last = std::min(first + TOGETHER, block.rows);
+            twice_as_wide<Item> part = 0;
+            for (int64_t i = first; i < last; ++i) part += Stored<type>::value(values[i]);
+            sum += std::is_signed<Item>::value ? uint64_t(int64_t(part)) : uint64_t(part);
+        }
         memcpy(partial, &sum, sizeof(sum));
         return true;
     } else if constexpr (is_ordered<Op>) {

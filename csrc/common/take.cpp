@@ -35,10 +35,12 @@ Range range_of(const int64_t *indices, int64_t count, Call &call) {
     share_out(
         call, count, SHARE, threads, [] { return Range(); },
         [&](Range &range, int64_t first, int64_t size) {
+            Range own = range;  // in registers, as the indices may not lie in it
             for (int64_t i = first; i < first + size; ++i) {
-                range.least = std::min(range.least, indices[i]);
-                range.greatest = std::max(range.greatest, indices[i]);
+                own.least = std::min(own.least, indices[i]);
+                own.greatest = std::max(own.greatest, indices[i]);
             }
+            range = own;
             return int64_t(0);
         },
         [&](const Range &range) {

@@ -21,9 +21,10 @@ void take(const Request &given, int64_t first, int64_t size) {
     for (const char *const end = to + size * width; to != end; ++array, item = 0) {
         const char *const from = given.in.elements + array * given.in.count * width;
         const int64_t *const indices = given.indices + (given.each ? array * given.picked : 0);
-        for (; item < given.picked && to != end; ++item, to += width) {
-            std::memcpy(to, from + place_of(indices[item], given.in.count) * width, size_t(width));
-        }
+        const int64_t count = given.in.count, many = std::min(given.picked - item, (end - to) / width);
+        for (int64_t i = 0; i < many; ++i)
+            std::memcpy(to + i * width, from + place_of(indices[item + i], count) * width, size_t(width));
+        to += many * width;
     }
 }
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pycudakit import errors
 from pycudakit._calls import asked
-from pycudakit._calls.cost import CPU_FIRST, SMALL, cuda_seconds, is_worth_asking
+from pycudakit._calls.cost import CPU_FIRST, QUICKER, SMALL, cuda_seconds, is_worth_asking
 from pycudakit._library import loader, present
 
 
@@ -92,6 +92,12 @@ def on_cpu(function: str) -> Plan:
 def small_call(function: str) -> Plan:
     """Return the plan of a call that `auto` leaves to NumPy."""
     return Plan(function, "numpy", SMALL)
+
+
+@functools.lru_cache(4096)
+def quicker_call(function: str) -> Plan:
+    """Return the plan of a call that `auto` leaves to NumPy, not for its size: others are planned again."""
+    return Plan(function, "numpy", QUICKER)
 
 
 def _choose(function: str, cost: Cost) -> Plan:

@@ -25,7 +25,7 @@ from pycudakit._library import result_memory
 from pycudakit._library.types import BOOL, INT64, UINT8, Array
 
 # Nanoseconds for an element that is taken: NumPy's, and the CPU engine's on one thread.
-_NUMPY, _OURS = 2.5, 1.5
+_NUMPY, _OURS = 1.0, 1.4
 # Elements below which NumPy is quicker to find what is not zero; of bools it always is.
 _ALWAYS, _FEW = math.inf, 100_000
 _NUMPY_FINDS, _FINDS = 1.2, 1.5  # nanoseconds for a bool: NumPy's, and the CPU engine's on one thread

@@ -128,11 +128,12 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
         )
 
 
-_FEW = 10_000  # elements: of fewer, NumPy answers first under `auto`
+# Elements: of fewer, NumPy answers first under `auto`; and where it compares elements of one type alone.
+_FEW, _FEW_OF_ONE_TYPE = 10_000, 200_000
 
 
-def _is_numpys(a: Any, b: Any) -> bool:
-    return asked.current() == "auto" and max(np.size(a), np.size(b)) < _FEW
+def _is_numpys(a: Any, b: Any, few: int = _FEW) -> bool:
+    return asked.current() == "auto" and max(np.size(a), np.size(b)) < few
 
 
 @answered_by(np.allclose)
@@ -186,6 +187,6 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
         return bool(by_numpy_alone("array_equal", lambda: np.array_equal(a1, a2, equal_nan)))
     if one.shape != other.shape:
         return False
-    if _is_numpys(one, other):
+    if _is_numpys(one, other, _FEW_OF_ONE_TYPE if one.dtype == other.dtype and not equal_nan else _FEW):
         return by_numpy("array_equal", SMALL, lambda: np.array_equal(a1, a2, equal_nan))
     return bool(reduce_program("all", function, (one, other), None))

@@ -12,9 +12,10 @@ import numpy as np
 
 from pycudakit._calls import asked, floating, invocation, operands, small
 from pycudakit._calls.arguments import as_mask, broadcast_shapes, check_writeable
+from pycudakit._calls.cost import SMALL
 from pycudakit._calls.deferred import Computed
 from pycudakit._calls.invocation import as_part_of_last
-from pycudakit._calls.plan import NOTHING, asked_for, on_cpu, plan_call
+from pycudakit._calls.plan import NOTHING, asked_for, on_cpu, plan_call, quicker_call
 from pycudakit._families.reduce import again
 from pycudakit._families.reduce.kinds import ALL, FINITE, INFINITIES, NANS, NUMBERS, ONES
 from pycudakit._families.reduce.recipe import (
@@ -98,15 +99,17 @@ class Reduction:
         self.is_empty = False
         self._reduced: tuple[Array, Request] | None = None
         self._is_finite: bool | None = None  # the result, which may be on a device alone
-        cost = NOTHING
+        cost, rows = NOTHING, 1
         if foreign is None and len(known) == len(arrays):
             self.recipe = self._recipe_of(write, result)
             self._lay_out(axis, known)
             up = sum(a.nbytes for a in self.arrays)
             has_numpys = self._within is None and not is_together()
-            rows = rows_of(self.recipe, self.arrays[0], self.axes) if has_numpys else None
-            cost = cost_of(self.recipe, math.prod(self.shape), up, 0, rows)
+            rows = rows_of(self.recipe, self.arrays[0], self.axes)
+            cost = cost_of(self.recipe, math.prod(self.shape), up, 0, rows if has_numpys else None)
         self.plan = plan_call(name, arrays, cost, foreign)
+        if rows > 1 and self.plan.reason == SMALL and math.prod(self.shape) > _NUMPYS_EXACT:
+            self.plan = quicker_call(name)  # as it lies
 
     def _lay_out(self, axis: Any, unmasked: Sequence[Array]) -> None:
         """Find the shape and the axes, and whether there is anything to compute."""

@@ -21,6 +21,7 @@ from pycudakit._calls.queued import queued_by
 from pycudakit._calls.small import answered_by
 from pycudakit._families.sort import queued
 from pycudakit._families.sort.keys import (
+    FEW,
     SMALL_ARGSORT,
     SMALL_SORT,
     SORTS_ORDER,
@@ -112,13 +113,18 @@ def sort(
     """
     if descending:
         return _descending(sort, np.sort, a, axis, kind, order, stable)
-    if type(a) is np.ndarray and a.size <= _FEW_SORTED.get(a.dtype, 0) and asked.fast() == "auto":
+    is_stable = stable or kind in ("stable", "mergesort")
+    if (
+        type(a) is np.ndarray
+        and a.size <= (FEW if is_stable else _FEW_SORTED.get(a.dtype, 0))
+        and asked.fast() == "auto"
+    ):
         result = np.sort(a, axis, kind, order, stable=stable)
         SMALL_SORT.record()
         return result
     SMALL_SORT.learn(a)
     array = operands.as_array(a)
-    plan = plan_sort(array, axis)
+    plan = plan_sort(array, axis, "stable" if is_stable else None)
     if plan.engine == "numpy" or array is None:
         return invocation.by_numpy("sort", plan.reason, lambda: np.sort(a, axis, kind, order, stable=stable))
     check_kind(np.sort, array, kind, order, stable)

@@ -79,9 +79,9 @@ def cost_of(
     return Cost(None if numpy is None else numpy * 1e-9 * size, on_cpu, size * (item + down), 0, on_gpu)
 
 
-def plan_sort(array: Array | None, axis: Any) -> Plan:
-    """Choose the engine for sorting along an axis."""
-    return plan_call("sort", [array], NOTHING if array is None else _cost_of_sort(array, axis))
+def plan_sort(array: Array | None, axis: Any, order: str | None = None) -> Plan:
+    """Choose the engine for sorting along an axis, which NumPy does as it finds an `order`, if it is one."""
+    return plan_call("sort", [array], NOTHING if array is None else _cost_of_sort(array, axis, order))
 
 
 def plan_order(array: Array | None, axis: Any) -> Plan:
@@ -89,8 +89,8 @@ def plan_order(array: Array | None, axis: Any) -> Plan:
     return plan_call("argsort", [array], NOTHING if array is None else _cost_of_order(array, axis))
 
 
-def _cost_of_sort(array: Array, axis: Any) -> Cost:
-    numpy = numpy_sorts(array.dtype) * _doublings(array, axis)
+def _cost_of_sort(array: Array, axis: Any, order: str | None = None) -> Cost:
+    numpy = numpy_sorts(array.dtype, order) * _doublings(array, axis)
     return cost_of(array, numpy, SORTS * array.itemsize, array.itemsize)
 
 

@@ -109,7 +109,7 @@ class Reduction:
             cost = cost_of(self.recipe, math.prod(self.shape), up, 0, rows if has_numpys else None)
         self.plan = plan_call(name, arrays, cost, foreign)
         if rows > 1 and self.plan.reason == SMALL and math.prod(self.shape) > _NUMPYS_EXACT:
-            self.plan = quicker_call(name)  # as it lies
+            self.plan = quicker_call(name)  # as this array lies
 
     def _lay_out(self, axis: Any, unmasked: Sequence[Array]) -> None:
         """Find the shape and the axes, and whether there is anything to compute."""

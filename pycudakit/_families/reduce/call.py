@@ -99,16 +99,16 @@ class Reduction:
         self.is_empty = False
         self._reduced: tuple[Array, Request] | None = None
         self._is_finite: bool | None = None  # the result, which may be on a device alone
-        cost, rows = NOTHING, 1
+        cost, rows = NOTHING, None
         if foreign is None and len(known) == len(arrays):
             self.recipe = self._recipe_of(write, result)
             self._lay_out(axis, known)
             up = sum(a.nbytes for a in self.arrays)
             has_numpys = self._within is None and not is_together()
-            rows = rows_of(self.recipe, self.arrays[0], self.axes)
-            cost = cost_of(self.recipe, math.prod(self.shape), up, 0, rows if has_numpys else None)
+            rows = rows_of(self.recipe, self.arrays[0], self.axes) if has_numpys else None
+            cost = cost_of(self.recipe, math.prod(self.shape), up, 0, rows)
         self.plan = plan_call(name, arrays, cost, foreign)
-        if rows > 1 and self.plan.reason == SMALL and math.prod(self.shape) > _NUMPYS_EXACT:
+        if (rows or 1) > 1 and self.plan.reason == SMALL and math.prod(self.shape) > _NUMPYS_EXACT:
             self.plan = quicker_call(name)  # as this array lies
 
     def _lay_out(self, axis: Any, unmasked: Sequence[Array]) -> None:

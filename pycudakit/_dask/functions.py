@@ -10,6 +10,7 @@ import ast
 import functools
 import importlib
 import inspect
+import math
 import operator
 import sys
 from collections.abc import Mapping, Sequence
@@ -90,11 +91,25 @@ def _elementwise(function: Function, args: Sequence[Any], kwargs: Mapping[str, A
 
 
 def _block_by_block(compute: Function, arrays: Sequence[Any]) -> Any:
-    found = dask_array().core.elemwise(compute, *arrays)
+    found = dask_array().core.elemwise(compute, *_cut_alike(arrays))
     if found is NotImplemented:  # all that Dask says of what the function refuses
         compute(*map(sample, arrays))
         raise needs_all(compute.__name__)
     return found
+
+
+def _cut_alike(arrays: Sequence[Any]) -> Sequence[Any]:
+    """Return arrays, the largest cut as the finest of them: Dask would cut all wherever any is cut."""
+    size, shape = max(((array.size, array.shape) for array in arrays), key=operator.itemgetter(0))
+    if math.isnan(size):
+        return arrays
+    finest = min((array.chunks for array in arrays if array.shape == shape), key=_largest_block)
+    return [array.rechunk(finest) if array.shape == shape else array for array in arrays]
+
+
+def _largest_block(chunks: Sequence[Sequence[int]]) -> int:
+    """Return how many elements the largest block has."""
+    return math.prod(map(max, chunks))
 
 
 def _evaluate(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -319,7 +334,11 @@ KINDS: dict[str, Function] = {
     "linalg.norm": made.norm,
     "linalg.matrix_power": made.matrix_power,
     **dict.fromkeys(("concatenate", "stack"), places.joined),
-    **dict.fromkeys(("tile", "gradient", "trapezoid", "cross", "cov", "corrcoef"), made.written),
+    "tile": made.written("A"),
+    "gradient": made.gradient,
+    "trapezoid": made.written("y x dx"),
+    "cross": made.written("a b"),
+    **dict.fromkeys(("cov", "corrcoef"), made.written("m x y")),
     **dict.fromkeys(("convolve", "correlate"), made.slid),
     "pad": made.pad,
     "repeat": made.repeat,

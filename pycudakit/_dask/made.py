@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from pycudakit import errors
+from pycudakit._calls.others import is_dask
 from pycudakit._dask.asked import Asked, Function, flat, needs_all, sample
 from pycudakit._dask.modules import dask_array, kit
 from pycudakit._families.matmul.powers import raised
@@ -17,12 +19,30 @@ from pycudakit.fusing.composed.signals import MODES
 from pycudakit.fusing.composed.whole import NumPysAlone
 
 
-def written(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return what a function gives that is written for NumPy: Dask arrays go through its body as they are."""
+def written(lazy: str) -> Function:
+    """Return the kind of a function that is written for NumPy; the parameters that may be Dask arrays."""
+
+    def kind(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        Asked(function, args, kwargs, lazy=lazy)
+        return _by_its_body(function, args, kwargs)
+
+    return kind
+
+
+def _by_its_body(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return what a function's body makes of Dask arrays, which go through it as they are."""
     try:
         return inspect.unwrap(function)(*args, **kwargs)
     except NumPysAlone as error:
         raise needs_all(f"{function.__name__} with {error}", "leave that out") from None
+
+
+def gradient(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return slopes."""
+    f, *spacings = args
+    if any(is_dask(each) and each.ndim for each in spacings):
+        raise errors.Unsupported("gradient of Dask arrays: places must be known: .compute() them first")
+    return _by_its_body(function, (dask_array().asarray(f), *spacings), kwargs)
 
 
 _BORDERS = ("constant", "edge", "empty", "maximum", "minimum", "reflect", "symmetric", "wrap")

@@ -1,6 +1,7 @@
 """Dask arrays along their axes, looked up, moved, multiplied: what blocks give is what the whole gives."""
 
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -119,6 +120,10 @@ EXACT = {
     "histogram2d": (V, lambda m, v: m.histogram2d(v, v[::-1], 4, [[-1, 1], [-2, 2]])[0]),
     "histogramdd": (X[:, :3], lambda m, x: m.histogramdd(x, [np.arange(-2.0, 3)] * 3)[0]),
     "a list of arrays": (V, lambda m, v: m.add([v, v + 1], 1)),
+    "gradient": (X, lambda m, x: m.gradient(x, axis=0)),
+    "gradient of two": (X[:, :2], lambda m, x: m.gradient(x, axis=1)),
+    "gradient of axes": (T, lambda m, t: m.gradient(t, 0.5, 2.0, 3.0, edge_order=2)[1]),
+    "gradient by places": (X.astype("f4"), lambda m, x: m.gradient(x, np.arange(9.0) ** 2, axis=1)),
     "einsum of integers": (WHOLE.reshape(5, 10), lambda m, i: m.einsum("ij,kj", i, i)),
 }
 
@@ -167,8 +172,6 @@ NEAR = {
     "tensordot of none": (V, lambda m, v: m.tensordot(v, [1.0, 2.0], axes=0)),
     "matrix_power": (X[:9], lambda m, x: m.linalg.matrix_power(x, 5)),
     "convolve": (V, lambda m, v: m.convolve(v, v[:7])),
-    "gradient": (X, lambda m, x: m.gradient(x, axis=0)),
-    "gradient of two": (X[:, :2], lambda m, x: m.gradient(x, axis=1)),
     "trapezoid": (X, lambda m, x: m.trapezoid(x, axis=1)),
     "cross": (X[:, :3], lambda m, x: m.cross(x, x[::-1])),
     "cov": (X, lambda m, x: m.cov(x)),
@@ -283,6 +286,13 @@ BESIDE = "give an axis beside which there are others"
         (lambda x: pk.matmul(x, x, axes=[(0, 1)] * 3), pk.errors.Unsupported, "does not take axes="),
         (lambda x: pk.einsum("ii", x), pk.errors.Unsupported, "a letter of its own"),
         (lambda x: pk.einsum("ijk", x), ValueError, ""),
+        (
+            lambda x: pk.gradient(x, x[0], axis=0),
+            pk.errors.Unsupported,
+            "gradient of Dask arrays: places must",
+        ),
+        (lambda x: pk.tile(x, pk.astype(x[0], int)), pk.errors.Unsupported, "reps must be known"),
+        (lambda x: pk.cov(x, None, True, False, None, x[0]), pk.errors.Unsupported, "fweights must be known"),
         (lambda x: pk.tensordot(x, x, axes=([0, 0], [0, 1])), ValueError, "repeated axis"),
     ],
 )
@@ -339,6 +349,17 @@ def test_many_blocks(engine):
     same(pk.cumsum(row.astype("f4"))[:90], np.cumsum(np.arange(90), dtype="f4"))
     table = da.from_array(np.arange(900).reshape(30, 30), chunks=2)
     same(pk.matmul(table, table), np.arange(900).reshape(30, 30) @ np.arange(900).reshape(30, 30))
+
+
+def test_neighbours_of_many_blocks(engine):
+    """They are put together soon, and lie in as many blocks."""
+    lazy = da.from_array(np.arange(10_000.0) ** 2, chunks=10)
+    start = time.perf_counter()
+    slopes = pk.gradient(lazy)
+    assert time.perf_counter() - start < 5
+    assert slopes.chunks == lazy.chunks
+    same(slopes, np.gradient(np.arange(10_000.0) ** 2))
+    assert pk.diff(lazy, 2).npartitions == lazy.npartitions
 
 
 def test_nothing_is_computed_before_it_is_asked_for(engine):

@@ -20,11 +20,14 @@ def kept(heeded: str) -> Function:
     """Return the kind of a function whose lines come out as lines; what it heeds beside the axis."""
 
     def kind(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        asked = Asked(function, args, kwargs, f"axis {heeded}")
-        x, axes = _cut(asked, args[0])
-        return _of_lines(OfBlocks(function, (x, *args[1:]), kwargs), x, axes)
+        return _kept(Asked(function, args, kwargs, f"axis {heeded}"), function, args, kwargs)
 
     return kind
+
+
+def _kept(asked: Asked, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    x, axes = _cut(asked, args[0])
+    return _of_lines(OfBlocks(function, (x, *args[1:]), kwargs), x, axes)
 
 
 def best(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TopK:
@@ -93,10 +96,9 @@ _JOINED = {
 
 def scan(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a scan: of one dimension, each block goes on from the one before."""
-    x = args[0]
+    asked, x = Asked(function, args, kwargs, "axis dtype"), args[0]
     if x.ndim != 1:
-        return kept("dtype")(function, args, kwargs)
-    Asked(function, args, kwargs, "axis dtype")
+        return _kept(asked, function, args, kwargs)
     dtype = OfBlocks(function, args, kwargs)(np.ones(1, x.dtype)).dtype  # which refuses what is no axis
     is_exclusive = function.__name__ == "exclusive_scan"
     inclusive = kit().cumsum if is_exclusive else function

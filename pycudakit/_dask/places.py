@@ -185,8 +185,8 @@ def of_sets(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 def joined(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return arrays put together."""
-    arrays = [dask_array().asarray(array) for array in args[0]]
-    axis, dtype = args[1] if len(args) > 1 else kwargs.get("axis", 0), kwargs.get("dtype")
+    asked = Asked(function, args, kwargs, lazy="arrays")
+    arrays, axis, dtype = list(map(dask_array().asarray, asked["arrays"])), asked["axis"], asked["dtype"]
     ones = [*map(sample, arrays)]
     function(ones, *args[1:], **kwargs)  # which refuses what NumPy refuses
     if axis is None:

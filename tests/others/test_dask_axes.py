@@ -124,6 +124,11 @@ EXACT = {
     "gradient of two": (X[:, :2], lambda m, x: m.gradient(x, axis=1)),
     "gradient of axes": (T, lambda m, t: m.gradient(t, 0.5, 2.0, 3.0, edge_order=2)[1]),
     "gradient by places": (X.astype("f4"), lambda m, x: m.gradient(x, np.arange(9.0) ** 2, axis=1)),
+    "add.reduce": (WHOLE.reshape(5, 10), lambda m, i: m.add.reduce(i)),
+    "maximum.reduce": (X, lambda m, x: m.maximum.reduce(x, axis=(0, 1), keepdims=True)),
+    "logical_and.reduce": (WHOLE.reshape(5, 10), lambda m, i: m.logical_and.reduce(i, -1)),
+    "multiply.accumulate": (WHOLE.reshape(5, 10), lambda m, i: m.multiply.accumulate(i, 1)),
+    "subtract.outer": (V, lambda m, v: m.subtract.outer(v, v[:5])),
     "einsum of integers": (WHOLE.reshape(5, 10), lambda m, i: m.einsum("ij,kj", i, i)),
 }
 
@@ -293,6 +298,17 @@ BESIDE = "give an axis beside which there are others"
         ),
         (lambda x: pk.tile(x, pk.astype(x[0], int)), pk.errors.Unsupported, "reps must be known"),
         (lambda x: pk.cov(x, None, True, False, None, x[0]), pk.errors.Unsupported, "fweights must be known"),
+        (lambda x: pk.concatenate([x, x], x[0, 0]), pk.errors.Unsupported, "axis must be known"),
+        (lambda x: pk.stack([x, x], axis=x[0, 0]), pk.errors.Unsupported, "axis must be known"),
+        (lambda x: pk.cumsum(2, x), pk.errors.Unsupported, "a must be one"),
+        (
+            lambda x: pk.add.reduce(x, initial=None),
+            pk.errors.Unsupported,
+            "add.reduce of a Dask array needs all",
+        ),
+        (pk.hypot.reduce, pk.errors.Unsupported, "hypot.reduce of a Dask array needs all"),
+        (lambda x: pk.add.at(np.ones(4), x, 1), pk.errors.Unsupported, "add.at of a Dask array needs all"),
+        (pk.pinned_copy, pk.errors.Unsupported, "pinned_copy of a Dask array: .compute() it first"),
         (lambda x: pk.tensordot(x, x, axes=([0, 0], [0, 1])), ValueError, "repeated axis"),
     ],
 )

@@ -142,7 +142,7 @@ def _exact(join: str | None = None) -> Function:
     """Return the kind of a reduction whose parts may be joined in any order, by itself or another."""
 
     def kind(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        x, axes, keepdims = sums.of_axes(function, args, kwargs)
+        _, x, axes, keepdims = sums.of_axes(function, args, kwargs)
         joined = getattr(kit(), join or function.__name__)
         return sums.tree(x, axes, keepdims, sums.dtype_of(function, x), function, joined)
 
@@ -151,7 +151,7 @@ def _exact(join: str | None = None) -> Function:
 
 def _extreme(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the least or the greatest, which blocks without elements have no say in."""
-    x, axes, keepdims = sums.of_axes(function, args, kwargs)
+    _, x, axes, keepdims = sums.of_axes(function, args, kwargs)
     some = functools.partial(_extreme_of_some, function=function)
     return sums.tree(x, axes, keepdims, sums.dtype_of(function, x), some, function, some)
 
@@ -170,7 +170,7 @@ def _extreme_of_some(block: Any, axis: Any, keepdims: bool, function: Function) 
 
 def _between(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return how far the extremes are from each other."""
-    x, axes, keepdims = sums.of_axes(function, args, kwargs)
+    _, x, axes, keepdims = sums.of_axes(function, args, kwargs)
     most, least = (_extreme(each, (x, axes), {"keepdims": keepdims}) for each in (kit().max, kit().min))
     return kit().subtract(most, least)
 
@@ -265,7 +265,7 @@ heaviside gcd lcm isfinite isinf isnan isclose equal not_equal less less_equal g
 logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert bitwise_invert
 bitwise_not left_shift right_shift bitwise_left_shift bitwise_right_shift where astype
 """
-_EXACT = "all any prod"
+_EXACT = "all any"
 _EXTREMES = "min max amin amax nanmin nanmax"
 _FIRST = "argmin argmax nanargmin nanargmax"
 _WINDOWS = """
@@ -282,6 +282,7 @@ KINDS: dict[str, Function] = {
     **dict.fromkeys(_EXTREMES.split(), _extreme),
     "count_nonzero": _exact("sum"),
     **dict.fromkeys(_FIRST.split(), _first),
+    "prod": sums.product,
     "sum": sums.total,
     "nansum": sums.total,
     "mean": sums.mean,

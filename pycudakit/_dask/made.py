@@ -166,10 +166,10 @@ def diff(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 def trace(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the sums of diagonals."""
-    asked = Asked(function, args, kwargs, "offset axis1 axis2")
+    asked = Asked(function, args, kwargs, "offset axis1 axis2 dtype")
     function(sample(args[0]), *args[1:], **kwargs)  # which refuses what NumPy refuses
     diagonals = dask_array().diagonal(args[0], asked["offset"], asked["axis1"], asked["axis2"])
-    return kit().sum(diagonals, axis=-1)
+    return kit().sum(diagonals, axis=-1, dtype=asked["dtype"])
 
 
 def allclose(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -102,6 +102,52 @@ def test_reductions_have_the_bits_of_one_machine(engine, name, dtype, chunks):
         same(getattr(pk, name)(lazy, (0, 1), keepdims=True), getattr(pk, name)(x, (0, 1), keepdims=True))
 
 
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize(
+    ("dtype", "to"),
+    [
+        ("f8", "f4"),
+        ("f8", "f2"),
+        ("f4", "f8"),
+        ("f4", "i4"),
+        ("f2", "f4"),
+        ("i8", "u1"),
+        ("i8", "f4"),
+        ("?", "i2"),
+    ],
+)
+@pytest.mark.parametrize("name", ["sum", "nansum", "prod", "mean", "nanmean", "std", "trace"])
+def test_reductions_to_a_type(engine, name, dtype, to):
+    x = np.clip(WIDE, 0, 100).astype(dtype)[:, :50]
+    function, lazy = getattr(pk, name), da.from_array(x, chunks=(33, 31))
+    if to[0] != "f" and name in ("mean", "nanmean", "std"):
+        with pytest.raises((pk.errors.Unsupported, TypeError), match="dtype"):
+            function(lazy, dtype=to)
+        return
+    for axis in [{}] if name == "trace" else [{"axis": None}, {"axis": 0}]:
+        found, want = function(lazy, dtype=to, **axis), function(x, dtype=to, **axis)
+        if name == "std" or (dtype, to) == ("f4", "f8"):  # which round on the way
+            within = 2 * np.finfo(want.dtype).eps
+            np.testing.assert_allclose(found.compute(), want, rtol=within, strict=True)
+        else:
+            same(found, want)
+
+
+def test_parts_of_halves_do_not_overflow(engine):
+    x = np.array([256, 256, 2, 1 / 512, 1 / 512, 0.5] * 4, np.float16)
+    y = np.array([255, 300, 2, 1] + [256, 300, 2, 1] * 5, np.float16)
+    signs = np.repeat([1, -1], 12).astype("f2")
+    for n in (24, 6, 2, 1):
+        same(pk.prod(da.from_array(x, chunks=n)), np.float16(2.0**-8))
+        for call in (
+            lambda m, a: m.matmul(a, a * signs),
+            lambda m, a: m.einsum("i,i", a, a * signs),
+            lambda m, a: m.tensordot(a, a * signs, 1),
+            lambda m, a: m.matmul(a, a * signs, dtype=a.dtype),
+        ):
+            same(call(pk, da.from_array(y, chunks=n)), np.float16(call(np, y.astype("f8"))))
+
+
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4"])
 @pytest.mark.parametrize("name", ["nanmean", "nanvar", "nanstd"])
 def test_reductions_of_numbers(engine, name, dtype):

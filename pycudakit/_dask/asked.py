@@ -38,6 +38,13 @@ def flat(x: Any) -> Any:
     return dask_array().empty(0, dtype=x.dtype) if 0 in x.shape else x.ravel()
 
 
+def typed(found: Any, dtype: Any) -> Any:
+    """Return an array of a type, whose order of bytes what Dask moves may have lost."""
+    if dtype.isnative:
+        return found.astype(dtype)
+    return found.map_blocks(np.asarray, dtype, dtype=dtype, meta=np.empty((0,) * found.ndim, dtype))
+
+
 class OfBlocks:
     """A call whose Dask arrays are given block by block; it pickles, as functions of the kit do."""
 

@@ -61,7 +61,17 @@ def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str 
         raise errors.Unsupported(
             f"{title} of a Dask array: give arrays by position, and neither `out` nor `where`"
         )
-    return kind(function, args, kwargs)
+    found = _of_nothing(function, args, kwargs)
+    return kind(function, args, kwargs) if found is None else found
+
+
+def _of_nothing(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return the array that a function makes of arrays without elements, which are there at once, or None."""
+    arrays = _arrays(args)
+    if not arrays or any(array.size != 0 for array in arrays):  # or is not known
+        return None
+    found = function(*(np.empty(v.shape, v.dtype) if is_dask(v) else v for v in args), **kwargs)
+    return None if isinstance(found, tuple) else dask_array().asarray(found)
 
 
 def _has_axes(value: Any) -> bool:
@@ -248,7 +258,7 @@ def _best(function: Function, k: int, largest: bool, block: Any, start: int) -> 
 
 def _best_of_all(function: Function, k: int, largest: bool, parts: Any) -> Any:
     """Return the best of the blocks' best, which are in order: so the first of equals wins here, too."""
-    values, indices = (np.concatenate(each) for each in zip(*parts, strict=True))
+    values, indices = (np.concatenate(each, dtype=each[0].dtype) for each in zip(*parts, strict=True))
     values, places = function(values, k, largest=largest)
     return values, indices[places]
 
@@ -335,7 +345,7 @@ KINDS: dict[str, Function] = {
     "linalg.norm": made.norm,
     "linalg.matrix_power": made.matrix_power,
     **dict.fromkeys(("concatenate", "stack"), places.joined),
-    "tile": made.written("A"),
+    "tile": made.tile,
     "gradient": made.gradient,
     "trapezoid": made.written("y x dx"),
     "cross": made.written("a b"),

@@ -12,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pycudakit import errors
 from pycudakit._calls.others import is_dask
-from pycudakit._dask.asked import Asked, Function, flat, needs_all, sample
+from pycudakit._dask.asked import Asked, Function, flat, needs_all, sample, typed
 from pycudakit._dask.modules import dask_array, kit
 from pycudakit._families.matmul.powers import raised
 from pycudakit.fusing.composed.signals import MODES
@@ -45,6 +45,11 @@ def gradient(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any])
     return _by_its_body(function, (dask_array().asarray(f), *spacings), kwargs)
 
 
+def tile(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return an array repeated along its axes."""
+    return typed(written("A")(function, args, kwargs), args[0].dtype)
+
+
 _BORDERS = ("constant", "edge", "empty", "maximum", "minimum", "reflect", "symmetric", "wrap")
 
 
@@ -64,7 +69,7 @@ def pad(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> A
         raise needs_all(f"pad by {mode!r}", f"give one of {', '.join(_BORDERS)}")
     if mode in ("reflect", "symmetric", "wrap") and np.any(widths.max(axis=1) >= x.shape):
         raise needs_all(f"pad by {mode!r}", "give a border narrower than the array")
-    return dask_array().pad(x, widths.tolist(), mode, **asked["kwargs"])
+    return typed(dask_array().pad(x, widths.tolist(), mode, **asked["kwargs"]), x.dtype)
 
 
 def repeat(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -74,12 +79,11 @@ def repeat(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     axis = normalize_axis_index(axis, x.ndim)
     asked.check_sizes(x)
     places = np.repeat(np.arange(x.shape[axis]), asked["repeats"])  # which refuses what is no count
-    if 0 in x.shape:
-        shape = [len(places) if at == axis else n for at, n in enumerate(x.shape)]
-        return dask_array().empty(shape, dtype=x.dtype)
     if np.ndim(asked["repeats"]) == 0:
-        return dask_array().repeat(x, int(asked["repeats"]), axis=axis)
-    return dask_array().take(x, places, axis=axis)
+        found = dask_array().repeat(x, int(asked["repeats"]), axis=axis)
+    else:
+        found = dask_array().take(x, places, axis=axis)
+    return typed(found, x.dtype)
 
 
 def slid(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit import errors
 from pycudakit._calls.others import is_dask
-from pycudakit._dask.asked import Asked, Function, OfBlocks, flat, needs_all, sample
+from pycudakit._dask.asked import Asked, Function, OfBlocks, flat, needs_all, sample, typed
 from pycudakit._dask.modules import dask_array, kit
 
 
@@ -35,15 +35,12 @@ def moved(heeded: str) -> Function:
     def kind(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         asked = Asked(function, args, kwargs, heeded)
         x, others = args[0], {name: asked[name] for name in heeded.split()}
-        function(sample(x), **others)  # which refuses what NumPy refuses
+        dtype = np.asarray(function(sample(x), **others)).dtype  # or what NumPy refuses
         if function.__name__ == "roll":
-            if 0 in x.shape:
-                return x
             others["shift"], others["axis"] = _pairs(others["shift"], others["axis"])
         if function.__name__ in ("tril", "triu") and x.ndim == 1:
             x = dask_array().broadcast_to(x, (x.size, x.size))
-        found = getattr(dask_array(), function.__name__)(x, **others)
-        return found.astype(x.dtype)  # of numbers with their bytes swapped, too
+        return typed(getattr(dask_array(), function.__name__)(x, **others), dtype)
 
     return kind
 
@@ -104,18 +101,19 @@ def take(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     if axis is None:
         x, axis = flat(x), 0
     axis = normalize_axis_index(axis, x.ndim)
+    dtype = np.asarray(function(sample(x), np.zeros(places.shape, np.intp), axis)).dtype
     found = dask_array().take(x, places.ravel(), axis=axis)
-    if places.ndim == 1:
-        return found
-    asked.check_sizes(x)
-    return found.reshape(*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
+    if places.ndim != 1:
+        asked.check_sizes(x)
+        found = found.reshape(*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
+    return typed(found, dtype)
 
 
 def compress(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the elements, or lines, that a condition keeps."""
     asked = Asked(function, args, kwargs, "axis", lazy="condition a")
     x = asked["a"] if is_dask(asked["a"]) else dask_array().asarray(asked["a"])
-    return dask_array().compress(asked["condition"], x, axis=asked["axis"])
+    return typed(dask_array().compress(asked["condition"], x, axis=asked["axis"]), x.dtype)
 
 
 def unique(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -143,6 +143,49 @@ def test_bits_of_one_machine(engine, name, which):
     np.testing.assert_allclose(whole, call(np, array), rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", EXACT)
+def test_bytes_in_the_other_order(engine, name):
+    array, call = EXACT[name]
+    array = array.astype(array.dtype.newbyteorder(">"))
+    for which in range(2):
+        lazy, whole = call(pk, cut(array, which)), np.asarray(call(pk, array))
+        if name == "no diff":  # which Dask's `+x` leaves as they are
+            whole = whole.astype(array.dtype)
+        assert lazy.dtype == lazy.compute().dtype == whole.dtype
+        same(lazy, whole)
+
+
+NOTHING = [X[:0], X[:, :0], T[:, :0], V[:0]]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("array", NOTHING, ids=lambda array: "x".join(map(str, array.shape)))
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m, x: m.pad(x, 2, constant_values=1.0),
+        lambda m, x: m.pad(x, 2, "reflect"),
+        lambda m, x: m.nanquantile(x, [0.5, 0.7], axis=-1, method="nearest"),
+        lambda m, x: m.linalg.norm(x, np.inf, axis=0),
+        lambda m, x: m.partition(x, 2, axis=0),
+        lambda m, x: m.gradient(x, axis=-1),
+        lambda m, x: m.repeat(x, 3, axis=-1),
+        lambda m, x: m.roll(x, 3),
+        lambda m, x: m.argmax(x, axis=0),
+        lambda m, x: m.argwhere(x),
+        lambda m, x: m.cumsum(x, axis=0),
+    ],
+)
+def test_arrays_without_elements(engine, call, array):
+    try:
+        want = call(np, array)
+    except (ValueError, IndexError) as error:
+        with pytest.raises(type(error)):
+            call(pk, da.from_array(array, chunks=3)).compute()
+    else:
+        same(call(pk, da.from_array(array, chunks=3)), want)
+
+
 # And those that are within rounding errors.
 NEAR = {
     "cumsum": (V, lambda m, v: m.cumsum(v)),

@@ -21,7 +21,7 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._calls.others import is_dask
 from pycudakit._dask import counts, images, lines, made, overlaps, places, products, sums
-from pycudakit._dask.asked import Asked, Function, OfBlocks, needs_all, ready, sample
+from pycudakit._dask.asked import Asked, Function, OfBlocks, check_sizes, needs_all, ready, sample
 from pycudakit._dask.modules import dask_array, kit
 from pycudakit._families.expression.language import REDUCTIONS
 from pycudakit._families.sort.functions import TopK
@@ -50,8 +50,8 @@ def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str 
     function = getattr(sys.modules[module], name)
     are_many = kind is places.joined
     args = [[*map(ready, v)] if are_many and n == 0 else ready(v) for n, v in enumerate(args)]
-    kwargs = {key: ready(value) for key, value in kwargs.items()}
     goes_elsewhere = kwargs.get("out") is not None
+    kwargs = {key: ready(value) for key, value in kwargs.items() if key != "out"}
     if any(map(is_dask, kwargs.values())):
         given = inspect.signature(function).bind(*args, **kwargs)
         args, kwargs = given.args, given.kwargs
@@ -61,8 +61,13 @@ def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str 
         raise errors.Unsupported(
             f"{title} of a Dask array: give arrays by position, and neither `out` nor `where`"
         )
-    found = _of_nothing(function, args, kwargs)
-    return kind(function, args, kwargs) if found is None else found
+    try:
+        found = _of_nothing(function, args, kwargs)
+        return kind(function, args, kwargs) if found is None else found
+    except (TypeError, ValueError) as error:
+        if not isinstance(error, (errors.Error, np.exceptions.AxisError)):  # as Dask's, of sizes that are NaN
+            check_sizes(title, *_arrays(args[0] if are_many else args))
+        raise
 
 
 def _of_nothing(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -265,9 +265,15 @@ def test_blocks_of_nothing_and_of_unknown_sizes(engine):
     np.testing.assert_allclose(pk.cumsum(positive).compute(), np.cumsum(V[V > 0]), rtol=1e-12)
     same(pk.interp(positive, [0, 1], [0, 1]), np.interp(V[V > 0], [0, 1], [0, 1]))
     same(pk.unique(positive), np.unique(V[V > 0]))
-    for function in (pk.diff, pk.argmin):
+    same(
+        pk.histogramdd(positive[:, np.newaxis], [np.arange(3.0)])[0],
+        np.histogram(V[V > 0], [0, 1, 2])[0] * 1.0,
+    )
+    for function in (pk.diff, pk.argmin, pk.flip, pk.tril, pk.nonzero, pk.argwhere, pk.gradient):
         with pytest.raises(pk.errors.Unsupported, match=r"x\.compute_chunk_sizes\(\) first"):
             function(positive)
+    with pytest.raises(np.exceptions.AxisError):
+        pk.flip(positive, 1)
     with pytest.raises(pk.errors.Unsupported, match=r"x\.compute_chunk_sizes\(\) first"):
         pk.matmul(positive, positive)
     with pytest.raises(pk.errors.Unsupported, match=r"x\.compute_chunk_sizes\(\) first"):
@@ -351,6 +357,7 @@ BESIDE = "give an axis beside which there are others"
         ),
         (pk.hypot.reduce, pk.errors.Unsupported, "hypot.reduce of a Dask array needs all"),
         (lambda x: pk.add.at(np.ones(4), x, 1), pk.errors.Unsupported, "add.at of a Dask array needs all"),
+        (lambda x: pk.modf(x, x), pk.errors.Unsupported, "neither `out` nor `where`"),
         (pk.pinned_copy, pk.errors.Unsupported, "pinned_copy of a Dask array: .compute() it first"),
         (lambda x: pk.tensordot(x, x, axes=([0, 0], [0, 1])), ValueError, "repeated axis"),
     ],

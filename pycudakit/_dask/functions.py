@@ -21,7 +21,7 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._calls.others import is_dask
 from pycudakit._dask import counts, images, lines, made, overlaps, places, products, sums
-from pycudakit._dask.asked import Asked, Function, OfBlocks, check_sizes, needs_all, ready, sample
+from pycudakit._dask.asked import Asked, Function, OfBlocks, check_sizes, needs_all, ready, sample, skips_nan
 from pycudakit._dask.modules import dask_array, kit
 from pycudakit._families.expression.language import REDUCTIONS
 from pycudakit._families.sort.functions import TopK
@@ -175,7 +175,7 @@ def _extreme_of_some(block: Any, axis: Any, keepdims: bool, function: Function) 
     shape = [min(n, 1) if a in axis else n for a, n in enumerate(block.shape)]
     if 0 in shape:
         return np.empty_like(block, shape=shape)
-    if function.__name__.startswith("nan") and block.dtype.kind == "f":
+    if skips_nan(function, block):
         alone = kit().all(kit().isnan(block), axis=axis, keepdims=True)
         if np.any(alone):  # nothing to warn of yet: other blocks may have numbers
             found = function(np.where(alone, 0, block), axis=axis, keepdims=keepdims)
@@ -218,8 +218,7 @@ def _first_of_all(function: Function, x: Any) -> Any:
 
 def _first_of_block(function: Function, block: Any, start: Sequence[int], shape: Sequence[int]) -> Any:
     """Return where a block's extreme is in the whole, and what it is; nothing, if there is none."""
-    skips = function.__name__.startswith("nan") and block.dtype.kind == "f"
-    if not block.size or (skips and np.isnan(block).all()):
+    if not block.size or (skips_nan(function, block) and np.isnan(block).all()):
         return ()
     at = np.unravel_index(function(block), block.shape)
     place = np.ravel_multi_index([int(n) + first for n, first in zip(at, start, strict=True)], shape)

@@ -138,7 +138,8 @@ def kron(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     asked.check_sizes(a, b)
     a, b = (each[(np.newaxis,) * max(0, other.ndim - each.ndim)] for each, other in ((a, b), (b, a)))
     products = kit().multiply(a[(slice(None), np.newaxis) * a.ndim], b[(np.newaxis, slice(None)) * a.ndim])
-    return products.reshape([n * m for n, m in zip(a.shape, b.shape, strict=True)])
+    shape = [n * m for n, m in zip(a.shape, b.shape, strict=True)]
+    return dask_array().empty(shape, dtype=products.dtype) if 0 in shape else products.reshape(shape)
 
 
 def matrix_power(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit import errors
-from pycudakit._dask.asked import Asked, sample
+from pycudakit._dask.asked import Asked, sample, skips_nan
 from pycudakit._dask.modules import dask_array, kit
 
 Axes = tuple[int, ...]
@@ -95,7 +95,7 @@ def mean(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
     """Return a mean: the sum with all its digits, divided, and rounded once."""
     asked, x, axes, keepdims = of_axes(function, args, kwargs, "dtype")
     dtype = dtype_of_number(function, x, asked["dtype"])
-    return _mean(x, axes, keepdims, dtype, function.__name__.startswith("nan"))
+    return _mean(x, axes, keepdims, dtype, skips_nan(function, x))
 
 
 def _mean(x: Any, axes: Axes, keepdims: bool, dtype: Any, skips: bool) -> Any:
@@ -106,9 +106,8 @@ def _mean(x: Any, axes: Axes, keepdims: bool, dtype: Any, skips: bool) -> Any:
 def spread(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a variance or a standard deviation in two passes: the mean, and squares of what is off it."""
     pk = kit()
-    name = function.__name__
     asked, x, axes, keepdims = of_axes(function, args, kwargs, "ddof dtype")
-    ddof, skips = asked["ddof"], name.startswith("nan")
+    ddof, skips = asked["ddof"], skips_nan(function, x)
     dtype = dtype_of_number(function, x, asked["dtype"])
     wide = x.astype(np.float64)
     squares = pk.square(pk.subtract(wide, _mean(wide, axes, True, wide.dtype, skips)))
@@ -121,7 +120,7 @@ def spread(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
         )
     else:
         variance = _parts(squares, axes, keepdims, wide.dtype, pk.sum, divided=True, ddof=ddof)
-    found = pk.sqrt(variance) if name.endswith("std") else variance
+    found = pk.sqrt(variance) if function.__name__.endswith("std") else variance
     return found.astype(dtype)
 
 

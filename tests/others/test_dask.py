@@ -249,6 +249,7 @@ def test_a_number_is_no_array(engine):
 def test_more_free_parameters_than_elements(engine):
     x = da.from_array(np.array([1.0, 2.0]), chunks=1)
     assert pk.var(x, ddof=3).compute() == np.inf
+    assert pk.nanvar(x.astype(int), ddof=3).compute() == np.inf
     with np.errstate(invalid="ignore"):
         assert np.isnan(pk.nanvar(x, ddof=3).compute())
         assert np.isnan(pk.nanvar(da.from_array(np.array([1.0, np.inf]), chunks=1)).compute())

@@ -67,6 +67,8 @@ def pad(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> A
     widths = np.broadcast_to(np.asarray(widths), (x.ndim, 2))
     if mode not in _BORDERS:
         raise needs_all(f"pad by {mode!r}", f"give one of {', '.join(_BORDERS)}")
+    if asked["kwargs"].get("reflect_type", "even") != "even":  # which Dask's own `pad` pays no heed to
+        raise needs_all("pad by odd reflections", "leave reflect_type out")
     if mode in ("reflect", "symmetric", "wrap") and np.any(widths.max(axis=1) >= x.shape):
         raise needs_all(f"pad by {mode!r}", "give a border narrower than the array")
     return typed(dask_array().pad(x, widths.tolist(), mode, **asked["kwargs"]), x.dtype)

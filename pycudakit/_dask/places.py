@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Mapping, Sequence
@@ -123,24 +124,30 @@ def unique(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     da, delayed, x = dask_array(), importlib.import_module("dask").delayed, args[0]
     row = flat(x)
     tells = {name: True for name in wanted if asked[name] and name != "return_inverse"}
-    parts = [delayed(_distinct)(function, block, tells) for block in row.to_delayed()]
-    whole = delayed(_distinct_of_all)(function, parts, tells)
+    whole = delayed(_distinct_of_all)(function, _parts(row, function, tells), tells)
     values = da.from_delayed(whole["values"], (np.nan,), x.dtype)
     results = [values]
     for name in wanted:
         if name in tells:
             results.append(da.from_delayed(whole[name], (np.nan,), np.intp))
         elif asked[name]:
-            blocks = [
-                da.from_delayed(delayed(np.searchsorted)(whole["values"], block), (n,), np.intp)
-                for block, n in zip(row.to_delayed(), row.chunks[0], strict=True)
-            ]
-            inverse = da.concatenate(blocks)
+            inverse = row.map_blocks(_among, whole["values"], dtype=np.intp, meta=np.empty(0, np.intp))
             results.append(inverse if x.ndim == 1 else inverse.reshape(x.shape))
     return values if len(results) == 1 else tuple(results)
 
 
-def _distinct(function: Function, block: Any, tells: Mapping[str, bool]) -> dict[str, Any]:
+def _among(block: Any, values: Any) -> Any:
+    return np.searchsorted(values, block)
+
+
+def _parts(row: Any, function: Function, tells: Mapping[str, bool]) -> list[Any]:
+    """Return what is told of each block, to come."""
+    told = functools.partial(_distinct, function=function, tells=tells)
+    parts: list[Any] = row.map_blocks(told, dtype=object, meta=np.empty(0, object)).to_delayed().tolist()
+    return parts
+
+
+def _distinct(block: Any, function: Function, tells: Mapping[str, bool]) -> dict[str, Any]:
     """Return the elements of a block that differ from each other, and what else is to be told of them."""
     found = function(block, **tells)
     values = dict(zip(("values", *tells), found if tells else (found,), strict=True))
@@ -171,12 +178,7 @@ def of_sets(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     asked = Asked(function, args, kwargs, "", lazy=" ".join(names))
     both = [dask_array().asarray(asked[name]) for name in names]
     delayed, only = importlib.import_module("dask").delayed, kit().unique
-    sets = [
-        delayed(_distinct_of_all)(
-            only, [delayed(_distinct)(only, block, {}) for block in flat(each).to_delayed()], {}
-        )["values"]
-        for each in both
-    ]
+    sets = [delayed(_distinct_of_all)(only, _parts(flat(each), only, {}), {})["values"] for each in both]
     dtype = function(*(np.ones(1, each.dtype) for each in both)).dtype
     return dask_array().from_delayed(delayed(function)(*sets), (np.nan,), dtype)
 

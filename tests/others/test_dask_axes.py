@@ -440,6 +440,22 @@ def test_nothing_is_computed_before_it_is_asked_for(engine):
         pk.image.resize(da.from_array(IMAGES, chunks=(2, 3, 4, 2)), (4, 5))
 
 
+def test_functions_written_for_numpy_on_any_engine():
+    """Each by the kit's blocks, where Dask's own would compute at once, or pay no heed to an argument."""
+    lazy = cut(V, 1)
+    for name in ("auto", "numpy"):
+        with pk.engine(name):
+            for call in (
+                lambda m, v: m.trapezoid(v, v),
+                lambda m, v: m.stack([v, v], dtype=np.float32, casting="same_kind"),
+            ):
+                found = call(pk, lazy)
+                np.testing.assert_allclose(found, call(np, V), rtol=1e-12)
+                assert isinstance(found, da.Array)
+            with pytest.raises(pk.errors.Unsupported, match="leave reflect_type out"):
+                pk.pad(lazy, 2, "reflect", reflect_type="odd")
+
+
 def test_arrays_by_their_names(engine):
     same(pk.sort(a=cut(X, 3), axis=0), np.sort(X, axis=0))
     np.testing.assert_allclose(pk.average(cut(X, 3), weights=cut(W, 1)).compute(), np.average(X, weights=W))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -191,5 +192,8 @@ def joined(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     function(ones, *args[1:], **kwargs)  # which refuses what NumPy refuses
     if axis is None:
         arrays, axis = [flat(array) for array in arrays], 0
+    beside = {(*a.shape[:axis], *a.shape[axis:][1:]) for a in arrays if not math.isnan(a.size)}
+    if asked.title == "concatenate" and len(beside) > 1:  # of which Dask passes over what has no elements
+        raise errors.InvalidArgument(f"concatenate: lengths of other axes differ: {sorted(beside)}")
     whole = getattr(dask_array(), function.__name__)(arrays, axis)
     return whole if dtype is None else whole.astype(dtype)

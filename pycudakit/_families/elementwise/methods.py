@@ -105,12 +105,12 @@ def _takes(array: Any, out: Any) -> bool:
     """Tell whether a function of the kit's computes with an array, which does not decide for itself."""
     if isinstance(out, tuple) and len(out) == 1:
         out = out[0]
-    if is_dask(array):
-        return out is None
     is_known = out is None or type(out) is np.ndarray or is_device_array(out)
     if not is_known or isinstance(array, Deferred):
         return False
-    return as_array(array) is not None if is_ordinary(array) else is_device_array(array)
+    if is_ordinary(array):
+        return as_array(array) is not None
+    return is_device_array(array) or (is_dask(array) and out is None)
 
 
 def _by_numpy(function: Any, method: str, foreign: str | None, *args: Any, **kwargs: Any) -> Any:

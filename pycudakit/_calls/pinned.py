@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pycudakit._calls.others import read
+from pycudakit import errors
+from pycudakit._calls.others import has_dask, read
 from pycudakit._library.pinned import empty_pinned
 from pycudakit._library.types import Array
 
@@ -25,6 +26,8 @@ def pinned_copy(a: ArrayLike) -> Array:
     array([[1, 2],
            [3, 4]])
     """
+    if has_dask(a):
+        raise errors.Unsupported("pinned_copy of a Dask array: .compute() it first")
     array = np.asarray(read(a, "pinned_copy, a", by_numpy=True, heeds_masks=False))
     copy = empty_pinned(array.shape, array.dtype)
     copy[...] = array

@@ -33,9 +33,21 @@ def sample(x: Any) -> Any:
     return np.ones((1,) * x.ndim, x.dtype)
 
 
+def skips_nan(function: Function, x: Any) -> bool:
+    """Tell whether a function passes over NaN in an array, which integers have not."""
+    return function.__name__.startswith("nan") and bool(x.dtype.kind == "f")
+
+
 def flat(x: Any) -> Any:
     """Return the elements of a Dask array in a row, which its own `ravel` refuses of nothing."""
     return dask_array().empty(0, dtype=x.dtype) if 0 in x.shape else x.ravel()
+
+
+def typed(found: Any, dtype: Any) -> Any:
+    """Return an array of a type, whose order of bytes what Dask moves may have lost."""
+    if dtype.isnative:
+        return found.astype(dtype)
+    return found.map_blocks(np.asarray, dtype, dtype=dtype, meta=np.empty((0,) * found.ndim, dtype))
 
 
 class OfBlocks:

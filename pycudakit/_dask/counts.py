@@ -19,6 +19,7 @@ def _counted(function: Function, x: Any, shape: tuple[int, ...]) -> Any:
         _as_row,
         x,
         function,
+        shape,
         drop_axis=list(range(1, x.ndim)),
         new_axis=list(range(1, 1 + len(shape))),
         chunks=((1,) * x.numblocks[0], *((n,) for n in shape)),
@@ -28,8 +29,9 @@ def _counted(function: Function, x: Any, shape: tuple[int, ...]) -> Any:
     return da.reduction(rows, np.sum, np.sum, axis=0, dtype=np.intp)
 
 
-def _as_row(block: Any, function: Function) -> Any:
-    return np.asarray(function(block), np.intp)[np.newaxis]
+def _as_row(block: Any, function: Function, shape: tuple[int, ...]) -> Any:
+    counts = function(block) if block.size else np.zeros(shape)
+    return np.asarray(counts, np.intp)[np.newaxis]
 
 
 def histogram(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -10,6 +10,7 @@ import ast
 import functools
 import importlib
 import inspect
+import math
 import operator
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._calls.others import is_dask
 from pycudakit._dask import counts, images, lines, made, overlaps, places, products, sums
-from pycudakit._dask.asked import Asked, Function, OfBlocks, needs_all, ready, sample
+from pycudakit._dask.asked import Asked, Function, OfBlocks, check_sizes, needs_all, ready, sample, skips_nan
 from pycudakit._dask.modules import dask_array, kit
 from pycudakit._families.expression.language import REDUCTIONS
 from pycudakit._families.sort.functions import TopK
@@ -49,8 +50,8 @@ def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str 
     function = getattr(sys.modules[module], name)
     are_many = kind is places.joined
     args = [[*map(ready, v)] if are_many and n == 0 else ready(v) for n, v in enumerate(args)]
-    kwargs = {key: ready(value) for key, value in kwargs.items()}
     goes_elsewhere = kwargs.get("out") is not None
+    kwargs = {key: ready(value) for key, value in kwargs.items() if key != "out"}
     if any(map(is_dask, kwargs.values())):
         given = inspect.signature(function).bind(*args, **kwargs)
         args, kwargs = given.args, given.kwargs
@@ -60,7 +61,22 @@ def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str 
         raise errors.Unsupported(
             f"{title} of a Dask array: give arrays by position, and neither `out` nor `where`"
         )
-    return kind(function, args, kwargs)
+    try:
+        found = _of_nothing(function, args, kwargs)
+        return kind(function, args, kwargs) if found is None else found
+    except (TypeError, ValueError) as error:
+        if not isinstance(error, (errors.Error, np.exceptions.AxisError)):  # as Dask's, of sizes that are NaN
+            check_sizes(title, *_arrays(args[0] if are_many else args))
+        raise
+
+
+def _of_nothing(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return the array that a function makes of arrays without elements, which are there at once, or None."""
+    arrays = _arrays(args)
+    if not arrays or any(array.size != 0 for array in arrays):  # or is not known
+        return None
+    found = function(*(np.empty(v.shape, v.dtype) if is_dask(v) else v for v in args), **kwargs)
+    return None if isinstance(found, tuple) else dask_array().asarray(found)
 
 
 def _has_axes(value: Any) -> bool:
@@ -90,11 +106,25 @@ def _elementwise(function: Function, args: Sequence[Any], kwargs: Mapping[str, A
 
 
 def _block_by_block(compute: Function, arrays: Sequence[Any]) -> Any:
-    found = dask_array().core.elemwise(compute, *arrays)
+    found = dask_array().core.elemwise(compute, *_cut_alike(arrays))
     if found is NotImplemented:  # all that Dask says of what the function refuses
         compute(*map(sample, arrays))
         raise needs_all(compute.__name__)
     return found
+
+
+def _cut_alike(arrays: Sequence[Any]) -> Sequence[Any]:
+    """Return arrays, the largest cut as the finest of them: Dask would cut all wherever any is cut."""
+    size, shape = max(((array.size, array.shape) for array in arrays), key=operator.itemgetter(0))
+    if math.isnan(size):
+        return arrays
+    finest = min((array.chunks for array in arrays if array.shape == shape), key=_largest_block)
+    return [array.rechunk(finest) if array.shape == shape else array for array in arrays]
+
+
+def _largest_block(chunks: Sequence[Sequence[int]]) -> int:
+    """Return how many elements the largest block has."""
+    return math.prod(map(max, chunks))
 
 
 def _evaluate(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -127,7 +157,7 @@ def _exact(join: str | None = None) -> Function:
     """Return the kind of a reduction whose parts may be joined in any order, by itself or another."""
 
     def kind(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        x, axes, keepdims = sums.of_axes(function, args, kwargs)
+        _, x, axes, keepdims = sums.of_axes(function, args, kwargs)
         joined = getattr(kit(), join or function.__name__)
         return sums.tree(x, axes, keepdims, sums.dtype_of(function, x), function, joined)
 
@@ -136,7 +166,7 @@ def _exact(join: str | None = None) -> Function:
 
 def _extreme(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the least or the greatest, which blocks without elements have no say in."""
-    x, axes, keepdims = sums.of_axes(function, args, kwargs)
+    _, x, axes, keepdims = sums.of_axes(function, args, kwargs)
     some = functools.partial(_extreme_of_some, function=function)
     return sums.tree(x, axes, keepdims, sums.dtype_of(function, x), some, function, some)
 
@@ -145,7 +175,7 @@ def _extreme_of_some(block: Any, axis: Any, keepdims: bool, function: Function) 
     shape = [min(n, 1) if a in axis else n for a, n in enumerate(block.shape)]
     if 0 in shape:
         return np.empty_like(block, shape=shape)
-    if function.__name__.startswith("nan") and block.dtype.kind == "f":
+    if skips_nan(function, block):
         alone = kit().all(kit().isnan(block), axis=axis, keepdims=True)
         if np.any(alone):  # nothing to warn of yet: other blocks may have numbers
             found = function(np.where(alone, 0, block), axis=axis, keepdims=keepdims)
@@ -155,7 +185,7 @@ def _extreme_of_some(block: Any, axis: Any, keepdims: bool, function: Function) 
 
 def _between(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return how far the extremes are from each other."""
-    x, axes, keepdims = sums.of_axes(function, args, kwargs)
+    _, x, axes, keepdims = sums.of_axes(function, args, kwargs)
     most, least = (_extreme(each, (x, axes), {"keepdims": keepdims}) for each in (kit().max, kit().min))
     return kit().subtract(most, least)
 
@@ -188,8 +218,7 @@ def _first_of_all(function: Function, x: Any) -> Any:
 
 def _first_of_block(function: Function, block: Any, start: Sequence[int], shape: Sequence[int]) -> Any:
     """Return where a block's extreme is in the whole, and what it is; nothing, if there is none."""
-    skips = function.__name__.startswith("nan") and block.dtype.kind == "f"
-    if not block.size or (skips and np.isnan(block).all()):
+    if not block.size or (skips_nan(function, block) and np.isnan(block).all()):
         return ()
     at = np.unravel_index(function(block), block.shape)
     place = np.ravel_multi_index([int(n) + first for n, first in zip(at, start, strict=True)], shape)
@@ -233,7 +262,7 @@ def _best(function: Function, k: int, largest: bool, block: Any, start: int) -> 
 
 def _best_of_all(function: Function, k: int, largest: bool, parts: Any) -> Any:
     """Return the best of the blocks' best, which are in order: so the first of equals wins here, too."""
-    values, indices = (np.concatenate(each) for each in zip(*parts, strict=True))
+    values, indices = (np.concatenate(each, dtype=each[0].dtype) for each in zip(*parts, strict=True))
     values, places = function(values, k, largest=largest)
     return values, indices[places]
 
@@ -250,7 +279,7 @@ heaviside gcd lcm isfinite isinf isnan isclose equal not_equal less less_equal g
 logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert bitwise_invert
 bitwise_not left_shift right_shift bitwise_left_shift bitwise_right_shift where astype
 """
-_EXACT = "all any prod"
+_EXACT = "all any"
 _EXTREMES = "min max amin amax nanmin nanmax"
 _FIRST = "argmin argmax nanargmin nanargmax"
 _WINDOWS = """
@@ -267,6 +296,7 @@ KINDS: dict[str, Function] = {
     **dict.fromkeys(_EXTREMES.split(), _extreme),
     "count_nonzero": _exact("sum"),
     **dict.fromkeys(_FIRST.split(), _first),
+    "prod": sums.product,
     "sum": sums.total,
     "nansum": sums.total,
     "mean": sums.mean,
@@ -319,7 +349,11 @@ KINDS: dict[str, Function] = {
     "linalg.norm": made.norm,
     "linalg.matrix_power": made.matrix_power,
     **dict.fromkeys(("concatenate", "stack"), places.joined),
-    **dict.fromkeys(("tile", "gradient", "trapezoid", "cross", "cov", "corrcoef"), made.written),
+    "tile": made.tile,
+    "gradient": made.gradient,
+    "trapezoid": made.written("y x dx"),
+    "cross": made.written("a b"),
+    **dict.fromkeys(("cov", "corrcoef"), made.written("m x y")),
     **dict.fromkeys(("convolve", "correlate"), made.slid),
     "pad": made.pad,
     "repeat": made.repeat,

@@ -20,11 +20,14 @@ def kept(heeded: str) -> Function:
     """Return the kind of a function whose lines come out as lines; what it heeds beside the axis."""
 
     def kind(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        asked = Asked(function, args, kwargs, f"axis {heeded}")
-        x, axes = _cut(asked, args[0])
-        return _of_lines(OfBlocks(function, (x, *args[1:]), kwargs), x, axes)
+        return _kept(Asked(function, args, kwargs, f"axis {heeded}"), function, args, kwargs)
 
     return kind
+
+
+def _kept(asked: Asked, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    x, axes = _cut(asked, args[0])
+    return _of_lines(OfBlocks(function, (x, *args[1:]), kwargs), x, axes)
 
 
 def best(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TopK:
@@ -84,23 +87,22 @@ def _ones(x: Any, axes: tuple[int, ...]) -> Any:
 # ---- Scans of one dimension ----------------------------------------------------------------------------
 
 _JOINED = {
-    **dict.fromkeys(("cumsum", "nancumsum", "cumulative_sum", "exclusive_scan"), np.add),
-    **dict.fromkeys(("cumprod", "nancumprod", "cumulative_prod"), np.multiply),
-    "cummax": np.maximum,
-    "cummin": np.minimum,
+    **dict.fromkeys(("cumsum", "nancumsum", "cumulative_sum", "exclusive_scan"), "add"),
+    **dict.fromkeys(("cumprod", "nancumprod", "cumulative_prod"), "multiply"),
+    "cummax": "maximum",
+    "cummin": "minimum",
 }
 
 
 def scan(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a scan: of one dimension, each block goes on from the one before."""
-    x = args[0]
+    asked, x = Asked(function, args, kwargs, "axis dtype"), args[0]
     if x.ndim != 1:
-        return kept("dtype")(function, args, kwargs)
-    Asked(function, args, kwargs, "axis dtype")
+        return _kept(asked, function, args, kwargs)
     dtype = OfBlocks(function, args, kwargs)(np.ones(1, x.dtype)).dtype  # which refuses what is no axis
     is_exclusive = function.__name__ == "exclusive_scan"
     inclusive = kit().cumsum if is_exclusive else function
-    join, delayed = _JOINED[function.__name__], importlib.import_module("dask").delayed
+    join, delayed = getattr(kit(), _JOINED[function.__name__]), importlib.import_module("dask").delayed
     wide = np.dtype(np.float64) if dtype.kind == "f" else dtype
     one_block = functools.partial(inclusive, dtype=wide)
     within = x.map_blocks(one_block, dtype=wide, meta=np.empty(0, wide))
@@ -115,7 +117,7 @@ def _last(block: Any) -> Any:
     return block[-1:]
 
 
-def _before(join: np.ufunc, lasts: Sequence[Any]) -> list[Any]:
+def _before(join: Function, lasts: Sequence[Any]) -> list[Any]:
     """Return what all blocks before each come to: nothing for the first, and for those after empty ones."""
     found, whole = [], lasts[0][:0]
     for last in lasts:
@@ -125,7 +127,7 @@ def _before(join: np.ufunc, lasts: Sequence[Any]) -> list[Any]:
 
 
 def _going_on(
-    within: Any, join: np.ufunc, all_before: Sequence[Any], to: Any, is_exclusive: bool, block_id: tuple[int]
+    within: Any, join: Function, all_before: Sequence[Any], to: Any, is_exclusive: bool, block_id: tuple[int]
 ) -> Any:
     """Return a block's scan, which goes on from what is before it."""
     before = all_before[block_id[0]]

@@ -10,19 +10,44 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from pycudakit._dask.asked import Asked, Function, flat, needs_all, sample
+from pycudakit import errors
+from pycudakit._calls.others import is_dask
+from pycudakit._dask.asked import Asked, Function, flat, needs_all, sample, typed
 from pycudakit._dask.modules import dask_array, kit
 from pycudakit._families.matmul.powers import raised
 from pycudakit.fusing.composed.signals import MODES
 from pycudakit.fusing.composed.whole import NumPysAlone
 
 
-def written(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return what a function gives that is written for NumPy: Dask arrays go through its body as they are."""
+def written(lazy: str) -> Function:
+    """Return the kind of a function that is written for NumPy; the parameters that may be Dask arrays."""
+
+    def kind(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        Asked(function, args, kwargs, lazy=lazy)
+        return _by_its_body(function, args, kwargs)
+
+    return kind
+
+
+def _by_its_body(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return what a function's body makes of Dask arrays, which go through it as they are."""
     try:
         return inspect.unwrap(function)(*args, **kwargs)
     except NumPysAlone as error:
         raise needs_all(f"{function.__name__} with {error}", "leave that out") from None
+
+
+def gradient(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return slopes."""
+    f, *spacings = args
+    if any(is_dask(each) and each.ndim for each in spacings):
+        raise errors.Unsupported("gradient of Dask arrays: places must be known: .compute() them first")
+    return _by_its_body(function, (dask_array().asarray(f), *spacings), kwargs)
+
+
+def tile(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return an array repeated along its axes."""
+    return typed(written("A")(function, args, kwargs), args[0].dtype)
 
 
 _BORDERS = ("constant", "edge", "empty", "maximum", "minimum", "reflect", "symmetric", "wrap")
@@ -42,9 +67,11 @@ def pad(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> A
     widths = np.broadcast_to(np.asarray(widths), (x.ndim, 2))
     if mode not in _BORDERS:
         raise needs_all(f"pad by {mode!r}", f"give one of {', '.join(_BORDERS)}")
+    if asked["kwargs"].get("reflect_type", "even") != "even":  # which Dask's own `pad` pays no heed to
+        raise needs_all("pad by odd reflections", "leave reflect_type out")
     if mode in ("reflect", "symmetric", "wrap") and np.any(widths.max(axis=1) >= x.shape):
         raise needs_all(f"pad by {mode!r}", "give a border narrower than the array")
-    return dask_array().pad(x, widths.tolist(), mode, **asked["kwargs"])
+    return typed(dask_array().pad(x, widths.tolist(), mode, **asked["kwargs"]), x.dtype)
 
 
 def repeat(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -54,12 +81,11 @@ def repeat(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     axis = normalize_axis_index(axis, x.ndim)
     asked.check_sizes(x)
     places = np.repeat(np.arange(x.shape[axis]), asked["repeats"])  # which refuses what is no count
-    if 0 in x.shape:
-        shape = [len(places) if at == axis else n for at, n in enumerate(x.shape)]
-        return dask_array().empty(shape, dtype=x.dtype)
     if np.ndim(asked["repeats"]) == 0:
-        return dask_array().repeat(x, int(asked["repeats"]), axis=axis)
-    return dask_array().take(x, places, axis=axis)
+        found = dask_array().repeat(x, int(asked["repeats"]), axis=axis)
+    else:
+        found = dask_array().take(x, places, axis=axis)
+    return typed(found, x.dtype)
 
 
 def slid(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -114,7 +140,8 @@ def kron(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     asked.check_sizes(a, b)
     a, b = (each[(np.newaxis,) * max(0, other.ndim - each.ndim)] for each, other in ((a, b), (b, a)))
     products = kit().multiply(a[(slice(None), np.newaxis) * a.ndim], b[(np.newaxis, slice(None)) * a.ndim])
-    return products.reshape([n * m for n, m in zip(a.shape, b.shape, strict=True)])
+    shape = [n * m for n, m in zip(a.shape, b.shape, strict=True)]
+    return dask_array().empty(shape, dtype=products.dtype) if 0 in shape else products.reshape(shape)
 
 
 def matrix_power(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -146,10 +173,10 @@ def diff(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 def trace(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the sums of diagonals."""
-    asked = Asked(function, args, kwargs, "offset axis1 axis2")
+    asked = Asked(function, args, kwargs, "offset axis1 axis2 dtype")
     function(sample(args[0]), *args[1:], **kwargs)  # which refuses what NumPy refuses
     diagonals = dask_array().diagonal(args[0], asked["offset"], asked["axis1"], asked["axis2"])
-    return kit().sum(diagonals, axis=-1)
+    return kit().sum(diagonals, axis=-1, dtype=asked["dtype"])
 
 
 def allclose(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +14,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit import errors
 from pycudakit._calls.others import is_dask
-from pycudakit._dask.asked import Asked, Function, OfBlocks, flat, needs_all, sample
+from pycudakit._dask.asked import Asked, Function, OfBlocks, flat, needs_all, sample, typed
 from pycudakit._dask.modules import dask_array, kit
 
 
@@ -35,15 +37,12 @@ def moved(heeded: str) -> Function:
     def kind(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         asked = Asked(function, args, kwargs, heeded)
         x, others = args[0], {name: asked[name] for name in heeded.split()}
-        function(sample(x), **others)  # which refuses what NumPy refuses
+        dtype = np.asarray(function(sample(x), **others)).dtype  # or what NumPy refuses
         if function.__name__ == "roll":
-            if 0 in x.shape:
-                return x
             others["shift"], others["axis"] = _pairs(others["shift"], others["axis"])
         if function.__name__ in ("tril", "triu") and x.ndim == 1:
             x = dask_array().broadcast_to(x, (x.size, x.size))
-        found = getattr(dask_array(), function.__name__)(x, **others)
-        return found.astype(x.dtype)  # of numbers with their bytes swapped, too
+        return typed(getattr(dask_array(), function.__name__)(x, **others), dtype)
 
     return kind
 
@@ -104,18 +103,19 @@ def take(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     if axis is None:
         x, axis = flat(x), 0
     axis = normalize_axis_index(axis, x.ndim)
+    dtype = np.asarray(function(sample(x), np.zeros(places.shape, np.intp), axis)).dtype
     found = dask_array().take(x, places.ravel(), axis=axis)
-    if places.ndim == 1:
-        return found
-    asked.check_sizes(x)
-    return found.reshape(*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
+    if places.ndim != 1:
+        asked.check_sizes(x)
+        found = found.reshape(*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
+    return typed(found, dtype)
 
 
 def compress(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the elements, or lines, that a condition keeps."""
     asked = Asked(function, args, kwargs, "axis", lazy="condition a")
     x = asked["a"] if is_dask(asked["a"]) else dask_array().asarray(asked["a"])
-    return dask_array().compress(asked["condition"], x, axis=asked["axis"])
+    return typed(dask_array().compress(asked["condition"], x, axis=asked["axis"]), x.dtype)
 
 
 def unique(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -125,24 +125,30 @@ def unique(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     da, delayed, x = dask_array(), importlib.import_module("dask").delayed, args[0]
     row = flat(x)
     tells = {name: True for name in wanted if asked[name] and name != "return_inverse"}
-    parts = [delayed(_distinct)(function, block, tells) for block in row.to_delayed()]
-    whole = delayed(_distinct_of_all)(function, parts, tells)
+    whole = delayed(_distinct_of_all)(function, _parts(row, function, tells), tells)
     values = da.from_delayed(whole["values"], (np.nan,), x.dtype)
     results = [values]
     for name in wanted:
         if name in tells:
             results.append(da.from_delayed(whole[name], (np.nan,), np.intp))
         elif asked[name]:
-            blocks = [
-                da.from_delayed(delayed(np.searchsorted)(whole["values"], block), (n,), np.intp)
-                for block, n in zip(row.to_delayed(), row.chunks[0], strict=True)
-            ]
-            inverse = da.concatenate(blocks)
+            inverse = row.map_blocks(_among, whole["values"], dtype=np.intp, meta=np.empty(0, np.intp))
             results.append(inverse if x.ndim == 1 else inverse.reshape(x.shape))
     return values if len(results) == 1 else tuple(results)
 
 
-def _distinct(function: Function, block: Any, tells: Mapping[str, bool]) -> dict[str, Any]:
+def _among(block: Any, values: Any) -> Any:
+    return np.searchsorted(values, block)
+
+
+def _parts(row: Any, function: Function, tells: Mapping[str, bool]) -> list[Any]:
+    """Return what is told of each block, to come."""
+    told = functools.partial(_distinct, function=function, tells=tells)
+    parts: list[Any] = row.map_blocks(told, dtype=object, meta=np.empty(0, object)).to_delayed().tolist()
+    return parts
+
+
+def _distinct(block: Any, function: Function, tells: Mapping[str, bool]) -> dict[str, Any]:
     """Return the elements of a block that differ from each other, and what else is to be told of them."""
     found = function(block, **tells)
     values = dict(zip(("values", *tells), found if tells else (found,), strict=True))
@@ -173,23 +179,21 @@ def of_sets(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     asked = Asked(function, args, kwargs, "", lazy=" ".join(names))
     both = [dask_array().asarray(asked[name]) for name in names]
     delayed, only = importlib.import_module("dask").delayed, kit().unique
-    sets = [
-        delayed(_distinct_of_all)(
-            only, [delayed(_distinct)(only, block, {}) for block in flat(each).to_delayed()], {}
-        )["values"]
-        for each in both
-    ]
+    sets = [delayed(_distinct_of_all)(only, _parts(flat(each), only, {}), {})["values"] for each in both]
     dtype = function(*(np.ones(1, each.dtype) for each in both)).dtype
     return dask_array().from_delayed(delayed(function)(*sets), (np.nan,), dtype)
 
 
 def joined(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return arrays put together."""
-    arrays = [dask_array().asarray(array) for array in args[0]]
-    axis, dtype = args[1] if len(args) > 1 else kwargs.get("axis", 0), kwargs.get("dtype")
+    asked = Asked(function, args, kwargs, lazy="arrays")
+    arrays, axis, dtype = list(map(dask_array().asarray, asked["arrays"])), asked["axis"], asked["dtype"]
     ones = [*map(sample, arrays)]
     function(ones, *args[1:], **kwargs)  # which refuses what NumPy refuses
     if axis is None:
         arrays, axis = [flat(array) for array in arrays], 0
+    beside = {(*a.shape[:axis], *a.shape[axis:][1:]) for a in arrays if not math.isnan(a.size)}
+    if asked.title == "concatenate" and len(beside) > 1:  # of which Dask passes over what has no elements
+        raise errors.InvalidArgument(f"concatenate: lengths of other axes differ: {sorted(beside)}")
     whole = getattr(dask_array(), function.__name__)(arrays, axis)
     return whole if dtype is None else whole.astype(dtype)

@@ -47,6 +47,11 @@ def _product(
     compute = OfBlocks(function, args, kwargs)
     dtype = np.asarray(compute(*map(sample, arrays))).dtype
     summed = tuple(name for name in lengths if name not in out)
+    wide = dtype
+    if dtype == np.float16:  # parts of which may overflow where their sum does not
+        wide = np.dtype(np.float32)
+        arrays = [kit().astype(array, wide) for array in arrays]
+        compute = OfBlocks(function, args, {n: value for n, value in kwargs.items() if n != "dtype"})
     with warnings.catch_warnings():  # of how many parts there are, until they are added up
         warnings.simplefilter("ignore", dask_array().PerformanceWarning)
         parts = dask_array().blockwise(
@@ -54,14 +59,15 @@ def _product(
             (*out, *summed),
             *(value for both in zip(arrays, named, strict=True) for value in both),
             adjust_chunks=dict.fromkeys(summed, 1),
-            dtype=dtype,
-            meta=np.empty((0,) * (len(out) + len(summed)), dtype),
+            dtype=wide,
+            meta=np.empty((0,) * (len(out) + len(summed)), wide),
         )
     axes = tuple(range(len(out), parts.ndim))
     if all(parts.numblocks[axis] == 1 for axis in axes):
-        return parts.reshape(parts.shape[: len(out)])
-    whole = kit().any(parts, axis=axes) if dtype.kind == "b" else kit().sum(parts, axis=axes)
-    return kit().astype(whole, dtype)
+        whole = parts.reshape(parts.shape[: len(out)])
+    else:
+        whole = kit().any(parts, axis=axes) if dtype.kind == "b" else kit().sum(parts, axis=axes)
+    return whole.astype(dtype)
 
 
 def matmul(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

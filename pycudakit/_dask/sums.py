@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit import errors
-from pycudakit._dask.asked import Asked, sample
+from pycudakit._dask.asked import Asked, sample, skips_nan
 from pycudakit._dask.modules import dask_array, kit
 
 Axes = tuple[int, ...]
@@ -26,17 +26,17 @@ _TOLD = 3  # numbers that a block tells: its sum, what is missing from it, and h
 
 def of_axes(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], heeded: str = ""
-) -> tuple[Any, Axes, bool]:
-    """Return what a reduction is of: the array, the axes, and whether they are kept."""
+) -> tuple[Asked, Any, Axes, bool]:
+    """Return what a reduction is asked, and is of: the array, the axes, and whether they are kept."""
     asked = Asked(function, args, kwargs, f"axis keepdims {heeded}")
     x, axis, keepdims = args[0], asked["axis"], asked.keepdims
     function(sample(x), axis=axis)  # which refuses what is no axis
     if x.ndim == 0:  # one element, which has no axis to go along
-        return x.reshape(1), (0,), False
+        return asked, x.reshape(1), (0,), False
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
     if not axes:
         raise errors.Unsupported(f"{asked.title} of a Dask array takes an axis at least, and got axis=()")
-    return x, axes, keepdims
+    return asked, x, axes, keepdims
 
 
 def tree(
@@ -73,18 +73,29 @@ def _reduced(block: Any, axis: Any, keepdims: bool, function: Any) -> Any:
 
 def total(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a sum."""
-    x, axes, keepdims = of_axes(function, args, kwargs)
-    dtype = dtype_of(function, x)
+    asked, x, axes, keepdims = of_axes(function, args, kwargs, "dtype")
+    given = {"dtype": asked["dtype"]}
+    dtype = dtype_of(function, x, **given)
     if dtype.kind != "f" or _is_masked(x):
-        return tree(x, axes, keepdims, dtype, function, kit().sum)
+        of_block, joined = (functools.partial(each, **given) for each in (function, kit().sum))
+        return tree(x, axes, keepdims, dtype, of_block, joined)
     return _parts(x, axes, keepdims, dtype, function)
+
+
+def product(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return a product, whose parts are float32 if it is float16: they may overflow where it does not."""
+    asked, x, axes, keepdims = of_axes(function, args, kwargs, "dtype")
+    dtype = dtype_of(function, x, dtype=asked["dtype"])
+    is_half = dtype == np.float16
+    of_some = functools.partial(function, dtype=np.float32 if is_half else asked["dtype"])
+    return tree(x, axes, keepdims, np.dtype("f4") if is_half else dtype, of_some, of_some).astype(dtype)
 
 
 def mean(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a mean: the sum with all its digits, divided, and rounded once."""
-    x, axes, keepdims = of_axes(function, args, kwargs)
-    dtype = dtype_of_number(function, x)
-    return _mean(x, axes, keepdims, dtype, function.__name__.startswith("nan"))
+    asked, x, axes, keepdims = of_axes(function, args, kwargs, "dtype")
+    dtype = dtype_of_number(function, x, asked["dtype"])
+    return _mean(x, axes, keepdims, dtype, skips_nan(function, x))
 
 
 def _mean(x: Any, axes: Axes, keepdims: bool, dtype: Any, skips: bool) -> Any:
@@ -95,10 +106,9 @@ def _mean(x: Any, axes: Axes, keepdims: bool, dtype: Any, skips: bool) -> Any:
 def spread(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a variance or a standard deviation in two passes: the mean, and squares of what is off it."""
     pk = kit()
-    name = function.__name__
-    x, axes, keepdims = of_axes(function, args, kwargs, "ddof")
-    ddof = Asked(function, args, kwargs)["ddof"]
-    dtype, skips = dtype_of_number(function, x), name.startswith("nan")
+    asked, x, axes, keepdims = of_axes(function, args, kwargs, "ddof dtype")
+    ddof, skips = asked["ddof"], skips_nan(function, x)
+    dtype = dtype_of_number(function, x, asked["dtype"])
     wide = x.astype(np.float64)
     squares = pk.square(pk.subtract(wide, _mean(wide, axes, True, wide.dtype, skips)))
     if skips:
@@ -110,20 +120,20 @@ def spread(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
         )
     else:
         variance = _parts(squares, axes, keepdims, wide.dtype, pk.sum, divided=True, ddof=ddof)
-    found = pk.sqrt(variance) if name.endswith("std") else variance
+    found = pk.sqrt(variance) if function.__name__.endswith("std") else variance
     return found.astype(dtype)
 
 
-def dtype_of(function: Callable[..., Any], x: Any) -> Any:
+def dtype_of(function: Callable[..., Any], x: Any, **given: Any) -> Any:
     """Return the type of what a reduction of an array gives."""
-    return np.asarray(function(sample(x))).dtype
+    return np.asarray(function(sample(x), **given)).dtype
 
 
-def dtype_of_number(function: Callable[..., Any], x: Any) -> Any:
+def dtype_of_number(function: Callable[..., Any], x: Any, given: Any = None) -> Any:
     """Return the same, of a mean or of what is made of one."""
-    dtype = dtype_of(function, x)
-    if _is_masked(x) or x.dtype.kind not in "biuf":
-        what = "masked arrays" if _is_masked(x) else x.dtype
+    dtype = dtype_of(function, x, dtype=given)
+    if _is_masked(x) or x.dtype.kind not in "biuf" or dtype.kind != "f":
+        what = "masked arrays" if _is_masked(x) else x.dtype if given is None else f"dtype={given}"
         raise errors.Unsupported(
             f"{function.__name__} of a Dask array takes bool, integers and floats, and got {what}: "
             f"dask.array.{function.__name__} computes it"

@@ -11,11 +11,12 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from pycudakit import errors
 from pycudakit._calls import invocation
 from pycudakit._calls.arguments import refuse_byte_order
 from pycudakit._calls.deferred import Deferred
 from pycudakit._calls.operands import as_array
-from pycudakit._calls.others import is_device_array, is_ordinary, open_to_others, read
+from pycudakit._calls.others import has_dask, is_dask, is_device_array, is_ordinary, open_to_others, read
 from pycudakit._library.types import code_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -95,7 +96,7 @@ def _counterpart(place: tuple[str, str]) -> Callable[..., Any]:
 
 def _read(function: Any, method: str, array: Any) -> Any:
     """Return what functions take in place of an argument, which NumPy alone may take for an object."""
-    if is_ordinary(array) or is_device_array(array):
+    if is_ordinary(array) or is_device_array(array) or is_dask(array):
         return array
     return read(array, f"{function.__name__}.{method}, array")
 
@@ -107,10 +108,16 @@ def _takes(array: Any, out: Any) -> bool:
     is_known = out is None or type(out) is np.ndarray or is_device_array(out)
     if not is_known or isinstance(array, Deferred):
         return False
-    return as_array(array) is not None if is_ordinary(array) else is_device_array(array)
+    if is_ordinary(array):
+        return as_array(array) is not None
+    return is_device_array(array) or (is_dask(array) and out is None)
 
 
 def _by_numpy(function: Any, method: str, foreign: str | None, *args: Any, **kwargs: Any) -> Any:
+    if any(map(has_dask, (*args, *kwargs.values()))):
+        raise errors.Unsupported(
+            f"{function.__name__}.{method} of a Dask array needs all of it at once: .compute() it first"
+        )
     compute = functools.partial(getattr(getattr(np, function.__name__), method), *args, **kwargs)
     if any(isinstance(value, Deferred) for value in args):  # which captures it
         return compute()
@@ -216,7 +223,7 @@ def outer(function: Any, a: Any, b: Any, /, **kwargs: Any) -> Any:
     if np.ndim(a) + np.ndim(b) > _MOST_DIMENSIONS:
         return _by_numpy(function, "outer", "so many dimensions", a, b, **kwargs)
     # To NumPy's, a number is an array of its own type.
-    a, b = (value if is_device_array(value) else np.asarray(value) for value in (a, b))
+    a, b = (value if is_device_array(value) or is_dask(value) else np.asarray(value) for value in (a, b))
     beside = (..., *(None,) * np.ndim(b))
     return function(a[beside], b, **kwargs)
 

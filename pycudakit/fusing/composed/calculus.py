@@ -9,6 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pycudakit._calls.deferred import Deferred
+from pycudakit._calls.others import is_dask
 from pycudakit.fusing.composed.whole import as_array, whole
 
 # Of the vectors that NumPy's `cross` takes.
@@ -147,34 +148,43 @@ def _slope(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
             "Shape of array too small to calculate a numerical gradient, "
             "at least (edge_order + 1) elements are required."
         )
-
-    def at(part: Any) -> Any:
-        return f[_along(axis, part)]
-
-    out = np.empty_like(f, dtype=f.dtype if f.dtype.kind == "f" else np.float64)
-    is_even = np.ndim(spacing) == 0
+    dtype = f.dtype if f.dtype.kind == "f" else np.float64
+    first, last = _slopes_at_ends(f, axis, spacing, edge_order)
+    if is_dask(f):  # each item that is set in an array of Dask's goes over all of its blocks
+        first, last = (end[_along(axis, np.newaxis)] for end in (first, last))
+        slopes: Any = np.concatenate([first, _slope_inside(f, axis, spacing), last], axis)
+        return slopes.astype(dtype).rechunk(f.chunks)
+    out = np.empty_like(f, dtype=dtype)
     if f.shape[axis] > 2:
         out[_along(axis, slice(1, -1))] = _slope_inside(f, axis, spacing)
+    out[_along(axis, 0)], out[_along(axis, -1)] = first, last
+    return out
+
+
+def _slopes_at_ends(f: Any, axis: int, spacing: Any, edge_order: int) -> tuple[Any, Any]:
+    """Return the slopes at the first sample and at the last."""
+
+    def at(place: int) -> Any:
+        return f[_along(axis, place)]
+
+    is_even = np.ndim(spacing) == 0
     first, second, last, last_but_one = (spacing,) * 4 if is_even else spacing[[0, 1, -1, -2]]
     if edge_order == 1:
-        out[_along(axis, 0)] = (at(1) - at(0)) / first
-        out[_along(axis, -1)] = (at(-1) - at(-2)) / last
-        return out
+        return (at(1) - at(0)) / first, (at(-1) - at(-2)) / last
     if is_even:
         a, b, c = -1.5 / first, 2.0 / first, -0.5 / first
     else:
         a = -(2.0 * first + second) / (first * (first + second))
         b = (first + second) / (first * second)
         c = -first / (second * (first + second))
-    out[_along(axis, 0)] = a * at(0) + b * at(1) + c * at(2)
+    at_first = a * at(0) + b * at(1) + c * at(2)
     if is_even:
         a, b, c = 0.5 / last, -2.0 / last, 1.5 / last
     else:
         a = last / (last_but_one * (last_but_one + last))
         b = -(last + last_but_one) / (last_but_one * last)
         c = (2.0 * last + last_but_one) / (last * (last_but_one + last))
-    out[_along(axis, -1)] = a * at(-3) + b * at(-2) + c * at(-1)
-    return out
+    return at_first, a * at(-3) + b * at(-2) + c * at(-1)
 
 
 def _slope_inside(f: Any, axis: int, spacing: Any) -> Any:

@@ -66,13 +66,14 @@ def whole(
                     return recording.by_numpy(numpys, args, kwargs)
             compute = functools.partial(numpys, *args, **kwargs)
             engine = asked.checked_current()
+            values = (*args, *kwargs.values())
+            are_ordinary = all(map(is_ordinary, values))
+            if not are_ordinary and any(map(has_dask, values)):
+                given, named = _replaced(args, kwargs, places, of_many, as_array)
+                return above.call_on_dask(name, given, named)
             if asked.is_numpys(engine):
                 return invocation.by_numpy_alone(name, compute)
-            values = (*args, *kwargs.values())
-            if not all(map(is_ordinary, values)):
-                if any(map(has_dask, values)):
-                    given, named = _replaced(args, kwargs, places, of_many, as_array)
-                    return above.call_on_dask(name, given, named)
+            if not are_ordinary:
                 if any(map(lies_on_device, values)):
                     return fused(*args, **kwargs)
                 deciding = decider(values)

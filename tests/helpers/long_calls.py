@@ -45,11 +45,9 @@ def long_call(seconds):
     while True:
         a, text = np.linspace(0, 1, size), _expression(terms)
         taken = _seconds(call)
-        # A machine may be busy for a moment.
-        if taken < 0.1 * seconds:
-            taken = min(_seconds(call) for _ in range(3))
-        elif taken > seconds:
-            taken = min(taken, _seconds(call))
+        if pk.last_call().engine != "cpu":  # which may be busy for a moment
+            again = 3 if taken < 0.1 * seconds else int(taken > seconds)
+            taken = min([taken, *(_seconds(call) for _ in range(again))])
         if taken > seconds or (size, terms) == (MOST_ELEMENTS, MOST_TERMS):
             return call
         # Small calls say little of large ones.

@@ -42,7 +42,7 @@ def run(script, *arguments, folder, paths=(), **variables):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,  # of what hangs; a busy machine needs minutes
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -32,7 +32,7 @@ def folder(monkeypatch, tmp_path):
 
 def python(*arguments):
     done = subprocess.run(
-        [sys.executable, *arguments], check=False, capture_output=True, text=True, timeout=120
+        [sys.executable, *arguments], check=False, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     return done

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -74,7 +75,25 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason="of the cpu engine alone"))
 
 
-def pytest_collection_finish():
+_generators = {}  # of each module: its generators of random numbers, and what they are before the first test
+
+
+def _generators_of(module):
+    found = [value for value in vars(module).values() if isinstance(value, np.random.Generator)]
+    return [(generator.bit_generator, generator.bit_generator.state) for generator in found]
+
+
+def pytest_collection_finish(session):
     """Have no search for what is garbage, or is prepared, go through twenty thousand tests."""
+    helpers = [module for name, module in sys.modules.items() if name.startswith("helpers.")]
+    shared = [each for module in helpers for each in _generators_of(module)]
+    for module in {item.module for item in session.items}:
+        _generators[module] = [*shared, *_generators_of(module)]
     gc.collect()
     settle()
+
+
+def pytest_runtest_setup(item):
+    """Have a test draw the same numbers whichever tests ran before it in its process."""
+    for generator, state in _generators[item.module]:
+        generator.state = state

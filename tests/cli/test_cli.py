@@ -26,7 +26,7 @@ def run(*arguments, **variables):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
 
 
@@ -79,7 +79,7 @@ def test_output_that_cannot_be_written(command):
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=120,
+            timeout=300,
             env={**os.environ, "PYTHONUNBUFFERED": ""},
         )
     assert done.returncode == 1

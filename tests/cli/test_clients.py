@@ -16,7 +16,7 @@ SUM = "51 42 33 24 15\n"
 
 
 def run(*command, **keywords):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **keywords)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **keywords)
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
 

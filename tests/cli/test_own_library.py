@@ -12,7 +12,7 @@ PROJECT = Path(__file__).parents[2] / "examples" / "own_library"
 
 
 def run(*command, **keywords):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **keywords)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False, **keywords)
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
 

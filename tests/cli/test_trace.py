@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 
 import pytest
 
@@ -40,7 +41,8 @@ def trace(tmp_path, monkeypatch, capsys):
 
 
 @needs_cpu
-def test_a_script(trace, tmp_path):
+def test_a_script(trace, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[advice.__module__], "NEAR", 60.0)  # other processes may take a moment
     status, printed, _ = trace(SCRIPT, "2", "--own")
     assert status == 0
     lines = printed.splitlines()
@@ -48,10 +50,9 @@ def test_a_script(trace, tmp_path):
     assert [line.split()[0] for line in lines if line.split()[1:2] == ["cpu"]] == [
         *("multiply", "add", "sqrt", "exp") * 2
     ]
-    findings = [line for line in lines if line.startswith("- ")]  # two, where other processes took a moment
-    assert findings
-    assert all("calls could be one `fuse`" in finding for finding in findings)
-    assert all("passes over memory saved" in finding for finding in findings)
+    (finding,) = (line for line in lines if line.startswith("- "))
+    assert "these 4 calls could be one `fuse`, 2 times over: multiply, add, sqrt, exp" in finding
+    assert "passes over memory saved" in finding
     events = json.loads((tmp_path / "here.json").read_text())["traceEvents"]
     assert sum(event["name"] == "sqrt" for event in events) == 2
 

@@ -119,7 +119,7 @@ def test_contexts_of_threads_are_apart():
         name = ("cpu", "numpy")[index % 2]
         for _ in range(50):
             with pk.engine(name):
-                barrier.wait(10)
+                barrier.wait(60)
                 if ran() != name:
                     return f"{index} ran elsewhere than on {name}"
         return None
@@ -443,7 +443,7 @@ def test_thirty_two_threads(engine):
 
     def work(index):
         rng = np.random.default_rng(index)
-        barrier.wait(30)
+        barrier.wait(120)
         for turn in range(12):
             name = functions[(index + turn) % len(functions)]
             size = int(rng.choice([10, 1000, 20_000, 300_000]))

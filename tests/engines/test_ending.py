@@ -75,8 +75,8 @@ sys.exit(7)
 @pytest.mark.alone
 @pytest.mark.parametrize("watched", [False, True])
 def test_a_process_ends_while_nobody_waits_for_its_threads(engine, watched):
-    """Within 5 s, with its own exit code and without noise, and so each time."""
+    """Soon, with its own exit code and without noise, and so each time."""
     for _ in range(3):
         done = python(ENDLESS.format(engine=engine, watched=watched), check=False)
-        assert time.monotonic() - float(done.stdout) < 5
+        assert time.monotonic() - float(done.stdout) < 30
         assert (done.returncode, done.stderr) == (7, "")

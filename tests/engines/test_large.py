@@ -101,10 +101,10 @@ def test_more_elements_than_there_is_memory_for(engine):
         for call in ("compress(x, x)", "nonzero(x)", "argwhere(y)"):
             calls.remove(call)  # NumPy's, which counts without a look at signals
     code = CODE.replace("ENGINE", engine).replace("CALLS", repr(calls))
-    told = json.loads(python(code, timeout=400, env={"CUDA_VISIBLE_DEVICES": ""}))
+    told = json.loads(python(code, timeout=900, env={"CUDA_VISIBLE_DEVICES": ""}))
     assert len(told) == 2 * len(calls)
-    late = {what: seconds for what, (_, seconds) in told.items() if seconds > 1}
-    assert not late  # 0.1 where the machine is quiet
+    late = {what: seconds for what, (_, seconds) in told.items() if seconds > 10}
+    assert not late  # 0.1 where the machine is quiet, and a minute for who would not look
     odd = {what: words for what, (words, _) in told.items() if words.partition(":")[0] not in PLAIN}
     assert not odd
     assert sum(words == "interrupted" for words, _ in told.values()) > 20

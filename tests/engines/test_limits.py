@@ -83,7 +83,7 @@ LIMITS = {
 @pytest.fixture(scope="module", autouse=True)
 def _compiled():
     """Have the kernels on the disk, whatever is limited then."""
-    python(f"{START}\nall_are_right()", timeout=120)
+    python(f"{START}\nall_are_right()")
 
 
 @pytest.mark.parametrize("what", LIMITS)
@@ -141,7 +141,7 @@ for more in (2, 8, 32, 128):
     pk.release()
 print("\\n" + json.dumps([raised, new_kernel(), in_helper()]))
 """
-    raised, *after = json.loads(python(code, timeout=120).splitlines()[-1])
+    raised, *after = json.loads(python(code).splitlines()[-1])
     assert raised > 4
     assert after == [True, True]
 

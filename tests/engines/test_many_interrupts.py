@@ -85,7 +85,7 @@ def test_none_is_lost(engine, name):
     code = CODE
     for word, value in told.items():
         code = code.replace(f'"{word}"', json.dumps(str(value)))
-    raised, caught, others, unraisable, usual, right = json.loads(python(code, timeout=60 + MOST // 100))
+    raised, caught, others, unraisable, usual, right = json.loads(python(code, timeout=240 + MOST // 100))
     assert raised > 100
     assert (caught, others, unraisable) == (raised, [], [])
     assert usual

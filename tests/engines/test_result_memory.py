@@ -1,5 +1,6 @@
 """The memory of large results: NumPy's arrays to everybody, and kept for the next when they are no more."""
 
+import gc
 import os
 import threading
 import tracemalloc
@@ -47,6 +48,7 @@ CALLS = {
 @pytest.fixture(autouse=True)
 def _from_small_ones_on(monkeypatch):
     monkeypatch.setattr(result_memory, "LEAST", 1 << 20)
+    gc.collect()  # an earlier test's result would come back when it is not expected
     pk.release()
 
 

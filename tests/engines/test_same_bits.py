@@ -107,16 +107,21 @@ def test_any_number_of_threads(threads):
         a = np.random.default_rng(1).standard_normal(3_000_000).astype("f4")
         b = a[::-1]
         for name in ("exp", "sin", "tanh", "power", "divide", "remainder", "arctan2"):
-            with np.errstate(all="ignore"):
-                value = getattr(pk, name)(*(a, b)[: getattr(np, name).nin])
+            for _ in range(TRIES):  # where the machine is busy, the others may come too late
+                with np.errstate(all="ignore"):
+                    value = getattr(pk, name)(*(a, b)[: getattr(np, name).nin])
+                shared = pk.last_call().threads > 1
+                if shared:
+                    break
             value[np.isnan(value)] = np.nan
-            print(name, hashlib.sha256(value.tobytes()).hexdigest(), pk.last_call().threads > 1)
+            print(name, hashlib.sha256(value.tobytes()).hexdigest(), shared)
     """
 
     def run(count):
         env = {**os.environ, "PYCUDAKIT_THREADS": str(count)}
+        tries = code.replace("TRIES", "1" if count == 1 else "20")
         done = subprocess.run(
-            [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=env
+            [sys.executable, "-c", tries], check=True, capture_output=True, text=True, env=env
         )
         rows = [line.split() for line in done.stdout.splitlines()]
         return [row[:2] for row in rows], [row[2] for row in rows]

@@ -533,7 +533,7 @@ def test_long_expressions_are_refused_soon(text, most):
     began = time.process_time()
     with pytest.raises(ValueError, match=f"more than {most}; compute it in parts") as caught:
         pk.evaluate(text, {"x": x})
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 10  # and not minutes, as what is quadratic
     assert len(str(caught.value)) < 100
 
 

@@ -63,7 +63,7 @@ def test_pickles_of_a_scripts_own(tmp_path):
             check=False,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             cwd=tmp_path,
             env=environment,
         )

@@ -83,12 +83,12 @@ def test_one_that_fails(gpus, monkeypatch, gpu):
             raise pk.errors.DeviceError("it fell off the bus")
         run(self)
 
-    want, before = whole(softmax, x), threading.active_count()
+    want, before = whole(softmax, x), set(threading.enumerate())
     with monkeypatch.context() as patched:
         patched.setattr(shares.Ready, "run", fail)
         with pytest.raises(pk.errors.DeviceError, match=r"bus$"):
             pk.fuse(softmax)(x)
-        assert threading.active_count() == before
+        assert set(threading.enumerate()) <= before
     same(pk.fuse(softmax)(x), want)
 
 
@@ -102,7 +102,7 @@ def test_one_that_fails_ends_the_others(gpus, monkeypatch):
             began.set()
             time.sleep(0.01 if failing else 0)  # all of them would take seconds
         elif failing:
-            assert began.wait(30)
+            assert began.wait(120)
             raise KeyboardInterrupt
         run(self)
 

@@ -135,5 +135,5 @@ for function in (into_itself, into_another):
 def test_writes_on_a_gpu_with_64_mib_for_plans(engine):
     if engine != "cuda":
         pytest.skip("nothing is kept")
-    printed = python(WRITTEN_THERE, env={"PYCUDAKIT_PLAN_MEMORY": "64M"}, timeout=120)
+    printed = python(WRITTEN_THERE, env={"PYCUDAKIT_PLAN_MEMORY": "64M"})
     assert printed.split() == ["True"] * 8

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import time
 from pathlib import Path
 
 from pycudakit import InOut, SourceModule
@@ -62,3 +63,13 @@ def runs(process):
         return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
     except (OSError, IndexError):
         return False
+
+
+def end(*pids):
+    """Tell whether all these processes end, of themselves and soon; a busy machine lets them wait."""
+    deadline = time.monotonic() + 60
+    while any(map(runs, pids)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

@@ -50,7 +50,7 @@ def python(code, **environment):
     """Run code in a process of its own."""
     run = [sys.executable, "-c", code]
     environment = {**os.environ, **environment}
-    return subprocess.run(run, check=False, capture_output=True, text=True, timeout=100, env=environment)
+    return subprocess.run(run, check=False, capture_output=True, text=True, timeout=300, env=environment)
 
 
 RNG = np.random.default_rng(6)

@@ -35,13 +35,13 @@ def test_a_compiler_that_does_not_end(tmp_path, monkeypatch):
     compiler.write_text(f"#!/bin/sh\n{version}\nsleep 61 & echo $! > {tmp_path}/child\nwait\n")
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
-    monkeypatch.setenv("PYCUDAKIT_COMPILE_LIMIT", "0.5")
+    monkeypatch.setenv("PYCUDAKIT_COMPILE_LIMIT", "3")  # a shell begins in them, on a busy machine, too
     began = time.monotonic()
-    with pytest.raises(pk.errors.CompileError, match=r"0\.5 seconds(.|\n)*PYCUDAKIT_COMPILE_LIMIT"):
+    with pytest.raises(pk.errors.CompileError, match=r"\b3 seconds(.|\n)*PYCUDAKIT_COMPILE_LIMIT"):
         compiled("slow")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30  # and not 61
     child = int((tmp_path / "child").read_text())
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while runs(child) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not runs(child)

@@ -186,14 +186,18 @@ def test_what_is_not_checked_does_not_hang():
 def test_what_takes_long_is_interrupted(name):
     """A kernel that waits for ever, and one without barriers whose threads take long."""
     function = SourceModule(WAITING).get_function(name)
+
+    def call():
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        function(InOut(np.ones(1, np.int32)), block=(1024, 1, 1), grid=(100, 1))
+
     # A shell's background job is born without.
     usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         begun = time.perf_counter()
         with pytest.raises(KeyboardInterrupt):
-            function(InOut(np.ones(1, np.int32)), block=(1024, 1, 1), grid=(100, 1))
-        assert time.perf_counter() - begun < 5
+            call()
+        assert time.perf_counter() - begun < 30  # and not minutes
     finally:
         signal.signal(signal.SIGINT, usual)
 

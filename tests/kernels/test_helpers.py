@@ -172,7 +172,7 @@ def test_a_timeout(engine):
     began = time.perf_counter()
     with pytest.raises(errors.DeviceError, match=r"\bendless\b.*0\.5"):
         function("endless")(InOut(a), block=(1, 1, 1), timeout=0.5)
-    assert 0.4 < time.perf_counter() - began < 10
+    assert 0.4 < time.perf_counter() - began < 30
     assert not a.any()
     x = np.arange(10, dtype=np.int32)
     np.testing.assert_array_equal(doubled(x, timeout=30), 2 * x)
@@ -209,7 +209,7 @@ def test_a_helper_that_somebody_killed(engine):
     killed = processes()
     for helper in killed:
         os.kill(helper, signal.SIGKILL)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(helper.alive for helper in list(helpers._helpers._all)) and time.monotonic() < deadline:
         time.sleep(0.01)
     np.testing.assert_array_equal(doubled(x, isolate=True), 2 * x)
@@ -248,9 +248,9 @@ endless, twice = module.get_function("endless"), module.get_function("twice")
 a = np.arange(5, dtype=np.int32)
 twice(pk.InOut(a), 5, block=(5, 1, 1), isolate=True)
 b = np.zeros(2, np.int32)
-threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 began = time.perf_counter()
 try:
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     endless(pk.InOut(b), block=(1, 1, 1), isolate=True)
 except KeyboardInterrupt:
     seconds = time.perf_counter() - began
@@ -258,6 +258,6 @@ twice(pk.InOut(a), 5, block=(5, 1, 1), isolate=True)
 print(json.dumps([seconds, a.tolist(), b.tolist()]))
 """
     seconds, a, b = json.loads(python(code))
-    assert seconds < 5
+    assert seconds < 30
     assert a == [0, 4, 8, 12, 16]
     assert b == [0, 0]

@@ -189,7 +189,7 @@ __global__ void wait(int *x, long long n) {
 
 def python(code):
     command = [sys.executable, "-c", f"import numpy as np, pycudakit as pk\n{WAIT}\n{code}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -4,6 +4,7 @@ import array
 import operator
 import os
 import pickle
+import re
 import runpy
 import subprocess
 import sys
@@ -437,10 +438,14 @@ def run(script, variables):
         check=False,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         env={**{k: v for k, v in os.environ.items() if k != "PYCUDAKIT_ENGINE"}, **variables},
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    # Dask warns of processes that a busy machine lets wait.
+    told = [
+        line for line in done.stderr.splitlines() if not re.search(r" - distributed\S* - WARNING - ", line)
+    ]
+    assert (done.returncode, told) == (0, [])
     return done.stdout
 
 

@@ -40,7 +40,7 @@ def run(script, folder):
         cwd=folder,
         env={**os.environ, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"},
         text=True,
-        timeout=240,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -69,7 +69,7 @@ with pk.engine("cpu", progress=True):
 """
     cells = [formats.v4.new_code_cell(each) for each in (text, explained, slow)]
     notebook = formats.v4.new_notebook(cells=cells)
-    client.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    client.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
     printed, plan, bar = (cell.outputs for cell in notebook.cells)
     assert "".join(each["text"] for each in printed if each["output_type"] == "stream") == shown
     page = plan[0]["data"]["text/html"]

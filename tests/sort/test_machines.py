@@ -50,7 +50,7 @@ def check(engine, size, **variables):
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,5 +1,6 @@
 """Errors and warnings of fused functions: NumPy's, from the line that NumPy's come from."""
 
+import contextlib
 import operator
 import warnings
 
@@ -136,6 +137,40 @@ def test_errstate_inside(engine, x):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("error")
         np.testing.assert_array_equal(pk.fuse(lambda x: x / 0)(x), x / 0)
+
+
+WRITTEN_THOUGH_IT_RAISES = {
+    "operator": lambda x, y: x.__iadd__(y),
+    "part": lambda x, y: x[::2].__imul__(y[::2]),
+    "overlapping": lambda x, _: x[1:].__iadd__(x[:-1]),
+    "out": lambda x, y: np.add(x, y, out=x),
+    "where": lambda x, y: np.add(x, y, out=x, where=y > 2),
+    "local": lambda x, y: x.__setitem__(..., _though_it_raises(x * 1, y)),
+    "assigned": lambda x, y: x.__setitem__(..., x + y),
+}
+
+
+def _though_it_raises(x, y):
+    with contextlib.suppress(FloatingPointError):
+        x *= y
+    return x
+
+
+@pytest.mark.parametrize("name", WRITTEN_THOUGH_IT_RAISES)
+def test_what_is_written_in_place_though_it_raises(engine, x, name):
+    body, y = WRITTEN_THOUGH_IT_RAISES[name], x + 1e308
+    told, written = [], []
+    for function in (body, pk.fuse(body, strict=True)):
+        target = x + 1e308
+        with np.errstate(all="raise"):
+            try:
+                function(target, y)
+                told.append("")
+            except FloatingPointError as error:
+                told.append(str(error))
+        written.append(target)
+    assert told[1] == told[0]
+    np.testing.assert_array_equal(written[1], written[0])
 
 
 USES = """

@@ -126,7 +126,9 @@ class Elements(Rows):
             shape = broadcast(nodes, [])  # type: ignore[arg-type]
         if self.engine == "auto":
             self.costs.operation(math.prod(shape), seconds)
-        quick = self._quick(function, nodes, shape, dtype, casting) if is_known else None
+        is_written_though_it_raises = out is not None and self.reporting.is_at_once
+        may_be_quick = is_known and not is_written_though_it_raises
+        quick = self._quick(function, nodes, shape, dtype, casting) if may_be_quick else None
         if quick is not None:
             new = quick(*[a.array if type(a) is Node else a for a in arguments])
             is_array = type(new) is np.ndarray

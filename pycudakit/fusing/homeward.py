@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,11 @@ class Homeward:
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*map(self.of, value))
         return value._generator if type(value) is Generator else value  # noqa: SLF001
+
+    def iterator_of(self, value: Any) -> Any:
+        """Return what yields as the caller is to have it, for an iterator of Python's; else the value."""
+        is_pythons = isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools")
+        return map(self.of, value) if is_pythons else value
 
     def _array(self, stand_in: StandIn) -> Any:
         if id(stand_in.node) in self._originals:

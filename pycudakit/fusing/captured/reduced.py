@@ -156,8 +156,9 @@ REDUCED[np.fmin, "reduce"] = _reduce_known(np.minimum, np.inf)
 def _accumulate_by(name: str) -> Handler:
     function = getattr(np, name)
 
-    def handle(recording: Recording, a: Any, axis: Any = 0, **keywords: Any) -> Any:
-        return recording.call(function, (a, axis), keywords)
+    def handle(recording: Recording, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+        (out,) = out if type(out) is tuple else (out,)
+        return recording.call(function, (a, axis, dtype, out), {})
 
     return handle
 

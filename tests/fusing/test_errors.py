@@ -99,6 +99,28 @@ def test_errors(engine, x, name):
         assert str(got.value) == str(wanted.value)
 
 
+REFUSED = [
+    lambda y: y + 300,
+    lambda y: y.__imul__(-1),
+    lambda y: np.add(y, -1, out=y, where=y > 2),
+    lambda y: np.where(y > 1, y, 300),
+    lambda y: 2**70 - y.astype("i8"),
+    lambda y: np.maximum(-1, y * 2),
+]
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+def test_numbers_that_a_type_lacks_are_refused_in_their_line(engine, x, refused):
+    def body(x):
+        y = np.abs(x).astype("u1")
+        with contextlib.suppress(OverflowError):
+            refused(y)
+            y += 1
+        return y
+
+    np.testing.assert_array_equal(pk.fuse(body, strict=True)(x), body(x))
+
+
 def test_read_only_arguments(engine, x):
     x.flags.writeable = False
     bodies = [lambda x: x.__iadd__(1), lambda x: x[1:].__imul__(2), lambda x: x.__setitem__(0, 1)]

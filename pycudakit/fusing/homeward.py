@@ -51,18 +51,24 @@ class Homeward:
         kind = type(value)
         if kind is StandIn:
             return self._array(value)
-        if kind in (tuple, list):
-            parts = [self.of(part) for part in value]
-            return value if all(a is b for a, b in zip(parts, value, strict=True)) else kind(parts)
-        if kind is dict:
-            found = [self.of(part) for part in (*value, *value.values())]
-            is_same = all(a is b for a, b in zip(found, (*value, *value.values()), strict=True))
-            return value if is_same else dict(zip(found[: len(value)], found[len(value) :], strict=True))
-        if kind in (set, frozenset):
-            return kind(map(self.of, value)) if any(type(part) is StandIn for part in value) else value
+        if kind in (tuple, list, dict, set, frozenset):
+            return self._of_parts(value)
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*map(self.of, value))
         return value._generator if type(value) is Generator else value  # noqa: SLF001
+
+    def _of_parts(self, value: Any) -> Any:
+        """Return a collection with its parts as the caller is to have them; what can change is itself."""
+        kind = type(value)
+        parts = [*value.items()] if kind is dict else [*value]
+        new = [self.of(part) for part in parts]
+        if all(a is b for a, b in zip(new, parts, strict=True)):
+            return value
+        if kind in (tuple, frozenset):
+            return kind(new)
+        value.clear()
+        (value.extend if kind is list else value.update)(new)
+        return value
 
     def iterator_of(self, value: Any) -> Any:
         """Return what yields as the caller is to have it, for an iterator of Python's; else the value."""

@@ -87,6 +87,27 @@ def test_what_methods_leave_in_objects_are_arrays(engine, x):
     assert np.shares_memory(after, ours.place)
 
 
+class Log:
+    def __init__(self):
+        self.means, self.by_name = [], {}
+
+    def add(self, x):
+        self.means.append(x.mean())
+        self.by_name["x", len(self.means)] = x * 2, {x.max()}
+        return self.means, self.by_name, [self.means]
+
+
+def test_lists_and_dicts_that_are_returned_are_those_that_the_body_has(engine, x):
+    log = Log()
+    for n in range(2):
+        means, by_name, (again,) = pk.fuse(Log.add)(log, x + n)
+        assert means is again is log.means
+        assert by_name is log.by_name
+    assert [type(mean) for mean in means] == [np.float64] * 2
+    for twice, greatest in by_name.values():
+        assert (type(twice), [type(each) for each in greatest]) == (np.ndarray, [np.float64])
+
+
 @dataclasses.dataclass(frozen=True)
 class Summary:
     mean: Any

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit.fusing.arrays.nested import draws, is_array, mapped, plain
+from pycudakit.fusing.arrays.nested import Copies, draws, is_array, mapped, plain
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.captured.namespaces import Generator
 from pycudakit.fusing.lending import Lending
@@ -24,7 +24,7 @@ class Homeward:
         self._lending = lending
         self._given: dict[int, tuple[StandIn, Any]] = {}  # the caller's arrays, by their identity
         self._originals: dict[int, Any] = {}  # and by the nodes that they became
-        self._copies: list[tuple[Any, Any]] = []  # of the caller's lists and dicts, and what the body sees
+        self._copies: Copies = {}  # of the caller's lists and dicts, and what the body sees
         self._by_seen: dict[int, Any] = {}
         self._made: dict[int, Any] = {}  # results beside device arrays, by their stand-ins
 
@@ -32,7 +32,7 @@ class Homeward:
         """Return the arguments as the body sees them."""
         args = tuple(mapped(value, self._stand_in, self._copies) for value in args)
         kwargs = {name: mapped(value, self._stand_in, self._copies) for name, value in kwargs.items()}
-        self._by_seen = {id(seen): original for original, seen in self._copies}
+        self._by_seen = {id(seen): original for original, seen in self._copies.values()}
         return args, kwargs
 
     def _stand_in(self, value: Any) -> Any:
@@ -120,7 +120,7 @@ class Homeward:
                 with warnings.catch_warnings():  # that this is deprecated was said where the body did it
                     warnings.simplefilter("ignore", DeprecationWarning)
                     value.dtype, value.shape = stood.dtype, stood.shape  # type: ignore[misc]
-        for original, seen in self._copies:
+        for original, seen in self._copies.values():
             if type(original) is list:
                 parts = [self.of(part) for part in seen]
                 if len(parts) != len(original) or any(

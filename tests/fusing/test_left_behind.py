@@ -108,6 +108,25 @@ def test_lists_and_dicts_that_are_returned_are_those_that_the_body_has(engine, x
         assert (type(twice), [type(each) for each in greatest]) == (np.ndarray, [np.float64])
 
 
+def test_a_list_that_is_given_twice_is_one(engine, x):
+    def body(state, history, again):
+        state["history"].append(x.max())
+        history.append(history[0] * 2)
+        state["of"]["n"] = len(history)
+        return history is state["history"] is again[0]
+
+    def run(function):
+        history, of = [x.copy()], {"x": x}
+        state = {"history": history, "of": of}
+        return function(state, history, (history, of)), history, of, state["history"] is history
+
+    got, want = run(pk.fuse(body)), run(body)
+    assert got[0] is got[3] is True
+    assert got[2]["n"] == want[2]["n"] == 3
+    for mine, theirs in zip(got[1], want[1], strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
 @dataclasses.dataclass(frozen=True)
 class Summary:
     mean: Any

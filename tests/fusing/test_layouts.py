@@ -35,6 +35,7 @@ np.take_along_axis(F, np.asfortranarray(np.argsort(A, 1)), 1)     np.take_along_
 np.take_along_axis(V, np.argsort(V, 1), 1)     np.median(V, 0)     np.median(V, 2)     np.median(V.T, 0)
 np.median(V, 1, overwrite_input=True)     np.nanmedian(V, 0)     np.nanmedian(V, 2)     np.argmax(V, 0)
 np.nanargmin(V, 1)     np.nanquantile(V, [0.3, 0.5], 1)     np.tile(V, (1, 1))     np.tile(F, 1)
+np.conj(F)     np.conjugate(V * 2)
 """
 
 

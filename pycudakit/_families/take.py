@@ -15,9 +15,10 @@ from pycudakit import errors
 from pycudakit._calls import asked, cost, invocation
 from pycudakit._calls.composite import arrays_or_answer
 from pycudakit._calls.invocation import one_call
-from pycudakit._calls.operands import as_array
+from pycudakit._calls.operands import allocate, as_array
 from pycudakit._calls.plan import Cost, Plan, asked_for, plan_call
 from pycudakit._calls.small import answered_by
+from pycudakit._families.elementwise.copies import as_laid_out, copying
 from pycudakit._families.elementwise.functions import maximum, minimum, not_equal, remainder
 from pycudakit._families.reduce.sums import count_nonzero
 from pycudakit._families.sort.keys import cost_of, order_along
@@ -26,6 +27,7 @@ from pycudakit._library.types import BOOL, INT64, UINT8, Array
 
 # Nanoseconds for an element that is taken: NumPy's, and the CPU engine's on one thread.
 _NUMPY, _OURS = 1.0, 1.4
+_TAKEN = copying("take_along_axis", np.copy)
 # Elements below which NumPy is quicker to find what is not zero; of bools it always is.
 _ALWAYS, _FEW = math.inf, 100_000
 _NUMPY_FINDS, _FINDS = 1.2, 1.5  # nanoseconds for a bool: NumPy's, and the CPU engine's on one thread
@@ -168,6 +170,7 @@ def _numpys_take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> An
 
 
 @answered_by(_numpys_take_along_axis)
+@one_call("take_along_axis")
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     """Return the elements at indices of their own along each line of an axis.
 
@@ -222,7 +225,10 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
         _run(plan, lines, form, places, places.shape[-1], axis, result, by_own=True)
     else:
         invocation.nothing("take_along_axis")
-    return np.moveaxis(result, -1, axis)
+    found = np.moveaxis(result, -1, axis)
+    if found.flags.c_contiguous and wanted.flags.c_contiguous:
+        return found
+    return as_laid_out(_TAKEN, found, allocate(array.dtype, found.shape, [wanted]))
 
 
 @answered_by(np.compress)

@@ -77,7 +77,7 @@ def engines() -> dict[str, EngineStatus]:
     >>> sorted(pk.engines())
     ['cpu', 'cuda', 'numpy']
     """
-    return {name: status(name) for name in ("cuda", "cpu", "numpy")}
+    return {name: _found(name)[0] for name in ("cuda", "cpu", "numpy")}
 
 
 def device_count() -> int:

@@ -265,6 +265,7 @@ class Fused(Generic[P, R]):
         result = homeward.of(result)
         if sys.getrefcount(recording) > known:
             replace_left((*roots, result), homeward.of)
+            result = mapped(result, homeward.iterator_of)
         if lending is not None:
             recording.finish(())
         recording.is_left_to_numpy = True

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from pycudakit.fusing.arrays.nested import draws, is_array, mapped, plain
+from pycudakit.fusing.arrays.nested import Copies, draws, is_array, mapped, plain
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.captured.namespaces import Generator
 from pycudakit.fusing.lending import Lending
@@ -24,7 +24,7 @@ class Homeward:
         self._lending = lending
         self._given: dict[int, tuple[StandIn, Any]] = {}  # the caller's arrays, by their identity
         self._originals: dict[int, Any] = {}  # and by the nodes that they became
-        self._copies: list[tuple[Any, Any]] = []  # of the caller's lists and dicts, and what the body sees
+        self._copies: Copies = {}  # of the caller's lists and dicts, and what the body sees
         self._by_seen: dict[int, Any] = {}
         self._made: dict[int, Any] = {}  # results beside device arrays, by their stand-ins
 
@@ -32,7 +32,7 @@ class Homeward:
         """Return the arguments as the body sees them."""
         args = tuple(mapped(value, self._stand_in, self._copies) for value in args)
         kwargs = {name: mapped(value, self._stand_in, self._copies) for name, value in kwargs.items()}
-        self._by_seen = {id(seen): original for original, seen in self._copies}
+        self._by_seen = {id(seen): original for original, seen in self._copies.values()}
         return args, kwargs
 
     def _stand_in(self, value: Any) -> Any:
@@ -51,18 +51,29 @@ class Homeward:
         kind = type(value)
         if kind is StandIn:
             return self._array(value)
-        if kind in (tuple, list):
-            parts = [self.of(part) for part in value]
-            return value if all(a is b for a, b in zip(parts, value, strict=True)) else kind(parts)
-        if kind is dict:
-            found = [self.of(part) for part in (*value, *value.values())]
-            is_same = all(a is b for a, b in zip(found, (*value, *value.values()), strict=True))
-            return value if is_same else dict(zip(found[: len(value)], found[len(value) :], strict=True))
-        if kind in (set, frozenset):
-            return kind(map(self.of, value)) if any(type(part) is StandIn for part in value) else value
+        if kind in (tuple, list, dict, set, frozenset):
+            return self._of_parts(value)
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*map(self.of, value))
         return value._generator if type(value) is Generator else value  # noqa: SLF001
+
+    def _of_parts(self, value: Any) -> Any:
+        """Return a collection with its parts as the caller is to have them; what can change is itself."""
+        kind = type(value)
+        parts = [*value.items()] if kind is dict else [*value]
+        new = [self.of(part) for part in parts]
+        if all(a is b for a, b in zip(new, parts, strict=True)):
+            return value
+        if kind in (tuple, frozenset):
+            return kind(new)
+        value.clear()
+        (value.extend if kind is list else value.update)(new)
+        return value
+
+    def iterator_of(self, value: Any) -> Any:
+        """Return what yields as the caller is to have it, for an iterator of Python's; else the value."""
+        is_pythons = isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools")
+        return map(self.of, value) if is_pythons else value
 
     def _array(self, stand_in: StandIn) -> Any:
         if id(stand_in.node) in self._originals:
@@ -109,7 +120,7 @@ class Homeward:
                 with warnings.catch_warnings():  # that this is deprecated was said where the body did it
                     warnings.simplefilter("ignore", DeprecationWarning)
                     value.dtype, value.shape = stood.dtype, stood.shape  # type: ignore[misc]
-        for original, seen in self._copies:
+        for original, seen in self._copies.values():
             if type(original) is list:
                 parts = [self.of(part) for part in seen]
                 if len(parts) != len(original) or any(

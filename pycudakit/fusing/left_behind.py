@@ -8,8 +8,9 @@ end: one that is not found goes on as an array.
 from __future__ import annotations
 
 import dis
+import gc
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MappingView
 from functools import lru_cache, partial
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -107,6 +108,8 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
     else:
         if isinstance(holder, BaseException):
             yield holder.args, partial(setattr, holder, "args")
+        elif isinstance(holder, (Iterator, MappingView)):  # which tell of nothing themselves
+            yield from ((part, None) for part in gc.get_referents(holder))
         yield getattr(holder, "__dict__", None), None
         for kind in type(holder).__mro__:
             names = kind.__dict__.get("__slots__", ())

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._calls.deferred import Deferred
 from pycudakit._calls.invocation import one_call
 from pycudakit._calls.others import open_to_others
 from pycudakit._families.reduce.sums import sum
@@ -19,6 +20,8 @@ from pycudakit.random.transformed import Transformed, on_an_engine
 
 # Where all of alpha are below, gamma numbers may all be 0: sticks are broken instead, as NumPy does it.
 FLAT = 0.1
+_MOST_COUNTED = 9e18  # the mean of Poisson numbers that are integers, nearly as much as NumPy takes
+_LARGEST = float(np.finfo(FLOAT64).max)
 
 
 def _check(draw: Callable[[Any], Any], shape: tuple[int, ...], size: Any) -> None:
@@ -97,8 +100,16 @@ class Further(Transformed):
 
     def _halves(self, words: Stream, shape: tuple[int, ...], df: Any, nonc: Any) -> Any:
         """Draw halves of noncentral χ² numbers."""
-        counts = self._at(words).poisson(np.where(np.isnan(nonc), 0.0, nonc) / 2, shape)
-        return self._at(words.beside(1)).standard_gamma(counts + (df / 2 + 0 * nonc), shape)
+        is_nan = np.isnan(nonc)
+        means = np.where(is_nan, 0.0, nonc) / 2
+        most = np.minimum(means, _MOST_COUNTED)
+        counts = self._at(words).poisson(most, shape)
+        is_beyond = means > most
+        if isinstance(is_beyond, Deferred) or is_beyond.any():
+            # A Poisson number is a normal one there, as far as floats go: so far from its mean, scaled.
+            scale = np.sqrt(np.minimum(means, _LARGEST) / _MOST_COUNTED)
+            counts = np.where(is_beyond, means + (counts - most) * scale, counts)
+        return self._at(words.beside(1)).standard_gamma(counts + np.where(is_nan, nonc, df / 2), shape)
 
     @open_to_others
     @one_call("logseries")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -256,6 +257,12 @@ class Generator(Further):
         if self._is_numpys():
             return self._by_numpy("choice", lambda g: g.choice(a, size, replace, p, axis, shuffle))
         return choose(self, a, size, replace, p, axis, shuffle)
+
+
+for _base in Generator.__mro__[1:-1]:  # whose methods are the generator's to who calls them wrongly
+    for _name, _method in vars(_base).items():
+        if inspect.isfunction(_method):
+            _method.__qualname__ = inspect.unwrap(_method).__qualname__ = f"Generator.{_name}"
 
 
 def default_rng(seed: Any = None) -> Generator:

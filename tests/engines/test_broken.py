@@ -132,6 +132,22 @@ def test_settings(name, value):
     assert reason.startswith(f"{name} is {value!r}")
 
 
+def test_engines_tell_of_it_without_a_warning():
+    """But calls warn of it afterwards."""
+    code = """
+import warnings
+import pycudakit as pk
+with warnings.catch_warnings():
+    warnings.simplefilter("error")
+    reason = pk.engines()["cpu"].reason
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    pk.add(np.ones(300_000), 1)
+print(reason in str(caught[0].message), len(caught))
+"""
+    assert python(code, env={"PYCUDAKIT_THREADS": "abc"}) == "True 1"
+
+
 def test_types_of_programs_are_known_without_a_library():
     """NumPy has those that a library lists."""
     told = dict(values.as_numpy_has_them())

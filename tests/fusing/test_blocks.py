@@ -146,6 +146,22 @@ def test_views_of_what_waits_are_views(engine, small_blocks):
     assert np.shares_memory(results[3], results[4])
 
 
+def test_a_number_of_all_rows_needs_what_waits(engine, small_blocks):
+    """What is computed before the blocks, for a number that they need, is none of what blocks compute."""
+
+    def body(x, y):
+        means = y.mean(axis=1).reshape(-1, 1)
+        scaled = x / means
+        wide = scaled * scaled.mean() * y
+        least = wide.min(axis=1, keepdims=True)
+        y[:5] = 3
+        return least, y
+
+    x, y = (build("float64", (203, 130), "small", seed, ["C"]) + 1 for seed in (0, 1))
+    for got, want in zip(pk.fuse(body)(x, y.copy()), body(x, y.copy()), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9)
+
+
 def test_arguments_that_are_written_later(engine, small_blocks):
     def body(x):
         scaled = x / x.max(axis=1)[:, None]

@@ -17,7 +17,7 @@ f + np.float64(2)     f * np.float32(2)     u + np.uint8(250)     i + np.int8(1)
 x + o     o + 1     o * f     oi + u     f + o     o + o     x + one     A + r     A * c - r     r + c
 T + r     T - T[0]     b + x     b * 2     bi + bi     R - x     S + x     Z + Z     Z * x     F + A
 F + F.T.T     e + 1     E * r     E + 1     s + s     s * 0     s == s     s < 1     d + 1
-x * np.array(2.0)     x + [1.0]     x + x
+x * np.array(2.0)     x + [1.0]     x + x     i ** 2.0     v ** 2.0     m ** 2     u ** 1.0
 """
 
 FUNCTIONS = """

@@ -1,5 +1,6 @@
 """Errors and warnings of fused functions: NumPy's, from the line that NumPy's come from."""
 
+import contextlib
 import operator
 import warnings
 
@@ -98,6 +99,28 @@ def test_errors(engine, x, name):
         assert str(got.value) == str(wanted.value)
 
 
+REFUSED = [
+    lambda y: y + 300,
+    lambda y: y.__imul__(-1),
+    lambda y: np.add(y, -1, out=y, where=y > 2),
+    lambda y: np.where(y > 1, y, 300),
+    lambda y: 2**70 - y.astype("i8"),
+    lambda y: np.maximum(-1, y * 2),
+]
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+def test_numbers_that_a_type_lacks_are_refused_in_their_line(engine, x, refused):
+    def body(x):
+        y = np.abs(x).astype("u1")
+        with contextlib.suppress(OverflowError):
+            refused(y)
+            y += 1
+        return y
+
+    np.testing.assert_array_equal(pk.fuse(body, strict=True)(x), body(x))
+
+
 def test_read_only_arguments(engine, x):
     x.flags.writeable = False
     bodies = [lambda x: x.__iadd__(1), lambda x: x[1:].__imul__(2), lambda x: x.__setitem__(0, 1)]
@@ -136,6 +159,40 @@ def test_errstate_inside(engine, x):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("error")
         np.testing.assert_array_equal(pk.fuse(lambda x: x / 0)(x), x / 0)
+
+
+WRITTEN_THOUGH_IT_RAISES = {
+    "operator": lambda x, y: x.__iadd__(y),
+    "part": lambda x, y: x[::2].__imul__(y[::2]),
+    "overlapping": lambda x, _: x[1:].__iadd__(x[:-1]),
+    "out": lambda x, y: np.add(x, y, out=x),
+    "where": lambda x, y: np.add(x, y, out=x, where=y > 2),
+    "local": lambda x, y: x.__setitem__(..., _though_it_raises(x * 1, y)),
+    "assigned": lambda x, y: x.__setitem__(..., x + y),
+}
+
+
+def _though_it_raises(x, y):
+    with contextlib.suppress(FloatingPointError):
+        x *= y
+    return x
+
+
+@pytest.mark.parametrize("name", WRITTEN_THOUGH_IT_RAISES)
+def test_what_is_written_in_place_though_it_raises(engine, x, name):
+    body, y = WRITTEN_THOUGH_IT_RAISES[name], x + 1e308
+    told, written = [], []
+    for function in (body, pk.fuse(body, strict=True)):
+        target = x + 1e308
+        with np.errstate(all="raise"):
+            try:
+                function(target, y)
+                told.append("")
+            except FloatingPointError as error:
+                told.append(str(error))
+        written.append(target)
+    assert told[1] == told[0]
+    np.testing.assert_array_equal(written[1], written[0])
 
 
 USES = """

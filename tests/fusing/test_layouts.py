@@ -27,6 +27,15 @@ np.pad(V, 1, mode="edge")     np.pad(F, 1, mode="reflect")     np.pad(F[:1], ((0
 np.einsum("ij->ji", A)     np.einsum("ii->i", C)     np.einsum("kij->jki", T)
 np.einsum("ij", F, optimize=True)     np.einsum("ij->ji", A, order="F")
 np.einsum("ij,ij->ij", A, B, order="F")     np.einsum("ij,ij->ij", A, B, order="A")
+np.einsum("ij,kj->ik", np.asfortranarray(N), np.asfortranarray(N[:9]))     np.einsum("ij,j->ji", A, r)
+np.einsum("ij,ij->ij", F, F)     np.einsum("ijk->ki", V.astype(int))
+np.einsum("kkj,j->kj", V[:5, :5], V[0, 0])
+np.dot(F, 3)     np.dot(2.5, F)     np.inner(F, 2)     np.dot(V, 3)     np.dot(F.astype(int), 3)
+np.take_along_axis(F, np.asfortranarray(np.argsort(A, 1)), 1)     np.take_along_axis(A, np.argsort(A, 0), 0)
+np.take_along_axis(V, np.argsort(V, 1), 1)     np.median(V, 0)     np.median(V, 2)     np.median(V.T, 0)
+np.median(V, 1, overwrite_input=True)     np.nanmedian(V, 0)     np.nanmedian(V, 2)     np.argmax(V, 0)
+np.nanargmin(V, 1)     np.nanquantile(V, [0.3, 0.5], 1)     np.tile(V, (1, 1))     np.tile(F, 1)
+np.conj(F)     np.conjugate(V * 2)
 """
 
 

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import functools
+import itertools
 import pickle
 from typing import Any
 
@@ -86,6 +87,46 @@ def test_what_methods_leave_in_objects_are_arrays(engine, x):
     assert np.shares_memory(after, ours.place)
 
 
+class Log:
+    def __init__(self):
+        self.means, self.by_name = [], {}
+
+    def add(self, x):
+        self.means.append(x.mean())
+        self.by_name["x", len(self.means)] = x * 2, {x.max()}
+        return self.means, self.by_name, [self.means]
+
+
+def test_lists_and_dicts_that_are_returned_are_those_that_the_body_has(engine, x):
+    log = Log()
+    for n in range(2):
+        means, by_name, (again,) = pk.fuse(Log.add)(log, x + n)
+        assert means is again is log.means
+        assert by_name is log.by_name
+    assert [type(mean) for mean in means] == [np.float64] * 2
+    for twice, greatest in by_name.values():
+        assert (type(twice), [type(each) for each in greatest]) == (np.ndarray, [np.float64])
+
+
+def test_a_list_that_is_given_twice_is_one(engine, x):
+    def body(state, history, again):
+        state["history"].append(x.max())
+        history.append(history[0] * 2)
+        state["of"]["n"] = len(history)
+        return history is state["history"] is again[0]
+
+    def run(function):
+        history, of = [x.copy()], {"x": x}
+        state = {"history": history, "of": of}
+        return function(state, history, (history, of)), history, of, state["history"] is history
+
+    got, want = run(pk.fuse(body)), run(body)
+    assert got[0] is got[3] is True
+    assert got[2]["n"] == want[2]["n"] == 3
+    for mine, theirs in zip(got[1], want[1], strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
 @dataclasses.dataclass(frozen=True)
 class Summary:
     mean: Any
@@ -160,7 +201,7 @@ def test_what_an_exception_has_is_an_array(engine, x):
 
 def test_where_nobody_finds_a_stand_in_it_goes_on_as_an_array(engine, x):
     hidden = []
-    pk.fuse(lambda x: hidden.append(iter([x * 2])))(x)
+    pk.fuse(lambda x: hidden.append(iter((x * 2,))))(x)
     left = next(hidden[0])
     for got in (left + 1, np.sin(left), left[1:], left.T, np.stack([left, x])):
         assert type(got) is np.ndarray
@@ -179,6 +220,61 @@ def test_where_nobody_finds_a_stand_in_it_goes_on_as_an_array(engine, x):
     np.testing.assert_array_equal(x, doubled * 2)
     np.testing.assert_array_equal(left[2:], doubled[2:] * 2 + 1)
     np.testing.assert_array_equal(left[:2], x[:2])
+
+
+ITERATORS = {
+    "list": lambda x: iter([x, x * 2, x[1:]]),
+    "tuple": lambda x: iter((x, np.max(x))),
+    "reversed": lambda x: reversed([x, x * 2]),
+    "dict": lambda x: iter({np.max(x): 1}),
+    "values": lambda x: {"x": x, "twice": x * 2}.values(),
+    "items": lambda x: {"x": [x * 2]}.items(),
+    "map": lambda x: map(np.sin, [x, x * 2]),
+    "generator of tuples": lambda x: ((y, y + 1) for y in (x, x * 2)),
+    "filter": lambda x: filter(lambda y: y.size > 3, (x[:2], x)),
+    "zip": lambda x: zip("ab", (x, x * 2), strict=True),
+    "enumerate": lambda x: enumerate((x, x * 2)),
+    "of an array": lambda x: zip(x, x * 2, strict=True),
+    "chain": lambda x: itertools.chain((x,), [x * 2]),
+    "generator": lambda x: (y for y in (x, x * 2)),
+    "generator of a name": lambda x: (x[n:] for n in range(3)),
+    "nested": lambda x: {"all": [iter((x, x * 2))]}["all"][0],
+}
+
+
+def parts_of(iterator):
+    return [part for each in iterator for part in (each if type(each) is tuple else (each,))]
+
+
+def check_parts(got, want, x):
+    assert [type(part) for part in got] == [type(part) for part in want]
+    assert [part is x for part in got] == [part is x for part in want]
+    for mine, theirs in zip(got, want, strict=True):
+        if isinstance(theirs, np.ndarray):
+            np.testing.assert_allclose(mine, theirs)
+
+
+@pytest.mark.parametrize("name", ITERATORS)
+def test_iterators_yield_arrays(engine, x, name):
+    def body(x):
+        return x, ITERATORS[name](x), {"of": ITERATORS[name](x)}
+
+    got, want = pk.fuse(body)(x), body(x)
+    check_parts(parts_of(got[1]), parts_of(want[1]), x)
+    check_parts(parts_of(got[2]["of"]), parts_of(want[2]["of"]), x)
+
+
+@pytest.mark.parametrize("name", ["list", "reversed", "values", "items", "map", "generator of a name"])
+def test_iterators_of_objects_yield_arrays(engine, x, name):
+    got, want = (each(lambda x: Summary(ITERATORS[name](x), None))(x) for each in (pk.fuse, lambda f: f))
+    check_parts(parts_of(got.mean), parts_of(want.mean), x)
+
+
+def test_iterators_that_have_no_arrays_are_themselves(engine, x):
+    numbers = iter([1, 2])
+    result, rest = pk.fuse(lambda x, numbers: (x * 2, numbers))(x, numbers)
+    np.testing.assert_array_equal(result, x * 2)
+    assert rest is numbers
 
 
 def test_leaked_into_another_call(engine, x):

@@ -205,6 +205,13 @@ def test_numbers_are_arrays_of_their_own_types(engine, name, number):
                         np.testing.assert_array_equal(np.asarray(got), want, strict=True)
 
 
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_matmul_takes_no_keepdims(engine, keepdims):
+    for kit in (pk, np):
+        with pytest.raises(TypeError, match="matmul does not support keepdims"):
+            kit.matmul(np.ones((3, 3)), np.ones((3, 3)), keepdims=keepdims)
+
+
 def test_orders(engine):
     a, b = np.ones((3, 4)), np.ones((4, 5))
     assert pk.matmul(a, b, order="F").flags.f_contiguous

@@ -193,6 +193,22 @@ def test_what_numpy_refuses(engine, name):
     assert rng == default_rng(1)
 
 
+@pytest.mark.parametrize("name", ["wald", "normal", "noncentral_f", "integers"])
+def test_errors_name_what_was_called(engine, name):
+    with pytest.raises(
+        TypeError, match=rf"^Generator.{name}\(\) got an unexpected keyword argument 'nothing'"
+    ):
+        getattr(default_rng(0), name)(1, 2, nothing=3)
+
+
+def test_a_noncentrality_beyond_integers(engine):
+    got = default_rng(0).noncentral_chisquare([3.0, 1e30, 3.0, 3.0], [1e30, 1e30, np.inf, np.nan])
+    np.testing.assert_allclose(got, [1e30, 2e30, np.inf, np.nan], 1e-12)
+    far = default_rng(0).noncentral_chisquare(3.0, 1e22, 10_000)
+    assert abs((far - 1e22).mean() / 2e11) < 0.04
+    assert abs((far - 1e22).std() / 2e11 - 1) < 0.03
+
+
 def test_nothing_is_written_by_a_call_that_is_refused(engine):
     out = np.full(3, 7.0)
     for call in (

@@ -204,6 +204,25 @@ def test_dtype_is_the_results_alone(engine):
     assert pk.var(np.float16([1, 2]), dtype="f8").dtype == np.float64
 
 
+@pytest.mark.parametrize("name", ["sum", "mean", "std", "max", "any", "argmax", "nanargmin", "nansum", "ptp"])
+def test_an_out_in_a_tuple_is_refused(engine, name):
+    x = np.ones((3, 4))
+    numpys = getattr(np, name)
+    out = np.zeros(4, numpys(x, axis=0).dtype)
+    for call in (numpys, getattr(pk, name), pk.fuse(lambda x, **given: numpys(x + 0, **given))):
+        with pytest.raises(TypeError, match="must be"):
+            call(x, axis=0, out=(out,))
+
+
+def test_an_out_in_a_tuple_is_taken_where_it_is_a_ufuncs(engine):
+    x, out, outs = np.ones((3, 4)), np.zeros(4), np.zeros((3, 4))
+    assert pk.nanmax(x, axis=0, out=(out,)) is out
+    assert pk.add.reduce(x, axis=0, out=(out,)) is out
+    np.testing.assert_array_equal(out, 3)
+    assert pk.fuse(lambda x, out: np.add.accumulate(x, axis=0, out=(out,)))(x, outs) is outs
+    np.testing.assert_array_equal(outs[-1], 3)
+
+
 @pytest.mark.parametrize("name", [*SUMS, *MEANS, "add.reduce", "multiply.accumulate", "cumulative_sum"])
 @pytest.mark.parametrize("of", ["int32", "float32"])
 def test_byte_orders_are_no_dtype(engine, name, of):

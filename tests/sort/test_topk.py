@@ -55,8 +55,9 @@ def test_topk_errors(engine):
             pk.topk(before, k)
     with pytest.raises(TypeError):
         pk.topk(before, 1.5)
-    with pytest.raises(errors.Unsupported):
-        pk.topk(before.astype(complex), 1)
+    for wrong in (before.astype(complex), ["a"]):
+        with pytest.raises(errors.Unsupported, match=r"topk: a is not of .*; convert it$"):
+            pk.topk(wrong, 1)
     with pk.engine("numpy"), pytest.raises(errors.Unsupported, match="no such function"):
         pk.topk(before, 1)
     assert pk.topk([3, 1, 2], 2, largest=False).indices.tolist() == [1, 2]

@@ -68,6 +68,14 @@ def dense(function: ElementFunction, view: Array) -> Array:
     return out
 
 
+def as_laid_out(function: ElementFunction, found: Array, target: Array) -> Array:
+    """Return an array that lies in memory as another one: itself, or that, with its elements."""
+    if found.strides == target.strides:
+        return found
+    copy_into(function, found, target)
+    return target
+
+
 # What NumPy has of these as views, or in another order.
 
 

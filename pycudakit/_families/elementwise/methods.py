@@ -79,12 +79,12 @@ def as_ufunc(function: F, shown: inspect.Signature | None = None) -> F:
 
 
 def shown_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Return a function's signature as NumPy shows it: without some parameters, and None for no `out`."""
+    """Return a function's signature as NumPy shows it: without some parameters, and with its defaults."""
     signature = inspect.signature(function)
     shown = [p for p in signature.parameters.values() if p.name not in _NOT_SHOWN]
-    as_none = [p.name == "out" and p.default is NOT_GIVEN for p in shown]
+    instead = {("out", NOT_GIVEN): None, ("keepdims", np._NoValue): False}  # noqa: SLF001
     return signature.replace(
-        parameters=[p.replace(default=None) if none else p for p, none in zip(shown, as_none, strict=True)]
+        parameters=[p.replace(default=instead.get((p.name, p.default), p.default)) for p in shown]
     )
 
 

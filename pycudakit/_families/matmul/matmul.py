@@ -52,7 +52,7 @@ def matmul(
     *,
     axes: Any = NONE,
     axis: Any = NONE,
-    keepdims: Any = False,
+    keepdims: Any = NONE,
     casting: Any = "same_kind",
     order: Any = "K",
     dtype: Any = None,
@@ -92,12 +92,11 @@ def matmul(
     """
     if (
         out is None
-        and axes is axis is NONE
+        and axes is axis is keepdims is NONE
         and dtype is signature is sig is None
         and order == "K"
         and casting == "same_kind"
         and subok
-        and not keepdims
         and precision == "highest"
         and _is_small(x1, x2)
     ):
@@ -128,7 +127,7 @@ def laid_out(result: Any, order: str) -> Any:
     return np.asarray(result, order=order) if order in ("C", "F") and np.ndim(result) else result  # type: ignore[call-overload]
 
 
-_USUAL = {"axes": NONE, "axis": NONE, "keepdims": False, "casting": "same_kind", "order": "K"}
+_USUAL = {"axes": NONE, "axis": NONE, "keepdims": NONE, "casting": "same_kind", "order": "K"}
 _USUAL |= {"dtype": None, "subok": True, "signature": None, "sig": None}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,25 @@ from pycudakit._families.reduce import kinds
 from pycudakit._families.reduce.call import NONE, Reduction, keywords, or_usual
 from pycudakit._families.reduce.sums import all, mean, sum
 from pycudakit._library import result_memory
-from pycudakit._library.types import FLOAT64
+from pycudakit._library.types import FLOAT32, FLOAT64
+
+
+def by_number(
+    multiply: Callable[..., Any],
+    a: Any,
+    b: Any,
+    out: Any = None,
+) -> Any:
+    """Multiply by a number, which is an array of its type to NumPy's `dot` and `inner`, in their order."""
+    x, y = np.asarray(a), np.asarray(b)
+    dtype = np.result_type(x, y)
+    if out is None and x.ndim + y.ndim == 2 and dtype in (FLOAT32, FLOAT64):  # for which NumPy has BLAS
+        out = result_memory.empty((*x.shape, *y.shape), dtype)
+    return multiply(x, y, out=out)
 
 
 def _numpys_dot(a: Any, b: Any, out: Any = None) -> Any:
-    return np.dot(a, b, out) if np.ndim(a) and np.ndim(b) else np.multiply(np.asarray(a), np.asarray(b), out)
+    return np.dot(a, b, out) if np.ndim(a) and np.ndim(b) else by_number(np.multiply, a, b, out)
 
 
 @answered_by(_numpys_dot)
@@ -52,7 +67,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     """
     x, y = np.asarray(a), np.asarray(b)
     if x.ndim == 0 or y.ndim == 0:
-        return multiply(x, y, out=out)  # to NumPy's dot a number is an array of its type
+        return by_number(multiply, x, y, out)
     axis = max(y.ndim - 2, 0)
     if x.shape[-1] != y.shape[axis]:
         shapes = " and ".join(str(v.shape).replace(" ", "") for v in (x, y))

@@ -18,18 +18,18 @@ from pycudakit._calls.invocation import one_call
 from pycudakit._calls.operands import as_array
 from pycudakit._calls.plan import Cost, plan_call
 from pycudakit._calls.small import answered_by
-from pycudakit._families.elementwise.copies import ascontiguousarray, contiguous
+from pycudakit._families.elementwise.copies import as_laid_out, ascontiguousarray, contiguous, copying
 from pycudakit._families.elementwise.functions import multiply
 from pycudakit._families.elementwise.methods import as_ufunc
 from pycudakit._families.matmul.matmul import NONE, laid_out, product
-from pycudakit._families.matmul.products import contract, dot, dots
+from pycudakit._families.matmul.products import by_number, contract, dot, dots
 from pycudakit._families.reduce import sums
 from pycudakit._library import result_memory
 from pycudakit._library.types import Array
 
 
 def _numpys_inner(a: Any, b: Any, /) -> Any:
-    return np.inner(a, b) if np.ndim(a) and np.ndim(b) else np.multiply(np.asarray(a), np.asarray(b))
+    return np.inner(a, b) if np.ndim(a) and np.ndim(b) else by_number(np.multiply, a, b)
 
 
 def _numpys_kron(a: Any, b: Any) -> Any:
@@ -60,7 +60,7 @@ def inner(a: Any, b: Any, /) -> Any:
     """
     x, y = np.asarray(a), np.asarray(b)
     if x.ndim == 0 or y.ndim == 0:
-        return multiply(x, y)
+        return by_number(multiply, x, y)
     numpy = functools.partial(np.inner, a, b)
     if x.shape[-1] != y.shape[-1]:
         return numpy()  # raises
@@ -348,6 +348,8 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     return sums.sum(diagonal, -1, wanted, out)
 
 
+_EINSUM = copying("einsum", np.copy)
+
 # ---- einsum ------------------------------------------------------------------------------------------
 
 
@@ -403,16 +405,38 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
     if plan.engine == "numpy":
         return invocation.by_numpy("einsum", plan.reason, numpy)
     dtype = np.result_type(*known).newbyteorder("=")
-    whole = out is None and len(found[-1]) == 0
     result = np.asarray(_summed(found, known, dtype, sizes))
     if out is None:
-        return result[()] if whole else result
+        return as_laid_out(_EINSUM, result, _new(found, known, result.dtype)) if found[-1] else result[()]
     if not isinstance(out, np.ndarray) or out.shape != result.shape:
         return numpy()  # raises
     if not np.can_cast(dtype, out.dtype, "safe"):
         return numpy()  # raises
     np.copyto(out, result)
     return out
+
+
+def _new(found: list[str], arrays: list[Array], dtype: Any) -> Array:
+    """Return a new array for a result, laid out as NumPy's iterator over the arrays has it."""
+    *labels, result = found
+    parts = [_distinct(own, array) for own, array in zip(labels, arrays, strict=True)]
+    axes = result + "".join(sorted({*"".join(labels)} - {*result}))
+    nditer: Any = np.nditer
+    made = nditer(
+        [*(view for _, view in parts), None],
+        flags=["zerosize_ok", "reduce_ok", "multi_index"],
+        op_flags=[["readonly"]] * len(parts) + [["readwrite", "allocate"]],
+        op_dtypes=[None] * len(parts) + [dtype],
+        op_axes=[[own.find(c) for c in axes] for own in (*(own for own, _ in parts), result)],
+    )
+    new: Array = made.operands[-1]
+    return new
+
+
+def _distinct(labels: str, array: Array) -> tuple[str, Array]:
+    """Return each label once, and an array's view that has them: of two alike, a diagonal."""
+    distinct = "".join(dict.fromkeys(labels))
+    return distinct, array if distinct == labels else np.einsum(f"{labels}->{distinct}", array)
 
 
 def _is_small(sizes: dict[str, int]) -> bool:
@@ -450,10 +474,7 @@ def _summed(found: list[str], arrays: list[Array], dtype: Any, sizes: dict[str, 
     *labels, result = found
     views = []
     for number, (own, array) in enumerate(zip(labels, arrays, strict=True)):
-        distinct = "".join(dict.fromkeys(own))
-        view = array
-        if len(distinct) < len(own):  # a diagonal, which NumPy gives as a view
-            view = np.einsum(f"{own}->{distinct}", array)
+        distinct, view = _distinct(own, array)
         others = {*result}.union(*(other for i, other in enumerate(labels) if i != number))
         alone = tuple(i for i, label in enumerate(distinct) if label not in others)
         if alone and (len(arrays) > 1 or len(alone) <= len(distinct)):

@@ -324,8 +324,6 @@ def _saturated(numbers: Array, dtype: DType) -> Array:
 
 
 def _checked_out(out: Any) -> Array | None:
-    if isinstance(out, tuple) and len(out) == 1:
-        out = out[0]
     if out is not None and not isinstance(out, np.ndarray):
         raise TypeError("return arrays must be of ArrayType")
     check_writeable(out)

@@ -97,7 +97,8 @@ def place_like(name: str, write: recipe.Write, a: Any, axis: Any, out: Any, keep
             return result
     given = keywords(keepdims=keepdims)
     numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **given)
-    if isinstance(axis, tuple) or (out is not None and not np.can_cast(np.asarray(out), np.intp)):
+    is_refused = isinstance(out, tuple) or (out is not None and not np.can_cast(np.asarray(out), np.intp))
+    if isinstance(axis, tuple) or is_refused:
         return numpy()  # raises
     keeps = or_usual(keepdims, False)
     call = Reduction(name, write, numpy, [a], axis, out=out, keepdims=keeps, decides=False)

@@ -295,9 +295,10 @@ def exchange(together: Any) -> Any:
 
 
 def _allocate(request: Request, arrays: Sequence[Array]) -> Array:
-    """Return a new array for a result, laid out as what the reduction keeps of its arrays."""
+    """Return a new array for a result, laid out as what the reduction keeps; of places, in C order."""
     shape, dtype = shape_without(request.shape, request.axes, False), request.recipe.folded.result
-    if len(shape) < 2 or all(array.flags.c_contiguous for array in arrays):
+    is_place = request.recipe.folded.kind in (abi.WHERE_LEAST, abi.WHERE_LARGEST)
+    if is_place or len(shape) < 2 or all(array.flags.c_contiguous for array in arrays):
         return result_memory.empty(shape, dtype)
     kept = tuple(0 if d in request.axes else slice(None) for d in range(len(request.shape)))
     return operands.allocate(dtype, shape, [np.broadcast_to(array, request.shape)[kept] for array in arrays])

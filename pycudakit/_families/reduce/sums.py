@@ -36,6 +36,8 @@ def sum_like(
 ) -> Any:
     """Compute one of those that NumPy has as a ufunc's `reduce`."""
     extreme = "min" in name or "max" in name
+    if name in ("nanmax", "nanmin") and isinstance(out, tuple) and len(out) == 1:  # NumPy's are of a ufunc's
+        (out,) = out
     if axis is None and dtype is None and out is None and keepdims is initial is where is NONE:
         result = fast(name, write, a)
         if result is not None:

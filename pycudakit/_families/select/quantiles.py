@@ -58,7 +58,7 @@ def median(
     n = request.columns
     found, nans = Selector(plan, request).select(np.unique([(n - 1) // 2, n // 2]))
     result: Any = np.mean(found.reshape(-1, *request.rest), axis=0, out=request.view)
-    return request.finish(_with_nans(result, nans, request))
+    return request.finish(request.as_reduced(_with_nans(result, nans, request)))
 
 
 def _with_nans(result: Any, nans: Array, request: Request) -> Any:
@@ -118,7 +118,8 @@ def nanmedian(
         result = request.a.dtype.type(np.nan)
     if out is not None:
         request.view[...] = result
-    return request.finish(result)
+    is_by_rows = request.columns >= _MASKED_BELOW
+    return request.finish(result if is_by_rows else request.as_reduced(result))
 
 
 @answered_by(np.quantile)
@@ -334,6 +335,7 @@ def _nan_quantiles(selector: Selector, shares: Array, method: str, weak: bool) -
             own_result = np.full((*shares.shape, len(rows)), np.nan, dtype)
         if result is None:  # the first row's type is that of all
             kind = own_result.dtype if shares.ndim else own_result.dtype.newbyteorder("=")
-            result = np.empty((*shares.shape, len(valid)), kind)
+            # NumPy has the quantiles of a row side by side.
+            result = np.moveaxis(np.empty((len(valid), *shares.shape), kind), 0, -1)
         result[..., rows] = own_result
     return result.reshape(shares.shape + request.rest)

@@ -12,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit._calls import floating, invocation
 from pycudakit._calls.cost import CALL, SHARED_WORK, threads
-from pycudakit._calls.operands import as_array
+from pycudakit._calls.operands import allocate, as_array
 from pycudakit._calls.plan import Cost, Plan, plan_call
 from pycudakit._library import present
 from pycudakit._library.types import Array
@@ -64,6 +64,17 @@ class Request:
         if self.axes is None:
             return bool(self.a.flags.forc)
         return bool(self.a.flags.c_contiguous) and self.keep == list(range(len(self.keep)))
+
+    def as_reduced(self, result: Any) -> Any:
+        """Return results that lie in memory as those of NumPy's reductions along one axis."""
+        if self.out is not None or self.axes is None or len(self.axes) > 1 or len(self.rest) < 2:
+            return result
+        kept = self.a[tuple(slice(None) if d in self.keep else 0 for d in range(self.a.ndim))]
+        ordered = allocate(result.dtype, self.rest, [kept])
+        if ordered.strides == result.strides:
+            return result
+        ordered[...] = result
+        return ordered
 
     def finish(self, result: Any) -> Any:
         if self.out is not None:

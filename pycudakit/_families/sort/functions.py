@@ -438,9 +438,11 @@ def topk_indices(a: Any, k: Any, axis: Any, largest: Any) -> Array:
     """Return the indices that `topk` returns."""
     array = operands.as_array(a)
     k = operator.index(k)
+    if array is None:
+        raise errors.Unsupported("topk: a is not of bool, integers or floats of up to 64 bits; convert it")
     plan = plan_topk(array, axis, k)
-    if plan.engine == "numpy" or array is None:
-        raise errors.Unsupported("topk: NumPy has no such function; use another engine, and real numbers")
+    if plan.engine == "numpy":
+        raise errors.Unsupported("topk: NumPy has no such function; use another engine")
     flat, axis = (array.ravel(), 0) if axis is None else (array, normalize_axis_index(axis, array.ndim))
     if not 0 <= k <= flat.shape[axis]:
         raise ValueError(f"k={k} is not from 0 to {flat.shape[axis]}, the length of the axis")

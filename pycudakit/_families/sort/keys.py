@@ -204,10 +204,8 @@ def _cost_of_unique(array: Array, order: str | None, counted: bool) -> Cost:
     return cost_of(array, numpy, ours * array.itemsize + 1, down)
 
 
-def plan_topk(array: Array | None, axis: Any, k: int) -> Plan:
+def plan_topk(array: Array, axis: Any, k: int) -> Plan:
     """Choose the engine of `topk`."""
-    if array is None:
-        return plan_call("topk", [None], Cost(None, 0.0, 0, 0))
     few = k < columns_of(array, axis) // 8
     ours = SELECTS if few else SORTS_ORDER * array.itemsize
     return plan_call("topk", [array], cost_of(array, None, ours, 0 if few else 8))

@@ -14,13 +14,17 @@ from pycudakit._families.expression.evaluate import evaluate
 from pycudakit._library.types import CODES
 from pycudakit.fusing.arrays.stand_in import StandIn
 
+Copies = dict[int, tuple[Any, Any]]  # lists and dicts, by their identity, each with what takes its place
 
-def mapped(value: Any, replace: Callable[[Any], Any], copies: list[tuple[Any, Any]] | None = None) -> Any:
+
+def mapped(value: Any, replace: Callable[[Any], Any], copies: Copies | None = None) -> Any:
     """Return a value with the parts of tuples, lists and dicts replaced; itself, where nothing is.
 
-    Lists and dicts go to `copies`, each with what takes its place.
+    Lists and dicts go to `copies`; what is there already takes the place of one that comes again.
     """
     kind = type(value)
+    if copies is not None and id(value) in copies:
+        return copies[id(value)][1]
     if kind in (tuple, list):
         parts = [mapped(part, replace, copies) for part in value]
         same = all(a is b for a, b in zip(parts, value, strict=True))
@@ -33,7 +37,7 @@ def mapped(value: Any, replace: Callable[[Any], Any], copies: list[tuple[Any, An
     else:
         return replace(value)
     if copies is not None and kind is not tuple:
-        copies.append((value, new))
+        copies[id(value)] = value, new
     return new
 
 

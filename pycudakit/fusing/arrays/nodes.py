@@ -316,7 +316,7 @@ def _function(steps: tuple[_Step, ...], results: tuple[int, ...]) -> ElementFunc
 def _by_numpy(steps: tuple[_Step, ...], results: tuple[int, ...]) -> Callable[..., Any]:
     """Return what takes the steps in NumPy; named for what its outputs' casts may warn of."""
 
-    def cast(*inputs: Any, out: Any = None) -> Any:
+    def computed(inputs: tuple[Any, ...]) -> list[Any]:
         values: list[Any] = []
 
         def value(place: int) -> Any:
@@ -327,12 +327,25 @@ def _by_numpy(steps: tuple[_Step, ...], results: tuple[int, ...]) -> Callable[..
             if rule != "same_kind":
                 keywords["casting"] = rule
             values.append(function.numpy(*(value(place) for place in places), **keywords))
-        found = [value(place) for place in results]
+        return [value(place) for place in results]
+
+    def cast(*inputs: Any, out: Any = None) -> Any:
+        outs = out if isinstance(out, tuple) else () if out is None else (out,)
+        try:
+            found = computed(inputs)
+        except FloatingPointError:
+            if outs:  # to which a ufunc has written by then
+                with np.errstate(all="ignore"):
+                    _copy(computed(inputs), outs)
+            raise
         if out is None:
             return found[0] if len(found) == 1 else tuple(found)
-        outs = out if isinstance(out, tuple) else (out,)
-        for target, result in zip(outs, found, strict=True):
-            np.copyto(target, result, casting="unsafe")
+        _copy(found, outs)
         return out
 
     return cast
+
+
+def _copy(values: Sequence[Any], targets: Sequence[Array]) -> None:
+    for target, value in zip(targets, values, strict=True):
+        np.copyto(target, value, casting="unsafe")

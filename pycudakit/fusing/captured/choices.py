@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any
 
 import numpy as np
@@ -86,18 +87,24 @@ def _choose(recording: Recording, a: Any, choices: Any, out: Any = None, mode: A
 def _piecewise(
     recording: Recording, x: Any, condlist: Any, funclist: Any, *arguments: Any, **keywords: Any
 ) -> Any:
-    masks = condlist if type(condlist) in (list, tuple) else [condlist]
+    # An array of more dimensions has a mask in each row.
+    masks = condlist if type(condlist) in (list, tuple) else [condlist] if np.ndim(condlist) == 1 else []
     values = list(funclist)
     are_masks = all(_is_array(mask) and mask.dtype == np.bool_ and mask.shape == x.shape for mask in masks)
-    are_plain = all(type(value) in (bool, int, float) for value in values)
-    is_plain = type(x) is StandIn and x.ndim > 0 and are_masks and are_plain and not (arguments or keywords)
+    are_plain = all(type(value) in (bool, int, float) or callable(value) for value in values)
+    is_plain = type(x) is StandIn and x.ndim > 0 and are_masks and are_plain
     if not (is_plain and masks and len(values) in (len(masks), len(masks) + 1)):
         raise errors.Unsupported("piecewise")
+    if len(values) > len(masks):
+        masks = [*masks, ~functools.reduce(operator.or_, masks)]
     result: Any = np.zeros_like(x)
-    if len(values) > len(masks):  # elsewhere
-        recording.set(result, ..., values.pop())
     for mask, value in zip(masks, values, strict=True):
-        recording.set(result, mask, value)
+        if not callable(value):
+            recording.set(result, mask, value)
+            continue
+        chosen = recording.call(np.extract, (mask, x), {})
+        if chosen.size:
+            recording.set(result, mask, value(chosen, *arguments, **keywords))
     return result
 
 

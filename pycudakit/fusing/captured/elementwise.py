@@ -100,7 +100,7 @@ for _name in ("tril", "triu"):
 def _conjugate(_: Recording, x: Any, **keywords: Any) -> Any:
     if keywords or type(x) is not StandIn:
         raise errors.Unsupported("conjugate")
-    return x.astype(np.int8) if x.dtype == np.bool_ else x.copy()
+    return x.astype(np.int8) if x.dtype == np.bool_ else x.copy("K")
 
 
 @_captures(np.sinc)

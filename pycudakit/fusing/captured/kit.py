@@ -44,6 +44,9 @@ _AT_HOME = {
     "take": "take take_along_axis",
 }
 _LOOK_AT_NOTHING = frozenset(("nanargmax", "nanargmin"))  # of what they return
+_LIKE_UFUNCS = frozenset(
+    ("cumulative_prod", "cumulative_sum", "matmul", "vecdot")
+)  # which take tuples of `out`
 _OF_TWO = frozenset(("searchsorted", "take", "take_along_axis"))
 # And how many these are, of functions of which NumPy has none, or none that asks stand-ins.
 _OWN_AT_HOME = {"allclose": 2, "array_equal": 2, "cummax": 1, "cummin": 1, "exclusive_scan": 1}
@@ -102,7 +105,7 @@ def kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
 
     def handle(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
         out, function = keywords.get("out"), kit_function(module, name)
-        if type(out) is tuple and len(out) == 1:  # as ufuncs have it
+        if type(out) is tuple and len(out) == 1 and name in _LIKE_UFUNCS:
             (out,) = out
             keywords = {**keywords, "out": out}
         if name in _OF_TWO and recording.memory.scope.is_open:

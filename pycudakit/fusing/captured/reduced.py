@@ -132,11 +132,33 @@ for _ufunc, _name in {
     REDUCED[_ufunc, "reduce"] = _reduce_by(_name)
 
 
+def _reduce_known(by: Any, least: float) -> Handler:
+    """Reduce what is not NaN by a ufunc, to which the `least` adds nothing; NaN alone stays NaN."""
+
+    def handle(
+        _: Recording, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False
+    ) -> Any:
+        if not has_elements(array) or dtype is not None or out is not None:
+            raise errors.Unsupported("reduce")
+        if array.dtype.kind != "f":
+            return by.reduce(array, axis, keepdims=keepdims)
+        is_missing = np.isnan(array)
+        found = by.reduce(np.where(is_missing, least, array), axis, keepdims=keepdims)
+        return np.where(np.all(is_missing, axis, keepdims=keepdims), np.nan, found)[()]
+
+    return handle
+
+
+REDUCED[np.fmax, "reduce"] = _reduce_known(np.maximum, -np.inf)
+REDUCED[np.fmin, "reduce"] = _reduce_known(np.minimum, np.inf)
+
+
 def _accumulate_by(name: str) -> Handler:
     function = getattr(np, name)
 
-    def handle(recording: Recording, a: Any, axis: Any = 0, **keywords: Any) -> Any:
-        return recording.call(function, (a, axis), keywords)
+    def handle(recording: Recording, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+        (out,) = out if type(out) is tuple else (out,)
+        return recording.call(function, (a, axis, dtype, out), {})
 
     return handle
 

@@ -215,6 +215,8 @@ def _tile(recording: Recording, A: Any, reps: Any) -> Any:  # noqa: N803
     if type(A) is not StandIn or counts is None or min(counts, default=0) < 0:
         return recording.on_host(np.tile, (A, reps), {})
     counts = (1,) * (A.ndim - len(counts)) + counts
+    if max(counts, default=1) == 1:
+        return A.reshape((1,) * (len(counts) - A.ndim) + A.shape).copy("K")
     shape = (1,) * (len(counts) - A.ndim) + A.shape
     made = empty(recording, tuple(x for pair in zip(counts, shape, strict=True) for x in pair), A.dtype)
     recording.set(made, ..., A.reshape(tuple(x for n in shape for x in (1, n))))

@@ -105,15 +105,17 @@ class Rows(Reductions):
         rows = nodes[0].shape[0] if nodes[0].shape else 0
         if rows < 2 or any(node.shape[:1] != (rows,) for node in nodes):
             return None
-        while True:
-            chain = Chain(nodes, self.engine, written)
+        last = nodes[-1]
+        while last.array is None:
+            chain = Chain([node for node in nodes if node.array is None], self.engine, written)
             outside = chain.of_other_rows()
             if not chain.has_several_passes() or outside is None or not chain.is_read_before_it_is_written():
                 return None
             if not outside:
                 return chain
-            for node in outside:
+            for node in outside:  # which may need some of the others
                 self.compute_node(node)
+        return None
 
     def _rows_at_once(self, chain: Chain) -> int:
         """Return how many rows make a block; none where the whole fits, or no row does."""

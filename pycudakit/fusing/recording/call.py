@@ -357,7 +357,7 @@ def _as_numpy_raises(inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """Return the ufunc that NumPy's operator takes for a power, and its inputs."""
     base, exponent = inputs
     if type(exponent) in (int, float) and (type(base) is StandIn or isinstance(base, np.ndarray)):
-        if exponent == 2:
+        if exponent == 2 and (type(exponent) is int or base.dtype.kind == "f"):
             return np.square, (base,)
         if base.dtype.kind == "f":
             fast = {1.0: np.positive, -1.0: np.reciprocal, 0.5: np.sqrt}.get(exponent)

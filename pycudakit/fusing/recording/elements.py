@@ -45,15 +45,25 @@ def _named(name: str) -> ElementFunction:
     return ElementFunction(name, getattr(np, name))
 
 
+class _Result(NamedTuple):
+    """What is known of a result by the types of the arguments."""
+
+    dtype: DType
+    may_refuse: bool  # an element
+    seconds: float  # NumPy's, for an element
+    integers: tuple[tuple[int, DType], ...]  # which arguments are Python's, and the types that they take
+
+
 @functools.lru_cache(4096)
 def _result_of(
     function: ElementFunction, types: tuple[Any, ...], out: DType | None, dtype: DType | None, casting: str
-) -> tuple[DType, bool, float]:
-    """Return the type of a result, whether it may be refused for an element, and NumPy's seconds for one."""
+) -> _Result:
     if out is not None:  # NumPy's errors, where it cannot take the result
         compile_function(function, types, (out,), False, dtype, casting)
     program = compile_function(function, types, (None,), False, dtype, casting)
-    return program.out_dtypes[0], program.may_refuse, estimate.estimate(program).numpy
+    first = len(program.out_dtypes) + 1  # of the arguments
+    integers = tuple([(at - first, own) for _, at, own in program.numbers if own.kind in "iu"])
+    return _Result(program.out_dtypes[0], program.may_refuse, estimate.estimate(program).numpy, integers)
 
 
 class Elements(Rows):
@@ -106,9 +116,11 @@ class Elements(Rows):
             nodes.append(node)
             arguments.append(node)
             types.append(node.dtype)
-        result, may_refuse, seconds = _result_of(
+        result, may_refuse, seconds, integers = _result_of(
             function, tuple(types), None if out is None else out.dtype.newbyteorder("="), dtype, casting
         )
+        for place, own in integers:
+            own.type(arguments[place])  # raises for a number that the type has not
         is_at_once = may_refuse and nodes and self.memory.scope.is_open  # where the arrays are
         if may_refuse and not is_at_once:
             return self._at_once(function, inputs, out, dtype, casting)
@@ -126,7 +138,9 @@ class Elements(Rows):
             shape = broadcast(nodes, [])  # type: ignore[arg-type]
         if self.engine == "auto":
             self.costs.operation(math.prod(shape), seconds)
-        quick = self._quick(function, nodes, shape, dtype, casting) if is_known else None
+        is_written_though_it_raises = out is not None and self.reporting.is_at_once
+        may_be_quick = is_known and not is_written_though_it_raises
+        quick = self._quick(function, nodes, shape, dtype, casting) if may_be_quick else None
         if quick is not None:
             new = quick(*[a.array if type(a) is Node else a for a in arguments])
             is_array = type(new) is np.ndarray

@@ -297,7 +297,7 @@ def exchange(together: Any) -> Any:
 def _allocate(request: Request, arrays: Sequence[Array]) -> Array:
     """Return a new array for a result, laid out as what the reduction keeps; of places, in C order."""
     shape, dtype = shape_without(request.shape, request.axes, False), request.recipe.folded.result
-    is_place = request.recipe.folded.kind in (abi.WHERE_LEAST, abi.WHERE_LARGEST)
+    is_place = request.recipe.folded.kind in _PLACES
     if is_place or len(shape) < 2 or all(array.flags.c_contiguous for array in arrays):
         return result_memory.empty(shape, dtype)
     kept = tuple(0 if d in request.axes else slice(None) for d in range(len(request.shape)))

@@ -109,11 +109,13 @@ def understood(text: str) -> Measured:
     return Measured(day, constants, rates)
 
 
-ALLOWED = os.environ.get("PYCUDAKIT_TUNED") != "0"
+def is_wanted() -> bool:
+    """Tell whether times of this machine count, and not only those that come with the package."""
+    return os.environ.get("PYCUDAKIT_TUNED") != "0"
 
 
 def _read() -> Measured:
-    if not ALLOWED:
+    if not is_wanted():
         return Measured()
     try:
         with open(path(), "rb") as file:

@@ -50,7 +50,7 @@ def numpy_sorts(dtype: np.dtype[Any], order: str | None = None) -> float:
     that are fourfold apart, and NumPy has neither vectors nor an order by digits for all types. `order` is a
     kind of `numpy.argsort`.
     """
-    if not measured.ALLOWED:
+    if not measured.is_wanted():
         # Of numbers of 8 bytes, half as many are in a vector.
         return _NUMPY_SORTS_ORDER if order else _NUMPY_SORTS * (2 if dtype.itemsize == 8 else 1)
     mixed = np.arange(_MEASURED, dtype=np.uint32) * np.uint32(0x9E3779B1) >> np.uint32(16)

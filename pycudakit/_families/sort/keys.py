@@ -81,12 +81,18 @@ def cost_of(
 
 def plan_sort(array: Array | None, axis: Any, order: str | None = None) -> Plan:
     """Choose the engine for sorting along an axis, which NumPy does as it finds an `order`, if it is one."""
-    return plan_call("sort", [array], NOTHING if array is None else _cost_of_sort(array, axis, order))
+    return _planned("sort", array, _cost_of_sort, axis, order)
 
 
 def plan_order(array: Array | None, axis: Any) -> Plan:
     """Choose the engine for the stable order along an axis."""
-    return plan_call("argsort", [array], NOTHING if array is None else _cost_of_order(array, axis))
+    return _planned("argsort", array, _cost_of_order, axis)
+
+
+def _planned(name: str, array: Array | None, cost: Callable[..., Cost], *arguments: Any) -> Plan:
+    """Choose the engine of a call, whose cost is asked for only where that decides."""
+    decides = array is not None and asked.current() == "auto"
+    return plan_call(name, [array], cost(array, *arguments) if decides else NOTHING)
 
 
 def _cost_of_sort(array: Array, axis: Any, order: str | None = None) -> Cost:
@@ -179,6 +185,10 @@ def plan_search(array: Array, values: Array) -> Plan:
 
 def plan_is_in(array: Array, known: Array, may_have_table: bool) -> Plan:
     """Choose the engine of `isin`, for which NumPy has two ways that need no order."""
+    return _planned("isin", array, _cost_of_is_in, known, may_have_table)
+
+
+def _cost_of_is_in(array: Array, known: Array, may_have_table: bool) -> Cost:
     numpy = None
     if may_have_table and np.result_type(array, known).kind in "biu":
         span = int(known.max()) - int(known.min()) if known.size else 0
@@ -187,12 +197,12 @@ def plan_is_in(array: Array, known: Array, may_have_table: bool) -> Plan:
     if numpy is None and known.size < 10 * array.size**0.145:  # and this, too
         numpy = NUMPY_COMPARES * known.size
     ours = SEARCHES * math.log2(known.size + 2) + FINDS
-    return plan_call("isin", [array, known], cost_of(array, numpy, ours, 1, most_threads=threads()))
+    return cost_of(array, numpy, ours, 1, most_threads=threads())
 
 
 def plan_unique(array: Array | None, order: str | None, counted: bool) -> Plan:
     """Choose the engine of `unique`, for which NumPy may look for an order, of a kind of `numpy.argsort`."""
-    return plan_call("unique", [array], NOTHING if array is None else _cost_of_unique(array, order, counted))
+    return _planned("unique", array, _cost_of_unique, order, counted)
 
 
 def _cost_of_unique(array: Array, order: str | None, counted: bool) -> Cost:

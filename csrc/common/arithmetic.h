@@ -281,11 +281,11 @@ PK_HD double ldexp(double a, double power) {
     double left = power < -2200 ? -2200 : (power > 2200 ? 2200 : power);
     for (int step = 0; step < 2; ++step) {
         const double part = left > most ? most : (left < -1022 ? least : 0);
-        a *= bit_cast<double>(uint64_t(int64_t(part) + 1023) << 52);
+        a *= two_to(int64_t(part));
         left -= part;
     }
     left = left < -1022 ? -1022 : (left > most ? most : left);
-    return a * bit_cast<double>(uint64_t(int64_t(left) + 1023) << 52);
+    return a * two_to(int64_t(left));
 }
 
 template <class T>

@@ -60,6 +60,10 @@ PK_HD double sqrt(double x) {
 PK_HD float abs(float x) { return bit_cast<float>(bit_cast<uint32_t>(x) & 0x7fffffffu); }
 PK_HD double abs(double x) { return bit_cast<double>(bit_cast<uint64_t>(x) & 0x7fffffffffffffffu); }
 
+// The exponent of a float64 as its digits have it, 1023 more than it is; and 2 to one from -1022 to 1023.
+PK_HD int64_t biased_exponent(double x) { return int64_t(bit_cast<uint64_t>(x) >> 52 & 0x7ff); }
+PK_HD double two_to(int64_t exponent) { return bit_cast<double>(uint64_t(exponent + 1023) << 52); }
+
 // Both values are computed, so a loop over a select still vectorises.
 template <class T>
 PK_HD T select(bool condition, T yes, T no) {

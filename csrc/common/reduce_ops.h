@@ -121,11 +121,7 @@ struct Product {
     static constexpr bool has_pivot = false;
 
     // Of what all vectors have, and without conditions, of which compilers make branches.
-    static PK_HD int64_t exponent_of(double x) { return int64_t(bit_cast<uint64_t>(x) >> 52 & 0x7ff); }
     static PK_HD int64_t is_negative(int64_t x) { return int64_t(uint64_t(x) >> 63); }
-    static PK_HD double two_to(int64_t exponent) {  // from -1022 to 1023
-        return bit_cast<double>(uint64_t(exponent + 1023) << 52);
-    }
     static PK_HD double as_double(int64_t few) {  // as what is added to the digits of 1.5 * 2^52
         return bit_cast<double>(uint64_t(0x4338000000000000 + few)) - 0x1.8p52;
     }
@@ -141,7 +137,7 @@ struct Product {
     static PK_HD void multiply(Word *lane, double factor, double lacks, double exponent) {
         const double product = lane[0] * factor;
         const double lost = fma(lane[0], factor, -product) + (lane[0] * lacks + lane[1] * factor);
-        const int64_t binade = exponent_of(product);
+        const int64_t binade = biased_exponent(product);
         const int64_t doublings = is_negative(binade - 1022) - is_negative(1023 - binade);
         lane[0] = product * two_to(doublings);
         lane[1] = lost * two_to(doublings);
@@ -149,11 +145,11 @@ struct Product {
     }
     static PK_HD void add(Word *lane, double value, double, double) {
         // The least numbers are raised to where they have their digits as others do.
-        const int64_t raised = 54 * is_negative(exponent_of(value) - 1);
+        const int64_t raised = 54 * is_negative(biased_exponent(value) - 1);
         const double normal = value * two_to(raised);
         const uint64_t digits = bit_cast<uint64_t>(normal) & 0x800fffffffffffffu;
         const double factor = bit_cast<double>(digits | 0x3ff0000000000000u);
-        const double exponent = as_double(exponent_of(normal) - 1023 - raised);
+        const double exponent = as_double(biased_exponent(normal) - 1023 - raised);
         const bool plain = (value != 0) & is_finite(value);
         multiply(lane, either(plain, factor, value), 0, either(plain, exponent, 0.0));
     }

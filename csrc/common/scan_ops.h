@@ -124,13 +124,11 @@ struct FloatProduct {
         int64_t exponent;
     };
     static PK_HD State identity() { return {1, 0, 0}; }
-    static PK_HD double power(int64_t exponent) { return bit_cast<double>(uint64_t(exponent + 1023) << 52); }
-    static PK_HD int64_t exponent_of(double x) { return int64_t(bit_cast<uint64_t>(x) >> 52 & 0x7ff); }
 
     static PK_HD void step(State &state, Term term) {
-        const bool is_small = exponent_of(term) == 0;
+        const bool is_small = biased_exponent(term) == 0;
         const double scaled = select(is_small, term * 0x1p54, term);
-        const int64_t exponent = exponent_of(scaled);
+        const int64_t exponent = biased_exponent(scaled);
         const bool is_ordinary = exponent != 0 && exponent != 0x7ff;
         const uint64_t digits = (bit_cast<uint64_t>(scaled) & 0x800fffffffffffffu) | 0x3ff0000000000000u;
         const double mantissa = select(is_ordinary, bit_cast<double>(digits), term);
@@ -142,16 +140,16 @@ struct FloatProduct {
     static PK_HD State combine(State a, State b) {
         const double product = a.all * b.all;
         const double rest = pk::fma(a.all, b.all, -product) + (a.all * b.rest + a.rest * b.all);
-        const int64_t biased = exponent_of(product);
+        const int64_t biased = biased_exponent(product);
         if (biased == 0 || biased == 0x7ff) return {product, 0, a.exponent + b.exponent};
-        const double scale = power(1023 - biased);
+        const double scale = two_to(1023 - biased);
         return {product * scale, rest * scale, a.exponent + b.exponent + biased - 1023};
     }
     static PK_HD double value(const State &state) {
         const double product = select(pk::abs(state.rest) > 0, state.all + state.rest, state.all);
         const int64_t low = select<int64_t>(state.exponent < -1141, -1141, state.exponent);
         const int64_t exponent = select<int64_t>(low > 1024, 1024, low), half = exponent / 2;
-        return product * power(half) * power(exponent - half);
+        return product * two_to(half) * two_to(exponent - half);
     }
     static PK_HD bool must_run(const State &, const State &) { return false; }
 };

@@ -6,15 +6,24 @@ import pytest
 from helpers import rows
 
 import pycudakit as pk
+from pycudakit.fusing.arrays.device import Scope
 
 _NAMED = os.environ.get("PYCUDAKIT_TEST_ENGINES")
 _AVAILABLE = [name for name in ("cpu", "cuda") if pk.engines()[name].available]
+_ENGINES = _NAMED.split(",") if _NAMED else _AVAILABLE
+# Where there is no GPU, `staying` takes the ways of what stays on one, on the engine `cpu`.
+_STAYING = ["staying"] if _ENGINES == ["cpu"] and not _NAMED else []
 
 
-@pytest.fixture(params=[*(_NAMED.split(",") if _NAMED else _AVAILABLE), "auto"], scope="session")
+@pytest.fixture(params=[*_ENGINES, *_STAYING, "auto"], scope="session")
 def engine(request):
     """The name of the engine that the test's calls run on."""
-    return request.param
+    if request.param != "staying":
+        yield request.param
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scope, "is_open", True)
+        yield "cpu"
 
 
 @pytest.fixture

@@ -1,8 +1,11 @@
 """Bodies of functions that give something back: fused, what each gives by plain NumPy."""
 
 import pytest
-from fusing.bodies import SIZES, check, near, split
-from helpers.strategies import assert_values
+from fusing.bodies import SIZES, check, near, pool, split, written
+from helpers.strategies import assert_values, outcome
+from helpers.versions import has_numpy
+
+import pycudakit as pk
 
 # By their letters, arrays of `fusing.bodies.pool`. What lies three spaces apart is a body of its own.
 
@@ -24,7 +27,7 @@ FUNCTIONS = """
 np.sqrt(p)     np.add(x, y) - np.subtract(x, y)     np.add(f, x, dtype="f4", casting="same_kind")
 np.multiply(i, j, dtype="f8")     np.maximum(x, y) - np.minimum(x, 0)     np.fmax(x, s)
 np.where(x > 0, x, -y)     np.where(m, f, 0)     np.where(m, 1, u)     np.where(m, x, f)
-np.where(m, u, 300)     np.where(m, -1, u) + w     np.where(v > 3, 2**40, v)     np.where(m, 1000, i)
+np.where(m, 1000, i)
 np.where(x > 0, 1.0, -1.0)     np.where(A > 0, A, r)     np.where(i, x, y)     np.clip(x, -1, 2)
 np.clip(x, y, None)     np.clip(x, None, 1)     np.clip(u, 3, 100)     np.clip(i, j, 50)
 np.clip(f, -1.5, 1.5)     x.clip(0, 1)     np.round(x)     np.round(x, 2)     x.round(1)     np.round(i)
@@ -134,6 +137,11 @@ x[np.array(3)]     x[oi]     x[oi:]     x[np.argmax(x)] == np.max(x)     R[2:7] 
 E[:, 1]     x[np.newaxis, 1:3]     np.ix_([0, 2], [1, 3])     A[np.ix_([0, 2], [1, 3])]
 """
 
+# Numbers that an array's type does not hold: it is widened, or, since NumPy 2.5, they are refused.
+TOO_GREAT = """
+np.where(m, u, 300)     np.where(m, -1, u) + w     np.where(v > 3, 2**40, v)
+"""
+
 
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("body", split(OPERATORS + FUNCTIONS + SHAPES + INDEXING))
@@ -145,3 +153,15 @@ def test_exact(engine, body, n):
 @pytest.mark.parametrize("body", split(CLOSE))
 def test_close(engine, body, n):
     check(body, n, near)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("body", split(TOO_GREAT))
+def test_numbers_that_a_type_does_not_hold(engine, body, n):
+    if not has_numpy("2.5"):
+        check(body, n, assert_values)
+        return
+    function, names = written(body)
+    given = [pool(n)[name] for name in names]
+    (status, got, _), (_, want, _) = (outcome(each, *given) for each in (pk.fuse(function), function))
+    assert (status, type(got), str(got)) == ("error", OverflowError, str(want))

@@ -18,7 +18,7 @@ from pycudakit._families.select.rows import Request, Selector, by_numpy, planned
 from pycudakit._families.select.weighted import weighted_quantiles
 from pycudakit._library.types import Array
 
-_MASKED_BELOW = 600  # NumPy takes shorter rows by way of a masked array, which adds in their own type
+MASKED_BELOW = 600  # NumPy takes shorter rows by way of a masked array, which adds in their own type
 
 
 @answered_by(np.median)
@@ -105,7 +105,7 @@ def nanmedian(
     pairs, _ = selector.select(np.stack([last // 2, np.minimum(valid // 2, last)], axis=1))
     if not valid.all():
         warn_of_only_nan()
-    if request.floating and request.rest and request.columns < _MASKED_BELOW:
+    if request.floating and request.rest and request.columns < MASKED_BELOW:
         result: Any = np.add.reduce(pairs, axis=0)
         np.true_divide(result, 2.0, out=result, casting="unsafe")
     else:
@@ -118,7 +118,7 @@ def nanmedian(
         result = request.a.dtype.type(np.nan)
     if out is not None:
         request.view[...] = result
-    is_by_rows = request.columns >= _MASKED_BELOW
+    is_by_rows = request.columns >= MASKED_BELOW
     return request.finish(result if is_by_rows else request.as_reduced(result))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.passes.computing import stand_ins_in
 from pycudakit.fusing.recording.call import Recording
+from pycudakit.fusing.recording.delivered import out_of
 from pycudakit.fusing.recording.shapes import Handler, captures, is_laid_out_anew
 from pycudakit.fusing.staying.ordering import topk
 
@@ -44,9 +45,6 @@ _AT_HOME = {
     "take": "take take_along_axis",
 }
 _LOOK_AT_NOTHING = frozenset(("nanargmax", "nanargmin"))  # of what they return
-_LIKE_UFUNCS = frozenset(
-    ("cumulative_prod", "cumulative_sum", "matmul", "vecdot")
-)  # which take tuples of `out`
 _OF_TWO = frozenset(("searchsorted", "take", "take_along_axis"))
 # And how many these are, of functions of which NumPy has none, or none that asks stand-ins.
 _OWN_AT_HOME = {"allclose": 2, "array_equal": 2, "cummax": 1, "cummin": 1, "exclusive_scan": 1}
@@ -104,9 +102,8 @@ def kit_handler(module: str, name: str, is_at_home: bool = False) -> Handler:
     """Return what takes NumPy's function of a name by the kit's; on the device, if that is where it works."""
 
     def handle(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
-        out, function = keywords.get("out"), kit_function(module, name)
-        if type(out) is tuple and len(out) == 1 and name in _LIKE_UFUNCS:
-            (out,) = out
+        out, function = out_of(name, keywords.get("out")), kit_function(module, name)
+        if out is not keywords.get("out"):
             keywords = {**keywords, "out": out}
         if name in _OF_TWO and recording.memory.scope.is_open:
             arguments = (*_converted(name, arguments[:2]), *arguments[2:])

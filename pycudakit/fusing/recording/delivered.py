@@ -27,6 +27,8 @@ _WRAP = _OF_BOTH | {"amax", "amin", "max", "min", "nanmax", "nanmin"}
 _NAMES = """all any argmax argmin choose cummax cummin dot einsum median nanargmax nanargmin nanmedian
 percentile ptp quantile"""
 _EXACT = frozenset(_NAMES.split())
+# And those that are no ufuncs, and take their `out` in a tuple as ufuncs do.
+_LIKE_UFUNCS = frozenset(("clip", "cumulative_prod", "cumulative_sum", "nanmax", "nanmin"))
 
 
 class Wanted(NamedTuple):
@@ -46,6 +48,14 @@ class Wanted(NamedTuple):
             return result.dtype == own and (self.name != "dot" or bool(self.out.flags.c_contiguous))
         wraps = self.name in _WRAP and result.dtype.kind in "iu" and own.kind in "iu"
         return wraps or takes(self.out, result)
+
+
+def out_of(name: str, out: Any) -> Any:
+    """Return the only array in a tuple, where NumPy's function of a name takes one; or what is given."""
+    if type(out) is tuple and len(out) == 1:
+        is_taken = name in _LIKE_UFUNCS or isinstance(vars(np).get(name), np.ufunc)
+        return out[0] if is_taken else out
+    return out
 
 
 def takes(out: Any, result: Any) -> bool:
@@ -82,9 +92,8 @@ def with_out_named(
 
 def wanted(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Wanted | None:
     """Return a call without its `out`, which is named, if that may lie on the device."""
-    out, rest = keywords.get("out"), {key: value for key, value in keywords.items() if key != "out"}
-    if type(out) is tuple and len(out) == 1:  # as ufuncs have it
-        (out,) = out
+    out = out_of(function.__name__, keywords.get("out"))
+    rest = {key: value for key, value in keywords.items() if key != "out"}
     if type(out) is not StandIn or out.is_scalar or not out.flags.writeable:
         return None
     name = function.__name__

@@ -14,7 +14,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from pycudakit._library.types import CODES
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.recording.call import Recording
-from pycudakit.fusing.recording.shapes import Handler
+from pycudakit.fusing.recording.shapes import Handler, outline
 
 QUANTILES: dict[Any, Handler] = {}
 
@@ -80,7 +80,7 @@ def _of_rows(
     axes = _axes_of(a, axis)
     if not axes:
         return NotImplemented
-    kept = [d for d in range(a.ndim) if d not in axes]
+    kept = _kept(name, a, axes)
     rest = tuple(a.shape[d] for d in kept)
     if kept:
         a_rows = a.transpose((*kept, *sorted(axes)))
@@ -90,9 +90,21 @@ def _of_rows(
     else:
         rows, along = a, None
     recording.costs.called(a.size)
-    function = getattr(importlib.import_module("pycudakit._families.select.quantiles"), name)
+    function = getattr(_family(), name)
     found = recording.at_home(function, (rows, *shares), {**keywords, "axis": along})
+    if kept != sorted(kept):
+        found = recording.wrap(found).transpose([kept.index(d) for d in sorted(kept)])
     return _shaped(recording, found, a, axes, np.shape(shares[0] if shares else 0), keepdims)
+
+
+def _kept(name: str, a: StandIn, axes: tuple[int, ...]) -> list[int]:
+    """Return the axes that are kept; of medians along one axis, in the order in which NumPy's results lie."""
+    kept = [d for d in range(a.ndim) if d not in axes]
+    is_of_one = name.endswith("median") and len(axes) == 1
+    if is_of_one and (name == "median" or a.shape[axes[0]] < _family().MASKED_BELOW):
+        strides = outline(a).strides
+        kept.sort(key=lambda d: -abs(strides[d]))
+    return kept
 
 
 def _of_weights(
@@ -110,6 +122,10 @@ def _of_weights(
     if found is NotImplemented:
         return found
     return _shaped(recording, found, a, axes, shares.shape, keepdims)
+
+
+def _family() -> Any:
+    return importlib.import_module("pycudakit._families.select.quantiles")
 
 
 def _axes_of(a: Any, axis: Any) -> tuple[int, ...]:

@@ -242,7 +242,7 @@ class Fused(Generic[P, R]):
     def _run(self, recording: Recording, args: Any, kwargs: Any, lending: Lending | None = None) -> Any:
         homeward = Homeward(recording, lending)
         roots = self.__wrapped__, args, kwargs
-        args, kwargs = homeward.stand_ins(args, kwargs)
+        args, kwargs = homeward.stand_ins(self.__wrapped__, args, kwargs)
         known = sys.getrefcount(recording)  # which each stand-in refers to
         token = active.set(recording)
         try:

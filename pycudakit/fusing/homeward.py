@@ -11,6 +11,7 @@ import numpy as np
 from pycudakit.fusing.arrays.nested import Copies, draws, is_array, mapped, plain
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.captured.namespaces import Generator
+from pycudakit.fusing.left_behind import reached_elsewhere
 from pycudakit.fusing.lending import Lending
 from pycudakit.fusing.passes.computing import MOST_OUTPUTS
 from pycudakit.fusing.recording.call import Recording
@@ -28,8 +29,13 @@ class Homeward:
         self._by_seen: dict[int, Any] = {}
         self._made: dict[int, Any] = {}  # results beside device arrays, by their stand-ins
 
-    def stand_ins(self, args: Any, kwargs: Any) -> Any:
-        """Return the arguments as the body sees them."""
+    def stand_ins(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Return a function's arguments as its body sees them, in copies of lists and dicts.
+
+        Those to which it has another way, too, are themselves: what is put there is seen both ways.
+        """
+        kept = reached_elsewhere(function, (*args, *kwargs.values()))
+        self._copies.update({id(value): (value, value) for value in kept})
         args = tuple(mapped(value, self._stand_in, self._copies) for value in args)
         kwargs = {name: mapped(value, self._stand_in, self._copies) for name, value in kwargs.items()}
         self._by_seen = {id(seen): original for original, seen in self._copies.values()}

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from pycudakit._library.types import Array
-from pycudakit.fusing.arrays.nested import mapped
 from pycudakit.fusing.arrays.stand_in import StandIn
 
 _MOST_LOOKED_AT = 10_000  # objects
@@ -50,15 +49,8 @@ def arrays_elsewhere(function: Any, is_lent: bool, arguments: Iterable[Any]) -> 
 
     Of those that its own names are of, a stand-in is lent to it, or not.
     """
-    found: list[Any] = []
-
-    def keep(part: Any) -> Any:
-        found.append(part)
-        return part
-
-    mapped(tuple(arguments), keep)
-    pending = deque(value for value in found if not issubclass(type(value), _WITHOUT_PARTS))
-    own = [value for value, _ in _names_of(function)] if type(function) is FunctionType else [function]
+    own = _own(function)
+    pending = deque(_leaves(arguments, {}))
     pending.extend(value for value in own if not (is_lent and type(value) is np.ndarray))
     seen: set[int] = set()
     while pending and len(seen) < _MOST_LOOKED_AT_BEFORE:
@@ -68,6 +60,41 @@ def arrays_elsewhere(function: Any, is_lent: bool, arguments: Iterable[Any]) -> 
         elif id(holder) not in seen and not issubclass(type(holder), _WITHOUT_PARTS):
             seen.add(id(holder))
             pending.extend(value for value, _ in _parts(holder))
+
+
+def reached_elsewhere(function: Any, arguments: Iterable[Any]) -> list[Any]:
+    """Return the lists and dicts among arguments to which a function has another way, too."""
+    nested: dict[int, Any] = {}
+    leaves = _leaves(arguments, nested)
+    if not nested:
+        return []
+    pending = deque([*leaves, *_own(function)])
+    seen: set[int] = set()
+    while pending and len(seen) < _MOST_LOOKED_AT_BEFORE:
+        holder = pending.popleft()
+        if id(holder) not in seen and not issubclass(type(holder), _WITHOUT_PARTS):
+            seen.add(id(holder))
+            pending.extend(value for value, _ in _parts(holder))
+    return [value for key, value in nested.items() if key in seen]
+
+
+def _leaves(values: Iterable[Any], nested: dict[int, Any]) -> list[Any]:
+    """Return what is in tuples, lists and dicts, and has parts itself; lists and dicts go to `nested`."""
+    found = []
+    for value in values:
+        kind = type(value)
+        if kind in (list, dict):
+            nested[id(value)] = value
+        if kind in (list, dict) or isinstance(value, tuple):
+            found += _leaves(value.values() if kind is dict else value, nested)
+        elif not issubclass(kind, _WITHOUT_PARTS):
+            found.append(value)
+    return found
+
+
+def _own(function: Any) -> list[Any]:
+    """Return what a function's own names are of."""
+    return [value for value, _ in _names_of(function)] if type(function) is FunctionType else [function]
 
 
 def _replaced(value: Any, array_of: Callable[[StandIn], Any]) -> Any:

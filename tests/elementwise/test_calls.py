@@ -237,6 +237,18 @@ def test_nan_to_num_of_integers_looks_at_no_replacement(engine):
             pk.nan_to_num([1.0, 2.0], nan=replacement)
 
 
+def test_nan_to_num_by_arrays(engine):
+    x = np.full((2, 3), np.nan)
+    for of, nan in [
+        (x, [1, 2, 3]),
+        (x[0], [[1, 2, 3]]),
+        (np.nan, [1.0]),
+        (2.0, np.arange(5.0)),
+        (x[0], x + 1),
+    ]:
+        compare("nan_to_num", of, nan=nan, strides=False)
+
+
 def test_nan_to_num_of_numbers(engine):
     for value in (float("nan"), 1, [1, float("inf")], np.float32("nan"), True):
         compare("nan_to_num", value, strides=False)

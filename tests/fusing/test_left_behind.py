@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import itertools
 import pickle
+import sys
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,35 @@ def test_a_list_that_is_given_twice_is_one(engine, x):
     assert got[2]["n"] == want[2]["n"] == 3
     for mine, theirs in zip(got[1], want[1], strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_list_that_an_object_has_too_is_one(engine, x):
+    class Log:
+        pass
+
+    def through_the_object(history, by_name, log, x):
+        log.history.append(x * 2)
+        history.append(history[1] + x)
+        history[0] = history[0] + 1
+        log.by_name["sum"] = np.sum(log.history[0])
+        history[2] += by_name["sum"]
+        return len(history), len(by_name), log.history[0] - x
+
+    def through_a_name(history, by_name, log, x):
+        the_history.append(x * 2)
+        history.append(the_history[0] + by_name["x"])
+        the_history[0] *= 2
+        return [each.max() for each in history]
+
+    for body in (through_the_object, through_a_name):
+        ran = []
+        for function in (pk.fuse(body), body):
+            the_history, log = [x.copy()], Log()
+            log.history, log.by_name = the_history, {"x": x}
+            result = function(the_history, log.by_name, log, x)
+            ran.append((result, log.history, log.by_name, log.history is the_history))
+        with np.printoptions(threshold=sys.maxsize):
+            assert repr(ran[0]) == repr(ran[1])
 
 
 @dataclasses.dataclass(frozen=True)

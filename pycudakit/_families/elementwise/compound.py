@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._calls import invocation
-from pycudakit._calls.arguments import as_argument, refuse_byte_order
+from pycudakit._calls.arguments import as_argument, broadcasts_to, refuse_byte_order
 from pycudakit._calls.others import open_to_others
 from pycudakit._calls.small import answered_by
 from pycudakit._families.elementwise.fast import call
@@ -241,8 +241,8 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     def by_numpy(*_: Any) -> Any:
         return np.nan_to_num(x, copy=copy, nan=nan, posinf=posinf, neginf=neginf)
 
-    if any(np.ndim(number) for number in numbers):
-        array = None  # arrays of replacements are NumPy's alone
+    if not all(broadcasts_to(np.shape(number), np.shape(x)) for number in numbers):
+        return by_numpy()  # which raises
     out = None
     if isinstance(x, np.ndarray) and (not copy or not x.dtype.isnative):
         out = np.empty_like(x) if copy else x  # NumPy's copy keeps the byte order

@@ -6,7 +6,6 @@ NaN comes last, -0.0 and 0.0 are equal, and every order is the stable one.
 from __future__ import annotations
 
 import functools
-import math
 import operator
 from typing import Any, NamedTuple
 
@@ -24,14 +23,12 @@ from pycudakit._families.sort.keys import (
     FEW,
     SMALL_ARGSORT,
     SMALL_SORT,
-    SORTS_ORDER,
     as_keys,
     check_kind,
     columns_of,
-    cost_of,
-    numpy_sorts,
     order_along,
     plan_order,
+    plan_order_by_all,
     plan_parting,
     plan_search,
     plan_sort,
@@ -231,14 +228,7 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
     if not known or len({array.shape for array in known}) > 1 or known[0].ndim == 0:
         plan_call("lexsort", arrays, NOTHING)
         return invocation.by_numpy("lexsort", "there is nothing to sort", lambda: np.lexsort(keys, axis))
-    cost = cost_of(
-        known[0],
-        sum(numpy_sorts(array.dtype, "stable") for array in known)
-        * math.log2(columns_of(known[0], axis) + 1),
-        sum(SORTS_ORDER * array.itemsize for array in known),
-        8,
-    )
-    plan = plan_call("lexsort", arrays, cost)
+    plan = plan_order_by_all(arrays, axis)
     if plan.engine == "numpy":
         return invocation.by_numpy("lexsort", plan.reason, lambda: np.lexsort(keys, axis))
     order = order_along(plan, known[0], axis)

@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,12 @@ def plan_order(array: Array | None, axis: Any) -> Plan:
     return _planned("argsort", array, _cost_of_order, axis)
 
 
+def plan_order_by_all(keys: Sequence[Array | None], axis: Any) -> Plan:
+    """Choose the engine for the order by several keys of one shape, the last of which decides first."""
+    decides = asked.current() == "auto"
+    return plan_call("lexsort", keys, _cost_of_order_by_all(keys, axis) if decides else NOTHING)
+
+
 def _planned(name: str, array: Array | None, cost: Callable[..., Cost], *arguments: Any) -> Plan:
     """Choose the engine of a call, whose cost is asked for only where that decides."""
     decides = array is not None and asked.current() == "auto"
@@ -103,6 +109,12 @@ def _cost_of_sort(array: Array, axis: Any, order: str | None = None) -> Cost:
 def _cost_of_order(array: Array, axis: Any) -> Cost:
     numpy = numpy_sorts(array.dtype, "stable") * _doublings(array, axis)
     return cost_of(array, numpy, SORTS_ORDER * array.itemsize, 8)
+
+
+def _cost_of_order_by_all(keys: Sequence[Array | None], axis: Any) -> Cost:
+    known = [key for key in keys if key is not None]
+    numpy = sum(numpy_sorts(key.dtype, "stable") for key in known) * _doublings(known[0], axis)
+    return cost_of(known[0], numpy, sum(SORTS_ORDER * key.itemsize for key in known), 8)
 
 
 def _doublings(array: Array, axis: Any) -> float:

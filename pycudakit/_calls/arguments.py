@@ -90,7 +90,7 @@ def as_order(order: Any) -> str:
 def broadcasts_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     """Tell whether an array of a shape fits into one of another as it is assigned."""
     try:
-        return np.broadcast_shapes(shape, wanted) == wanted
+        return broadcast_shapes(shape, wanted) == wanted
     except ValueError:
         return False
 

@@ -100,6 +100,8 @@ _NUMPYS_DIMS = 32  # that `np.broadcast_shapes` takes
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return what `np.broadcast_shapes` does, and of as many dimensions as arrays have."""
+    if len({*shapes}) == 1:
+        return shapes[0]
     if max(map(len, shapes), default=0) <= _NUMPYS_DIMS:
         return np.broadcast_shapes(*shapes)
     full = []

@@ -70,9 +70,15 @@ def layout_of(array: Array) -> Layout:
 
 def strides_of(array: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the array's strides when broadcast to a shape."""
-    missing = len(shape) - array.ndim
-    own = (0 if size == 1 else stride for size, stride in zip(array.shape, array.strides, strict=True))
-    return (0,) * missing + tuple(own)
+    return broadcast_strides(array.shape, array.strides, shape)
+
+
+def broadcast_strides(
+    own: tuple[int, ...], strides: tuple[int, ...], shape: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return the strides, when broadcast to a shape, of an array of its own shape and strides."""
+    kept = [0 if size == 1 else stride for size, stride in zip(own, strides, strict=True)]
+    return (*(0,) * (len(shape) - len(own)), *kept)
 
 
 def outline_of(array: Array) -> Array:

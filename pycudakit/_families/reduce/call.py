@@ -103,10 +103,11 @@ class Reduction:
         if foreign is None and len(known) == len(arrays):
             self.recipe = self._recipe_of(write, result)
             self._lay_out(axis, known)
-            up = sum(a.nbytes for a in self.arrays)
-            has_numpys = self._within is None and not is_together()
-            rows = rows_of(self.recipe, self.arrays[0], self.axes) if has_numpys else None
-            cost = cost_of(self.recipe, math.prod(self.shape), up, 0, rows)
+            if asked.current() == "auto":
+                up = sum(a.nbytes for a in self.arrays)
+                has_numpys = self._within is None and not is_together()
+                rows = rows_of(self.recipe, self.arrays[0], self.axes) if has_numpys else None
+                cost = cost_of(self.recipe, math.prod(self.shape), up, 0, rows)
         self.plan = plan_call(name, arrays, cost, foreign)
         if (rows or 1) > 1 and self.plan.reason == SMALL and math.prod(self.shape) > _NUMPYS_EXACT:
             self.plan = quicker_call(name)  # as this array lies

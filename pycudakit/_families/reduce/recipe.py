@@ -83,6 +83,7 @@ class ReduceWork(Invocation):
         self.table["type"][inputs:] = [CODES[each.result] for each in folded]
         self._results = range(inputs, inputs + len(folded))
         self.inputs = [(i, o.position) for i, o in enumerate(program.operands) if o.source == "input"]
+        self._rows = [*(index for index, _ in self.inputs), *self._results]
         self.numbers: list[tuple[Array, int]] = []
         for i, operand in enumerate(program.operands):
             if operand.source == "scalar":
@@ -125,22 +126,19 @@ class ReduceWork(Invocation):
         """Reduce arrays, broadcast to a shape, along axes; the results have the other dimensions."""
         for number, position in self.numbers:
             number[()] = values[position]
-        strides = {p: operands.strides_of(values[p], shape) for _, p in self.inputs}
-        first = max(strides.values(), key=lambda each: sum(map(bool, each)), default=(0,) * len(shape))
-        order, outer = _order(shape, axes, first)
-        kept = [d for d in range(len(shape)) if d not in axes]
-        self._dimensions.value = len(order)
-        self._shape[: len(order)] = [shape[d] for d in order]
-        for index, position in self.inputs:
-            array = values[position]
-            self.addresses[index] = array.ctypes.data
-            self._strides[index, : len(order)] = [strides[position][d] for d in order]
-            self._flags[index] = 0 if array.dtype.isnative else abi.BYTE_SWAPPED
+        inputs = [values[position] for _, position in self.inputs]
+        lie = tuple([(array.shape, array.strides) for array in inputs])
+        laid = _laid_out(shape, tuple(axes), lie, tuple([result.strides for result in results]))
+        self._dimensions.value = laid.sizes.size
+        self._shape[: laid.sizes.size] = laid.sizes
+        self._strides[self._rows, : laid.sizes.size] = laid.strides
+        for (index, _), array in zip(self.inputs, inputs, strict=True):
+            self.addresses[index] = address_of(array)
+            if not array.dtype.isnative:
+                self._flags[index] = abi.BYTE_SWAPPED
         for row, result in zip(self._results, results, strict=True):
-            own = dict(zip(kept, result.strides, strict=True))
-            self.addresses[row] = result.ctypes.data
-            self._strides[row, : len(order)] = [own.get(d, 0) for d in order]
-        self.reduction["outer"], self.reduction["reduced"] = outer, len(axes)
+            self.addresses[row] = address_of(result)
+        self.reduction["outer"], self.reduction["reduced"] = laid.outer, len(axes)
 
     def operands_of(self, results: Sequence[Array], values: Sequence[Any]) -> list[tuple[int, Any]]:
         """Return the places in its table of results and of those values that are arrays."""
@@ -178,6 +176,33 @@ class ReduceWork(Invocation):
     def report_met(self) -> None:
         """Raise or warn as NumPy would for what the program met."""
         report_of(self.program, self.met)
+
+
+class _Layout(NamedTuple):
+    """How operands lie along a reduction's dimensions."""
+
+    sizes: Array
+    strides: Array  # of the inputs and the results, a row for each
+    outer: int  # dimensions before those that are reduced
+
+
+@functools.lru_cache(1024)
+def _laid_out(
+    shape: tuple[int, ...],
+    axes: tuple[int, ...],
+    inputs: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...],
+    results: tuple[tuple[int, ...], ...],
+) -> _Layout:
+    """Return how arrays of shapes and strides lie, broadcast to a shape, and results without the axes."""
+    strides = [operands.broadcast_strides(*each, shape) for each in inputs]
+    first = max(strides, key=lambda each: sum(map(bool, each)), default=(0,) * len(shape))
+    order, outer = _order(shape, axes, first)
+    kept = [d for d in range(len(shape)) if d not in axes]
+    for own in results:
+        by_dimension = dict(zip(kept, own, strict=True))
+        strides.append(tuple([by_dimension.get(d, 0) for d in range(len(shape))]))
+    rows = np.array(strides, np.int64).reshape(len(strides), len(shape))
+    return _Layout(np.array([shape[d] for d in order], np.int64), rows[:, order], outer)
 
 
 def _order(shape: tuple[int, ...], axes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], int]:
@@ -242,6 +267,8 @@ def axes_of(axis: Any, dimensions: int) -> tuple[int, ...]:
     """Return the axes that are reduced, in order, with NumPy's errors."""
     if axis is None:
         return tuple(range(dimensions))
+    if type(axis) is int and -dimensions <= axis < dimensions:
+        return (axis % dimensions,)
     if isinstance(axis, bool):  # which NumPy's helper would take
         raise TypeError("an integer is required for the axis")
     given = [operator.index(each) for each in (axis if isinstance(axis, tuple) else (axis,))]

@@ -203,7 +203,7 @@ class Reduction:
         """Return the request that made a result, if that is all that other arrays of the same form need."""
         if not small.is_learning() or self._reduced is None or self._reduced[0] is not result:
             return None
-        few = sum(array.nbytes for array in self.arrays) <= small.MOST
+        few = sum(array.nbytes for array in self.arrays) <= _MOST_LEARNED and result.nbytes <= small.MOST
         plain = all(type(value) is np.ndarray for value in self._values)
         looks_again = self.name.startswith("nanarg")  # at the elements that it found
         return self._reduced[1] if few and plain and not looks_again and self.plan.engine == "cpu" else None
@@ -375,6 +375,7 @@ def written_within(function: ElementFunction, write: Write) -> Write:
 
 
 _WORTH_CHOOSING = 1 << 20  # bytes: the CPU engine takes smaller arrays at once
+_MOST_LEARNED = 1 << 24  # bytes of arrays: of more, what a call costs in Python is nothing
 _NUMPYS_EXACT = 10_000  # elements: NumPy reduces fewer first, where any order has the same result
 _NEVER_WARNS = ("max", "min")
 

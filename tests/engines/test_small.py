@@ -130,10 +130,11 @@ def test_the_short_way_tells_what_the_long_way_tells(name, long_way):
             assert short == told(function, args, keywords), (args, keywords)
 
 
-def test_other_values_of_a_form_are_not_the_ones_that_were_learned_from():
+@pytest.mark.parametrize("shape", [(4, 5), (300, 500)])
+def test_other_values_of_a_form_are_not_the_ones_that_were_learned_from(shape):
     with pk.engine("auto"):
         for _ in range(3):
-            x, y = RNG.normal(size=(2, 4, 5))
+            x, y = RNG.normal(size=(2, *shape))
             for pick in (lambda a: a, lambda a: a[1:, ::2], lambda a: a.T, lambda a: a[::-1]):
                 a, b = pick(x), pick(y)
                 with pk.engine("cpu"):
@@ -173,12 +174,13 @@ def test_numpy_takes_the_keywords_of_small_calls():
 
 def test_a_learned_way_warns_where_there_is_something_to_warn_of():
     with pk.engine("auto"):
-        for _ in range(3):
-            assert pk.sum(np.ones((2, 3)), axis=0).tolist() == [2, 2, 2]
-        with pytest.warns(RuntimeWarning, match="overflow"):
-            pk.sum(np.full((2, 3), 1e308), axis=0)
-        with np.errstate(over="raise"), pytest.raises(FloatingPointError):
-            pk.sum(np.full((2, 3), 1e308), axis=0)
+        for shape in ((2, 3), (200, 300)):
+            for _ in range(3):
+                assert pk.sum(np.ones(shape), axis=0).tolist() == [shape[0]] * shape[1]
+            with pytest.warns(RuntimeWarning, match="overflow"):
+                pk.sum(np.full(shape, 1e308), axis=0)
+            with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+                pk.sum(np.full(shape, 1e308), axis=0)
 
 
 def test_a_profile_sees_small_calls():

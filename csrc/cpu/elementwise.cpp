@@ -7,13 +7,14 @@
 
 namespace pk::elementwise {
 
-// In seconds. Waking threads takes as long as WAKING, so none is woken where sharing would spare less, and
-// each for no less than WORTH_A_THREAD. (pycudakit/_programs/estimate.py has WAKING, too.) A step takes
-// A_BYTE or longer for a byte of the widest operand.
-static constexpr double WAKING = 45e-6, WORTH_A_THREAD = 8e-6, A_BYTE = 60e-12;
+// In seconds. Waking threads takes as long as WAKING, so none is woken where sharing would spare less; those
+// that are awake are there after COMING. Each comes for no less than WORTH_A_THREAD.
+// (pycudakit/_programs/estimate.py has WAKING, too.) A step takes A_BYTE or longer for a byte of the widest
+// operand.
+static constexpr double WAKING = 60e-6, COMING = 10e-6, WORTH_A_THREAD = 8e-6, A_BYTE = 60e-12;
 
-// Where that is too short, the call's second block tells how much longer it takes, as the first finds cold
-// caches. Calls of fewer blocks than FEW are too short for other threads in any case.
+// Where that is too short, the quickest of the call's first blocks tells how much longer it takes, as they
+// find cold caches. Calls of fewer blocks than FEW are too short for other threads in any case.
 static constexpr int64_t FEW = 8, LARGEST = 4 << 10;  // blocks, and elements of one
 
 // What a thread takes at once, in bytes of the widest operand: smaller shares have two threads wait for each
@@ -22,22 +23,23 @@ static constexpr int64_t SHARE_BYTES = 4 << 20;
 
 static int64_t threads_for(double seconds) {
     const int64_t most = thread_count();
-    const bool worth_waking = seconds - seconds / double(most) >= WAKING;
-    return worth_waking ? std::clamp(int64_t(seconds / WORTH_A_THREAD), int64_t(1), most) : 1;
+    const double spared = seconds - seconds / double(most);
+    const bool is_worth_it = spared >= WAKING || (spared >= COMING && helpers_are_awake());
+    return is_worth_it ? std::clamp(int64_t(seconds / WORTH_A_THREAD), int64_t(1), most) : 1;
 }
 
 static void evaluate(const Evaluation &evaluation, Call &call, const BlockProgram &program, pk_range range) {
     int64_t widest = 1;
     for (const View &view : evaluation.layout.views) widest = std::max(widest, view.item);
 
-    double last_share = 0;  // seconds, of a thread that was alone
+    double least_share = 1;  // seconds, of a thread that was alone
     const auto compute = [&](int64_t count, int64_t threads, int64_t share) {
         share_out(
             call, count, share, threads, [&] { return Machine(program, evaluation.instruction_count); },
             [&](Machine &machine, int64_t first, int64_t own) {
                 const double begin = call.seconds();
                 machine.run(range.start + first, own, call);
-                if (threads == 1) last_share = call.seconds() - begin;
+                if (threads == 1) least_share = std::min(least_share, call.seconds() - begin);
                 return own;
             },
             [&](Machine &machine) { evaluation.add_exceptions(machine.exceptions().data(), call.report); });
@@ -49,8 +51,8 @@ static void evaluate(const Evaluation &evaluation, Call &call, const BlockProgra
     const int64_t block = std::min(program.block, LARGEST);
     int64_t threads = threads_for(double(bytes) * A_BYTE);
     if (threads == 1 && thread_count() > 1 && range.count >= FEW * block) {
-        compute(2 * block, 1, block);
-        threads = threads_for(last_share * double(range.count) / double(block));
+        compute(3 * block, 1, block);
+        threads = threads_for(least_share * double(range.count) / double(block));
     }
     const int64_t fair = (range.count + threads - 1) / threads;
     const int64_t fitting = std::min(fair, SHARE_BYTES / widest);

@@ -237,7 +237,7 @@ void reduce_region(const All &reductions, const Region &region, Call &call) {
             return Folder(reductions, region, values, program ? &*program : nullptr, share, partials, call);
         },
         [](Folder &folder, int64_t at, int64_t count) { return folder.run(at, count); },
-        [](Folder &folder) { folder.end(); });
+        [](Folder &folder) { folder.end(); }, Waking::if_long);
     for (Partials &each : partials) each.finish(call);
 }
 

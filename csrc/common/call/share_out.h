@@ -6,33 +6,66 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <tuple>
+#include <utility>
 
 #include "call.h"
 #include "thread_pool.h"
 
 namespace pk {
 
-// Hands out [0, count) to threads, `share` at a time. Each thread that gets any makes its own worker by
-// make(), computes by run(worker, first, count), which returns how many elements that were, and ends with
-// end(worker), which is for one thread at a time.
+// Seconds of one thread's work for which others are woken: that takes some 60 us where the processor is
+// virtual, and the waking thread a third of them.
+constexpr double WORTH_WAKING = 110e-6;
+
+// Whether the pool's threads are woken at once, or, of parts that are short, when one tells that the rest
+// takes long.
+enum class Waking { at_once, if_long };
+
+// Hands out [0, count) to threads, `share` at a time; of short parts, less at the end, so that all end
+// together. Each thread that gets any makes its own worker by make(), computes by run(worker, first, count),
+// which returns how many elements that were, and ends with end(worker), which is for one thread at a time.
 template <class Make, class Run, class End>
-void share_out(Call &call, int64_t count, int64_t share, int64_t threads, Make make, Run run, End end) {
+void share_out(Call &call, int64_t count, int64_t share, int64_t threads, Make make, Run run, End end,
+               Waking waking = Waking::at_once) {
+    if (threads <= 1 || count / share < 4 * threads) waking = Waking::at_once;
+    const int64_t least = waking == Waking::at_once ? share : (share + 3) / 4;
     std::atomic<int64_t> next{0};
-    const auto work = [&] {
-        int64_t first = next.fetch_add(share);
-        if (first >= count) return;
+    const auto take = [&](int64_t most) {
+        const int64_t fair = (count - next) / (2 * std::max<int64_t>(1, threads));
+        const int64_t part = std::clamp(fair, least, most), first = next.fetch_add(part);
+        return std::pair(first, std::min(part, count - first));
+    };
+    // next_most(seconds for each of the part's) is how much to take after it at most.
+    const auto take_parts = [&](int64_t most, auto &&next_most) {
+        auto [first, part] = take(most);
+        if (part <= 0) return;
         const DefaultFloatingPoint environment;
         Lane lane(call);
         auto worker = make();
-        for (; first < count; first = next.fetch_add(share)) {
+        while (part > 0) {
             const double begin = call.seconds();
-            const int64_t elements = run(worker, first, std::min(share, count - first));
-            lane.add(PK_COMPUTE, begin, call.seconds(), 0, elements);
+            const int64_t elements = run(worker, first, part);
+            const double now = call.seconds();
+            lane.add(PK_COMPUTE, begin, now, 0, elements);
+            std::tie(first, part) = take(next_most((now - begin) / double(part)));
         }
         const std::lock_guard<std::mutex> lock(call.mutex);
         end(worker);
     };
-    run_on_threads(threads, call, std::ref(work));  // which costs no memory
+    const auto work = [&] { take_parts(share, [&](double) { return share; }); };
+    const auto own = [&](const Ask &ask) {
+        bool are_asked = waking == Waking::at_once || helpers_are_awake();
+        if (are_asked) ask();
+        take_parts(are_asked ? share : least, [&](double seconds) {
+            if (!are_asked && seconds * double(count - next) > WORTH_WAKING) {
+                ask();
+                are_asked = true;
+            }
+            return share;
+        });
+    };
+    run_on_threads(threads, call, std::ref(work), std::ref(own));  // which cost no memory
     call.report.chunks += (count + share - 1) / share;
 }
 

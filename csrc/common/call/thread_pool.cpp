@@ -107,16 +107,21 @@ class Pool {
         while (helpers > 0 && start_thread([this] { help(); })) --helpers;
     }
 
-    void run(int64_t helpers, Call &call, const std::function<void()> &work) {
+    void run(int64_t helpers, Call &call, const std::function<void()> &work,
+             const std::function<void(const Ask &)> &own) {
         Job job(work, helpers);
-        open(job);
+        bool is_open = false;
+        const auto ask = [&] {
+            if (!is_open) open(job);
+            is_open = true;
+        };
         std::exception_ptr error;
         try {
-            work();
+            own(std::cref(ask));
         } catch (...) {
             error = std::current_exception();
         }
-        close(job);
+        if (is_open) close(job);
         wait_awake([&] { return job.active == 0; });
         std::unique_lock<std::mutex> lock(mutex_);
         while (!idle_.wait_for(lock, Call::PATIENCE, [&] { return job.active == 0; })) {
@@ -128,6 +133,8 @@ class Pool {
         lock.unlock();
         if (error) std::rethrow_exception(error);
     }
+
+    bool has_some_awake() const { return looking_ > 0; }
 
    private:
     void open(Job &job) {
@@ -167,7 +174,9 @@ class Pool {
         std::unique_lock<std::mutex> lock(mutex_);
         for (;;) {
             lock.unlock();
+            ++looking_;
             wait_awake([&] { return open_places_ > 0; });
+            --looking_;
             lock.lock();
             wake_.wait(lock, [&] { return open_places_ > 0; });
             Job &job = neediest();
@@ -191,6 +200,7 @@ class Pool {
     std::condition_variable wake_, idle_;
     Job *jobs_ = nullptr;                  // which their calls own
     std::atomic<int64_t> open_places_{0};  // of all
+    std::atomic<int64_t> looking_{0};      // helpers
 };
 
 // The process's pool. A forked child has none of the threads, and its copy of the pool may be locked for
@@ -222,13 +232,23 @@ bool start_thread(const std::function<void()> &body) {
 }
 
 void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work) {
+    run_on_threads(threads, call, work, [&](const Ask &ask) {
+        ask();
+        work();
+    });
+}
+
+void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work,
+                    const std::function<void(const Ask &)> &own) {
     const int64_t helpers = std::min(threads, thread_count()) - 1;
     if (helpers < 1) {
-        work();
+        own([] {});
     } else {
-        pool().run(helpers, call, work);
+        pool().run(helpers, call, work, own);
     }
 }
+
+bool helpers_are_awake() { return thread_count() > 1 && pool().has_some_awake(); }
 
 #if defined(__x86_64__)
 

@@ -16,6 +16,14 @@ class Call;
 // for. Calls at the same time share the pool's threads. Throws the first exception of any.
 void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work);
 
+// The same, but on the calling thread `own`, at whose argument's call the other threads are asked to come.
+using Ask = std::function<void()>;
+void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work,
+                    const std::function<void(const Ask &)> &own);
+
+// Whether some of the pool's threads look for work: they come at once. Those that sleep take a while.
+bool helpers_are_awake();
+
 // Has body() run by a thread of its own, which nobody joins and no signal reaches: those are for the
 // program's threads. Returns whether the system had one.
 bool start_thread(const std::function<void()> &body);

@@ -32,6 +32,7 @@ LINK_TIMES = _here("LINK_TIMES", 1.2)
 
 SMALL = "auto: NumPy answers first at this size"
 QUICKER = "auto: NumPy's own answers first"
+QUICKER_AS_IT_LIES = "auto: NumPy's own answers first, as the array lies"
 CPU_FIRST = "auto: the CPU engine answers first"
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pycudakit import errors
 from pycudakit._calls import asked
-from pycudakit._calls.cost import CPU_FIRST, QUICKER, SMALL, cuda_seconds, is_worth_asking
+from pycudakit._calls.cost import CPU_FIRST, QUICKER_AS_IT_LIES, SMALL, cuda_seconds, is_worth_asking
 from pycudakit._library import loader, present
 
 
@@ -96,8 +96,8 @@ def small_call(function: str) -> Plan:
 
 @functools.lru_cache(4096)
 def quicker_call(function: str) -> Plan:
-    """Return the plan of a call that `auto` leaves to NumPy, not for its size: others are planned again."""
-    return Plan(function, "numpy", QUICKER)
+    """Return the plan of a call that `auto` leaves to NumPy for how its array lies, and not for its size."""
+    return Plan(function, "numpy", QUICKER_AS_IT_LIES)
 
 
 def _choose(function: str, cost: Cost) -> Plan:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from pycudakit._calls import asked, invocation
-from pycudakit._calls.cost import SMALL
+from pycudakit._calls.cost import QUICKER_AS_IT_LIES, SMALL
 from pycudakit._calls.record import Call
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -151,11 +151,12 @@ def _shapes_of(arguments: tuple[Any, ...]) -> Form:
 class Short:
     """What was learned of a function's calls, by their forms."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
+    def __init__(self, numpy: Callable[..., Any], function: Callable[..., Any]) -> None:
+        self._numpy, self._function = numpy, function
         self.recorders: dict[Form, Callable[[], object]] = {}  # of those that NumPy answers
         self.ways: dict[Form, Callable[[tuple[Any, ...]], Any]] = {}  # of arrays of any shape
         self.ways_by_shape: dict[Form, dict[Form, Callable[[tuple[Any, ...]], Any]]] = {}
+        self._recorders_by_shape: dict[Form, dict[Form, Callable[[], object]]] = {}
 
     def engines(self, form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compute what is not known to be NumPy's, nor to have a way for any shape."""
@@ -167,6 +168,12 @@ class Short:
                 result = way(arguments)
                 if result is not None:
                     return result
+        numpys = self._recorders_by_shape.get(form)
+        record = None if numpys is None else numpys.get(_shapes_of(arguments))
+        if record is not None:
+            result = self._numpy(*args, **kwargs)
+            record()
+            return result
         before = invocation.last_record()
         result, offered = learned(self._function, *args, **kwargs)
         known = invocation.last_record()
@@ -175,8 +182,10 @@ class Short:
         if offered is not None and offered[0] is result:
             self._learn_way(form, arguments, invocation.name_of(known), offered[1])
         elif invocation.is_by_numpy(known, SMALL):
-            record = invocation.recorder(Call(invocation.name_of(known), "numpy", SMALL))
-            _with_room(self.recorders)[form] = record
+            _with_room(self.recorders)[form] = _recorder(known, SMALL)
+        elif invocation.is_by_numpy(known, QUICKER_AS_IT_LIES):
+            by_shape = _with_room(self._recorders_by_shape).setdefault(form, {})
+            _with_room(by_shape)[_shapes_of(arguments)] = _recorder(known, QUICKER_AS_IT_LIES)
         return result
 
     def _learn_way(self, form: Form, arguments: tuple[Any, ...], name: str, prepare: Prepare) -> None:
@@ -194,6 +203,10 @@ class Short:
             _with_room(by_shape)[_shapes_of(arguments)] = way.compute
 
 
+def _recorder(known: invocation.Record, reason: str) -> Callable[[], object]:
+    return invocation.recorder(Call(invocation.name_of(known), "numpy", reason))
+
+
 def _with_room(known: dict[Any, Any]) -> dict[Any, Any]:
     if len(known) >= _MOST_FORMS:
         known.clear()
@@ -202,7 +215,7 @@ def _with_room(known: dict[Any, Any]) -> dict[Any, Any]:
 
 def short_way(numpy: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that has NumPy, or an engine, at once answer the calls that it was seen to answer."""
-    short = Short(function)
+    short = Short(numpy, function)
     recorders, ways = short.recorders, short.ways
 
     def of_long_lists(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

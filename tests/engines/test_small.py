@@ -11,6 +11,7 @@ import pytest
 
 import pycudakit as pk
 from pycudakit._calls import invocation, small
+from pycudakit._calls.cost import QUICKER_AS_IT_LIES
 
 NO_CALLS = {*("engine", "evaluate", "fuse", "grid_for", "last_call", "profile", "set_engine")}
 NAMES = [n for n in pk.__all__ if n.islower() and callable(getattr(pk, n)) and n not in NO_CALLS]
@@ -144,6 +145,22 @@ def test_other_values_of_a_form_are_not_the_ones_that_were_learned_from(shape):
                     np.testing.assert_array_equal(one, other, strict=True)
                 assert pk.std(a, ddof=1.5) != pk.std(a, ddof=0.5)
                 assert pk.sum(a, initial=1.5) != pk.sum(a, initial=2.5)
+
+
+def test_what_numpy_answers_for_how_arrays_lie():
+    with pk.engine("auto"):
+        for of in (float, int):
+            for _ in range(3):
+                x = RNG.normal(scale=9, size=(150, 200)).astype(of)
+                for a in (x, x.T, x[::-1, ::2], np.asfortranarray(x)):
+                    for axis in (0, 1):
+                        np.testing.assert_array_equal(pk.max(a, axis=axis), np.max(a, axis=axis), strict=True)
+                        np.testing.assert_array_equal(pk.argmin(a, axis), np.argmin(a, axis), strict=True)
+                pk.max(x, axis=0, keepdims=True)
+                assert (pk.last_call().function, pk.last_call().engine) == ("max", "numpy")
+        with pk.profile() as profile:
+            pk.max(x, axis=0, keepdims=True)
+    assert [(call.function, call.reason) for call in profile.calls] == [("max", QUICKER_AS_IT_LIES)]
 
 
 def test_zeros_of_either_sign_are_forms_of_their_own():

@@ -17,7 +17,7 @@ from pycudakit._library.abi import address_of, address_of_dense
 from pycudakit._library.types import Array
 
 _all = np.logical_and.reduce  # `ndarray.all`, without its call in Python
-_MOST_OF_ANY = MOST // 8  # elements of arrays of any shape, for which the same engine is the quickest
+MOST_OF_ANY = MOST // 8  # elements of arrays of any shape, for which the same engine is the quickest
 _FEW = 100  # numbers of which Python's sum takes less time
 
 
@@ -62,7 +62,7 @@ class _Whole(ReduceWork):
         """Take dense arrays of one shape, or tell that they are none, or too large to be few."""
         first = arguments[0]
         shape, size, addresses = first.shape, first.size, self.addresses
-        if not 0 < size <= _MOST_OF_ANY:
+        if not 0 < size <= MOST_OF_ANY:
             return False
         for row, position in self.inputs:
             array = arguments[position]
@@ -77,7 +77,7 @@ def way_of(request: Request, keepdims: bool, name: str, arguments: tuple[Any, ..
     """Return what reduces other arrays as those of a request."""
     is_whole = (
         len(request.axes) == len(request.shape)
-        and math.prod(request.shape) <= _MOST_OF_ANY
+        and math.prod(request.shape) <= MOST_OF_ANY
         and not keepdims
         and request.initial is None
         and request.ddof == 0

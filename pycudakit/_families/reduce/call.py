@@ -412,6 +412,6 @@ def fast(name: str, write: Write, a: Any) -> Any:
     number: Any = result[()]
     if isinstance(number, np.floating) and not math.isfinite(number) and name not in _NEVER_WARNS:
         return None  # there may be something to warn of
-    if engine == "auto" and a.nbytes <= small.MOST:
+    if engine == "auto" and a.size <= again.MOST_OF_ANY:
         small.offer(number, functools.partial(again.whole, recipe))
     return number

@@ -141,10 +141,12 @@ class LongRow {
             });
             return nans;
         }
+        if (encoding_ != Encoding::floating && WIDTH > MOST_DIGITS) begin_at_least();
         narrow<Key>(
             columns_, ranks, rank_count, out,
             [&](const Level<Key> &level, int digits, int64_t *counters) { count(level, digits, counters); },
             [&](const Level<Key> &level) { return collect(level, ranks, out); });
+        for (int64_t i = 0; i < rank_count; ++i) out[i] = Key(out[i] + least_);
         return nans_;
     }
 
@@ -169,6 +171,9 @@ class LongRow {
                 for (int64_t at = start; at < end; at += BLOCK) {
                     const int64_t count = std::min(BLOCK, end - at);
                     make_keys(encoding_, in_ + at, count, keys);
+                    if (least_ != 0) {
+                        for (int64_t i = 0; i < count; ++i) keys[i] = Key(keys[i] - least_);
+                    }
                     visit(keys, count, false);
                 }
                 lane.add(PK_COMPUTE, begin, call_.seconds(), 0, end - start);
@@ -179,11 +184,36 @@ class LongRow {
         counted_ = true;
     }
 
+    // Has keys begin at 0, so that of integers near each other, of either sign, the highest bits are known.
+    void begin_at_least() {
+        std::mutex mutex;
+        Key least = Key(~Key(0)), most = 0;
+        each_block([&] {
+            return
+                [&, own_least = least, own_most = most](const Key *keys, int64_t count, bool ends) mutable {
+                    for (int64_t i = 0; i < count; ++i) {
+                        own_least = std::min(own_least, keys[i]);
+                        own_most = std::max(own_most, keys[i]);
+                    }
+                    if (!ends) return;
+                    const std::lock_guard<std::mutex> lock(mutex);
+                    least = std::min(least, own_least);
+                    most = std::max(most, own_most);
+                };
+        });
+        least_ = least;
+        const int width = width_of(uint64_t(Key(most - least)));
+        all_ = 0;
+        any_ = Key(~Key(0));
+        if (width < WIDTH) any_ = Key((Key(1) << width) - 1);
+        knows_bits_ = true;
+    }
+
     void count(const Level<Key> &level, int digits, int64_t *counters) {
         const std::vector<Group<Key>> &groups = level.groups;
         const int known = level.known, rest = WIDTH - known - digits;
         const Key mask = Key((uint64_t(1) << digits) - 1);
-        if (known > 0 && ((all_ ^ any_) >> rest & mask) == 0 && groups[0].count == columns_) {
+        if (knows_bits_ && ((all_ ^ any_) >> rest & mask) == 0 && groups[0].count == columns_) {
             counters[all_ >> rest & mask] = columns_;  // these bits are the same in all elements
             return;
         }
@@ -218,6 +248,7 @@ class LongRow {
                 if (!ends) std::fill(own.begin(), own.end(), 0);
             };
         });
+        knows_bits_ = true;
         if (known == 0 && encoding_ == Encoding::floating) nans_ = counters[(int64_t(1) << digits) - 1];
     }
 
@@ -335,7 +366,9 @@ class LongRow {
     Call &call_;
     bool counted_ = false;
     int64_t nans_ = 0;
+    Key least_ = 0;                     // which all keys have less
     Key all_ = Key(~Key(0)), any_ = 0;  // the bits that all elements have, and any
+    bool knows_bits_ = false;
 };
 
 template <class Key>

@@ -170,6 +170,20 @@ def test_skewed(engine, case):
             both("nanquantile", values, q)
 
 
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("width", [0, 1, 13, 17, 31])
+@pytest.mark.parametrize("at", ["least", "zero", "most"])
+def test_integers_that_are_near_each_other(engine, dtype, width, at):
+    info, rng = np.iinfo(dtype), np.random.default_rng(width)
+    start = {"least": info.min, "most": info.max - (1 << width) + 1}.get(
+        at, max(info.min, -(1 << width) // 2)
+    )
+    array = (start + rng.integers(0, 1 << width, 140_001).astype(object)).astype(dtype)
+    ranks = [0, 7, 35_000, 140_000]
+    assert np.array_equal(pk.partition(array, ranks)[ranks], np.sort(array)[ranks])
+    assert pk.median(array) == np.median(array)
+
+
 def test_many_ranks(engine):
     rng = np.random.default_rng(5)
     array = rng.standard_normal(200_000)

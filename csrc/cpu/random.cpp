@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t BLOCK = 2048;
 // Elements that a thread takes at once: of large arrays, a huge page or more, so that no two threads touch
 // one for the first time.
-constexpr int64_t LEAST_SHARE = 32 * BLOCK, MOST_SHARE = 256 * BLOCK;
+constexpr int64_t LEAST_SHARE = 4 * BLOCK, MOST_SHARE = 256 * BLOCK;
 
 // A parameter of a block's elements: one for all, or one for each.
 class Parameter {

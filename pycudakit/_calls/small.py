@@ -141,6 +141,12 @@ def offer(result: Any, prepare: Any) -> None:
         _local.offered = result, prepare
 
 
+def _has_shape(argument: Any) -> bool:
+    """Tell whether an argument is no list, nor a tuple of other things than integers."""
+    kind = type(argument)
+    return kind is not list and (kind is not tuple or {*map(type, argument)} <= {int})
+
+
 def _shapes_of(arguments: tuple[Any, ...]) -> Form:
     """Return what, with their form, makes arguments the same but for the elements of arrays."""
     # Zeros by how they are written: -0.0 is equal to 0.0.
@@ -161,15 +167,15 @@ class Short:
     def engines(self, form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compute what is not known to be NumPy's, nor to have a way for any shape."""
         arguments = (*args, *kwargs.values()) if kwargs else args
-        by_shape = self.ways_by_shape.get(form)
-        if by_shape is not None:
-            way = by_shape.get(_shapes_of(arguments))
+        ways = self.ways_by_shape.get(form)
+        if ways is not None:
+            way = ways.get(_shapes_of(arguments))
             if way is not None:
                 result = way(arguments)
                 if result is not None:
                     return result
-        numpys = self._recorders_by_shape.get(form)
-        record = None if numpys is None else numpys.get(_shapes_of(arguments))
+        recorders = self._recorders_by_shape.get(form)
+        record = None if recorders is None else recorders.get(_shapes_of(arguments))
         if record is not None:
             result = self._numpy(*args, **kwargs)
             record()
@@ -179,20 +185,17 @@ class Short:
         known = invocation.last_record()
         if known is None or known is before:
             return result
-        if offered is not None and offered[0] is result:
-            self._learn_way(form, arguments, invocation.name_of(known), offered[1])
-        elif invocation.is_by_numpy(known, SMALL):
+        if invocation.is_by_numpy(known, SMALL):
             _with_room(self.recorders)[form] = _recorder(known, SMALL)
-        elif invocation.is_by_numpy(known, QUICKER_AS_IT_LIES):
-            by_shape = _with_room(self._recorders_by_shape).setdefault(form, {})
-            _with_room(by_shape)[_shapes_of(arguments)] = _recorder(known, QUICKER_AS_IT_LIES)
+        elif all(map(_has_shape, arguments)):
+            if offered is not None and offered[0] is result:
+                self._learn_way(form, arguments, invocation.name_of(known), offered[1])
+            elif invocation.is_by_numpy(known, QUICKER_AS_IT_LIES):
+                by_shape = _with_room(self._recorders_by_shape).setdefault(form, {})
+                _with_room(by_shape)[_shapes_of(arguments)] = _recorder(known, QUICKER_AS_IT_LIES)
         return result
 
     def _learn_way(self, form: Form, arguments: tuple[Any, ...], name: str, prepare: Prepare) -> None:
-        if not all(
-            type(v) is not list and (type(v) is not tuple or {*map(type, v)} <= {int}) for v in arguments
-        ):
-            return
         way = prepare(name, arguments)
         if way is None:
             return

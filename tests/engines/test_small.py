@@ -163,6 +163,16 @@ def test_what_numpy_answers_for_how_arrays_lie():
     assert [(call.function, call.reason) for call in profile.calls] == [("max", QUICKER_AS_IT_LIES)]
 
 
+def test_what_numpy_answers_of_lists_of_arrays():
+    with pk.engine("auto"):
+        for _ in range(3):
+            arrays = [RNG.integers(0, 9, (100, 130), dtype=np.uint8) for _ in range(9)]
+            for given in (arrays, tuple(arrays), [[0, 1]] * 8000):
+                np.testing.assert_array_equal(pk.max(given, axis=0), np.max(given, axis=0), strict=True)
+                np.testing.assert_array_equal(pk.sum(given, axis=0), np.sum(given, axis=0), strict=True)
+                np.testing.assert_array_equal(pk.add.reduce(given), np.add.reduce(given), strict=True)
+
+
 def test_zeros_of_either_sign_are_forms_of_their_own():
     x = np.full((2, 3), -0.0)
     with pk.engine("auto"):

@@ -29,7 +29,7 @@ NUMPY_CALL = 1e-6  # of NumPy's call for each function of an expression
 CLEARLY = 0.9  # of the time of others, for the GPU to be taken
 
 # What must be spared for the CPU engine to wake threads for elementwise work (csrc/cpu/elementwise.cpp).
-WAKING = 45e-6
+WAKING = 60e-6
 
 # Several functions take so much of their times one by one, since values stay in registers between them.
 FUSED = 0.7

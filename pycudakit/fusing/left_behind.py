@@ -45,21 +45,12 @@ def replace_left(roots: Iterable[Any], array_of: Callable[[StandIn], Any]) -> No
 
 
 def arrays_elsewhere(function: Any, is_lent: bool, arguments: Iterable[Any]) -> Iterator[Array]:
-    """Yield arrays that a function has another way to than by its arguments, and reads as they are.
+    """Return arrays that a function has another way to than by its arguments, and reads as they are.
 
     Of those that its own names are of, a stand-in is lent to it, or not.
     """
-    own = _own(function)
-    pending = deque(_leaves(arguments, {}))
-    pending.extend(value for value in own if not (is_lent and type(value) is np.ndarray))
-    seen: set[int] = set()
-    while pending and len(seen) < _MOST_LOOKED_AT_BEFORE:
-        holder = pending.popleft()
-        if type(holder) is np.ndarray:
-            yield holder
-        elif id(holder) not in seen and not issubclass(type(holder), _WITHOUT_PARTS):
-            seen.add(id(holder))
-            pending.extend(value for value, _ in _parts(holder))
+    own = [value for value in _own(function) if not (is_lent and type(value) is np.ndarray)]
+    return (each for each in _reached([*_leaves(arguments, {}), *own]) if type(each) is np.ndarray)
 
 
 def reached_elsewhere(function: Any, arguments: Iterable[Any]) -> list[Any]:
@@ -68,14 +59,21 @@ def reached_elsewhere(function: Any, arguments: Iterable[Any]) -> list[Any]:
     leaves = _leaves(arguments, nested)
     if not nested:
         return []
-    pending = deque([*leaves, *_own(function)])
-    seen: set[int] = set()
+    seen = {id(each) for each in _reached([*leaves, *_own(function)])}
+    return [value for key, value in nested.items() if key in seen]
+
+
+def _reached(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield arrays, and each object once, of values and of what is found through them; not without end."""
+    pending, seen = deque(values), set[int]()
     while pending and len(seen) < _MOST_LOOKED_AT_BEFORE:
         holder = pending.popleft()
-        if id(holder) not in seen and not issubclass(type(holder), _WITHOUT_PARTS):
+        if type(holder) is np.ndarray:
+            yield holder
+        elif id(holder) not in seen and not issubclass(type(holder), _WITHOUT_PARTS):
             seen.add(id(holder))
+            yield holder
             pending.extend(value for value, _ in _parts(holder))
-    return [value for key, value in nested.items() if key in seen]
 
 
 def _leaves(values: Iterable[Any], nested: dict[int, Any]) -> list[Any]:

@@ -4,6 +4,7 @@ import functools
 import os
 import subprocess
 import sys
+import types
 import warnings
 
 import helpers.strategies as gen
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 
 import pycudakit as pk
 from pycudakit import errors
+from pycudakit._calls import cost
+from pycudakit._families.select import rows
 from pycudakit._families.select.points import METHODS
 from pycudakit._library import abi, loader
 
@@ -365,6 +368,25 @@ def test_what_numpy_alone_takes(case):
         if pk.engines()[name]:
             with pk.engine(name), pytest.raises(errors.Unsupported, match=f"not on the {name} engine"):
                 FOREIGN[case](pk)
+
+
+@pytest.mark.parametrize(("nanoseconds", "is_numpys"), [(0.01, True), (100.0, False)])
+@pytest.mark.parametrize("dtype", ["?", "u1", "i4", "i8", ">i8"])
+def test_auto_sees_how_quick_numpy_is(monkeypatch, dtype, nanoseconds, is_numpys):
+    array = (np.arange(301 * 301) * 7919 % 1000).astype(dtype).reshape(301, 301)
+    ticks = iter(range(100))
+    monkeypatch.delenv("PYCUDAKIT_TUNED")
+    clock = types.SimpleNamespace(perf_counter=lambda: next(ticks) * cost.SEEN * nanoseconds * 1e-9)
+    rows._numpys_partition.cache_clear()
+    try:
+        with monkeypatch.context() as patch, pk.engine("auto"):
+            patch.setattr(cost, "time", clock)
+            # Calls would be answered as others of their form were.
+            plans = [rows.planned("median", array, 0.5, (1, None, False))[0] for _ in range(2)]
+            assert {plan.engine == "numpy" for plan in plans} == {is_numpys}
+            assert next(ticks) == 6  # three tries, at their begins and ends
+    finally:
+        rows._numpys_partition.cache_clear()
 
 
 def test_auto():

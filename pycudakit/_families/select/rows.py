@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit._calls import asked, floating, invocation
-from pycudakit._calls.cost import CALL, SHARED_WORK, threads
+from pycudakit._calls.cost import CALL, SHARED_WORK, seen_of_numpy, threads
 from pycudakit._calls.operands import allocate, as_array
 from pycudakit._calls.plan import Cost, Plan, plan_call
 from pycudakit._library import measured, present
@@ -26,7 +25,6 @@ _NUMPY_NAN_ROW = (
 )
 _OURS, _OURS_OF_ROWS, _OURS_ROW = 1.5, 8.0, 60.0  # of one long row, and of several
 _COPY = 2.0  # to lay rows out one after the other, in NumPy
-_MEASURED = 4096  # elements that NumPy is seen to part
 _PYTHON = 30e-6  # what a call takes beside that, more than NumPy's own
 
 _NOT_GIVEN: Any = np._NoValue  # noqa: SLF001  (a default of NumPy's, which others hand on)
@@ -138,13 +136,7 @@ def _numpys(name: str, request: Request) -> float:
 @functools.cache
 def _numpys_partition(dtype: DType) -> float:
     """Return NumPy's nanoseconds for an element to find one place in order, for which it may have vectors."""
-    keys = (np.arange(_MEASURED, dtype=np.uint32) * np.uint32(0x9E3779B1) >> np.uint32(16)).astype(dtype)
-    least = math.inf
-    for _ in range(3):
-        start = time.perf_counter()
-        np.partition(keys, _MEASURED // 2)
-        least = min(least, time.perf_counter() - start)
-    return least * 1e9 / _MEASURED
+    return seen_of_numpy(lambda keys: np.partition(keys, keys.size // 2), dtype)
 
 
 def planned(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import operator
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit._calls import asked, invocation, operands
-from pycudakit._calls.cost import CALL, SHARED_WORK, SMALL, threads
+from pycudakit._calls.cost import CALL, SEEN, SHARED_WORK, SMALL, seen_of_numpy, threads
 from pycudakit._calls.plan import NOTHING, Cost, Plan, plan_call
 from pycudakit._calls.record import Call
 from pycudakit._library import abi, measured, present, result_memory
@@ -23,7 +22,6 @@ from pycudakit._library.types import Array
 SORTS, SORTS_ORDER = 3.5, 6.0
 # NumPy's for an element and each doubling of its row, where they are not measured.
 _NUMPY_SORTS, _NUMPY_SORTS_ORDER = 0.65, 2.5
-_MEASURED = 4096  # elements
 # More threads than these sort no sooner: they wait for memory, and for each other at each digit.
 SORTING_THREADS = 6
 # For an element: NumPy's partition and its hashing, our pass that keeps a few, and a step of either's search.
@@ -53,16 +51,8 @@ def numpy_sorts(dtype: np.dtype[Any], order: str | None = None) -> float:
     if not measured.is_wanted():
         # Of numbers of 8 bytes, half as many are in a vector.
         return _NUMPY_SORTS_ORDER if order else _NUMPY_SORTS * (2 if dtype.itemsize == 8 else 1)
-    mixed = np.arange(_MEASURED, dtype=np.uint32) * np.uint32(0x9E3779B1) >> np.uint32(16)
-    keys, least = mixed.astype(dtype), math.inf
-    for _ in range(3):
-        start = time.perf_counter()
-        if order:
-            np.argsort(keys, kind=order)  # type: ignore[arg-type]
-        else:
-            np.sort(keys)
-        least = min(least, time.perf_counter() - start)
-    return least * 1e9 / (_MEASURED * math.log2(_MEASURED))
+    compute = functools.partial(np.argsort, kind=order) if order else np.sort  # type: ignore[arg-type]
+    return seen_of_numpy(compute, dtype) / math.log2(SEEN)
 
 
 def cost_of(

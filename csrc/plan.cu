@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "common/blocks.h"
 #include "common/device.h"
 #include "cuda/plan/kept.h"
 #include "cuda/program/passes.h"
@@ -114,5 +115,13 @@ extern "C" int32_t pk_plan_compiled(uint64_t pass, const uint8_t *image, int64_t
     return pk::guarded([&] {
         pk::plan::require_image(image, bytes);
         pk::pass_compiled(pass, std::vector<char>(image, image + bytes));
+    });
+}
+
+extern "C" int32_t pk_run_blocks(pk_pass *passes, int64_t pass_count, int64_t blocks, int64_t scratch_bytes,
+                                 const pk_options *, pk_report *report) {
+    return pk::guarded([&] {
+        const pk::blocks::Request checked(passes, pass_count, blocks, scratch_bytes, report);
+        pk::fail(PK_UNSUPPORTED, "the CUDA library has no threads with caches: run a pass after the other");
     });
 }

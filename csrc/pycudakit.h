@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a signature or a struct below changes; pk_abi_version() tells the library's. */
-#define PK_ABI_VERSION 11
+#define PK_ABI_VERSION 12
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256 };
@@ -376,6 +376,36 @@ PK_API int32_t pk_reduce_several(const pk_reduction *reductions, int64_t reducti
                                  const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                                  int64_t dimensions, uint8_t *exceptions, const pk_options *options,
                                  pk_report *report);
+
+/* ---- Passes over blocks --------------------------------------------------------------------------- */
+
+/* Of an operand of pk_run_blocks: its address is an offset into memory that each thread has of its own. */
+enum { PK_IN_SCRATCH = 4 };
+
+/* A pass over the first of some blocks: what pk_evaluate takes, or, with reductions, pk_reduce_several. */
+typedef struct pk_pass {
+    /* The addresses of the first pk_instruction, pk_operand, int64_t of `shape`, and pk_reduction, or 0. */
+    uint64_t program;
+    uint64_t operands;
+    uint64_t shape;
+    uint64_t reductions;
+    int64_t instruction_count;
+    int64_t operand_count;
+    int64_t dimensions;
+    int64_t reduction_count;
+    /* The address of an int64_t for each operand: by how many bytes it moves on from block to block. */
+    uint64_t moves;
+    /* The address of a byte for each instruction: what it met in any block. */
+    uint64_t exceptions;
+    double seconds; /* set: that the threads have spent on it, together */
+} pk_pass;
+
+/* Runs passes over so many blocks: all of them, one after the other, over a block, by one thread, while other
+ * threads are at others. No block may read what another writes. The CPU library's alone: PK_UNSUPPORTED by
+ * the other one. `seconds`, `exceptions` and `report` are set on PK_OK. */
+enum { PK_MAX_PASSES = 1024 };
+PK_API int32_t pk_run_blocks(pk_pass *passes, int64_t pass_count, int64_t blocks, int64_t scratch_bytes,
+                             const pk_options *options, pk_report *report);
 
 /* ---- Plans ---------------------------------------------------------------------------------------- */
 

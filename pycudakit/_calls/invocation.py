@@ -198,6 +198,17 @@ def by_numpy_alone(function: str, compute: Callable[[], T], foreign: str | None 
     return by_numpy(function, chosen.reason, compute)
 
 
+def done_for_several(call: Record, functions: Sequence[str], seconds: Sequence[float]) -> None:
+    """Record a call that computed several functions, as a call for each, with its part of the time."""
+    whole = _described(call)
+    took, total = whole.seconds or 0.0, sum(seconds) or 1.0
+    times = dict(whole.stages)
+    for function, part in zip(functions, seconds, strict=True):
+        stages = {stage: time * part / total for stage, time in times.items()}
+        done(replace(whole, function=function, seconds=took * part / total, stages=stages))
+        whole = replace(whole, spans=None, spans_left_out=0)  # which the first has
+
+
 @contextlib.contextmanager
 def as_part_of_last() -> Iterator[None]:
     """Make what is called in a block a part of the call before it."""

@@ -13,7 +13,7 @@ from numpy.ctypeslib import ndpointer
 
 from pycudakit import errors
 
-ABI_VERSION = 11
+ABI_VERSION = 12
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -21,9 +21,10 @@ MAX_RANGES = 256
 NAME_SIZE = 256
 MAX_PARAMETERS = 256
 MAX_REDUCTIONS = 16
+MAX_PASSES = 1024
 
 LOAD, STORE, CAST, FIRST_OPERATION = range(4)
-BYTE_SWAPPED, ON_DEVICE = 1, 2
+BYTE_SWAPPED, ON_DEVICE, IN_SCRATCH = 1, 2, 4
 STAGE, UPLOAD, KERNEL, DOWNLOAD, UNSTAGE, COMPUTE, STAGES = range(7)
 DIVIDE, OVERFLOW, INVALID, NEGATIVE_POWER = 1, 2, 4, 8
 BY_VALUE, BY_EDGES, BY_WIDTH = range(3)
@@ -196,6 +197,21 @@ REDUCTION = np.dtype(
         ("initial", np.float64),
         ("initial_integer", np.int64),
         ("ddof", np.float64),
+    ]
+)
+PASS = np.dtype(
+    [
+        ("program", np.uint64),
+        ("operands", np.uint64),
+        ("shape", np.uint64),
+        ("reductions", np.uint64),
+        ("instruction_count", np.int64),
+        ("operand_count", np.int64),
+        ("dimensions", np.int64),
+        ("reduction_count", np.int64),
+        ("moves", np.uint64),
+        ("exceptions", np.uint64),
+        ("seconds", np.float64),
     ]
 )
 DRAWS = np.dtype(
@@ -411,6 +427,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         _in(OPTIONS),
         _out(REPORT),
     ),
+    "pk_run_blocks": (_out(PASS), _SIZE, _SIZE, _SIZE, _in(OPTIONS), _out(REPORT)),
     "pk_evaluate": (
         *(_in(INSTRUCTION), _SIZE),
         *(_in(OPERAND), _SIZE),

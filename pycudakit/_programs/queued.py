@@ -31,13 +31,13 @@ class _Queued(Work):
     def __init__(self, program: ElementProgram, shape: tuple[int, ...], forms: Sequence[Any]) -> None:
         super().__init__(program)
         if all(forms[at].strides is None and forms[at].shape == shape for _, at in self._arrays):
-            self._shape[0] = math.prod(shape)
+            self.shape[0] = math.prod(shape)
         else:
-            self._shape[: len(shape)] = shape
-            self._dimensions.value = len(shape)
+            self.shape[: len(shape)] = shape
+            self.dimensions.value = len(shape)
         for index, at in self._arrays:
             self._flags[index] = abi.ON_DEVICE
-            if self._dimensions.value != 1 or len(shape) == 1:
+            if self.dimensions.value != 1 or len(shape) == 1:
                 self._strides[index, : len(shape)] = _strides(forms[at], shape)
         self._stream, self._waits = self.options["stream"], self.options["waits"]
 

@@ -30,18 +30,18 @@ class Work(Invocation):
     def __init__(self, program: ElementProgram) -> None:
         super().__init__()
         self.program = program
-        self._table = program.table.copy()
-        self.addresses: Array = self._table["address"]
-        self._strides = self._table["strides"]
-        self._flags = self._table["flags"]
+        self.table = program.table.copy()
+        self.addresses: Array = self.table["address"]
+        self._strides = self.table["strides"]
+        self._flags = self.table["flags"]
         self._arrays = program.arrays
         self._numbers: list[tuple[Array, int]] = []
         for index, position, dtype in program.numbers:
             number = np.empty((), dtype)
             self.addresses[index] = address_of(number)
             self._numbers.append((number, position))
-        self._shape = np.empty(abi.MAX_DIMS, np.int64)
-        self._dimensions = ctypes.c_int64(1)
+        self.shape = np.empty(abi.MAX_DIMS, np.int64)
+        self.dimensions = ctypes.c_int64(1)
         self._spread: list[Any] | None = None  # the last call's shape and forms, if they were described
         self.met: Array = np.empty(len(program.instructions), np.uint8)  # by each in the last call
 
@@ -51,8 +51,8 @@ class Work(Invocation):
         return abi.bound(
             *(library, self.entry),
             *(instructions, ctypes.c_int64(len(instructions))),
-            *(self._table, ctypes.c_int64(len(self._table))),
-            *(self._shape, self._dimensions),
+            *(self.table, ctypes.c_int64(len(self.table))),
+            *(self.shape, self.dimensions),
             *(self.options, self.met, self.report),
         )
 
@@ -67,7 +67,7 @@ class Work(Invocation):
             number[()] = values[position]
         for index, position in self._arrays:
             self.addresses[index] = address_of(values[position])
-        self._shape[0] = size
+        self.shape[0] = size
 
     def aim_anywhere(
         self, shape: tuple[int, ...], values: Sequence[Any], layouts: Sequence[Layout | None]
@@ -91,17 +91,17 @@ class Work(Invocation):
         if self._spread is not None:
             self._gather()
         if all(a.shape == shape and a.flags.c_contiguous and a.dtype.isnative for a in arrays):
-            self._shape[0] = math.prod(shape)
+            self.shape[0] = math.prod(shape)
             return
-        self._shape[: len(shape)] = shape
-        self._dimensions.value = len(shape)
+        self.shape[: len(shape)] = shape
+        self.dimensions.value = len(shape)
         for (index, _), array in zip(self._arrays, arrays, strict=True):
             self._strides[index, : len(shape)] = strides_of(array, shape)
             if not array.dtype.isnative:
                 self._flags[index] = abi.BYTE_SWAPPED
 
     def _gather(self) -> None:
-        self._dimensions.value = 1
+        self.dimensions.value = 1
         self._strides[...] = self.program.table["strides"]
         self._flags[...] = 0
         self._spread = None
@@ -111,7 +111,7 @@ class Work(Invocation):
         if rest is None:
             return super().take_over(plan, wanted, rest)
         ranges = rest["ranges"][0, : rest["count"][0]]
-        left, size = int(ranges["count"].sum()), int(np.prod(self._shape[: self._dimensions.value]))
+        left, size = int(ranges["count"].sum()), int(np.prod(self.shape[: self.dimensions.value]))
         delivered = self.met.copy() if left else np.zeros_like(self.met)
         what = f", with {left:,} of {size:,} elements left" if left else ""
         met = self._run_with_options(failed_over(plan, what), wanted, rest)

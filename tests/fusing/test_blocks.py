@@ -27,7 +27,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
-from pycudakit.fusing.passes import shares
+from pycudakit.fusing.passes import by_threads
 
 REDUCTIONS = ["sum", "prod", "mean", "std", "var", "any", "all", "count_nonzero"]
 REDUCTIONS += ["min", "max", "argmin", "argmax", "ptp"]
@@ -209,22 +209,57 @@ def test_progress_is_of_whole_passes(small_blocks):
 
 
 def test_interrupted(engine, small_blocks, monkeypatch):
-    x, calls = build("float32", (203, 130), "small", 0, ["C"]), []
-    run = shares.Ready.run
+    x, run = build("float32", (203, 130), "small", 0, ["C"]), by_threads.run
 
-    def interrupted(self):
-        calls.append(self)
-        if len(calls) == 7:
-            raise KeyboardInterrupt
-        run(self)
+    def interrupted(*arguments, **named):
+        run(*arguments, **named)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(shares.Ready, "run", interrupted)
+    monkeypatch.setattr(by_threads, "run", interrupted)
     before = x.copy()
     if engine != "cuda":
         with pytest.raises(KeyboardInterrupt):
             pk.fuse(softmax)(x)
+    monkeypatch.undo()
     same(x, before)
     same(pk.fuse(softmax)(x), whole(softmax, x))
+
+
+SIGNAL = """
+import signal, time
+import numpy as np
+import pycudakit as pk
+
+@pk.fuse
+def long(x):
+    powers = x
+    for _ in range(400):
+        powers = np.exp(-powers)
+    return powers / powers.sum(axis=1, keepdims=True)
+
+def alarm(*_):
+    raise TimeoutError("enough")
+
+x = np.ones((2000, 2000), np.float32)
+pk.set_engine("cpu")
+began = time.perf_counter()
+want = long(x)
+all = time.perf_counter() - began
+print(max(each.blocks for each in long.explain(x).passes) > 1)
+signal.signal(signal.SIGALRM, alarm)
+signal.setitimer(signal.ITIMER_REAL, all / 10)
+began = time.perf_counter()
+try:
+    long(x)
+except TimeoutError:
+    print(time.perf_counter() - began < all / 2 + 0.1)
+print(bool((long(x) == want).all()))
+"""
+
+
+@pytest.mark.alone
+def test_a_signal_ends_the_blocks():
+    assert python(SIGNAL).split() == ["True"] * 3
 
 
 def test_small_or_long_rows_are_not_cut():

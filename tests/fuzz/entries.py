@@ -18,6 +18,7 @@ import numpy as np
 import pycudakit as pk
 from pycudakit._families.take import put_rows
 from pycudakit._library import abi, loader
+from pycudakit.fusing.passes import rows as in_rows
 
 MOST_OF_AN_ENTRY = 3  # calls whose arguments are spoilt
 CODES = {"what", "kind", "type", "how", "op", "mode", "flags", "quotient", "values", "opcode"}
@@ -33,6 +34,7 @@ ALSO = {
     "pk_run_kernels": [DEVICE_ERROR],  # there is no such image
     "pk_kernel_info": [DEVICE_ERROR],
 }
+in_rows._WORTH = in_rows._WORTH_A_THREAD = in_rows._LEAST_BLOCK = 0  # so that small arrays are cut
 calls, spoilt, refused = (collections.Counter() for _ in range(3))
 MOST = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 NUMBERS = {ctypes.c_int64, ctypes.c_int32, ctypes.c_uint64, ctypes.c_double}
@@ -185,6 +187,11 @@ def module():
     """)
 
 
+def softmax(x):
+    powers = np.exp(x - x.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
 def call_others():
     pk.take(np.arange(12).reshape(3, 4), [1, -1], axis=1)
     put_rows(np.arange(12).reshape(3, 4), np.array([1, -1]), np.arange(8), 2)
@@ -214,6 +221,8 @@ def call_others():
     pk.image.equalize_histogram(pixels)
     pk.image.threshold(pixels, 100)
     pk.fuse(lambda a: (np.sum(a), np.max(a), np.sqrt(a)))(np.ones(100_000))
+    with pk.engine("cpu"):
+        pk.fuse(softmax)(np.ones((300, 1000), np.float32))
     pk.devices()
     pk.memory_info()
     pk.build_info()

@@ -12,9 +12,10 @@ from pycudakit.fusing.passes import rows
 
 
 def cut(monkeypatch, size=1 << 14):
-    for name, value in {"_BLOCK": size, "_BLOCK_A_THREAD": 0, "_LEAST": 0}.items():
-        monkeypatch.setattr(rows, name, value)
-    monkeypatch.setattr(rows, "_BLOCK_THERE", size)
+    for name in ("_LEAST", "_LEAST_BLOCK", "_WORTH", "_WORTH_A_THREAD"):
+        monkeypatch.setattr(rows, name, 0)
+    for name in ("_BLOCK", "_BLOCK_THERE"):
+        monkeypatch.setattr(rows, name, size)
     monkeypatch.setattr(rows, "_is_quicker", lambda _: True)
 
 

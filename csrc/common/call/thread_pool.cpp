@@ -68,9 +68,14 @@ static int64_t configured_threads() {
     return threads;
 }
 
+static thread_local bool is_alone = false;
+
+Alone::Alone() : was_(is_alone) { is_alone = true; }
+Alone::~Alone() { is_alone = was_; }
+
 int64_t thread_count() {
     static const int64_t threads = configured_threads();
-    return threads;
+    return is_alone ? 1 : threads;
 }
 
 namespace {

@@ -6,8 +6,21 @@
 
 namespace pk {
 
-// Threads that compute, the caller's included: PYCUDAKIT_THREADS, or as many as the process may use.
+// Threads that compute, the caller's included: PYCUDAKIT_THREADS, or as many as the process may use. One,
+// where the caller computes alone.
 int64_t thread_count();
+
+// While it lives, what its thread calls is computed by that thread alone, as others have work of their own.
+class Alone {
+   public:
+    Alone();
+    ~Alone();
+    Alone(const Alone &) = delete;
+    Alone &operator=(const Alone &) = delete;
+
+   private:
+    const bool was_;
+};
 
 class Call;
 

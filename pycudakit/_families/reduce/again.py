@@ -69,7 +69,7 @@ class _Whole(ReduceWork):
             if not array.flags.c_contiguous or array.shape != shape:
                 return False
             addresses[row] = address_of_dense(array)
-        self._shape[0] = size
+        self.shape[0] = size
         return True
 
 

@@ -97,8 +97,8 @@ class ReduceWork(Invocation):
         self.addresses = self.table["address"]
         self._strides, self._flags = self.table["strides"], self.table["flags"]
         self._dense = self._strides.copy()
-        self._shape = np.empty(abi.MAX_DIMS, np.int64)
-        self._dimensions = ctypes.c_int64(1)
+        self.shape = np.empty(abi.MAX_DIMS, np.int64)
+        self.dimensions = ctypes.c_int64(1)
         self.met: Array = np.empty(len(program.instructions), np.uint8)  # by each in the last call
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
@@ -109,7 +109,7 @@ class ReduceWork(Invocation):
             *(library, self.entry),
             *((self.reduction,) if count == 1 else (self.reduction, count)),
             *(instructions, len(instructions), self.table, len(self.table)),
-            *(self._shape, self._dimensions),
+            *(self.shape, self.dimensions),
             *(self.met, self.options, self.report),
         )
 
@@ -118,7 +118,7 @@ class ReduceWork(Invocation):
         for index, position in self.inputs:
             self.addresses[index] = address_of(arrays[position])
         self.addresses[-1] = address_of(result)
-        self._shape[0] = arrays[0].size
+        self.shape[0] = arrays[0].size
 
     def spread(
         self, shape: tuple[int, ...], axes: Sequence[int], results: Sequence[Array], *values: Any
@@ -129,8 +129,8 @@ class ReduceWork(Invocation):
         inputs = [values[position] for _, position in self.inputs]
         lie = tuple([(array.shape, array.strides) for array in inputs])
         laid = _laid_out(shape, tuple(axes), lie, tuple([result.strides for result in results]))
-        self._dimensions.value = laid.sizes.size
-        self._shape[: laid.sizes.size] = laid.sizes
+        self.dimensions.value = laid.sizes.size
+        self.shape[: laid.sizes.size] = laid.sizes
         self._strides[self._rows, : laid.sizes.size] = laid.strides
         for (index, _), array in zip(self.inputs, inputs, strict=True):
             self.addresses[index] = address_of(array)
@@ -150,8 +150,8 @@ class ReduceWork(Invocation):
         _, length, inner = sizes
         dtypes = self.table["type"][self.inputs[0][0]], self.table["type"][-1]
         item, own = (abi.TYPES[code].itemsize for code in dtypes)
-        self._dimensions.value = 3
-        self._shape[:3] = sizes
+        self.dimensions.value = 3
+        self.shape[:3] = sizes
         for index, _ in self.inputs:
             self._strides[index, :3] = length * inner * item, inner * item, item
             self._flags[index] = abi.ON_DEVICE
@@ -168,7 +168,7 @@ class ReduceWork(Invocation):
 
     def restore(self) -> None:
         """Make it what it was before a call along axes."""
-        self._dimensions.value = 1
+        self.dimensions.value = 1
         self._strides[...], self._flags[...] = self._dense, 0
         self.reduction["outer"], self.reduction["reduced"] = 0, 1
         self.reduction["has_initial"] = self.reduction["ddof"] = 0

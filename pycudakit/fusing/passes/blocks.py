@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from pycudakit._calls.operands import Layout, layout_of
 from pycudakit._calls.plan import Plan, asked_for, on_cpu
 from pycudakit._families.reduce.recipe import ReduceWork, Request, set_numbers, shape_without
 from pycudakit._families.reduce.together import requests_of, works_of_requests
-from pycudakit._library import result_memory
+from pycudakit._library import abi, result_memory
+from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array
 from pycudakit._programs import estimate
 from pycudakit._programs.program import ElementProgram
@@ -82,6 +83,7 @@ class Ready:
             self._work = self._pool.take()
             self._work.aim_anywhere(step.shape, step.values, step.layouts)
             found = self._work.operands_of(step.values)
+        self._found = found
         self._addresses = self._work.addresses
         self._bytes = np.zeros_like(self._addresses)
         for index, array in found:
@@ -91,8 +93,34 @@ class Ready:
     def run(self) -> None:
         """Go over a block, and be ready for the next."""
         if self._work.run(self._plan, self._size):
-            self.met |= self._work.met
+            self.add_met()
         self._addresses += self._bytes
+
+    def add_met(self) -> None:
+        """Add what the last call met."""
+        self.met |= self._work.met
+
+    def describe(self, row: Any, places: Mapping[range, int]) -> Array:
+        """Write down an `abi.PASS`; return the operands, which must live as long.
+
+        An array whose address is in a range of `places` is in memory that each thread has of its own, there.
+        """
+        work = self._work
+        table: Array = work.table.copy()
+        for index, array in self._found:
+            address = address_of(array)
+            for place, offset in places.items():
+                if address in place:
+                    table[index]["address"] = offset + address - place.start
+                    table[index]["flags"] |= abi.IN_SCRATCH
+        instructions = work.program.instructions
+        row["program"], row["instruction_count"] = address_of(instructions), len(instructions)
+        row["operands"], row["operand_count"] = address_of(table), len(table)
+        row["shape"], row["dimensions"] = address_of(work.shape), work.dimensions.value
+        if isinstance(work, ReduceWork):
+            row["reductions"], row["reduction_count"] = address_of(work.reduction), len(work.reduction)
+        row["moves"], row["exceptions"] = address_of(self._bytes), address_of(work.met)
+        return table
 
     def give_back(self) -> None:
         """Leave what is prepared to others."""

@@ -30,8 +30,13 @@ from pycudakit.fusing.passes.shares import Share, run_on
 
 _LEAST = 1 << 20  # bytes that are reduced: of fewer, nothing is gained
 _SMALL = 16  # times as many elements a reduction has, for what is small beside it
-# Bytes that passes touch of a block, for all threads and for each: about what second-level caches hold.
-_BLOCK, _BLOCK_A_THREAD, _MOST_THREADS = 6 << 20, 1 << 20, 16
+# Bytes that passes touch of a block, which one thread goes over: about what its second-level cache holds.
+# Where that makes few of them, blocks are smaller, so that threads end together.
+_BLOCK, _LEAST_BLOCK, _BLOCKS_A_THREAD = 1 << 20, 256 << 10, 8
+# Bytes of all rows, and for each thread, of which it is worth writing passes down once more, for a block.
+_WORTH, _WORTH_A_THREAD, _MOST_THREADS = 12 << 20, 2 << 20, 16
+# So many threads are ahead of the memory that they share, where arrays are that large.
+_MANY_THREADS, _LARGE = 8, 256 << 20
 # Bytes of a block on a device, where even that is not all of its memory.
 _BLOCK_THERE = 256 << 20
 
@@ -125,11 +130,15 @@ class Rows(Reductions):
             most = budget // 2 if budget or is_alone else _BLOCK_THERE
             fitting, is_whole = min(most, _BLOCK_THERE) // each, is_alone and budget >= each * chain.rows
         else:
-            fitting = (_BLOCK + _BLOCK_A_THREAD * min(cost.threads(), _MOST_THREADS)) // each
-            is_whole = chain.rows < 2 * fitting
+            size, threads = each * chain.rows, cost.threads()
+            fitting = min(_BLOCK, max(size // (_BLOCKS_A_THREAD * threads), _LEAST_BLOCK)) // each
+            worth = _WORTH + _WORTH_A_THREAD * min(threads, _MOST_THREADS)
+            is_whole = size < worth or chain.rows < 2 * fitting * threads
         if is_whole or not fitting:
             return 0
-        return -(-chain.rows // -(-chain.rows // fitting))  # about as many in each block
+        blocks = -(-chain.rows // fitting)
+        even = (each for each in range(blocks, 2 * blocks) if chain.rows % each == 0)
+        return -(-chain.rows // next(even, blocks))  # as many in each block, if that can be
 
     def _run_chain(self, chain: Chain, whole: Sequence[Step], rows: int) -> bool:
         """Run the passes over blocks of so many rows; tell whether that could be."""
@@ -177,8 +186,9 @@ class Rows(Reductions):
 
 
 def _is_quicker(chain: Chain) -> bool:
-    """Tell whether blocks are quicker on the CPU: only where they keep what takes long to compute."""
-    return bool(chain.kept)
+    """Tell whether blocks are quicker on the CPU: if they keep what takes long, or many wait for memory."""
+    is_bound = cost.threads() >= _MANY_THREADS and chain.bytes_a_row() * chain.rows >= _LARGE
+    return is_bound or bool(chain.kept)
 
 
 def _waits(node: Node | None) -> bool:

@@ -19,6 +19,7 @@ from pycudakit.fusing.arrays.memory import Memory
 from pycudakit.fusing.arrays.nodes import Node
 from pycudakit.fusing.arrays.storage import Storage, bounds
 from pycudakit.fusing.passes.blocks import Chain, Ready, Step
+from pycudakit.fusing.passes.by_threads import run_by_threads
 
 
 class _Home(NamedTuple):
@@ -126,6 +127,9 @@ class Share:
         ready: list[Ready] = []
         try:
             ready.extend(Ready(step, self._chain.strides, run.rows) for step in run.steps)
+            if self._chain.engine != "cuda" and run.times > 1:
+                run_by_threads(run.steps, ready, self.between.values(), run.times)
+                run = run._replace(times=0)
             for block in range(run.times):
                 if is_over():
                     return

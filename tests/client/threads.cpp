@@ -98,6 +98,62 @@ void floats(uint16_t divide, int thread, int round) {
     expect(same, "floats are wrong", thread, round);
 }
 
+pk_pass pass_of(const std::vector<pk_instruction> &program, const std::vector<pk_operand> &operands,
+                const std::vector<int64_t> &shape, const std::vector<int64_t> &moves,
+                std::vector<uint8_t> &met) {
+    pk_pass pass{};
+    pass.program = reinterpret_cast<uint64_t>(program.data());
+    pass.operands = reinterpret_cast<uint64_t>(operands.data());
+    pass.shape = reinterpret_cast<uint64_t>(shape.data());
+    pass.instruction_count = int64_t(program.size());
+    pass.operand_count = int64_t(operands.size());
+    pass.dimensions = int64_t(shape.size());
+    pass.moves = reinterpret_cast<uint64_t>(moves.data());
+    met.assign(program.size(), 0);
+    pass.exceptions = reinterpret_cast<uint64_t>(met.data());
+    return pass;
+}
+
+// The sums of the squares of rows, which each thread keeps for the four rows of a block.
+void blocks(uint16_t multiply, int thread, int round) {
+    const int64_t rows = 4, length = 500 + 37 * thread, count = 100 + round;
+    std::vector<double> x(size_t(rows * length * count)), sums(size_t(rows * count), -1);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = double(i % 1009 + size_t(thread));
+    const int64_t row = length * int64_t(sizeof(double));
+    pk_operand in = operand_of(x, PK_FLOAT64), kept{}, values{}, out = operand_of(sums, PK_FLOAT64);
+    kept.type = values.type = PK_FLOAT64;
+    kept.flags = PK_IN_SCRATCH;
+    for (pk_operand *each : {&in, &kept, &values}) {
+        each->strides[0] = row;
+        each->strides[1] = int64_t(sizeof(double));
+    }
+    const std::vector<pk_operand> squared = {in, kept}, summed = {kept, values, out};
+    const pk_instruction load = {PK_LOAD, PK_FLOAT64, PK_FLOAT64, 0, 0, 0};
+    const std::vector<pk_instruction> square = {
+        load, {multiply, PK_FLOAT64, PK_FLOAT64, 0, 0, 0}, {PK_STORE, PK_FLOAT64, PK_FLOAT64, 1, 1, 0}};
+    const std::vector<pk_instruction> all = {load, {PK_STORE, PK_FLOAT64, PK_FLOAT64, 0, 1, 0}};
+    const std::vector<int64_t> shape = {rows, length}, rows_on = {rows * row, 0};
+    const std::vector<int64_t> sums_on = {0, 0, rows * int64_t(sizeof(double))};
+    pk_reduction sum{};
+    sum.kind = PK_SUM;
+    sum.outer = sum.reduced = sum.values = 1;
+    std::vector<uint8_t> met[2];
+    pk_pass passes[] = {pass_of(square, squared, shape, rows_on, met[0]),
+                        pass_of(all, summed, shape, sums_on, met[1])};
+    passes[1].reductions = reinterpret_cast<uint64_t>(&sum);
+    passes[1].reduction_count = 1;
+    pk_report report;
+    expect(pk_run_blocks(passes, 2, count, rows * row, nullptr, &report) == PK_OK, "valid passes failed",
+           thread, round);
+    bool same = true;
+    for (size_t i = 0; i < sums.size(); ++i) {
+        double exact = 0;  // of integers
+        for (size_t j = i * size_t(length); j < (i + 1) * size_t(length); ++j) exact += x[j] * x[j];
+        same &= sums[i] == exact;
+    }
+    expect(same, "sums of blocks are wrong", thread, round);
+}
+
 // A program whose error names an instruction of this thread's own, and a failure on purpose.
 void failures(int thread, int round) {
     std::vector<double> out(64, 1.5);
@@ -134,6 +190,7 @@ int main(int argc, char **argv) {
             for (int round = 0; round < rounds; ++round) {
                 integers(thread % 3 == 0 ? add : multiply, add, thread, round);
                 floats(divide, thread, round);
+                blocks(multiply, thread, round);
                 failures(thread, round);
             }
         });

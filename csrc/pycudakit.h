@@ -403,7 +403,6 @@ typedef struct pk_pass {
 /* Runs passes over so many blocks: all of them, one after the other, over a block, by one thread, while other
  * threads are at others. No block may read what another writes. The CPU library's alone: PK_UNSUPPORTED by
  * the other one. `seconds`, `exceptions` and `report` are set on PK_OK. */
-enum { PK_MAX_PASSES = 1024 };
 PK_API int32_t pk_run_blocks(pk_pass *passes, int64_t pass_count, int64_t blocks, int64_t scratch_bytes,
                              const pk_options *options, pk_report *report);
 

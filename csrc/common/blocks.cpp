@@ -65,7 +65,7 @@ Request::Request(pk_pass *passes, int64_t pass_count, int64_t blocks, int64_t sc
                  const pk_report *report)
     : passes(passes), pass_count(pass_count), blocks(blocks), scratch_bytes(scratch_bytes) {
     require(passes != nullptr, "passes is a null pointer");
-    require(pass_count >= 1 && pass_count <= PK_MAX_PASSES, "pass_count is out of range");
+    require(pass_count >= 0, "pass_count is negative");
     require(blocks >= 0, "blocks is negative");
     require(scratch_bytes >= 0 && scratch_bytes <= INT64_MAX / 2, "scratch_bytes is out of range");
     for (int64_t i = 0; i < pass_count; ++i) check(passes[i], scratch_bytes, report);

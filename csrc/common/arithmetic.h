@@ -218,11 +218,12 @@ PK_HD T floor_divide(T a, T b) {
     }
 }
 
-// Integers by repeated squaring; a negative exponent is reported, and its result means nothing.
+// Floats' squares are rounded once, as NumPy has them. Integers by repeated squaring; a negative exponent is
+// reported, and its result means nothing.
 template <class T>
 PK_HD T power(T a, T b) {
     if constexpr (is_float<T>) {
-        return math::pow(a, b);
+        return select(b == 2, a * a, math::pow(a, b));
     } else {
         wrapping<T> result = 1;
         wrapping<T> square = wrapping<T>(a);

@@ -55,7 +55,9 @@ template <class Op> struct fast_path { static constexpr bool exists = false; };
     template <> struct fast_path<name> {                                        \
         static constexpr bool exists = true;                                    \
         template <class T>                                                      \
-        PK_HD static bool holds(T a, [[maybe_unused]] T b) { return holds_; }   \
+        PK_HD static bool holds([[maybe_unused]] T a, [[maybe_unused]] T b) {   \
+            return holds_;                                                  \
+        }                                                                   \
         template <class T>                                                      \
         PK_HD static T apply(T a, [[maybe_unused]] T b) { return expression; }  \
     };

@@ -156,7 +156,6 @@ BEYOND = "an operand lies beyond the threads' memory"
         (spoilt_operand(address=2**63), BEYOND),
         (spoilt_operand(1, address=3 * 8 * LENGTH), BEYOND),
         (spoilt_operand(strides=2**40), BEYOND),
-        (spoilt_operand(strides=2**62), BEYOND),
         (spoilt_operand(1, strides=-8), BEYOND),
         (spoilt_operand(1, flags=8), "an operand has unknown flags"),
         (moved, "an operand in the threads' memory moves"),

@@ -196,6 +196,25 @@ def test_binary(engine, name, dtype):
     check(name, np.dtype(dtype), np.concatenate(a), np.concatenate(b))
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ["power", "float_power"])
+def test_squares_are_rounded_once(engine, name, dtype):
+    """As NumPy has them by a number, and by arrays too, whatever else is raised beside them."""
+    function, x = (
+        getattr(pk, name),
+        np.concatenate([special_values(dtype), build(dtype, (5000,), "ordinary", 4)]),
+    )
+    mixed = np.where(np.arange(x.size) % 3, 2, 1.5).astype(dtype)
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.float64) if name == "float_power" else x
+        squares = wide * wide
+        assert_values(function(x, 2), squares)
+        assert_values(function(x, np.full(x.size, 2, dtype)), squares)
+        assert_values(function(x, mixed)[mixed == 2], squares[mixed == 2])
+    with pytest.warns(RuntimeWarning, match=f"overflow encountered in {name}"):
+        function(np.full(100, np.finfo(wide.dtype).max), 2)
+
+
 def test_float_power(engine):
     a, b = build("float64", (30_000,), "ordinary", 2), build("float64", (30_000,), "ordinary", 3)
     check("float_power", np.dtype("float64"), np.abs(a), b)

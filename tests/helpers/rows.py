@@ -12,9 +12,9 @@ from pycudakit.fusing.passes import rows
 
 
 def cut(monkeypatch, size=1 << 14):
-    for name in ("_LEAST", "_LEAST_BLOCK", "_WORTH", "_WORTH_A_THREAD"):
+    for name in ("_LEAST", "_FEWEST_A_THREAD", "_WORTH", "_WORTH_A_THREAD"):
         monkeypatch.setattr(rows, name, 0)
-    for name in ("_BLOCK", "_BLOCK_THERE"):
+    for name in ("_BLOCK", "_LEAST_BLOCK", "_BLOCK_THERE"):
         monkeypatch.setattr(rows, name, size)
     monkeypatch.setattr(rows, "_is_quicker", lambda _: True)
 

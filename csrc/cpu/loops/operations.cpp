@@ -29,8 +29,9 @@ bool run(void *result_, const void *a_, const void *b_, const void *c_, int64_t 
         if constexpr (ops::fast_path<Op>::exists && arith::is_float<T>) {
             using Fast = ops::fast_path<Op>;
             const T *second = Op::arity == 2 ? b : a;
-            int outside = 0;
-            for (int64_t i = 0; i < count; ++i) outside |= !Fast::holds(a[i], second[i]);
+            int outside = count == 0 || !Fast::holds(a[0], second[0]);
+            const int64_t left = outside ? 0 : count;
+            for (int64_t i = 0; i < left; ++i) outside |= !Fast::holds(a[i], second[i]);
             if (!outside)
                 return each<asks>(result, count, [=](int64_t i) { return Fast::apply(a[i], second[i]); });
         }

@@ -32,7 +32,7 @@ _LEAST = 1 << 20  # bytes that are reduced: of fewer, nothing is gained
 _SMALL = 16  # times as many elements a reduction has, for what is small beside it
 # Bytes that passes touch of a block, which one thread goes over: about what its second-level cache holds.
 # Where that makes few of them, blocks are smaller, so that threads end together.
-_BLOCK, _LEAST_BLOCK, _BLOCKS_A_THREAD = 1 << 20, 256 << 10, 8
+_BLOCK, _LEAST_BLOCK, _BLOCKS_A_THREAD, _FEWEST_A_THREAD = 1 << 20, 256 << 10, 8, 2
 # Bytes of all rows, and for each thread, of which it is worth writing passes down once more, for a block.
 _WORTH, _WORTH_A_THREAD, _MOST_THREADS = 12 << 20, 2 << 20, 16
 # So many threads are ahead of the memory that they share, where arrays are that large.
@@ -133,7 +133,7 @@ class Rows(Reductions):
             size, threads = each * chain.rows, cost.threads()
             fitting = min(_BLOCK, max(size // (_BLOCKS_A_THREAD * threads), _LEAST_BLOCK)) // each
             worth = _WORTH + _WORTH_A_THREAD * min(threads, _MOST_THREADS)
-            is_whole = size < worth or chain.rows < 2 * fitting * threads
+            is_whole = size < worth or chain.rows < _FEWEST_A_THREAD * threads * fitting
         if is_whole or not fitting:
             return 0
         blocks = -(-chain.rows // fitting)

@@ -13,11 +13,13 @@ from helpers.rows import (
     expanded,
     layer_norm,
     nan_left_out,
+    nan_of_shares,
     put_gpus,
     same,
     several,
     softmax,
     standardise,
+    sums_of_columns,
     two_arguments,
     whole,
 )
@@ -162,6 +164,15 @@ def test_a_number_of_all_rows_needs_what_waits(engine, small_blocks):
         np.testing.assert_allclose(got, want, rtol=1e-9)
 
 
+@pytest.mark.parametrize("body", [nan_of_shares, sums_of_columns])
+def test_reductions_that_need_other_rows(engine, small_blocks, body):
+    """Of square arrays: their results have as many rows as there are rows."""
+    x = build("float32", (130, 130), "small", 0, ["C"])
+    same(pk.fuse(body)(x), whole(body, x))
+    for got, want in zip(pk.fuse(body)(x), body(x), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
 def test_arguments_that_are_written_later(engine, small_blocks):
     def body(x):
         scaled = x / x.max(axis=1)[:, None]
@@ -270,6 +281,12 @@ def test_small_or_long_rows_are_not_cut():
 
 
 # ---- On a device, where the whole does not fit ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("body", [nan_of_shares, sums_of_columns])
+def test_reductions_that_need_other_rows_on_a_device(small_gpu, body):
+    x = build("float32", (130, 130), "small", 0, ["C"])
+    same(pk.fuse(body)(x), whole(body, x))
 
 
 @pytest.mark.parametrize("body", [*BODIES, nan_left_out])

@@ -91,6 +91,14 @@ def two_arguments(x, y):
     return z - z.mean(axis=1, keepdims=True), (z * z).sum(axis=1)
 
 
+def nan_of_shares(x):
+    return np.nanmax(softmax(x), axis=1)
+
+
+def sums_of_columns(x):
+    return softmax(x).sum(axis=0), (x - x.mean(axis=1, keepdims=True)).std(axis=0)
+
+
 BODIES = [softmax, layer_norm, standardise, unit, most_likely, several, of_others, expanded]
 
 

@@ -118,6 +118,8 @@ class Rows(Reductions):
                 return None
             if not outside:
                 return chain
+            if chain.targets == [last] and last in outside:  # it has other rows itself
+                return None
             for node in outside:  # which may need some of the others
                 self.compute_node(node)
         return None

@@ -560,3 +560,24 @@ def test_ufunc_that_is_no_program_writes_to_out(engine):
     assert (out == x @ x).all()
     with pytest.raises(ValueError, match="mismatch in its core dimension"):
         pk.fuse(lambda x, y: np.matmul(x, x, out=y))(x, np.zeros((3, 60)))
+
+
+def test_a_number_is_no_place_for_results(engine):
+    @pk.fuse
+    def roots(x):
+        total = x.sum()
+        return np.sqrt(x, out=total)
+
+    with pytest.raises(TypeError, match="return arrays must be of ArrayType"):
+        roots(np.ones(1000))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "float16", "float32"])
+def test_squares_of_numbers_have_numpys_types(engine, dtype):
+    def squares(x):
+        return x.max() ** 2, x.max() ** 2.0, x**2, x**2.0
+
+    x = np.ones(1000, dtype)
+    for ours, numpys in zip(pk.fuse(squares)(x), squares(x), strict=True):
+        assert (ours.dtype, type(ours)) == (numpys.dtype, type(numpys))
+        np.testing.assert_array_equal(ours, numpys)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import stand_in_gpu
+from helpers import rows, stand_in_gpu
 
 import pycudakit as pk
 
@@ -81,3 +81,20 @@ def test_warnings_of_what_is_there(engine, axis):
     with pytest.warns(RuntimeWarning, match="overflow"):
         total, _ = spread(x)
     assert np.isinf(total).any()
+
+
+@pytest.mark.parametrize("budget", [0, 10_000, 25_000, 45_000, 60_000, 10**6])
+@pytest.mark.parametrize("layout", ["C", "F"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_an_average_where_some_sums_have_no_place(axis, layout, budget, monkeypatch):
+    """The sums of the weights may lie on a GPU, and those of the products on the host."""
+    if pk.engines()["cuda"]:
+        pytest.skip("there is a GPU")
+    x = np.random.default_rng(3).normal(size=(40, 64)).astype(np.float64, order=layout)[:, None]
+
+    def average(x):
+        return np.average(x, axis=axis, weights=np.abs(x) + 1)
+
+    rows.put_gpus(monkeypatch, budget=budget)
+    with pk.engine("cuda"):
+        np.testing.assert_allclose(pk.fuse(average)(x), average(x), rtol=1e-12)

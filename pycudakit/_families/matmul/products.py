@@ -221,7 +221,7 @@ def average(
             return call.by_numpy()
         sums = call.finish(call.reduce())
         total = sum(own, axis, FLOAT64, keepdims=or_usual(keepdims, False))
-        are_there = np.ndim(sums) > 0 and result_memory.is_unseen(sums)
+        are_there = np.ndim(sums) > 0 and any(map(result_memory.is_unseen, (sums, total)))
         if not (all(total) if are_there else np.all(total)):
             raise ZeroDivisionError("Weights sum to zero, can't be normalized")
         if are_there:

@@ -77,6 +77,8 @@ class Recording(Indexing):
         function = element_function(ufunc)
         if function is not None and method == "__call__" and not keywords:
             return self.apply(function, inputs)
+        if any(type(out) is StandIn and out.is_scalar for out in keywords.get("out") or ()):
+            raise TypeError("return arrays must be of ArrayType")
         if method == "__call__":
             taken = self._plain_ufunc(function, inputs, keywords)
             if taken is not NotImplemented:
@@ -357,7 +359,8 @@ def _as_numpy_raises(inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """Return the ufunc that NumPy's operator takes for a power, and its inputs."""
     base, exponent = inputs
     if type(exponent) in (int, float) and (type(base) is StandIn or isinstance(base, np.ndarray)):
-        if exponent == 2 and (type(exponent) is int or base.dtype.kind == "f"):
+        is_number = type(base) is StandIn and base.is_scalar
+        if exponent == 2 and (base.dtype.kind == "f" or (type(exponent) is int and not is_number)):
             return np.square, (base,)
         if base.dtype.kind == "f":
             fast = {1.0: np.positive, -1.0: np.reciprocal, 0.5: np.sqrt}.get(exponent)

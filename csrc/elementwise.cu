@@ -19,9 +19,11 @@ void queue(const Evaluation &evaluation, int device, Call &call) {
     if (evaluation.layout.size == 0) return;
     const Queued queued(device, call);
     const plan::Homes homes(plan::Homes::Callers(), evaluation.layout, call);
-    Interpreter work(evaluation, homes, call, {queued.device}, false);
+    Interpreter work(evaluation, homes, call, {device}, false);
+    require(work.is_at_home(), "arrays lie on a device, and others on the host");
     if (!work.has_room) fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY leaves no room for a program");
-    work.queue(queued);
+    stream(work, call, {device}, {{0, work.units()}});
+    queued.end();
 }
 
 void launch(const Located &request, Call &call) {

@@ -171,7 +171,7 @@ void launch_digitize(const DigitizeRequest &request, Call &call) {
     const bool has_room = resident.upload(call, devices);
     const std::vector<View> &views = request.layout.views;
     plan::Homes homes({{request.layout, views[0], false}, {request.layout, views[1], true}}, call,
-                      has_room ? devices : std::vector<int>());
+                      has_room ? devices : std::vector<int>(), true);
     if (has_room) {
         Digitizer digitizer(request, homes, resident, edges_at);
         stream(digitizer, call, devices, {{0, request.layout.size}});

@@ -29,6 +29,7 @@ class Interpolating : public Work {
     Interpolating(const Layout &layout, const Curve &curve, const plan::Homes &homes, Call &call,
                   const std::vector<int> &devices)
         : Work(layout, homes.loads({0}), homes.stores(1), 0, 0), curve_(curve), homes_(homes) {
+        may_queue = true;
         const int64_t bytes = curve.size * int64_t(sizeof(double));
         xp_ = points_.add(curve.xp, bytes);
         fp_ = points_.add(curve.fp, bytes);
@@ -70,7 +71,7 @@ void launch(const Request &given, Call &call) {
                        out,
                        {curve.xp, curve.size * item, item, false, false},
                        {curve.fp, curve.size * item, item, false, false}},
-                      call, devices);
+                      call, devices, true);
     Interpolating work(layout, curve, homes, call, devices);
     stream(work, call, devices, {{0, given.count}});
     homes.settle();

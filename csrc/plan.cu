@@ -56,6 +56,15 @@ extern "C" int32_t pk_plan_lend(uint64_t address, int64_t bytes, uint64_t home, 
     });
 }
 
+extern "C" int32_t pk_plan_queue(uint64_t stream) {
+    return pk::guarded([&] {
+        using pk::plan::Plan;
+        pk::plan::require_plan(Plan::innermost() != nullptr);
+        pk::require_cuda();
+        Plan::innermost()->queue_in(reinterpret_cast<cudaStream_t>(stream));
+    });
+}
+
 extern "C" int32_t pk_plan_send(uint64_t address, const pk_options *options, pk_report *report) {
     return pk::called(
         options, report,

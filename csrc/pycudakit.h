@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a signature or a struct below changes; pk_abi_version() tells the library's. */
-#define PK_ABI_VERSION 12
+#define PK_ABI_VERSION 13
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256 };
@@ -457,6 +457,13 @@ enum { PK_LENT_HOST = 0, PK_LENT_DEVICE = 1 };
  * where `home` is no device's memory. */
 PK_API int32_t pk_plan_lend(uint64_t address, int64_t bytes, uint64_t home, uint64_t stream, int32_t valid,
                             int32_t *device);
+
+/* From now on, calls of the innermost plan whose arrays all lie on its device are queued in `stream`, a
+ * cudaStream_t of the caller's, where they can be: nobody waits for them, and nobody is told what they meet.
+ * Calls that the host has a part in come after what is queued there. 0: from now on no more, and what was
+ * queued is done. PK_INVALID_ARGUMENT outside of a plan, where there are devices; PK_UNSUPPORTED where a CUDA graph
+ * is made of what the stream is given. */
+PK_API int32_t pk_plan_queue(uint64_t stream);
 
 /* The following are about the range that contains the address; where there is none, they do nothing. */
 

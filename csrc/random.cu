@@ -130,6 +130,7 @@ class Drawing : public Work {
         : Work(request.layout, loads_of(request, homes), homes.stores(0), 0, 0),
           request_(request),
           homes_(homes) {
+        may_queue = true;
         for (int i = 0; i < request.parameters; ++i) {
             if (request.is_constant(i)) constants_[i] = request.constant(i);
         }
@@ -234,7 +235,7 @@ std::vector<plan::Span> spans_of(const Request &request) {
 void launch(const Request &request, Call &call) {
     if (request.layout.size == 0) return;
     const std::vector<int> devices = devices_of(call);
-    plan::Homes homes(spans_of(request), call, devices);
+    plan::Homes homes(spans_of(request), call, devices, true);
     Drawing work(request, homes);
     stream(work, call, devices, {{0, work.units()}});
     homes.settle();

@@ -63,19 +63,27 @@ class Reducer : public Interpreter {
         scratch_bytes += (partials_.bytes_a_unit() + unit_elements - 1) / unit_elements;
     }
 
-    // All at once, of what lies on a device. Returns how many blocks have become one partial.
-    int64_t queue(const Queued &queued, char *partials) {
-        require(is_at_home() && is_plain_, "what is reduced on a device is dense, and as it is there");
-        Chunk chunk{};
-        chunk.units = {0, units()};
-        chunk.count = layout.size;
-        chunk.rounded = Chunk::round_up(layout.size);
-        chunk.memory = partials;
-        chunk.queue = queued.stream;
-        is_alone_ = true;
-        launch(chunk);
-        return joined_;
+    // In a line, of what lies there: the partials, chunk by chunk if their values take scratch, and the
+    // results.
+    void queue(const Line &line, char *results) {
+        constexpr int64_t SCRATCH = 32 << 20;
+        const int64_t a_unit = Chunk::round_up(unit_elements) * scratch_bytes;
+        const int64_t most = a_unit == 0 ? units() : std::clamp<int64_t>(SCRATCH / a_unit, 1, units());
+        const int64_t scratch = notes_bytes + Chunk::round_up(units() * result_bytes);
+        const plan::Workspace memory(line, scratch + most * a_unit);
+        is_alone_ = most == units();
+        for (int64_t first = 0; first < units(); first += most) {
+            const pk_range range{first, std::min(most, units() - first)};
+            const int64_t count = start(first + range.count) - start(first);
+            launch({range, start(first), count, Chunk::round_up(range.count * unit_elements), memory.get(),
+                    notes_bytes + first * result_bytes, 0, scratch, line.stream, 0});
+        }
+        char *const partials = memory.get() + notes_bytes;
+        const View &result = reduction_.result.views[0];
+        finish_there(reduction_, region_.slabs, partials, joined_, {results, result, region_}, line.stream);
     }
+
+    bool is_plain() const { return is_plain_; }
 
     void deliver(const Chunk &chunk, const char *results) override {
         if (finishes_) {
@@ -138,23 +146,65 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
     if (home == nullptr) partials.finish(call);
 }
 
-// Whether results can be written on the device, to where they have a home: each is of one block, and nothing
-// that is read lies there.
-bool stay_at_home(const Reduction &reduction, const std::vector<Region> &regions, const plan::Span &result,
-                  const std::vector<int> &devices) {
-    if (!plan::have_homes({result}, devices)) return false;
-    const bool are_short = std::all_of(regions.begin(), regions.end(), [](const Region &region) {
-        return region.slabs.blocks() == 1 && (region.slabs.inner != 1 || region.slabs.length < Slabs::BLOCK);
-    });
-    if (!are_short) return false;
+bool reads(const Reduction &reduction, const std::vector<Region> &regions, const plan::Span &written) {
     for (const Region &region : regions) {
         for (const Step &step : reduction.program.steps) {
             if (step.op != PK_LOAD) continue;
             const plan::Span read(region.layout, region.layout.views[size_t(step.a)], false);
-            if (read.low < result.high && result.low < read.high) return false;
+            if (read.low < written.high && written.low < read.high) return true;
         }
     }
+    return false;
+}
+
+// Whether results can be written on the device, to where they have a home: each is of one block, and nothing
+// that is read lies there.
+bool stay_at_home(const Reduction &reduction, const std::vector<Region> &regions, const plan::Span &result,
+                  const std::vector<int> &devices) {
+    const bool are_short = std::all_of(regions.begin(), regions.end(), [](const Region &region) {
+        return region.slabs.blocks() == 1 && (region.slabs.inner != 1 || region.slabs.length < Slabs::BLOCK);
+    });
+    return are_short && plan::have_homes({result}, devices) && !reads(reduction, regions, result);
+}
+
+// In this thread's line, if all that is read lies there; what is whole in memory in one region, which takes
+// no scratch.
+bool queue_regions(const Reduction &reduction, const std::vector<Region> &regions, bool are_whole,
+                   char *results, Call &call, const std::vector<int> &devices) {
+    for (const Region &region : regions) {
+        const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count,
+                                    reduction.exceptions};
+        plan::Homes homes(region.layout, reduction.program, call, devices);
+        Partials partials(reduction, region);
+        Reducer work(evaluation, homes, call, devices, false, reduction, region, partials);
+        homes.leave();
+        if (!work.is_at_home() || !work.has_room || (are_whole && !work.is_plain())) return false;
+        work.queue(*Line::here(), results);
+    }
+    call.advance(reduction.size);
     return true;
+}
+
+bool queue_at_home(const Reduction &reduction, const plan::Span &result, Call &call,
+                   const std::vector<int> &devices) {
+    const Line *const line = Line::here();
+    if (line == nullptr || devices != std::vector<int>{line->device}) return false;
+    if (!plan::have_homes({result}, devices)) return false;
+    const CurrentDevice current(line->device);
+    plan::Homes homes({result}, call, devices, true);
+    const plan::Home home = homes.of(0);
+    for (const bool are_whole : {true, false}) {
+        const std::vector<Region> regions = are_whole ? reduction.regions(INT64_MAX) : reduction.regions();
+        if (reads(reduction, regions, result)) break;
+        if (!queue_regions(reduction, regions, are_whole, home.at, call, devices)) continue;
+        if (home.leaves)
+            plan::bring_down(devices[0], home.at, const_cast<char *>(result.low), result.high - result.low,
+                             call);
+        homes.settle();
+        return true;
+    }
+    homes.leave();
+    return false;
 }
 
 // A reduction, and the device that its operands lie on: -1 is the host.
@@ -175,21 +225,11 @@ void queue(const Located &reduction, Call &call) {
         const plan::Homes homes(plan::Homes::Callers(), region.layout, call);
         Partials partials(reduction, region);
         Reducer work(evaluation, homes, call, {reduction.device}, false, reduction, region, partials);
-        const int64_t bytes = work.units() * work.result_bytes;
-        const auto compute = [&](char *partials) {
-            const int64_t joined = work.queue(queued, partials);
-            reduction::finish_there(reduction, region, partials, joined, queued.stream);
-        };
-        const QueuedMemory memory(queued, bytes);
-        if (memory.get() != nullptr) {
-            compute(memory.get());
-            queued.end();
-        } else {
-            const plan::Workspace other(reduction.device, bytes);
-            compute(other.get());
-            queued.end(true);  // the memory is in use
-        }
+        require(work.is_at_home() && work.is_plain(),
+                "what is reduced on a device is dense, and as it is there");
+        work.queue(queued, reduction.result.views[0].base);
     }
+    queued.end();
 }
 
 void launch(const Reduction &reduction, Call &call) {
@@ -197,6 +237,7 @@ void launch(const Reduction &reduction, Call &call) {
     const std::vector<int> devices = devices_of(call);
     const std::vector<Region> regions = reduction.regions();
     plan::Span result(reduction.result, reduction.result.views[0], true);
+    if (queue_at_home(reduction, result, call, devices)) return;
     result.may_be_home = result.may_be_home && stay_at_home(reduction, regions, result, devices);
     plan::Homes results({result}, call, devices);
     const plan::Home home = results.of(0);

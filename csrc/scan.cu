@@ -92,17 +92,16 @@ class Scanner : public Work {
 
     // All at once, of what lies on a device, with so much memory.
     int64_t bytes_there() const { return states_at() + states_bytes(); }
-    void queue(const Queued &queued, char *memory) {
-        require(is_at_home(), "what is scanned on a device is dense");
+    void queue(const Line &line, char *memory) {
         carries_ = memory;
-        PK_CUDA(cudaMemsetAsync(memory, 0, size_t(states_at()), queued.stream));
+        PK_CUDA(cudaMemsetAsync(memory, 0, size_t(states_at()), line.stream));
         Chunk chunk{};
         chunk.units = {0, units()};
         chunk.count = start(units());
         chunk.rounded = Chunk::round_up(chunk.count);
         chunk.memory = memory + notes_at();
         chunk.scratch = states_at() - notes_at();
-        chunk.queue = queued.stream;
+        chunk.queue = line.stream;
         launch(chunk);
     }
 
@@ -265,33 +264,39 @@ struct Located : Request {
     const int device;
 };
 
-// Of arrays on a device, in their stream.
-void queue(const Located &request, Call &call) {
-    const Queued queued(request.device, call);
-    const Region &region = request.undivided;
-    const plan::Homes homes(plan::Homes::Callers(), region.layout, call);
-    require(homes.of(0).dense && homes.of(1).dense, "what is scanned on a device is dense");
-    if (homes.of(0).at == homes.of(1).at && !may_overlap(request, region))
-        fail(PK_UNSUPPORTED, "columns of float64 on a device are not summed in place");
+// In a line, of operands that lie there.
+void queue(const Request &request, const plan::Homes &homes, const Line &line, Call &call) {
     visit_flipped_op(request.kind, [&](auto op) {
-        Scanner<decltype(op)> scanner(request, region, homes, call, std::nullopt);
-        const QueuedMemory memory(queued, scanner.bytes_there());
-        if (memory.get() != nullptr) {
-            scanner.queue(queued, memory.get());
-            return queued.end();
-        }
-        const plan::Workspace other(request.device, scanner.bytes_there());
-        scanner.queue(queued, other.get());
-        queued.end(true);  // the memory is in use
+        Scanner<decltype(op)> scanner(request, request.undivided, homes, call, std::nullopt);
+        require(scanner.is_at_home(), "what is scanned on a device is dense");
+        const plan::Workspace memory(line, scanner.bytes_there());
+        scanner.queue(line, memory.get());
     });
 }
 
+// Of arrays on a device, in their stream.
+void queue_there(const Located &request, Call &call) {
+    const Queued queued(request.device, call);
+    const plan::Homes homes(plan::Homes::Callers(), request.undivided.layout, call);
+    require(homes.of(0).dense && homes.of(1).dense, "what is scanned on a device is dense");
+    if (homes.of(0).at == homes.of(1).at && !may_overlap(request, request.undivided))
+        fail(PK_UNSUPPORTED, "columns of float64 on a device are not summed in place");
+    queue(request, homes, queued, call);
+    queued.end();
+}
+
 void launch(const Located &request, Call &call) {
-    if (request.device >= 0) return queue(request, call);
+    if (request.device >= 0) return queue_there(request, call);
     const std::vector<int> asked = devices_of(call);
-    plan::Homes homes(spans_of(request, asked), call, asked);
-    const plan::Home to = homes.of(1);
-    if (homes.of(0).at == nullptr && to.at == nullptr) {
+    const Line *const line = Line::here();
+    plan::Homes homes(spans_of(request, asked), call, asked, true);
+    const plan::Home from = homes.of(0), to = homes.of(1);
+    const bool are_there = from.at != nullptr && !from.arrives && to.at != nullptr && !to.leaves;
+    if (line != nullptr && are_there && asked == std::vector<int>{line->device}) {
+        const CurrentDevice current(line->device);
+        queue(request, homes, *line, call);
+        call.advance(request.undivided.layout.size);
+    } else if (homes.of(0).at == nullptr && to.at == nullptr) {
         for (const Region &region : request.regions) scan_region(request, region, homes, call, asked);
     } else {
         const Region &region = request.undivided;

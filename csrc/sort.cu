@@ -2,8 +2,6 @@
 // common/sort.cpp.
 #include "common/sort.h"
 
-#include <optional>
-
 #include "cuda/plan/homes.h"
 #include "cuda/plan/workspace.h"
 #include "cuda/sort/there.h"
@@ -47,14 +45,21 @@ ArgsortRequest there(const ArgsortRequest &request, char *in, char *out) {
             request.descending};
 }
 
-std::optional<plan::Workspace> workspace(int device, int64_t bytes) {
-    std::optional<plan::Workspace> memory;
+// In this thread's line, if results stay where they are made; false if there is no room.
+template <class Request>
+bool sort_in_line(const Request &request, const Line &line, Call &call) {
+    const plan::Span in = values_of(request), out = results_of(request);
     try {
-        memory.emplace(device, bytes);
+        const plan::Workspace memory(line, bytes_there(request));
+        plan::Homes homes({in, out}, call, {line.device}, true);
+        sort_there(there(request, homes.of(0).at, homes.of(1).at), memory.get(), line.stream);
+        homes.settle();
     } catch (const Failure &failure) {
         if (failure.status() != PK_OUT_OF_MEMORY) throw;
+        return false;
     }
-    return memory;
+    call.advance(request.elements());
+    return true;
 }
 
 // False if the values have no home, or there is no room to sort there.
@@ -65,18 +70,20 @@ bool sort_at_home(const Request &request, Call &call, const std::vector<int> &de
     if (request.elements() > MOST_THERE || !plan::have_homes({in}, devices)) return false;
     const CurrentDevice current(devices[0]);
     const bool stays = plan::have_homes({out}, devices);
+    const Line *const line = Line::here();
+    if (line != nullptr && stays && line->device == devices[0]) return sort_in_line(request, *line, call);
     const int64_t bytes = (bytes_there(request) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     const int64_t out_bytes = out.high - out.low;
-    const std::optional<plan::Workspace> memory = workspace(devices[0], bytes + (stays ? 0 : out_bytes));
-    if (!memory) return false;
+    const plan::Memory memory(devices[0], bytes + (stays ? 0 : out_bytes));
+    if (memory.get() == nullptr) return false;
     plan::Homes homes({in, out}, call, devices);
-    char *const to = stays ? homes.of(1).at : memory->get() + bytes;
+    char *const to = stays ? homes.of(1).at : memory.get() + bytes;
     {
         const Stream stream = pk::stream();
         const Queue queue(stream);
         Lane lane(call);
         const double begin = call.seconds();
-        sort_there(there(request, homes.of(0).at, to), memory->get(), queue.get());
+        sort_there(there(request, homes.of(0).at, to), memory.get(), queue.get());
         PK_CUDA(cudaStreamSynchronize(queue.get()));
         lane.add(PK_KERNEL, begin, call.seconds(), 0, request.elements());
     }
@@ -103,9 +110,9 @@ template <class Request>
 void sort_queued(const Request &request, const Queued &queued) {
     const plan::Span out = results_of(request);
     if (out.low == out.high) return;
-    const plan::Workspace memory(queued.device, bytes_there(request));
+    const plan::Workspace memory(queued, bytes_there(request));
     sort_there(request, memory.get(), queued.stream);
-    queued.end(true);  // the memory is in use
+    queued.end();
 }
 
 template <class Request, void (*on_host)(const Request &, Call &)>

@@ -62,6 +62,7 @@ Range range_there(const int64_t *indices, int64_t count, int device, Call &call)
              "other calls have too much of PYCUDAKIT_DEVICE_MEMORY, and too little is left to look at "
              "indices");
     }
+    Line::wait();
     const Stream stream = pk::stream();
     const Queue queue(stream);
     // What bytes of 0x7f and 0x80 mean is beyond any index that has a place.
@@ -96,6 +97,7 @@ class Taking : public Work {
     Taking(const Layout &layout, const Request &given, const plan::Homes &homes, Call &call,
            const std::vector<int> &devices)
         : Work(layout, {}, homes.stores(0), 0, 0), homes_(homes) {
+        may_queue = true;
         const int64_t unit = layout.views[0].item;
         gather_ = {given.in, given.indices, given.picked, given.in.width / unit, given.each};
         if (homes.of(1).at == nullptr) in_ = arrays_.add(given.in.elements, given.in_bytes());
@@ -155,7 +157,7 @@ void launch(const Request &given, Call &call) {
     plan::Homes homes({{given.out, given.out_bytes(), unit, true},
                        {given.in.elements, given.in_bytes(), unit, false},
                        indices},
-                      call, devices);
+                      call, devices, true);
     if (are_there) {
         const auto *const home = reinterpret_cast<const int64_t *>(homes.of(2).at);
         require_places(given.in.count, range_there(home, given.index_count(), devices[0], call));

@@ -20,6 +20,7 @@ from pycudakit._families.matmul.powers import raised
 from pycudakit._families.reduce import extremes, kinds
 from pycudakit._families.reduce.call import Reduction
 from pycudakit._families.reduce.sums import sum
+from pycudakit._library import result_memory
 from pycudakit._library.types import FLOAT64
 
 __all__ = ["matrix_power", "norm"]
@@ -147,6 +148,8 @@ def _of_vectors(numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> 
     sizes = functions.absolute(own)
     powers = functions.reciprocal(sizes) if ord == -1 else functions.power(sizes, ord)
     total = sum(powers, axes, keepdims=keepdims)
+    if np.ndim(total) == 0:
+        result_memory.look(np.asarray(total))
     return functions.power(total, np.asarray(total).dtype.type(1) / ord)
 
 

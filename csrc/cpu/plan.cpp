@@ -29,6 +29,10 @@ extern "C" int32_t pk_plan_lend(uint64_t address, int64_t bytes, uint64_t home, 
     });
 }
 
+extern "C" int32_t pk_plan_queue(uint64_t) {
+    return pk::guarded([] {});
+}
+
 extern "C" int32_t pk_plan_send(uint64_t address, const pk_options *options, pk_report *report) {
     return pk_plan_fetch(address, options, report);
 }

@@ -13,7 +13,7 @@ from numpy.ctypeslib import ndpointer
 
 from pycudakit import errors
 
-ABI_VERSION = 12
+ABI_VERSION = 13
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -439,6 +439,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_plan_device": (_SIZE,),
     "pk_plan_keep": (_ADDRESS, _SIZE, _STATUS, _STATUS_OUT),
     "pk_plan_lend": (_ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _STATUS, _STATUS_OUT),
+    "pk_plan_queue": (_ADDRESS,),
     "pk_plan_send": (_ADDRESS, *_CALL),
     "pk_plan_fetch": (_ADDRESS, *_CALL),
     "pk_plan_changed": (_ADDRESS,),

@@ -70,12 +70,16 @@ def _made_by(handlers: _Handlers, make: Callable[[], Any]) -> Any:
     return make()
 
 
-def empty(shape: int | Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
-    """Return a new array, C-contiguous, whose elements mean nothing yet."""
+def empty(shape: int | Sequence[int], dtype: Any, number_may_stay: bool = False) -> np.ndarray[Any, Any]:
+    """Return a new array, C-contiguous, whose elements mean nothing yet.
+
+    One without dimensions is for the host to look at, unless it may stay on a device where nobody waits for it.
+    """
     size = shape if isinstance(shape, int) else math.prod(shape)
     bytes_ = size * np.dtype(dtype).itemsize
     array = np.empty(shape, dtype) if bytes_ < LEAST else made(bytes_, lambda: np.empty(shape, dtype))
-    if listeners.told is not None:
+    stays = array.ndim != 0 or (number_may_stay and not listeners.is_heeded and listeners.hides is not None)
+    if stays and listeners.told is not None:
         listeners.told(array)
     return array
 
@@ -85,6 +89,7 @@ class _Listeners(threading.local):
     looks: Callable[[np.ndarray[Any, Any], bool], None] | None = None
     hides: Callable[[np.ndarray[Any, Any]], bool] | None = None
     is_left_home = False
+    is_heeded = True
 
 
 listeners = _Listeners()
@@ -98,6 +103,11 @@ def is_at_home() -> bool:
 def is_unseen(array: np.ndarray[Any, Any]) -> bool:
     """Tell whether a result may lie on a device alone, where who asked for it expects it."""
     return listeners.hides is not None and listeners.hides(array)
+
+
+def is_heeded(array: np.ndarray[Any, Any]) -> bool:
+    """Tell whether a result is looked at for what there is to warn of: not where nobody waits for it."""
+    return listeners.is_heeded or not is_unseen(array)
 
 
 def look(*arrays: np.ndarray[Any, Any], will_change: bool = False) -> None:
@@ -123,15 +133,18 @@ def telling(
     looks: Callable[[np.ndarray[Any, Any], bool], None],
     hides: Callable[[np.ndarray[Any, Any]], bool] | None = None,
     is_left_home: bool = False,
+    is_heeded: bool = True,
 ) -> Iterator[None]:
     """Tell somebody of arrays that `empty` makes in a block, before they are written to, and of looks.
 
     `hides` tells of a result whether it may lie on a device alone: where what is called returns it, and is
     no part of what looks at it. Where arguments may, too, calls that are NumPy's are to be `left_home`: they
-    raise.
+    raise. Unless they are heeded, nobody is told what results are.
     """
     outer = vars(listeners).copy()
-    vars(listeners).update(told=told, looks=looks, hides=hides, is_left_home=is_left_home)
+    vars(listeners).update(
+        told=told, looks=looks, hides=hides, is_left_home=is_left_home, is_heeded=is_heeded
+    )
     try:
         yield
     finally:

@@ -231,6 +231,7 @@ class Fused(Generic[P, R]):
             check_devices(self._name, self.__wrapped__, args, kwargs)  # which names the argument
             raise
         recording.memory.scope.be_on(lending.device)
+        lending.queue()
         own = (lending.device,)
         is_usual = asked.devices_asked() == own
         try:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
+from pycudakit._calls import asked
 from pycudakit._calls.device_array import DeviceArray, device_array, strides_of_dense
 from pycudakit._calls.others import library_of
 from pycudakit._calls.queued import LEGACY_STREAM, MAKERS, library_of_type
@@ -80,8 +81,16 @@ class Lending:
             known = DeviceArray(made, address, shape, strides, dtype, stream=stream)
         if known is None:
             return None
+        if (known.stream or LEGACY_STREAM) != self._memory.stream:
+            self._memory.scope.queue_in(0)  # whoever reads it there waits for its own stream alone
         self._lend([known])
         return made, self.array_of(made)
+
+    def queue(self) -> None:
+        """Have calls queued where the arrays' values come, if that is one stream, and nobody is to wait."""
+        streams = {stream for storage in self._storages for stream in storage.streams}
+        if len(streams) == 1 and not asked.here.get().wait:
+            self._memory.scope.queue_in(*streams)
 
     def give_back(self) -> None:
         """Leave all to their owners, with the newest values."""

@@ -272,6 +272,7 @@ def call_the_rest():
         ("pk_link_speed", 0, np.zeros(1, abi.LINK)),
         ("pk_tuning_info", 0, np.zeros(1, abi.TUNING)),
         ("pk_tune", 0, 1),
+        ("pk_plan_queue", 0),
         ("pk_plan_lend", x.ctypes.data, 800, x.ctypes.data, 0, 0, ctypes.byref(out)),
     ):
         with contextlib.suppress(pk.errors.Error):

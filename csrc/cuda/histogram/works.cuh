@@ -144,7 +144,9 @@ class Digitizer : public Work {
           decreasing_(request.decreasing),
           homes_(homes),
           resident_(resident),
-          edges_at_(edges_at) {}
+          edges_at_(edges_at) {
+        may_queue = true;
+    }
 
     void launch(const Chunk &chunk) override {
         const int type = layout.views[0].type;

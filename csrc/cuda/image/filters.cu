@@ -54,7 +54,7 @@ class Filtering : public Work {
           in_bands_(in_bands) {
         unit_elements = in_bands ? filter.row() : filter.image();
         may_stay = may_stay && layout.size * carried_bytes < WORTH_COPYING;
-        alone = true;
+        alone = may_queue = true;
         if (!in_bands || loads.empty()) return;
         const int64_t worthwhile = WORTHWHILE_BAND / (filter.row() * bytes_of_both(filter));
         least_units = std::clamp<int64_t>(4 * (filter.height - 1), 1, std::max<int64_t>(1, worthwhile));
@@ -193,7 +193,8 @@ void pk::image::filter(const filters::Filter &filter, Call &call) {
     const std::vector<int> devices = devices_of(call);
     if (filter.elements() == 0) return;
     const Layout layout = layout_of(filter);
-    plan::Homes homes({{layout, layout.views[0], false}, {layout, layout.views[1], true}}, call, devices);
+    plan::Homes homes({{layout, layout.views[0], false}, {layout, layout.views[1], true}}, call, devices,
+                      true);
     const Weights weights(filter, call, devices);
     const int64_t small = std::min(SMALL_IMAGE, tuned(Tune::chunk_bytes) / 2);
     const bool is_carried = homes.of(0).at == nullptr || !homes.stores(1).empty();

@@ -37,6 +37,7 @@ class GrayWork : public Work {
           item_(given.layout.views[0].item) {
         unit_elements = given.grey.channels;
         result_bytes = homes.of(1).at != nullptr ? 0 : item_;
+        may_queue = true;
     }
     int64_t units() const override { return given_.pixels(); }
     int64_t start(int64_t unit) const override { return unit * unit_elements; }
@@ -68,6 +69,7 @@ class LookupWork : public Work {
         : Work(given.layout, homes.loads({0}), homes.stores(1), 0, 0),
           homes_(homes),
           type_(given.layout.views[0].type) {
+        may_queue = true;
         offset_ = table_.add(given.table, given.count * int64_t(sizeof(uint16_t)));
         if (!table_.upload(call, devices)) fail_for_room();
     }
@@ -99,7 +101,7 @@ void make_gray(const Grey &given, Call &call) {
     plan::Span in(given.layout, given.layout.views[0], false);
     in.may_arrive = true;
     const int64_t item = given.layout.views[0].item, bytes = given.pixels() * item;
-    plan::Homes homes({in, {given.out, bytes, item, true}}, call, devices);
+    plan::Homes homes({in, {given.out, bytes, item, true}}, call, devices, true);
     GrayWork work(given, homes);
     stream(work, call, devices, {{0, work.units()}});
     const plan::Home out = homes.of(1);
@@ -116,7 +118,7 @@ void look_up(const Lookup &given, Call &call) {
     const plan::Span out(layout, layout.views[1], true);
     // It goes up from the host.
     const plan::Span table(given.table, given.count * int64_t(sizeof(uint16_t)), 2, false, false);
-    plan::Homes homes({in, out, table}, call, devices);
+    plan::Homes homes({in, out, table}, call, devices, true);
     LookupWork work(given, homes, call, devices);
     stream(work, call, devices, {{0, given.size}});
     homes.settle();

@@ -131,7 +131,9 @@ Homes::Homes(const Layout &layout, const Program &program, Call &call, const std
     }
 }
 
-Homes::Homes(const std::vector<Span> &spans, Call &call, const std::vector<int> &devices) : call_(call) {
+Homes::Homes(const std::vector<Span> &spans, Call &call, const std::vector<int> &devices, bool may_queue)
+    : call_(call) {
+    if (!may_queue) Line::wait();
     if (Plan::innermost() == nullptr) return;
     homes_.resize(spans.size());
     for (size_t i = 0; i < spans.size(); ++i) {

@@ -46,11 +46,13 @@ void bring_down(const std::vector<Span> &spans, Call &call);
 // The homes of a call's operands. Made before the call's work, on the thread that made the call: what cannot
 // come to its home chunk by chunk is brought there at once, and what has to be read or written on the host is
 // brought down. If the call is not settled, it has failed, and what it was writing to is not valid.
+// Unless a call may stand in its thread's line, it comes after what stands there.
 class Homes {
    public:
     Homes(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
     // Of spans, each of which is an operand. What is read comes to its home at once, unless it may arrive.
-    Homes(const std::vector<Span> &spans, Call &call, const std::vector<int> &devices);
+    Homes(const std::vector<Span> &spans, Call &call, const std::vector<int> &devices,
+          bool may_queue = false);
     // Of results that the host writes.
     Homes(const Layout &results, Call &call);
     // Of the caller's own operands on a device, in no plan.
@@ -64,7 +66,7 @@ class Homes {
     // Whether more calls of this kind are likely to come.
     bool are_lasting() const { return are_callers_ || Plan::innermost() != nullptr; }
     // Whether somebody waits for the call, and is told what it met.
-    bool are_heeded() const { return !are_callers_; }
+    bool are_heeded() const { return Line::here() == nullptr; }
     void settle();
     // If the call has failed before it wrote to anything.
     void leave();

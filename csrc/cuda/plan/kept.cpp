@@ -73,6 +73,14 @@ int device_of_lent(uint64_t home, int64_t bytes, uint64_t stream) {
 
 thread_local Plan *Plan::innermost_ = nullptr;
 
+void Plan::queue_in(cudaStream_t stream) {
+    if (line_) Line::wait();
+    line_.reset();
+    if (stream == nullptr) return;
+    line_.emplace(device_, stream);
+    Line::refuse_capture();
+}
+
 std::vector<Kept *> Plan::overlapping(const char *low, const char *high) {
     std::vector<Kept *> found;
     for (Plan *plan = innermost_; plan != nullptr; plan = plan->outer_) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "common/call/call.h"
@@ -49,6 +50,8 @@ class Plan {
 
     // Where ranges are kept from now on.
     void be_on(int device) { device_ = device; }
+    // Calls stand in line from now on, in a stream of the caller's on that device; or no longer, in none.
+    void queue_in(cudaStream_t stream);
     int device() const { return device_; }
 
     // Those of the thread's plans that have a byte from low to before high.
@@ -62,6 +65,7 @@ class Plan {
     static thread_local Plan *innermost_;
     Plan *const outer_;
     int device_ = 0;
+    std::optional<Line> line_;
     std::map<const char *, Kept> kept_;  // by where they begin
 };
 

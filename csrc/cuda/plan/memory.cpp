@@ -1,5 +1,6 @@
 #include "memory.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -12,20 +13,36 @@ namespace {
 
 // Of one device.
 struct Pool {
-    std::multimap<int64_t, DeviceMemory> kept;  // by bytes
-    int64_t bytes = 0;                          // of all that there is, lent or not
-    int64_t budget = 0;                         // 0: not known yet
+    struct Kept {
+        DeviceMemory memory;
+        GivenBack given_back;
+    };
+    std::multimap<int64_t, Kept> kept;  // by bytes
+    int64_t bytes = 0;                  // of all that there is, lent or not
+    int64_t budget = 0;                 // 0: not known yet
 
     void release() {
-        for (const auto &block : kept) bytes -= block.first;
-        kept.clear();
+        while (!kept.empty()) drop(std::prev(kept.end()));
+    }
+
+    void drop(std::multimap<int64_t, Kept>::iterator block) {
+        block->second.given_back.wait();
+        bytes -= block->first;
+        kept.erase(block);
+    }
+
+    // One of that size: rather one that nobody is at work on any more.
+    std::multimap<int64_t, Kept>::iterator find(int64_t size) {
+        const auto [first, end] = kept.equal_range(size);
+        const auto rested =
+            std::find_if(first, end, [](auto &one) { return one.second.given_back.is_over(); });
+        return first == end ? kept.end() : rested != end ? rested : first;
     }
 
     // The largest first, so that few go.
     bool make_room(int64_t wanted) {
         while (bytes + wanted > budget && !kept.empty()) {
-            bytes -= kept.rbegin()->first;
-            kept.erase(std::prev(kept.end()));
+            drop(std::prev(kept.end()));
         }
         return bytes + wanted <= budget;
     }
@@ -82,15 +99,19 @@ DeviceMemory allocated(int64_t bytes) {
 
 Memory::Memory(int device, int64_t bytes) : device_(device) {
     require_cuda();
+    Line::refuse_capture();
     const CurrentDevice current(device);
     const int64_t size = rounded(bytes);
-    const std::lock_guard<std::mutex> lock(pools().mutex);
+    std::unique_lock<std::mutex> lock(pools().mutex);
     Pool &from = pools().of[device];
-    const auto kept = from.kept.find(size);
+    const auto kept = from.find(size);
     if (kept != from.kept.end()) {
-        memory_ = std::move(kept->second);
+        memory_ = std::move(kept->second.memory);
+        given_back_ = std::move(kept->second.given_back);
         bytes_ = size;
         from.kept.erase(kept);
+        lock.unlock();
+        given_back_.follow(device);
         return;
     }
     if (!with_budget(from).make_room(size)) return;
@@ -106,8 +127,9 @@ Memory::Memory(int device, int64_t bytes) : device_(device) {
 
 Memory::~Memory() {
     if (bytes_ == 0) return;
+    given_back_.note(device_);
     const std::lock_guard<std::mutex> lock(pools().mutex);
-    pools().of[device_].kept.emplace(bytes_, std::move(memory_));
+    pools().of[device_].kept.emplace(bytes_, Pool::Kept{std::move(memory_), std::move(given_back_)});
 }
 
 void Memory::abandon() {

@@ -5,19 +5,29 @@
 #include <cstdint>
 #include <utility>
 
-#include "cuda/stream/runtime.h"
+#include "cuda/stream/line.h"
 #include "pycudakit.h"
 
 namespace pk::plan {
 
+// On a thread with a line it is for what is queued there.
 class Memory {
    public:
     Memory() = default;
     Memory(int device, int64_t bytes);  // none where there is no room
     ~Memory();
     Memory(Memory &&other) noexcept
-        : memory_(std::move(other.memory_)), device_(other.device_), bytes_(std::exchange(other.bytes_, 0)) {}
-    Memory(const Memory &) = delete;
+        : memory_(std::move(other.memory_)),
+          given_back_(std::move(other.given_back_)),
+          device_(other.device_),
+          bytes_(std::exchange(other.bytes_, 0)) {}
+    Memory &operator=(Memory &&other) noexcept {
+        std::swap(memory_, other.memory_);
+        std::swap(given_back_, other.given_back_);
+        std::swap(device_, other.device_);
+        std::swap(bytes_, other.bytes_);
+        return *this;
+    }
 
     char *get() const { return static_cast<char *>(memory_.get()); }
     // Leaves it to whoever is at work on it.
@@ -25,6 +35,7 @@ class Memory {
 
    private:
     DeviceMemory memory_;
+    GivenBack given_back_;
     int device_ = 0;
     int64_t bytes_ = 0;
 };

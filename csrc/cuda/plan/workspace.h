@@ -1,22 +1,26 @@
-// Memory for a call of arrays on a device, which has waited for its stream when it gives it back.
+// Memory for what stands in a line: a little of it is the driver's, much of it the plans'.
 #pragma once
 
 #include <cstdint>
 
 #include "common/call/status.h"
+#include "cuda/stream/queued.h"
 #include "memory.h"
 
 namespace pk::plan {
 
 class Workspace {
    public:
-    Workspace(int device, int64_t bytes) : memory_(device, bytes) {
-        if (get() == nullptr)
+    Workspace(const Line &line, int64_t bytes) : queued_(line, bytes) {
+        if (queued_.get() != nullptr) return;
+        memory_ = Memory(line.device, bytes);
+        if (memory_.get() == nullptr)
             fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_PLAN_MEMORY leaves too little to compute with");
     }
-    char *get() const { return memory_.get(); }
+    char *get() const { return queued_.get() != nullptr ? queued_.get() : memory_.get(); }
 
    private:
+    const QueuedMemory queued_;
     Memory memory_;
 };
 

@@ -125,6 +125,7 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Homes &homes,
       turned_(std::move(ways.turned)) {
     const bool arrive = std::any_of(loads.begin(), loads.end(), [](auto &c) { return c.home != nullptr; });
     may_stay = turned_.empty() && !arrive;
+    may_queue = true;
     walks = may_stay && takes_lines();
     Coordinates coordinates(layout);
     for (const Step &step : evaluation.program.steps) {
@@ -276,25 +277,6 @@ void Interpreter::launch(const Chunk &chunk) {
     const size_t shared_bytes = size_t(given.registers_in_shared * per_block) * sizeof(uint64_t);
     device::interpret<<<blocks, unsigned(block_), shared_bytes, chunk.queue>>>(given);
     PK_CUDA(cudaGetLastError());
-}
-
-void Interpreter::queue(const Queued &queued) {
-    require(is_at_home(), "arrays lie on a device, and others on the host");
-    Chunk chunk{};
-    chunk.count = layout.size;
-    chunk.rounded = Chunk::round_up(layout.size);
-    chunk.queue = queued.stream;
-    chunk.memory = unread_notes();
-    std::optional<Block> block;
-    if (scratch_bytes != 0) {
-        block.emplace(queued.device, notes_bytes + chunk.rounded * scratch_bytes);
-        if (block->memory() == nullptr)
-            fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY leaves no room for a program's registers");
-        chunk.memory = block->memory();
-        chunk.scratch = notes_bytes;
-    }
-    launch(chunk);
-    queued.end(block.has_value() || steps_at_ >= 0 || coordinates_at_ >= 0);
 }
 
 void Interpreter::collect(const void *notes) {

@@ -83,8 +83,6 @@ class Interpreter : public Work {
     void stage(const Carried &load, const Chunk &chunk, char *to) const override;
     void launch(const Chunk &chunk) override;
     void collect(const void *notes) override;
-    // Launches all at once, where every operand but constants is at home.
-    void queue(const Queued &queued);
 
     bool has_room = false;  // for what it keeps on the devices
 

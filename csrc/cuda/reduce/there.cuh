@@ -121,13 +121,11 @@ inline void write(const Reduction &reduction, const Gathered &given, const Resul
                [&](auto op) { write<decltype(op)>(given, reduction.asked, results, queue); });
 }
 
-// Queues what makes results of a region's partials, of which so many have become one each already.
-inline void finish_there(const Reduction &reduction, const Region &region, char *partials, int64_t joined,
-                         cudaStream_t queue) {
-    const View &result = reduction.result.views[0];
-    const Gathered given{partials, region.slabs};
-    const Results results(result.base, result, region);
-    const int64_t blocks = region.slabs.blocks(), columns = region.slabs.count * region.slabs.inner;
+// Queues what makes results of partials, of which so many have become one each already.
+inline void finish_there(const Reduction &reduction, const Slabs &slabs, char *partials, int64_t joined,
+                         const Results &results, cudaStream_t queue) {
+    const Gathered given{partials, slabs};
+    const int64_t blocks = slabs.blocks(), columns = slabs.count * slabs.inner;
     visit_kind(reduction.asked.kind, reduction.type, reduction.masked, [&](auto op) {
         using Op = decltype(op);
         for (int64_t apart = joined; apart < blocks; apart *= device::GROUP) {

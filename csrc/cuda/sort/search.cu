@@ -42,6 +42,7 @@ class Searcher : public Work {
           part_(part),
           right_(right),
           homes_(homes) {
+        may_queue = true;
         const bool goes_up = homes.of(SORTED).at == nullptr && part.size != 0;
         if (goes_up) offset_ = resident_.add(part.elements, part.size * int64_t(sizeof(Key)));
         has_room = resident_.upload(call, devices);
@@ -102,7 +103,7 @@ void find_places(const SearchRequest &given, Call &call) {
     // In parts of what is sorted, values that arrive would do so with each.
     const bool is_there = given.size != 0 && plan::have_homes({sorted}, devices);
     values.may_arrive = is_there;
-    plan::Homes homes({values, {given.places, given.count * word, word, true}, sorted}, call, devices);
+    plan::Homes homes({values, {given.places, given.count * word, word, true}, sorted}, call, devices, true);
     with_late_ordering(given.type, false, true, [&](auto ordering) {
         using Order = decltype(ordering);
         constexpr int64_t LEAST = 1 << 10;

@@ -33,16 +33,15 @@ int device_of(std::initializer_list<const void *> arrays) {
 }
 
 Queued::Queued(int device, const Call &call)
-    : device(device),
-      stream(reinterpret_cast<cudaStream_t>(call.options().stream)),
+    : Line(device, reinterpret_cast<cudaStream_t>(call.options().stream)),
       waits_(call.options().waits != 0),
       current_(device) {
     require(call.options().rest == 0, "options.rest is for arrays on the host");
     arm_faults();
 }
 
-void Queued::end(bool must_wait) const {
-    if (waits_ || must_wait) PK_CUDA(cudaStreamSynchronize(stream));
+void Queued::end() const {
+    if (waits_) PK_CUDA(cudaStreamSynchronize(stream));
 }
 
 namespace {
@@ -85,8 +84,8 @@ cudaMemPool_t pool_of(int device) {
 
 }  // namespace
 
-QueuedMemory::QueuedMemory(const Queued &queued, int64_t bytes) : stream_(queued.stream) {
-    const cudaMemPool_t pool = bytes <= MOST_QUEUED ? pool_of(queued.device) : nullptr;
+QueuedMemory::QueuedMemory(const Line &line, int64_t bytes) : stream_(line.stream) {
+    const cudaMemPool_t pool = bytes <= MOST_QUEUED ? pool_of(line.device) : nullptr;
     if (pool == nullptr) return;
     void *memory = nullptr;
     const cudaError_t state = cudaMallocFromPoolAsync(&memory, size_t(bytes), pool, stream_);
@@ -118,7 +117,7 @@ char *unread_notes() {
     static auto *const notes = new std::unordered_map<int, DeviceMemory>;
     const std::lock_guard<std::mutex> lock(mutex);
     DeviceMemory &found = (*notes)[device];
-    if (found.get() == nullptr) found = device_memory(PK_MAX_INSTRUCTIONS * int64_t(sizeof(unsigned)));
+    if (found.get() == nullptr) found = device_memory(UNREAD_NOTES);
     return static_cast<char *>(found.get());
 }
 

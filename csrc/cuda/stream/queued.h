@@ -6,7 +6,7 @@
 
 #include "common/call/call.h"
 #include "common/layout.h"
-#include "runtime.h"
+#include "line.h"
 
 namespace pk {
 
@@ -16,26 +16,23 @@ int device_of(const Layout &layout);
 int device_of(std::initializer_list<const void *> arrays);
 
 // A call of arrays on a device, which is current while this lives.
-class Queued {
+class Queued : public Line {
    public:
     Queued(int device, const Call &call);
 
-    // Ends the call: by waiting for the stream, if the caller wants that, or memory of the call is in use.
-    void end(bool must_wait = false) const;
-
-    const int device;
-    const cudaStream_t stream;
+    // Ends the call: by waiting for the stream, if the caller wants that.
+    void end() const;
 
    private:
     const bool waits_;
     const CurrentDevice current_;
 };
 
-// Memory for a call of arrays on a device, given back in the call's stream: nobody waits for it. There is
-// none of much, or where the device has no such memory; a call then waits before it gives back other memory.
+// Memory of the driver's for what stands in a line, given back there: a graph can have it, too. There is none
+// of much, or where the device has no such memory.
 class QueuedMemory {
    public:
-    QueuedMemory(const Queued &queued, int64_t bytes);
+    QueuedMemory(const Line &line, int64_t bytes);
     ~QueuedMemory();
     QueuedMemory(const QueuedMemory &) = delete;
     QueuedMemory &operator=(const QueuedMemory &) = delete;
@@ -49,8 +46,9 @@ class QueuedMemory {
 // Gives back what calls have left to the next ones.
 void release_queued_memory();
 
-// Memory of the current device for what instructions of queued calls meet, which nobody reads: so much for
-// each of PK_MAX_INSTRUCTIONS as an unsigned has.
+// Memory of the current device for what queued calls note, which nobody reads: so much for each of
+// PK_MAX_INSTRUCTIONS as an unsigned has.
+constexpr int64_t UNREAD_NOTES = PK_MAX_INSTRUCTIONS * int64_t(sizeof(unsigned));
 char *unread_notes();
 
 }  // namespace pk

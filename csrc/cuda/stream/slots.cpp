@@ -60,6 +60,7 @@ const Budgets &budgets() {
 
 struct KeptBlock {
     DeviceMemory memory;
+    GivenBack given_back;
     int device;
     int64_t bytes;
 };
@@ -113,6 +114,7 @@ struct Shelf {
         return true;
     }
     void destroy(std::vector<KeptBlock>::iterator block) {
+        block->given_back.wait();
         unreserve(block->device, {0, block->bytes});
         blocks.erase(block);
     }
@@ -256,14 +258,17 @@ void Lease::give_back(const Slot &slot) {
 }
 
 Block::Block(int device, int64_t bytes, bool large) : device_(device) {
+    Line::refuse_capture();
     Shelf &from = shelf();
     {
         const std::lock_guard<std::mutex> lock(from.mutex);
-        const auto kept = std::find_if(from.blocks.begin(), from.blocks.end(), [&](const KeptBlock &block) {
-            return block.device == device && block.bytes >= bytes && block.bytes <= 2 * bytes;
+        const auto kept = std::find_if(from.blocks.begin(), from.blocks.end(), [&](KeptBlock &block) {
+            return block.device == device && block.bytes >= bytes && block.bytes <= 2 * bytes &&
+                   block.given_back.is_over();
         });
         if (kept != from.blocks.end()) {
             memory_ = std::move(kept->memory);
+            given_back_ = std::move(kept->given_back);
             bytes_ = kept->bytes;
             from.blocks.erase(kept);
             from.lent_to_blocks[device] += bytes_;
@@ -289,10 +294,11 @@ Block::Block(int device, int64_t bytes, bool large) : device_(device) {
 
 Block::~Block() {
     if (bytes_ == 0) return;
+    given_back_.note(device_);
     Shelf &to = shelf();
     {
         const std::lock_guard<std::mutex> lock(to.mutex);
-        to.blocks.push_back({std::move(memory_), device_, bytes_});
+        to.blocks.push_back({std::move(memory_), std::move(given_back_), device_, bytes_});
         to.lent_to_blocks[device_] -= bytes_;
     }
     to.changed.notify_all();

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/call/call.h"
+#include "line.h"
 #include "pycudakit.h"
-#include "runtime.h"
 
 namespace pk {
 
@@ -72,7 +72,7 @@ class Lease {
 };
 
 // Memory of the current device that lasts for a call, kept for the next one; none where the budget has no
-// room.
+// room. Nobody is at work on it any more when it is had.
 class Block {
    public:
     Block() = default;
@@ -81,13 +81,17 @@ class Block {
     Block(int device, int64_t bytes, bool large = false);
     ~Block();
     Block(Block &&other) noexcept
-        : memory_(std::move(other.memory_)), device_(other.device_), bytes_(std::exchange(other.bytes_, 0)) {}
+        : memory_(std::move(other.memory_)),
+          given_back_(std::move(other.given_back_)),
+          device_(other.device_),
+          bytes_(std::exchange(other.bytes_, 0)) {}
     Block(const Block &) = delete;
 
     char *memory() const { return static_cast<char *>(memory_.get()); }
 
    private:
     DeviceMemory memory_;
+    GivenBack given_back_;
     int device_ = 0;
     int64_t bytes_ = 0;
 };

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
+#include <optional>
 
 #include "common/call/status.h"
 #include "common/call/thread_pool.h"
 #include "cursor.h"
 #include "passage.h"
 #include "pinned.h"
+#include "queued.h"
 #include "tuning.h"
 
 namespace pk {
@@ -235,12 +237,47 @@ class Streamer {
     int64_t largest_ = cut_.largest;
 };
 
+// Queues a work in this thread's line, in chunks for which there is scratch. Returns whether it may stand
+// there, and all of it lies there.
+bool queue(Work &work, Call &call, const std::vector<int> &devices, const std::vector<pk_range> &ranges) {
+    constexpr int64_t SCRATCH = 32 << 20;
+    const Line *const line = Line::here();
+    if (line == nullptr || devices != std::vector<int>{line->device}) return false;
+    if (!work.may_queue || !work.is_at_home() || work.result_bytes != 0) return false;
+    const CurrentDevice current(line->device);
+    int64_t most = 0;
+    for (const pk_range &range : ranges) most = std::max(most, range.count);
+    char *memory = unread_notes();
+    std::optional<QueuedMemory> scratch;
+    if (work.scratch_bytes != 0 || work.notes_bytes > UNREAD_NOTES) {
+        const int64_t room = std::max(SCRATCH, work.needed().device);
+        most = std::min(Passage::capacity(work, {room, room}), most);
+        scratch.emplace(*line, work.bytes_of(most, work.scratch_bytes));
+        memory = scratch->get();
+        if (memory == nullptr) return false;
+    }
+    for (const pk_range &range : ranges) {
+        for (int64_t done = 0; done < range.count; done += most) {
+            const pk_range units{range.start + done, std::min(most, range.count - done)};
+            const int64_t start = work.start(units.start);
+            const int64_t count = work.start(units.start + units.count) - start;
+            const int64_t rounded = Chunk::round_up(units.count * work.unit_elements);
+            const int64_t operands = work.bytes_of(units.count, 0);
+            work.launch({units, start, count, rounded, memory, work.notes_bytes, operands, operands,
+                         line->stream, 0});
+            call.advance(work.is_counted ? count : 0);
+        }
+    }
+    return true;
+}
+
 }  // namespace
 
 void stream(Work &work, Call &call, const std::vector<int> &devices, const std::vector<pk_range> &ranges) {
     int64_t units = 0;
     for (const pk_range &range : ranges) units += range.count;
-    if (units == 0) return;
+    if (units == 0 || queue(work, call, devices, ranges)) return;
+    Line::wait();
     const Cut cut(work, units, int64_t(devices.size()));
     Cursor cursor(ranges);
     std::atomic<int64_t> arrived{0};

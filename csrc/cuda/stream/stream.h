@@ -105,6 +105,7 @@ class Work {
     bool may_stay = true;         // small chunks may stay in pinned memory, and the kernel goes there; not
                                   // where something is to be copied from or to a home
     bool walks = false;           // the kernel goes along its operands once, whole lines at a time
+    bool may_queue = false;       // it tells nothing: where all is at home, it may stand in the thread's line
     bool alone = false;           // copied chunks do not wait for each other's kernels and downloads
     int64_t halo_bytes = 0;       // of a chunk
     int64_t elements_a_line = 1;  // of the loads' memory

@@ -222,6 +222,8 @@ def average(
         sums = call.finish(call.reduce())
         total = sum(own, axis, FLOAT64, keepdims=or_usual(keepdims, False))
         are_there = np.ndim(sums) > 0 and any(map(result_memory.is_unseen, (sums, total)))
+        if not are_there:
+            result_memory.look(np.asarray(sums), np.asarray(total))
         if not (all(total) if are_there else np.all(total)):
             raise ZeroDivisionError("Weights sum to zero, can't be normalized")
         if are_there:

@@ -173,7 +173,9 @@ class Reduction:
         recipe = recipe_for(name, write, (values.dtype,), False, None)
         axes = tuple(range(values.ndim))
         with as_part_of_last():
-            return bool(reduce(Request(recipe, self.plan, (values,), values.shape, axes)))
+            found = reduce(Request(recipe, self.plan, (values,), values.shape, axes))
+        result_memory.look(found)
+        return bool(found)
 
     def is_changed(self) -> None:
         """Say that the result is more than the request gave, so that it makes no such call by itself."""
@@ -185,7 +187,7 @@ class Reduction:
         request = self._request_again(result)
         result = result.reshape(shape)
         if self.out is None:
-            final = result[()] if result.ndim == 0 else result
+            final = result[()] if result.ndim == 0 and not result_memory.is_unseen(result) else result
             if request is not None:
                 small.offer(final, functools.partial(again.way_of, request, self.keepdims))
             return final
@@ -214,6 +216,8 @@ class Reduction:
             return True
         if not result_memory.is_unseen(result):
             return bool(np.isfinite(result).all())
+        if not (self.skips_nan or result_memory.is_heeded(result)):
+            return True
         if self._is_finite is None:
             self._is_finite = self._is_true_of_all("isfinite", FINITE, result)
             if not self._is_finite:
@@ -292,7 +296,7 @@ class Reduction:
         if not self._may_be_of_nothing(result):
             return
         counts = self.count_of(NUMBERS, is_looked_at=False)
-        is_unseen = counts.ndim > 0 and result_memory.is_unseen(counts)
+        is_unseen = result_memory.is_unseen(counts)
         if not (self._is_true_of_all("all", ALL, counts) if is_unseen else counts.all()):
             raise ValueError("All-NaN slice encountered")
 

@@ -326,7 +326,7 @@ def _allocate(request: Request, arrays: Sequence[Array]) -> Array:
     shape, dtype = shape_without(request.shape, request.axes, False), request.recipe.folded.result
     is_place = request.recipe.folded.kind in _PLACES
     if is_place or len(shape) < 2 or all(array.flags.c_contiguous for array in arrays):
-        return result_memory.empty(shape, dtype)
+        return result_memory.empty(shape, dtype, number_may_stay=True)
     kept = tuple(0 if d in request.axes else slice(None) for d in range(len(request.shape)))
     return operands.allocate(dtype, shape, [np.broadcast_to(array, request.shape)[kept] for array in arrays])
 

@@ -541,4 +541,5 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     if call.is_numpys:
         return call.by_numpy()
     count = call.finish(call.reduce())
-    return int(count) if _COUNTS_ARE_INTS and axis is None and not keepdims else count
+    is_number = axis is None and not keepdims and type(count) is not np.ndarray  # which only the device has
+    return int(count) if _COUNTS_ARE_INTS and is_number else count

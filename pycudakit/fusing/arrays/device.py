@@ -31,6 +31,9 @@ class Scope:
         self._library: ctypes.CDLL | None = None
         self.device = 0  # that keeps
         self.lends = False  # memory for arrays that lie there: then nothing need go over the link
+        self.queues = (
+            False  # in their stream, what lies there: nobody waits for that, nor is told what it meets
+        )
         self.bytes_kept = 0  # at most, at once
         self._now: dict[int, int] = {}
         self._passes = 0
@@ -53,7 +56,7 @@ class Scope:
         finally:
             if self._passes:
                 compile_wanted(self._library)
-            self._library = None
+            self._library, self.queues = None, False
 
     def _run_on(self, device: int, body: Callable[[], Any]) -> Any:
         self.be_on(device)
@@ -64,6 +67,12 @@ class Scope:
         if self._library is not None and device != self.device:
             self._library.pk_plan_device(device)
             self.device = device
+
+    def queue_in(self, stream: int) -> None:
+        """Have calls queued in a stream from now on; 0: have what was queued done, and no more be."""
+        if self._library is not None and (stream or self.queues):
+            self._library.pk_plan_queue(stream)
+            self.queues = bool(stream)
 
     def note_pass(self) -> None:
         """Have passes compiled that are worth it, now and then in a long function."""

@@ -163,11 +163,11 @@ class LentStorage(Storage):
         Those that the home's values come in.
     """
 
-    __slots__ = ("_home", "_is_lent", "_streams", "is_untouched")
+    __slots__ = ("_home", "_is_lent", "is_untouched", "streams")
 
     def __init__(self, array: Array, scope: Scope, home: int, streams: Iterable[int]) -> None:
         super().__init__(array, scope, is_given=True)
-        self._home, self._streams = home, tuple(streams)
+        self._home, self.streams = home, tuple(streams)
         self._is_lent = False
         self.is_untouched = True  # as long as no entry was told of it
         self.is_kept = True  # but for what is lost on the way
@@ -180,11 +180,11 @@ class LentStorage(Storage):
     @property
     def stream(self) -> int:
         """One of its streams."""
-        return self._streams[0]
+        return self.streams[0]
 
     def home_of(self, array: Array, stream: int) -> int:
         """Return where an array's values are on the device, for a kernel in a stream; else 0."""
-        if self._is_lent or not self.is_kept or any(each != stream for each in self._streams):
+        if self._is_lent or not self.is_kept or any(each != stream for each in self.streams):
             return 0
         home, item = self._home + address_of(array) - self.first, array.itemsize
         is_aligned = home % item == 0 and all(stride % item == 0 for stride in array.strides)
@@ -197,8 +197,9 @@ class LentStorage(Storage):
         return device
 
     def lend(self) -> None:
-        """Let entries find it, with what its streams were to do before."""
-        for stream in self._streams if self.is_kept and not self._is_lent else ():
+        """Let entries find it, with what its streams were to do before: those that calls are queued in do it."""
+        streams = (0,) if self.scope.queues else self.streams
+        for stream in streams if self.is_kept and not self._is_lent else ():
             if self._is_lent:
                 self.scope.drop(self.first)
             self._lend(stream, LENT_DEVICE)

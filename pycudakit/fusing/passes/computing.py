@@ -415,7 +415,7 @@ class Computing:
             return
 
         def keep(array: Array) -> None:
-            if array.ndim == 0 or array.dtype not in CODES:  # a number, or what nothing will stand for
+            if array.dtype not in CODES:  # nothing will stand for it
                 return
             storage = self.memory.storage_for(array)
             storage.keep(device.TEMPORARY)
@@ -425,7 +425,8 @@ class Computing:
             storage = self.memory.storage_of(array)
             return storage is not None and storage.is_kept
 
-        with result_memory.telling(keep, self._show, is_there if are_unseen else None, is_left_home):
+        hides = is_there if are_unseen else None
+        with result_memory.telling(keep, self._show, hides, is_left_home, not self.memory.scope.queues):
             yield
 
     def _show(self, array: Array, will_change: bool) -> None:

@@ -1,0 +1,48 @@
+// The line that a thread's calls stand in while they work on arrays that lie on a device: what they queue in
+// a stream of the caller's, one after the other, without waiting for it.
+#pragma once
+
+#include "runtime.h"
+
+namespace pk {
+
+class Line {
+   public:
+    Line(int device, cudaStream_t stream) : device(device), stream(stream), outer_(here_) { here_ = this; }
+    ~Line() { here_ = outer_; }
+    Line(const Line &) = delete;
+    Line &operator=(const Line &) = delete;
+
+    // This thread's, or null.
+    static const Line *here() { return here_; }
+    // Returns when all that stands in this thread's lines is done.
+    static void wait();
+    // Throws where a CUDA graph is made of what this thread's line queues: memory that later calls use, too,
+    // is not for that.
+    static void refuse_capture();
+
+    const int device;
+    const cudaStream_t stream;
+
+   private:
+    static thread_local const Line *here_;
+    const Line *const outer_;
+};
+
+// The place in a line where memory of a device was given back: what is queued behind it may have that memory.
+class GivenBack {
+   public:
+    // Now, by this thread; without a line, everything that used the memory is done.
+    void note(int device) noexcept;
+    // Whether all before it is done.
+    bool is_over();
+    // What this thread queues on comes after it; without a line on that device, this waits.
+    void follow(int device);
+    void wait();
+
+   private:
+    Event event_;
+    bool is_pending_ = false;
+};
+
+}  // namespace pk

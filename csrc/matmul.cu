@@ -89,7 +89,7 @@ void launch(const Product &given, Call &call) {
         return results.settle();
     }
     const int device = devices_of(call).front();
-    plan::Homes homes(spans, call, {device});
+    plan::Homes homes(spans, call, {device}, true);
     multiply<Kind>(given, at_home(given, spans, homes), call, device);
     homes.settle();
 }

@@ -76,7 +76,7 @@ class Reducer : public Interpreter {
             const pk_range range{first, std::min(most, units() - first)};
             const int64_t count = start(first + range.count) - start(first);
             launch({range, start(first), count, Chunk::round_up(range.count * unit_elements), memory.get(),
-                    notes_bytes + first * result_bytes, 0, scratch, line.stream, 0});
+                    notes_bytes + first * result_bytes, scratch, scratch, line.stream, 0});
         }
         char *const partials = memory.get() + notes_bytes;
         const View &result = reduction_.result.views[0];

@@ -152,13 +152,14 @@ void launch(const Request &given, Call &call) {
     const bool are_there = plan::have_homes({indices}, devices);
     if (!are_there) {
         plan::bring_down({indices}, call);
-        require_places(given.in.count, range_of(given.indices, given.index_count(), call));
+        if (!given.are_known)
+            require_places(given.in.count, range_of(given.indices, given.index_count(), call));
     }
     plan::Homes homes({{given.out, given.out_bytes(), unit, true},
                        {given.in.elements, given.in_bytes(), unit, false},
                        indices},
                       call, devices, true);
-    if (are_there) {
+    if (are_there && !given.are_known) {
         const auto *const home = reinterpret_cast<const int64_t *>(homes.of(2).at);
         require_places(given.in.count, range_there(home, given.index_count(), devices[0], call));
     }
@@ -304,13 +305,13 @@ extern "C" int32_t pk_put(uint8_t *array, int64_t count, int64_t width, const in
 }
 
 extern "C" int32_t pk_take(const uint8_t *in, int64_t outer, int64_t count, int64_t width,
-                           const int64_t *indices, int64_t picked, int64_t each, uint8_t *out,
+                           const int64_t *indices, int64_t picked, int64_t flags, uint8_t *out,
                            const pk_options *options, pk_report *report) {
     return pk::called(
         options, report,
         [&] {
             return pk::take::Request({reinterpret_cast<const char *>(in), outer, count, width}, indices,
-                                     picked, each, out);
+                                     picked, flags, out);
         },
         pk::take::launch);
 }

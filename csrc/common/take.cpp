@@ -11,13 +11,18 @@ namespace pk::take {
 
 static constexpr int64_t SHARE = 65536;  // indices between two looks at whether the call is to stop
 
-Request::Request(const Source &in, const int64_t *indices, int64_t picked, int64_t each, uint8_t *out)
-    : in(in), indices(indices), picked(picked), each(each != 0), out(reinterpret_cast<char *>(out)) {
+Request::Request(const Source &in, const int64_t *indices, int64_t picked, int64_t flags, uint8_t *out)
+    : in(in),
+      indices(indices),
+      picked(picked),
+      each((flags & PK_TAKE_EACH) != 0),
+      are_known((flags & PK_TAKE_KNOWN) != 0),
+      out(reinterpret_cast<char *>(out)) {
     require(in.outer >= 0, "outer is negative");
     require(in.count >= 0, "count is negative");
     require(in.width > 0, "width is not positive");
     require(picked >= 0, "picked is negative");
-    require(each == 0 || each == 1, "each is neither 0 nor 1");
+    require((flags & ~(PK_TAKE_EACH | PK_TAKE_KNOWN)) == 0, "flags has bits that mean nothing");
     const char *const large = "the arrays have too many elements";
     const int64_t given = product(product(in.outer, in.count, large), in.width, large);
     const int64_t wanted = product(product(in.outer, picked, large), in.width, large);

@@ -20,10 +20,11 @@ struct Request {
     Source in;
     const int64_t *indices;
     int64_t picked;
-    bool each;  // each of the arrays has indices of its own
+    bool each;       // each of the arrays has indices of its own
+    bool are_known;  // to have places
     char *out;
 
-    Request(const Source &in, const int64_t *indices, int64_t picked, int64_t each, uint8_t *out);
+    Request(const Source &in, const int64_t *indices, int64_t picked, int64_t flags, uint8_t *out);
     int64_t elements() const { return in.outer * picked; }
     int64_t index_count() const { return each ? elements() : picked; }
     int64_t in_bytes() const { return in.outer * in.count * in.width; }

@@ -42,7 +42,7 @@ Loop loop_for(int64_t width) {
 
 void launch(const Request &given, Call &call) {
     if (given.elements() == 0) return;
-    require_places(given.in.count, range_of(given.indices, given.index_count(), call));
+    if (!given.are_known) require_places(given.in.count, range_of(given.indices, given.index_count(), call));
     const Loop loop = loop_for(given.in.width);
     const int64_t threads = std::clamp<int64_t>(given.out_bytes() / WORTH_A_THREAD, 1, thread_count());
     const int64_t share =
@@ -75,13 +75,13 @@ extern "C" int32_t pk_put(uint8_t *array, int64_t count, int64_t width, const in
 }
 
 extern "C" int32_t pk_take(const uint8_t *in, int64_t outer, int64_t count, int64_t width,
-                           const int64_t *indices, int64_t picked, int64_t each, uint8_t *out,
+                           const int64_t *indices, int64_t picked, int64_t flags, uint8_t *out,
                            const pk_options *options, pk_report *report) {
     return pk::called(
         options, report,
         [&] {
             return pk::take::Request({reinterpret_cast<const char *>(in), outer, count, width}, indices,
-                                     picked, each, out);
+                                     picked, flags, out);
         },
         pk::take::launch);
 }

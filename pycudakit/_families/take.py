@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +23,7 @@ from pycudakit._families.elementwise.copies import as_laid_out, copying
 from pycudakit._families.elementwise.functions import maximum, minimum, not_equal, remainder
 from pycudakit._families.reduce.sums import count_nonzero
 from pycudakit._families.sort.keys import cost_of, order_along
-from pycudakit._library import result_memory
+from pycudakit._library import abi, result_memory
 from pycudakit._library.types import BOOL, INT64, UINT8, Array
 
 # Nanoseconds for an element that is taken: NumPy's, and the CPU engine's on one thread.
@@ -111,6 +112,23 @@ def _as_places(indices: Array, count: int, mode: str) -> Array:
     return np.require(places, INT64, ["C", "A"])
 
 
+class _Known(threading.local):
+    places = False
+
+
+_known = _Known()
+
+
+@contextlib.contextmanager
+def known_places() -> Iterator[None]:
+    """Say that all indices in a block are those of elements, so that nobody need look at them."""
+    outer, _known.places = _known.places, True
+    try:
+        yield
+    finally:
+        _known.places = outer
+
+
 def _run(
     plan: Plan,
     array: Array,
@@ -123,9 +141,10 @@ def _run(
 ) -> None:
     """Take elements of several arrays, by the same indices or by indices of their own."""
     dense = np.ascontiguousarray(array).reshape(-1).view(UINT8)
+    flags = abi.TAKE_EACH * by_own | abi.TAKE_KNOWN * _known.places
     with _index_errors(form[1], axis):
         invocation.run(
-            *(plan, "pk_take", dense, *form, places, picked, int(by_own), out.reshape(-1).view(UINT8)),
+            *(plan, "pk_take", dense, *form, places, picked, flags, out.reshape(-1).view(UINT8)),
             size=places.size,
         )
 

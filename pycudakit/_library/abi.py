@@ -295,6 +295,7 @@ AS_IT_IS, MEAN, ROOT, VARIANCE, DEVIATION = range(5)
 PLAN_BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 KEEP_INPUT, KEEP_TEMPORARY, KEEP_RESULT = range(3)
 LENT_HOST, LENT_DEVICE = range(2)
+TAKE_EACH, TAKE_KNOWN = 1, 2
 
 
 _at: Any = ctypes.c_char.from_buffer

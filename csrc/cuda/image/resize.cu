@@ -68,7 +68,9 @@ class RoundWork : public Work {
           homes_(homes),
           sums_(sums),
           first_(first),
-          divisor_(divisor) {}
+          divisor_(divisor) {
+        may_queue = true;
+    }
     void launch(const Chunk &chunk) override {
         with_type(layout.views[0].type, [&](auto of_type) {
             using T = decltype(of_type);
@@ -120,7 +122,9 @@ class Resizer {
           down_there_(down_, call, device_),
           across_there_(across_, call, device_),
           item_(given.layout.views[0].item),
-          elements_(given.new_row_elements()) {
+          elements_(given.new_row_elements()),
+          line_(line_for(homes, device)) {
+        if (line_ == nullptr) Line::wait();
         const int64_t room = streaming_memory().device_budget / 2;
         const int64_t sums = elements_ * int64_t(sizeof(double));
         band_ = std::min(room / 4 / sums, given.new_rows());
@@ -131,8 +135,9 @@ class Resizer {
     void run() {
         for (;; band_ /= 2, part_ /= 2) {
             if (band_ == 0 || part_ == 0) fail_for_room();
-            const Block sums(device_[0], band_ * elements_ * int64_t(sizeof(double)));
-            const Block along(device_[0], part_ * elements_ * int64_t(sizeof(double)));
+            const bool in_line = line_ != nullptr;
+            const Block sums(device_[0], band_ * elements_ * int64_t(sizeof(double)), false, in_line);
+            const Block along(device_[0], part_ * elements_ * int64_t(sizeof(double)), false, in_line);
             if (sums.memory() == nullptr || along.memory() == nullptr) continue;
             sums_ = reinterpret_cast<double *>(sums.memory());
             along_ = reinterpret_cast<double *>(along.memory());
@@ -144,6 +149,13 @@ class Resizer {
     }
 
    private:
+    // This thread's line, if both the old elements and the new ones lie there.
+    static const Line *line_for(const plan::Homes &homes, int device) {
+        const Line *const line = Line::here();
+        const bool are_there = homes.of(0).at != nullptr && homes.of(1).at != nullptr && !homes.of(0).leaves;
+        return line != nullptr && line->device == device && are_there ? line : nullptr;
+    }
+
     int64_t image(int64_t row) const { return row / given_.new_height * given_.height; }
 
     void make(int64_t first, int64_t rows) {
@@ -171,19 +183,22 @@ class Resizer {
                 if (!source.upload(call_, device_)) continue;
                 from = source.on(0) + offset;
             }
-            const Queue queue(stream_);
+            const cudaStream_t queue = line_ != nullptr ? line_->stream : stream_.get();
+            const Queue own(stream_);
             const double begin = call_.seconds();
             with_type(given_.type, [&](auto of_type) {
                 using T = decltype(of_type);
-                launch_for(old_rows * elements_, queue.get(), device::add_along<T>,
+                launch_for(old_rows * elements_, queue, device::add_along<T>,
                            reinterpret_cast<const T *>(from), row_elements, given_.channels,
                            across_there_.view, old_rows * elements_, along_);
             });
             const device::Sums sums{first, elements_, given_.height, given_.new_height,
                                     old,   old_rows,  along_,        down_there_.view};
-            launch_for(rows * elements_, queue.get(), device::add_down, sums, rows * elements_, sums_);
-            PK_CUDA(cudaStreamSynchronize(queue.get()));
-            lane_.add(PK_KERNEL, begin, call_.seconds(), 0, 0);
+            launch_for(rows * elements_, queue, device::add_down, sums, rows * elements_, sums_);
+            if (line_ == nullptr) {
+                PK_CUDA(cudaStreamSynchronize(queue));
+                lane_.add(PK_KERNEL, begin, call_.seconds(), 0, 0);
+            }
             call_.look();
             return old_rows;
         }
@@ -202,6 +217,7 @@ class Resizer {
     double *sums_ = nullptr, *along_ = nullptr;
     Lane lane_{call_};
     const Stream stream_ = pk::stream();
+    const Line *const line_;  // that all of it stands in, if it does
 };
 
 }  // namespace
@@ -216,7 +232,7 @@ void resize(const Resize &given, Call &call) {
     const int64_t elements = given.elements();
     const Layout result(&out, 1, &elements, 1, {true});
     plan::Homes homes({{result, result.views[0], true}, {given.layout, given.layout.views[0], false}}, call,
-                      {devices[0]});
+                      {devices[0]}, true);
     const CurrentDevice current(devices[0]);
     Resizer(given, call, devices[0], result, homes).run();
     homes.settle();

@@ -47,7 +47,8 @@ class Multiplier {
 
    public:
     Multiplier(const Product &given, const AtHome &home, Call &call, int device, Way way)
-        : given_(given),
+        : line_(line_for(home, device, way)),
+          given_(given),
           home_(home.operands),
           goes_down_(home_.c == nullptr || home.leaves),
           call_(call),
@@ -65,6 +66,8 @@ class Multiplier {
 
     // Returns whether factors that were split were all finite.
     bool run() {
+        if (line_ != nullptr) return stand_in_line();
+        Line::wait();
         const Queue compute(queues().compute);  // what fails leaves nothing under way at home
         PK_CUDA(cudaMemsetAsync(notes(), 0, Cut::NOTES, compute.get()));
         {
@@ -98,6 +101,22 @@ class Multiplier {
     }
 
    private:
+    // This thread's line, if all is at home, and nobody looks at what is noted.
+    static const Line *line_for(const AtHome &home, int device, Way way) {
+        const Product &at = home.operands;
+        const bool are_there = at.a != nullptr && at.b != nullptr && at.c != nullptr && !home.leaves;
+        const Line *const line = Line::here();
+        return line != nullptr && line->device == device && are_there && way != Way::split ? line : nullptr;
+    }
+
+    bool stand_in_line() {
+        PK_CUDA(cudaMemsetAsync(notes(), 0, Cut::NOTES, line_->stream));
+        const std::lock_guard<std::mutex> lock(mutex_);
+        launch_what_is_ready();
+        call_.advance(given_.elements());
+        return true;
+    }
+
     // ---- Before -------------------------------------------------------------------------------------
 
     // Threads, each with a slot; slots take half of the budget at most.
@@ -126,7 +145,7 @@ class Multiplier {
                 fail(PK_OUT_OF_MEMORY, "a product has no room in PYCUDAKIT_DEVICE_MEMORY: raise it");
             for (int64_t room = budget_ - slots; Cut::best(given_, items_, room, longest, cut_);
                  room = std::min(room, cut_.bytes()) / 4 * 3) {
-                memory_.emplace(device_, cut_.bytes(), true);
+                memory_.emplace(device_, cut_.bytes(), true, line_ != nullptr);
                 if (memory_->memory() != nullptr) return;
             }
             memory_.reset();
@@ -262,10 +281,12 @@ class Multiplier {
     }
 
     void launch(int64_t index, int64_t part) {
-        const cudaStream_t compute = queues().compute.get();
+        const cudaStream_t compute = line_ != nullptr ? line_->stream : queues().compute.get();
         const auto turn = size_t(index % Cut::PANELS), place = size_t(part % cut_.totals);
-        PK_CUDA(cudaEventRecord(uploaded_[turn].get(), queues().up.get()));
-        PK_CUDA(cudaStreamWaitEvent(compute, uploaded_[turn].get()));
+        if (line_ == nullptr) {
+            PK_CUDA(cudaEventRecord(uploaded_[turn].get(), queues().up.get()));
+            PK_CUDA(cudaStreamWaitEvent(compute, uploaded_[turn].get()));
+        }
         if (is_first(index) && part >= cut_.totals)
             PK_CUDA(cudaStreamWaitEvent(compute, downloaded_[place].get()));
         if (index == 0) {
@@ -436,6 +457,7 @@ class Multiplier {
         call_.advance(task.rows * columns);
     }
 
+    const Line *const line_;  // that the product stands in, if it does
     const Product &given_, &home_;
     const bool goes_down_;       // the result, to the host
     bool adds_at_home_ = false;  // it is added up in its home

@@ -48,6 +48,11 @@ int32_t Coordinates::add(const View &view) {
     return int32_t(table_.size() - dims);
 }
 
+// Whether it comes with the program.
+static bool is_number(const Layout &layout, const View &view) {
+    return view.access == Access::constant || (layout.size == 1 && view.base != nullptr);
+}
+
 Interpreter::Ways::Ways(const Evaluation &evaluation, const plan::Homes &homes, bool may_keep, bool may_turn,
                         int block) {
     const Layout &layout = evaluation.layout;
@@ -72,7 +77,7 @@ Interpreter::Ways::Ways(const Evaluation &evaluation, const plan::Homes &homes, 
             loads.push_back({step.a, 0});
             loads.back().home = home.at;
         }
-        if (home.at != nullptr || view.access == Access::constant) continue;
+        if (home.at != nullptr || is_number(layout, view)) continue;
         const bool repeats = std::count(view.strides.begin(), view.strides.end(), 0) != 0;
         if (repeats && may_keep && layout.size * view.item >= WORTH_KEEPING) {
             resident.push_back(step.a);
@@ -183,7 +188,7 @@ void Interpreter::find_source(DeviceStep &step, const std::vector<int> &resident
     const plan::Home home = homes_.of(operand);
     if (home.at != nullptr) {
         find_home(step, step.a, home, view, coordinates);
-    } else if (view.access == Access::constant) {
+    } else if (is_number(layout, view)) {
         step.a = int32_t(Source::constant);
         step.value = bits_of(layout, view);
     } else if (std::find(resident.begin(), resident.end(), operand) != resident.end()) {

@@ -257,14 +257,14 @@ void Lease::give_back(const Slot &slot) {
     to.changed.notify_all();
 }
 
-Block::Block(int device, int64_t bytes, bool large) : device_(device) {
+Block::Block(int device, int64_t bytes, bool large, bool in_line) : device_(device) {
     Line::refuse_capture();
     Shelf &from = shelf();
     {
         const std::lock_guard<std::mutex> lock(from.mutex);
         const auto kept = std::find_if(from.blocks.begin(), from.blocks.end(), [&](KeptBlock &block) {
             return block.device == device && block.bytes >= bytes && block.bytes <= 2 * bytes &&
-                   block.given_back.is_over();
+                   (in_line || block.given_back.is_over());
         });
         if (kept != from.blocks.end()) {
             memory_ = std::move(kept->memory);
@@ -272,6 +272,7 @@ Block::Block(int device, int64_t bytes, bool large) : device_(device) {
             bytes_ = kept->bytes;
             from.blocks.erase(kept);
             from.lent_to_blocks[device] += bytes_;
+            if (in_line) given_back_.follow(device);
             return;
         }
         if (!large && from.lent_to_blocks[device] + bytes > budgets().device / 2) return;

@@ -72,13 +72,13 @@ class Lease {
 };
 
 // Memory of the current device that lasts for a call, kept for the next one; none where the budget has no
-// room. Nobody is at work on it any more when it is had.
+// room. Nobody is at work on it any more when it is had, unless it is for what stands in the thread's line.
 class Block {
    public:
     Block() = default;
     // All blocks of a device together may take half of its budget. One that is `large` may take what slots
     // leave: whoever holds it must have its slots already, since other calls may then have to wait for some.
-    Block(int device, int64_t bytes, bool large = false);
+    Block(int device, int64_t bytes, bool large = false, bool in_line = false);
     ~Block();
     Block(Block &&other) noexcept
         : memory_(std::move(other.memory_)),

@@ -44,7 +44,7 @@ _AT_HOME = {
     "sort.functions": "argpartition argsort partition searchsorted sort",
     "take": "take take_along_axis",
 }
-_LOOK_AT_NOTHING = frozenset(("nanargmax", "nanargmin"))  # of what they return
+_LOOK_AT_NOTHING = frozenset(("dot", "inner", "nanargmax", "nanargmin", "vdot"))  # of what they return
 _OF_TWO = frozenset(("searchsorted", "take", "take_along_axis"))
 # And how many these are, of functions of which NumPy has none, or none that asks stand-ins.
 _OWN_AT_HOME = {"allclose": 2, "array_equal": 2, "cummax": 1, "cummin": 1, "exclusive_scan": 1}

@@ -16,6 +16,7 @@ from pycudakit._library.types import INT64
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.recording.call import Recording
 from pycudakit.fusing.recording.shapes import Handler, empty, full
+from pycudakit.fusing.staying.taking import taken, taken_along
 
 DRAWING: dict[str, Handler] = {}
 
@@ -43,7 +44,7 @@ def _permutation(recording: Recording, generator: Any, x: Any, axis: Any = 0) ->
     along = _axis_of(x, axis)
     if along is None:
         return NotImplemented
-    return recording.call(np.take, (x, _order(recording, generator, (x.shape[along],)), along), {})
+    return taken(recording, x, _order(recording, generator, (x.shape[along],)), along)
 
 
 @_draws
@@ -69,15 +70,15 @@ def _permuted(recording: Recording, generator: Any, x: Any, *, axis: Any = None,
         return NotImplemented
     if axis is None:
         order = _order(recording, generator, (x.size,))
-        result = recording.call(np.take, (x.ravel(), order), {}).reshape(x.shape)
+        result = taken(recording, x.ravel(), order).reshape(x.shape)
     elif along == x.ndim - 1:
         order = _order(recording, generator, x.shape)
-        result = recording.call(np.take_along_axis, (x, order, along), {})
+        result = taken_along(recording, x, order, along)
     else:
         # The words are those of the elements in C order, whatever the axis.
         order = _order(recording, generator, x.shape, along).swapaxes(along, -1)
         turned = [recording.call(np.copy, (each, "C"), {}) for each in (x.swapaxes(along, -1), order)]
-        result = recording.call(np.take_along_axis, (*turned, -1), {}).swapaxes(along, -1)
+        result = taken_along(recording, *turned).swapaxes(along, -1)
     if out is None:
         return result if axis is None else recording.call(np.copy, (result, "C"), {})
     recording.set(out, ..., result)
@@ -110,7 +111,7 @@ def _choice(
     place = _places(recording, generator, population, size, replace, p, shuffle)
     if size is None:
         return recording.get(a, (*(slice(None),) * along, place)).copy()
-    return recording.call(np.take, (a, place, along), {})
+    return taken(recording, a, place, along)
 
 
 def _places(
@@ -152,11 +153,11 @@ def _few(recording: Recording, generator: Any, population: int, count: int, shuf
     drawn = draws.There.beside(generator, recording).integers(0, tops, endpoint=True)
     # It was, if it was drawn before, or is a top in whose place it was: that of an earlier one.
     order = recording.call(np.argsort, (drawn,), {"kind": "stable"})
-    first = recording.call(np.take, (order, np.searchsorted(drawn[order], drawn)), {})
+    first = taken(recording, order, np.searchsorted(drawn[order], drawn))
     was_chosen = first < nth
     link = np.where(drawn < population - count, nth, drawn - (population - count))
     while True:
-        found = was_chosen | recording.call(np.take, (was_chosen, link), {})
+        found = was_chosen | taken(recording, was_chosen, link)
         if not recording.resolved(np.any(found != was_chosen)):
             break
         was_chosen = found

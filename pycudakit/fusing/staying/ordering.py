@@ -14,6 +14,7 @@ import numpy as np
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.recording.call import Recording
 from pycudakit.fusing.recording.shapes import Handler, captures, empty, is_laid_out_anew
+from pycudakit.fusing.staying.taking import taken, taken_along
 
 ORDERING: dict[Any, Handler] = {}
 _captures = functools.partial(captures, ORDERING)
@@ -29,7 +30,7 @@ def topk(recording: Recording, a: Any, k: Any, axis: Any = -1, largest: Any = Tr
         return type(found)(*(recording.call(np.copy, (x.swapaxes(axis, -1), "C"), {}) for x in found))
     functions = importlib.import_module("pycudakit._families.sort.functions")
     indices = recording.at_home(functions.topk_indices, (a, k, axis, largest), {})
-    values = recording.call(np.take_along_axis, (a.ravel() if axis is None else a, indices, -1), {})
+    values = taken_along(recording, a.ravel() if axis is None else a, indices)
     return functions.TopK(values, indices)
 
 
@@ -76,10 +77,8 @@ def _lexsort(recording: Recording, keys: Any, axis: Any = -1) -> Any:
     order = recording.call(np.argsort, (parts[0],), {})
     for key in parts[1:]:
         # Each order is stable, so that what came before decides among equals.
-        following = recording.call(
-            np.argsort, (recording.call(np.take_along_axis, (key, order, -1), {}),), {}
-        )
-        order = recording.call(np.take_along_axis, (order, following, -1), {})
+        following = recording.call(np.argsort, (taken_along(recording, key, order),), {})
+        order = taken_along(recording, order, following)
     return order
 
 
@@ -165,7 +164,7 @@ def _unique(
     flat, order = ar.ravel(), None
     if return_index or return_inverse:
         order = recording.call(np.argsort, (flat,), {})
-        ordered = recording.call(np.take, (flat, order), {})
+        ordered = taken(recording, flat, order)
     else:
         ordered = recording.call(np.sort, (flat,), {})
     now, before = ordered[1:], ordered[:-1]
@@ -174,9 +173,9 @@ def _unique(
         differs = differs & ~(np.isnan(now) & np.isnan(before))
     is_first = _with_the_first(recording, differs)
     starts = _true_places(recording, is_first)
-    results = [recording.call(np.take, (ordered, starts), {})]
+    results = [taken(recording, ordered, starts)]
     if return_index:
-        results.append(recording.call(np.take, (order, starts), {}))
+        results.append(taken(recording, order, starts))
     if return_inverse:
         results.append(_ranks(recording, order, is_first).reshape(ar.shape))
     if return_counts:
@@ -213,7 +212,7 @@ def _rows_in_order(recording: Recording, rows: Any) -> tuple[Any, Any]:
         end = min(begin + step, length)
         keys = [*(rows[:, key] for key in reversed(range(begin, end))), *ranks]
         order = recording.call(np.lexsort, (keys,), {})
-        ordered = recording.call(np.take, (rows, order, 0), {})
+        ordered = taken(recording, rows, order, 0)
         if end == length or count == 1:
             return order, ordered
         differs = _differ_in_order(ordered[1:], ordered[:-1])
@@ -233,7 +232,7 @@ def _differ_in_order(a: Any, b: Any) -> Any:
 def _ranks(recording: Recording, order: Any, is_first: Any) -> Any:
     """Return which of the distinct ones each element is, by the first of each in order."""
     run = recording.call(np.cumsum, (is_first,), {}) - 1
-    return recording.call(np.take, (run, recording.call(np.argsort, (order,), {})), {})
+    return taken(recording, run, recording.call(np.argsort, (order,), {}))
 
 
 def _unique_along(recording: Recording, a: Any, axis: Any, wanted: tuple[Any, Any, Any]) -> Any:
@@ -247,10 +246,10 @@ def _unique_along(recording: Recording, a: Any, axis: Any, wanted: tuple[Any, An
     order, ordered = _rows_in_order(recording, rows)
     is_first = _with_the_first(recording, np.any(ordered[1:] != ordered[:-1], axis=1))
     starts = _true_places(recording, is_first)
-    distinct = recording.call(np.take, (ordered, starts, 0), {}).reshape((-1, *shape[1:]))
+    distinct = taken(recording, ordered, starts, 0).reshape((-1, *shape[1:]))
     results = [recording.call(np.copy, (np.moveaxis(distinct, 0, axis), "C"), {})]
     if wanted[0]:
-        results.append(recording.call(np.take, (order, starts), {}))
+        results.append(taken(recording, order, starts))
     if wanted[1]:
         results.append(_ranks(recording, order, is_first))
     if wanted[2]:

@@ -14,6 +14,7 @@ from pycudakit._library.types import CODES
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.recording.call import Recording
 from pycudakit.fusing.recording.shapes import Handler, captures, full
+from pycudakit.fusing.staying.taking import taken
 
 SETS: dict[Any, Handler] = {}
 _captures = functools.partial(captures, SETS)
@@ -65,7 +66,7 @@ def _isin(
         return full(recording, element.shape, bool(invert), np.bool_)
     known = recording.call(np.sort, (known,), {})
     place = recording.call(np.searchsorted, (known, wanted), {})
-    nearest = recording.call(np.take, (known, np.minimum(place, known.size - 1)), {})
+    nearest = taken(recording, known, np.minimum(place, known.size - 1))
     found = nearest != wanted if invert else nearest == wanted
     return found.reshape(element.shape)
 
@@ -95,13 +96,11 @@ def _intersect1d(
         both = recording.call(np.sort, (both,), {})
         return _kept(recording, both[1:] == both[:-1], both[:-1])
     order = recording.call(np.argsort, (both,), {})
-    both = recording.call(np.take, (both, order), {})
+    both = taken(recording, both, order)
     is_common = both[1:] == both[:-1]
     places = [_kept(recording, is_common, order[:-1]), _kept(recording, is_common, order[1:]) - one.size]
     if firsts:
-        places = [
-            recording.call(np.take, (first, place), {}) for first, place in zip(firsts, places, strict=True)
-        ]
+        places = [taken(recording, first, place) for first, place in zip(firsts, places, strict=True)]
     return _kept(recording, is_common, both[:-1]), *places
 
 

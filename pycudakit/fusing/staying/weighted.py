@@ -12,6 +12,7 @@ from pycudakit._library.types import CODES, FLOAT64, Array
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.recording.call import Recording
 from pycudakit.fusing.staying.products import as_matrix
+from pycudakit.fusing.staying.taking import taken_along
 
 _EXACT = 2.0**53  # integers up to here are floats
 
@@ -45,7 +46,7 @@ def of_weighted_rows(
         as_matrix(recording, each, [*kept, *along], rows, a.size // rows) for each in (a, weights)
     )
     order = recording.call(np.argsort, (values, -1), {"kind": "stable"})
-    values, weights = (np.take_along_axis(each, order, -1) for each in (values, weights))
+    values, weights = (taken_along(recording, each, order) for each in (values, weights))
     last: Any = values.shape[-1] - 1
     warns = False
     if skips_nan:
@@ -59,7 +60,7 @@ def of_weighted_rows(
         return found
     if warns:
         family.warn_of_only_nan()
-    result = np.take_along_axis(values, found, -1)
+    result = taken_along(recording, values, found)
     if a.dtype.kind == "f" and not skips_nan:
         last = values[:, -1:]
         result = np.where(np.isnan(last), last, result)

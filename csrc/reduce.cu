@@ -178,7 +178,8 @@ bool queue_regions(const Reduction &reduction, const std::vector<Region> &region
         Partials partials(reduction, region);
         Reducer work(evaluation, homes, call, devices, false, reduction, region, partials);
         homes.leave();
-        if (!work.is_at_home() || !work.has_room || (are_whole && !work.is_plain())) return false;
+        if (!work.is_at_home() || !work.may_queue || !work.has_room || (are_whole && !work.is_plain()))
+            return false;
         work.queue(*Line::here(), results);
     }
     call.advance(reduction.size);

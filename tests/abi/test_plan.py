@@ -22,7 +22,8 @@ def test_an_input_goes_up_once(plan, size):
     plan.down(report, out.nbytes)
     assert (out == x + y).all()
     report = plan.evaluate("multiply", out, x, y)
-    plan.up(report, y.nbytes)
+    if size != 1:
+        plan.up(report, y.nbytes)
     assert (out == x * y).all()
     plan.up(plan.evaluate("add", out, x, x), 0)
     assert (out == x + x).all()

@@ -48,6 +48,13 @@ int32_t Coordinates::add(const View &view) {
     return int32_t(table_.size() - dims);
 }
 
+// Whether it may meet what no call may go on from: integers to negative powers.
+static bool may_refuse(const Program &program) {
+    return std::any_of(program.steps.begin(), program.steps.end(), [](const Step &step) {
+        return step.op == ops::op_power && !is_float_type(step.type);
+    });
+}
+
 // Whether it comes with the program.
 static bool is_number(const Layout &layout, const View &view) {
     return view.access == Access::constant || (layout.size == 1 && view.base != nullptr);
@@ -130,7 +137,7 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Homes &homes,
       turned_(std::move(ways.turned)) {
     const bool arrive = std::any_of(loads.begin(), loads.end(), [](auto &c) { return c.home != nullptr; });
     may_stay = turned_.empty() && !arrive;
-    may_queue = true;
+    may_queue = !may_refuse(evaluation.program);
     walks = may_stay && takes_lines();
     Coordinates coordinates(layout);
     for (const Step &step : evaluation.program.steps) {
@@ -156,7 +163,7 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Homes &homes,
     if (fits) std::copy(steps_.begin(), steps_.end(), common_.inline_steps);
     if (is_short) std::copy(table.begin(), table.end(), common_.inline_coordinates);
     if (homes.are_lasting() && is_short && common_.is_small)
-        pass_ = Pass::of(steps_, table.empty() ? 0 : int(table[0]), homes.are_heeded());
+        pass_ = Pass::of(steps_, table.empty() ? 0 : int(table[0]), homes.are_heeded() || !may_queue);
     // Interpreted kernels take long.
     alone = !walks && !loads.empty() && (pass_ == nullptr || !pass_->is_compiled());
 }

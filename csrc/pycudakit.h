@@ -459,10 +459,10 @@ PK_API int32_t pk_plan_lend(uint64_t address, int64_t bytes, uint64_t home, uint
                             int32_t *device);
 
 /* From now on, calls of the innermost plan whose arrays all lie on its device are queued in `stream`, a
- * cudaStream_t of the caller's, where they can be: nobody waits for them, and nobody is told what they meet.
- * Calls that the host has a part in come after what is queued there. 0: from now on no more, and what was
- * queued is done. PK_INVALID_ARGUMENT outside of a plan, where there are devices; PK_UNSUPPORTED where a CUDA graph
- * is made of what the stream is given. */
+ * cudaStream_t of the caller's, where they can be: nobody waits for them, and nobody is told what they meet,
+ * but of integers to negative powers. Calls that the host has a part in come after what is queued there. 0:
+ * from now on no more, and what was queued is done. PK_INVALID_ARGUMENT outside of a plan, where there are
+ * devices. */
 PK_API int32_t pk_plan_queue(uint64_t stream);
 
 /* The following are about the range that contains the address; where there is none, they do nothing. */

@@ -73,7 +73,7 @@ def _made_by(handlers: _Handlers, make: Callable[[], Any]) -> Any:
 def empty(shape: int | Sequence[int], dtype: Any, number_may_stay: bool = False) -> np.ndarray[Any, Any]:
     """Return a new array, C-contiguous, whose elements mean nothing yet.
 
-    One without dimensions is for the host to look at, unless it may stay on a device where nobody waits for it.
+    One without dimensions is for the host to look at, unless it may stay on a device that nobody waits for.
     """
     size = shape if isinstance(shape, int) else math.prod(shape)
     bytes_ = size * np.dtype(dtype).itemsize

@@ -87,9 +87,13 @@ class Lending:
         return made, self.array_of(made)
 
     def queue(self) -> None:
-        """Have calls queued where the arrays' values come, if that is one stream, and nobody is to wait."""
+        """Have calls queued where the arrays' values come, if that is one stream, and nobody is to wait.
+
+        Memory of other libraries may be freed before what was queued is done.
+        """
         streams = {stream for storage in self._storages for stream in storage.streams}
-        if len(streams) == 1 and not asked.here.get().wait:
+        are_in_order = all(library_of_type(type(each.owner)) is not None for each in self._found)
+        if are_in_order and len(streams) == 1 and not asked.here.get().wait:
             self._memory.scope.queue_in(*streams)
 
     def give_back(self) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers.plans import LARGE, NOTES, SMALL, fail_each_call, numbers
 from helpers.processes import python
+from numpy.testing import assert_array_equal
 
 import pycudakit as pk
 from pycudakit import errors
@@ -25,9 +26,44 @@ def test_errors(plan):
         plan.library.pk_run_plan(abi.PLAN_BODY(), None)
     keep(at, 8, 0, ctypes.byref(kept))
     assert kept.value == 0  # there is no plan
+    if plan.is_cuda:
+        with pytest.raises(errors.InvalidArgument, match="no plan runs on this thread"):
+            plan.library.pk_plan_queue(1)
     assert plan.fetch(x) == (0, 0)
     plan.changed(x)
     plan.drop(x)
+
+
+@pytest.mark.parametrize("size", [1, SMALL, pytest.param(LARGE, marks=pytest.mark.smoke), 5_000_000])
+def test_calls_in_a_line(plan, size):
+    """What lies on the device is queued; what the host has a part in comes after it."""
+    x, y, out = numbers(size), numbers(size), np.zeros(size, np.float32)
+
+    def body():
+        plan.library.pk_plan_queue(1)
+        a, t, u = plan.keep(x), plan.temporary(size), plan.temporary(size)
+        plan.evaluate("add", t, a, y)  # which goes up
+        for _ in range(20):
+            report = plan.evaluate("multiply", u, t, t)
+            assert (report["bytes_up"], report["bytes_down"]) == (0, 0) or not plan.is_cuda
+            plan.evaluate("subtract", t, u, t)
+            plan.evaluate("divide", t, t, u)
+        total, _ = plan.sum(t)
+        plan.evaluate("add", out, t, u)
+        plan.library.pk_plan_queue(0)
+        plan.fetch(t)
+        in_all = t.sum(dtype=np.float64)
+        assert abs(total - in_all) <= 1e-9 * np.abs(t).sum(dtype=np.float64)
+        assert plan.fetch(u) == (0, u.nbytes if plan.is_cuda else 0)
+        assert (out == t + u).all()
+
+    with np.errstate(all="ignore"):
+        plan.run(body)
+        u = t = x + y
+        for _ in range(20):
+            u = t * t
+            t = (u - t) / u
+    assert_array_equal(out, t + u)
 
 
 @pytest.mark.parametrize("size", [1, SMALL, LARGE])

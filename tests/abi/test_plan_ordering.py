@@ -333,3 +333,17 @@ print(failed > 5)
 
 def test_calls_that_fail(plan):
     fail_each_call(plan, FAULTS)
+
+
+@in_plan
+def test_places_that_are_known(plan):
+    """Nobody looks at indices of which the caller says that they have places."""
+    a, indices = plan.keep(numbers(3, 1000)), np.arange(999, -1, -1)
+    out = np.zeros((3, 1000), np.float32)
+    take(plan, a, plan.keep(indices), out, abi.TAKE_KNOWN)
+    assert (out == a[:, ::-1]).all()
+    each = np.stack([np.roll(indices, n) for n in range(3)])
+    take(plan, a, each, out, abi.TAKE_KNOWN | abi.TAKE_EACH)
+    assert (out == np.take_along_axis(a, each, 1)).all()
+    with pytest.raises(errors.InvalidArgument, match="flags has bits that mean nothing"):
+        take(plan, a, indices, out, 4)

@@ -1,6 +1,7 @@
 """Calls of arrays that stay on a GPU, and the arrays."""
 
 import inspect
+import re
 
 import numpy as np
 
@@ -295,6 +296,17 @@ STAYS = {
 }
 
 # Products of floats, which the CPU engine has NumPy multiply: they are close.
+# What looks at something on the host, and so has waited when it returns.
+LOOKS_AT = re.compile(
+    # how many there are
+    r"(weighted )?(bincount|histogram)|union1d|intersect1d|setdiff1d|setxor1d|sets |unique|nonzero|compress"
+    # a number that it returns, or that tells what NumPy refuses
+    r"|allclose|array_equal|weighted average|choice of one|take by indices there|isin"
+    r"|normal around|exponential|poisson|gamma|beta|uniform|power of integers|evaluate a power"
+    # what the host chooses by, or NaN where nothing is left
+    r"|(weighted )?(nan)?(median|quantile|percentile)|nanmax|nanmin|nanstd|nanvar|nanarg|norm of order 3"
+)
+
 PRODUCTS = {
     "matmul": lambda m, s, **_: pk.matmul(m, s),
     "matmul of views": lambda w, **_: pk.matmul(w[::2, 100:], w[:, 200:]),

@@ -78,7 +78,6 @@ void Plan::queue_in(cudaStream_t stream) {
     line_.reset();
     if (stream == nullptr) return;
     line_.emplace(device_, stream);
-    Line::refuse_capture();
 }
 
 std::vector<Kept *> Plan::overlapping(const char *low, const char *high) {

@@ -7,6 +7,7 @@ namespace pk {
 thread_local const Line *Line::here_ = nullptr;
 
 void Line::wait() {
+    refuse_capture();
     for (const Line *line = here_; line != nullptr; line = line->outer_)
         PK_CUDA(cudaStreamSynchronize(line->stream));
 }
@@ -17,7 +18,8 @@ void Line::refuse_capture() {
     PK_CUDA(cudaStreamIsCapturing(here_->stream, &status));
     if (status != cudaStreamCaptureStatusNone)
         fail(PK_UNSUPPORTED,
-             "this call cannot be captured in a CUDA graph: it takes memory that it shares with other calls");
+             "this call cannot be captured in a CUDA graph: it waits for what it has queued, or takes memory "
+             "that later calls take, too");
 }
 
 void GivenBack::note(int device) noexcept {

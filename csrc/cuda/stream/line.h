@@ -17,8 +17,8 @@ class Line {
     static const Line *here() { return here_; }
     // Returns when all that stands in this thread's lines is done.
     static void wait();
-    // Throws where a CUDA graph is made of what this thread's line queues: memory that later calls use, too,
-    // is not for that.
+    // Throws where a CUDA graph is made of what this thread's line queues: nobody can wait for that, and memory
+    // that later calls use, too, is not for it.
     static void refuse_capture();
 
     const int device;

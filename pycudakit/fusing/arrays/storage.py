@@ -197,7 +197,7 @@ class LentStorage(Storage):
         return device
 
     def lend(self) -> None:
-        """Let entries find it, with what its streams were to do before: those that calls are queued in do it."""
+        """Let entries find it, with what its streams are to do before."""
         streams = (0,) if self.scope.queues else self.streams
         for stream in streams if self.is_kept and not self._is_lent else ():
             if self._is_lent:

@@ -50,6 +50,7 @@ Record = Call | Told | _Joined
 class _Local(threading.local):
     call: Record | None = None  # the last one
     parts: list[Record] | None = None  # of the call that is being made of several
+    hears: Callable[[Invocation], object] | None = None  # of each entry that was called
 
 
 _local = _Local()
@@ -163,6 +164,16 @@ class apart:  # noqa: N801  (a context manager)
         """Leave no trace."""
         _add_part()
         _local.call, _local.parts = self._outer
+
+
+@contextlib.contextmanager
+def heard_by(hears: Callable[[Invocation], object]) -> Iterator[None]:
+    """Tell somebody of each entry that the thread calls in a block."""
+    outer, _local.hears = _local.hears, hears
+    try:
+        yield
+    finally:
+        _local.hears = outer
 
 
 def one_call(name: str, of_passes: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -284,8 +295,13 @@ class Invocation(ABC):
         self._watch()
 
     @abstractmethod
-    def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
+    def bind(self, library: Any) -> Callable[[], Any]:
         """Return the entry of a library with its arguments, our `options` and `report` among them."""
+
+    def told(self) -> tuple[str, tuple[Any, ...]]:
+        """Return the entry's name and its arguments."""
+        name, arguments = self.bind(abi.Teller())()
+        return name, arguments
 
     def run(self, plan: Plan, size: int) -> int:
         """Call a library for so many elements, record the call, and return the exceptions that it met."""
@@ -371,6 +387,8 @@ class Invocation(ABC):
                 raise
         if self._watcher.stopped:  # whatever else went wrong on the way out
             self._stop()
+        if _local.hears is not None:
+            _local.hears(self)
         told = plan.function, plan.engine, plan.reason, devices, self.report.tobytes()
         if spans is not None:
             done(described(*told, began, spans))

@@ -570,10 +570,19 @@ def _converting(function: Any, kinds: Sequence[Any]) -> Callable[..., int]:
 
 
 @functools.cache
-def _unchecked(library: Any, name: str) -> Any:
+def unchecked(library: Any, name: str) -> Any:
+    """Return an entry whose status is the caller's to check."""
     function = library[name]  # another one than the attribute, which is checked
     function.restype = _STATUS
     return function
+
+
+class Teller:
+    """In the place of a library: its entries return their names, and what they are given."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return an entry."""
+        return lambda *arguments: (name, arguments)
 
 
 def bound(library: Any, name: str, *arguments: Any) -> Callable[[], int]:
@@ -582,10 +591,12 @@ def bound(library: Any, name: str, *arguments: Any) -> Callable[[], int]:
     The arguments are arrays, which must live as long, and numbers. What is in arrays may change, and so may
     numbers of ctypes. The status that a call returns is the caller's to check, as ctypes is slow at that.
     """
+    if type(library) is Teller:
+        return functools.partial(getattr(library, name), *arguments)
     given = []
     for kind, argument in zip(SIGNATURES[name], arguments, strict=True):
         if isinstance(argument, np.ndarray):
             given.append(ctypes.c_void_p.from_param(kind.from_param(argument).value))
         else:
             given.append(kind.from_param(argument) if isinstance(argument, int) else argument)
-    return functools.partial(_unchecked(library, name), *given)
+    return functools.partial(unchecked(library, name), *given)

@@ -9,6 +9,7 @@ import numpy as np
 
 from pycudakit._families.elementwise import compound, pairs
 from pycudakit._programs.function import ElementFunction
+from pycudakit.fusing import tape
 from pycudakit.fusing.captured.elementwise import pair
 from pycudakit.fusing.captured.namespaces import evaluate, kit_function
 from pycudakit.fusing.fused import Fused
@@ -18,7 +19,7 @@ from pycudakit.fusing.recording.now import recording_now
 
 def call(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a function where its arrays lie."""
-    return _fused(function)(*args, **kwargs)
+    return tape.call(function, _fused(function), args, kwargs)
 
 
 @functools.lru_cache(1024)

@@ -83,6 +83,8 @@ class Lending:
             return None
         if (known.stream or LEGACY_STREAM) != self._memory.stream:
             self._memory.scope.queue_in(0)  # whoever reads it there waits for its own stream alone
+        if self._memory.scope.listener is not None:
+            self._memory.scope.listener.made(made, known.address, shape, dtype)
         self._lend([known])
         return made, self.array_of(made)
 
@@ -113,6 +115,8 @@ class Lending:
                 self._arrays[id(array.owner)] = _standing(memory, array, low)
             if high > low:
                 streams = {array.stream or LEGACY_STREAM for array in group}
+                if self._memory.scope.listener is not None:
+                    self._memory.scope.listener.owns(room)
                 storage = LentStorage(memory, self._memory.scope, low, streams)
                 self._memory.lent(storage)
                 self._storages.append(storage)

@@ -31,12 +31,15 @@ struct Pool {
         kept.erase(block);
     }
 
-    // One of that size: rather one that nobody is at work on any more.
+    // One of that size for which nobody waits: rather one that nobody is at work on any more.
     std::multimap<int64_t, Kept>::iterator find(int64_t size) {
         const auto [first, end] = kept.equal_range(size);
         const auto rested =
             std::find_if(first, end, [](auto &one) { return one.second.given_back.is_over(); });
-        return first == end ? kept.end() : rested != end ? rested : first;
+        if (rested != end) return rested;
+        const auto own =
+            std::find_if(first, end, [](auto &one) { return one.second.given_back.is_in_line(); });
+        return own != end ? own : kept.end();
     }
 
     // The largest first, so that few go.

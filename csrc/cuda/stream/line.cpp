@@ -30,6 +30,7 @@ void GivenBack::note(int device) noexcept {
         if (line->device == device) {
             if (event_.get() == nullptr) event_ = event();
             PK_CUDA(cudaEventRecord(event_.get(), line->stream));
+            stream_ = line->stream;
             is_pending_ = true;
             return;
         }
@@ -43,6 +44,11 @@ bool GivenBack::is_over() {
     // What else the event may say is for whoever waits for it to find.
     if (is_pending_ && cudaEventQuery(event_.get()) == cudaSuccess) is_pending_ = false;
     return !is_pending_;
+}
+
+bool GivenBack::is_in_line() const {
+    const Line *const line = Line::here();
+    return line != nullptr && line->stream == stream_;
 }
 
 void GivenBack::follow(int device) {

@@ -17,8 +17,8 @@ class Line {
     static const Line *here() { return here_; }
     // Returns when all that stands in this thread's lines is done.
     static void wait();
-    // Throws where a CUDA graph is made of what this thread's line queues: nobody can wait for that, and memory
-    // that later calls use, too, is not for it.
+    // Throws where a CUDA graph is made of what this thread's line queues: nobody can wait for that, and
+    // memory that later calls use, too, is not for it.
     static void refuse_capture();
 
     const int device;
@@ -36,12 +36,15 @@ class GivenBack {
     void note(int device) noexcept;
     // Whether all before it is done.
     bool is_over();
+    // Whether what this thread queues comes after it anyway.
+    bool is_in_line() const;
     // What this thread queues on comes after it; without a line on that device, this waits.
     void follow(int device);
     void wait();
 
    private:
     Event event_;
+    cudaStream_t stream_ = nullptr;
     bool is_pending_ = false;
 };
 

@@ -264,7 +264,7 @@ Block::Block(int device, int64_t bytes, bool large, bool in_line) : device_(devi
         const std::lock_guard<std::mutex> lock(from.mutex);
         const auto kept = std::find_if(from.blocks.begin(), from.blocks.end(), [&](KeptBlock &block) {
             return block.device == device && block.bytes >= bytes && block.bytes <= 2 * bytes &&
-                   (in_line || block.given_back.is_over());
+                   (block.given_back.is_over() || (in_line && block.given_back.is_in_line()));
         });
         if (kept != from.blocks.end()) {
             memory_ = std::move(kept->memory);

@@ -224,7 +224,9 @@ def average(
         are_there = np.ndim(sums) > 0 and any(map(result_memory.is_unseen, (sums, total)))
         if not are_there:
             result_memory.look(np.asarray(sums), np.asarray(total))
-        if not (all(total) if are_there else np.all(total)):
+        are_all = np.asarray(all(total) if are_there else np.all(total))
+        result_memory.look(are_all)
+        if not are_all:
             raise ZeroDivisionError("Weights sum to zero, can't be normalized")
         if are_there:
             result = divide(sums, total, out=result_memory.empty(sums.shape, dtype))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import threading
 import time
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from pycudakit._calls import asked
 from pycudakit._calls.invocation import done
 from pycudakit._calls.record import described
 from pycudakit._library import abi, loader
+from pycudakit._library.types import Array, DType
 from pycudakit.fusing.arrays.compiled import compile_wanted
 
 INPUT, TEMPORARY, RESULT = range(3)
@@ -24,10 +26,50 @@ LEAST = 64 << 10  # bytes that are worth keeping, where the rest goes over the l
 _OFTEN = 32  # passes
 
 
+class Listener(Protocol):
+    """Who hears of what is kept while a function runs."""
+
+    def refuse(self) -> None:
+        """Hear that the host looked at what is kept, or wrote to it."""
+
+    def owns(self, owner: Array) -> None:
+        """Hear whose memory has a home."""
+
+    def kept(self, address: int, size: int, what: int) -> None:
+        """Hear of memory that is kept."""
+
+    def lent(self, address: int, size: int, home: int, valid: int) -> None:
+        """Hear of memory that stands for the caller's own."""
+
+    def dropped(self, address: int) -> None:
+        """Hear of memory that is kept no longer."""
+
+    def made(self, new: Any, address: int, shape: tuple[int, ...], dtype: DType) -> None:
+        """Hear of a new array beside the caller's."""
+
+
+class _Local(threading.local):
+    listener: Listener | None = None
+
+
+_local = _Local()
+
+
+@contextlib.contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Tell somebody of what functions keep that the thread runs in a block."""
+    outer, _local.listener = _local.listener, listener
+    try:
+        yield
+    finally:
+        _local.listener = outer
+
+
 class Scope:
     """What is kept, while a function runs; on the CPU engine, nothing needs to be."""
 
     def __init__(self) -> None:
+        self.listener = _local.listener
         self._library: ctypes.CDLL | None = None
         self.device = 0  # that keeps
         self.lends = False  # memory for arrays that lie there: then nothing need go over the link
@@ -52,7 +94,7 @@ class Scope:
             return body()
         self._library, self.device = loader.library("cuda"), 0
         try:
-            return _run_plan(self._library, functools.partial(self._run_on, devices[0], body))
+            return run_plan(self._library, functools.partial(self._run_on, devices[0], body))
         finally:
             if self._passes:
                 compile_wanted(self._library)
@@ -89,6 +131,8 @@ class Scope:
         if kept.value:
             self._now[address] = size
             self.bytes_kept = max(self.bytes_kept, sum(self._now.values()))
+            if self.listener is not None:
+                self.listener.kept(address, size, what)
         return bool(kept.value)
 
     def lend(self, address: int, size: int, home: int, stream: int, valid: int) -> int:
@@ -97,6 +141,8 @@ class Scope:
             raise errors.Unsupported("arrays on a GPU are for the engine 'cuda'")
         device = ctypes.c_int32()
         self._library.pk_plan_lend(address, size, home, stream, valid, ctypes.byref(device))
+        if self.listener is not None:
+            self.listener.lent(address, size, home, valid)
         return device.value
 
     def send(self, address: int) -> None:
@@ -114,18 +160,24 @@ class Scope:
         began = time.perf_counter()
         getattr(self._library, entry)(address, options, report)
         if report[bytes_moved][0]:
+            if self.listener is not None:
+                self.listener.refuse()
             done(described(function, "cuda", asked.ASKED_FOR, (self.device,), report.tobytes(), began))
 
     def changed(self, address: int) -> None:
         """Say that the host's memory is newer."""
         if self._library is not None:
             self._library.pk_plan_changed(address)
+            if self.listener is not None:
+                self.listener.refuse()
 
     def drop(self, address: int) -> None:
         """Keep memory no longer."""
         self._now.pop(address, None)
         if self._library is not None:
             self._library.pk_plan_drop(address)
+            if self.listener is not None:
+                self.listener.dropped(address)
 
 
 def budget() -> int:
@@ -135,7 +187,7 @@ def budget() -> int:
     return int(row["plan_budget"][0])
 
 
-def _run_plan(library: ctypes.CDLL, body: Callable[[], Any]) -> Any:
+def run_plan(library: ctypes.CDLL, body: Callable[[], Any]) -> Any:
     """Call pk_run_plan, and return or raise what the body does."""
     result: Any = None
     error: BaseException | None = None

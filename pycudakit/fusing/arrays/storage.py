@@ -91,6 +91,8 @@ class Storage:
         """Let the device keep it, if it has room."""
         if not self.is_kept and self.may_keep:
             self.is_kept = self.scope.keep(self.first, self.last - self.first, what)
+            if self.is_kept and self.scope.listener is not None:
+                self.scope.listener.owns(self.owner)
 
     def fetch(self) -> None:
         """Bring what the device alone has to the host."""

@@ -23,6 +23,7 @@ from pycudakit._calls.others import (
 )
 from pycudakit._calls.small import short_way
 from pycudakit._library.types import Array
+from pycudakit.fusing import tape
 from pycudakit.fusing.fused import SMALL_ARRAYS, fuse
 from pycudakit.fusing.recording.now import recording_now
 
@@ -75,7 +76,7 @@ def whole(
                 return invocation.by_numpy_alone(name, compute)
             if not are_ordinary:
                 if any(map(lies_on_device, values)):
-                    return fused(*args, **kwargs)
+                    return tape.call(body, fused, args, kwargs)
                 deciding = decider(values)
                 if deciding is not None:
                     check_nulls(name, body, args, kwargs)

@@ -359,7 +359,7 @@ class Computing:
     def queued(self, together: Pass, outs: Sequence[Array]) -> bool:
         """Queue a pass in the stream of arrays that all lie on a device; tell whether they do."""
         stream = self.memory.stream
-        if not stream or self.engine != "cuda":
+        if not stream or self.engine != "cuda" or self.memory.scope.listener is not None:
             return False
         homes = [self.memory.home_of(array) for array in (*outs, *together.arrays)]
         if 0 in homes:

@@ -1,0 +1,415 @@
+"""Calls of functions of the kit's with arrays on a GPU, written down once and played from then on.
+
+What such a call asks of the library follows from the function, from how its arrays lie, and from its other
+arguments, as long as the host looks at nothing of what is computed. So the entries that the second call of a
+kind makes are written down, with the memory that it keeps on the way, and for the next ones they are called
+again: with other homes for the arguments and the results.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pycudakit._calls import asked, invocation
+from pycudakit._calls.invocation import Invocation
+from pycudakit._calls.queued import LEGACY_STREAM, UNSEEN, dtype_of, library_of_type
+from pycudakit._library import abi, loader, machine, present
+from pycudakit._library.abi import address_of
+from pycudakit._library.types import Array, DType
+from pycudakit._programs.values import operations
+from pycudakit.fusing.arrays import device
+from pycudakit.fusing.arrays.compiled import compile_wanted
+
+_ROOMS = tuple(
+    f"{__name__.partition('.')[0]}.{room}"
+    for room in ("_families", "_programs", "fusing.composed", "image", "linalg")
+)
+_MOST_BYTES = 64 << 20  # of a call: of more, what it takes in Python is next to nothing
+_MOST_KINDS = 256
+_MOST_COPIED = 1 << 20  # bytes of what an entry reads on the host
+_OFTEN = 16  # plays, after which it is looked whether a pass is worth to be compiled
+_ALIGNED = 256  # bytes
+# What finds all of its arrays on the device, and tells nothing but what it stores there.
+_ENTRIES = """pk_evaluate pk_filter pk_gray pk_interp pk_lookup pk_reduce pk_reduce_several pk_resize pk_scan
+pk_take"""
+_PLAYED = frozenset(_ENTRIES.split())
+_PLAYED_OF_TYPES = ("pk_argsort_", "pk_matmul_", "pk_searchsorted_", "pk_sort_")
+
+
+_INTEGERS = [code for code, dtype in enumerate(abi.TYPES) if dtype.kind in "iu"]
+
+
+class _OtherError(Exception):
+    """Ends the look at a call of which nothing can be played."""
+
+
+# ---- Which calls are alike ---------------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    """A kind of calls, and the arrays of one."""
+
+    key: tuple[Any, ...]
+    arrays: list[Any]
+    addresses: list[int]  # of their first elements
+    stream: int
+
+
+def _kind_of(function: Any, args: Any, kwargs: Any) -> Kind | None:
+    """Return which calls are like this one; None if it is one that cannot be played."""
+    own = getattr(function, "__module__", "")
+    wanted = asked.here.get()
+    if (
+        not own.startswith(_ROOMS)
+        or own.endswith(".evaluate")
+        or wanted.fast == asked.WATCHED
+        or wanted.wait
+        or not _is_alone()
+    ):
+        return None
+    arrays: list[Any] = []
+    seen: list[Any] = []
+    try:
+        given = tuple([_described(value, arrays, seen) for value in args])
+        named = tuple([(name, _described(value, arrays, seen)) for name, value in kwargs.items()])
+    except _OtherError:
+        return None
+    streams = {stream for _, _, stream, _ in seen}
+    if len(streams) != 1 or _overlap(seen):
+        return None
+    key = function, given, named
+    return Kind(key, arrays, [address for _, address, _, _ in seen], streams.pop())
+
+
+@functools.cache
+def _is_alone() -> bool:
+    return present.device_count() == 1
+
+
+def _described(value: Any, arrays: list[Any], seen: list[Any]) -> Any:
+    """Return what tells an argument from those of other calls; arrays on a GPU go to a list."""
+    kind = type(value)
+    if kind in (bool, int, str, type(None), type):
+        return kind, value
+    if kind is float:
+        return kind, value.hex()
+    if kind in (list, tuple):
+        return kind, tuple([_described(part, arrays, seen) for part in value])
+    if isinstance(value, (np.dtype, np.generic)):
+        return kind, str(value) if isinstance(value, np.dtype) else value.tobytes()
+    if value is Ellipsis or value is np._NoValue:  # noqa: SLF001
+        return kind
+    library = library_of_type(kind)
+    if library is None or not library.is_there(value):
+        raise _OtherError
+    for place, known in enumerate(arrays):
+        if known is value:
+            return place
+    try:
+        found = library.see(value)
+    except UNSEEN:
+        raise _OtherError from None
+    if found is None or found[0][3]:  # what may not be written to
+        raise _OtherError
+    (name, shape, strides, _), address, stream = found
+    dtype = dtype_of(name)
+    if dtype is None or not (address and math.prod(shape)):
+        raise _OtherError
+    arrays.append(value)
+    seen.append((_extent(dtype, tuple(shape), strides, address), address, stream or LEGACY_STREAM, dtype))
+    return kind, dtype, tuple(shape), strides, address % _ALIGNED
+
+
+def _extent(dtype: DType, shape: tuple[int, ...], strides: Any, address: int) -> tuple[int, int]:
+    """Return where an array's memory begins and ends."""
+    if strides is None:
+        return address, address + math.prod(shape) * dtype.itemsize
+    reach = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
+    return address + sum(each for each in reach if each < 0), (
+        address + sum(each for each in reach if each > 0) + dtype.itemsize
+    )
+
+
+def _overlap(seen: list[Any]) -> bool:
+    extents = sorted([extent for extent, *_ in seen])
+    return any(one[1] > other[0] for one, other in itertools.pairwise(extents))
+
+
+# ---- What is written down ----------------------------------------------------------------------------
+
+
+class Tape:
+    """What a call asks of the library, in its order, and then what plays it.
+
+    Parameters
+    ----------
+    kind
+        Of the call.
+    """
+
+    def __init__(self, kind: Kind) -> None:
+        self._library = loader.library("cuda")
+        function = kind.key[0]
+        self._function = getattr(function, "name", None) or function.__name__
+        self._inputs = kind.arrays, kind.addresses
+        self._new: list[tuple[Any, int, tuple[int, ...], DType]] = []  # with where they were
+        self._owners: list[Array] = []  # of the memory by whose addresses the library knows what is kept
+        self._ranges: dict[int, int] = {}  # bytes that are kept now, by the first's address
+        self._steps: list[Callable[[], bool]] = []
+        self._lasting: list[Array] = []  # what entries are given
+        self._report = np.zeros(1, abi.REPORT)
+        self._is_valid = True
+        self._template: Any = None  # of the result
+        self._homes: list[int] = []  # of the arguments and the new arrays of a call that is played
+        self._stream = ctypes.c_uint64()
+        self._plays = self.bytes = 0
+
+    # ---- While a call is written down ----
+
+    def refuse(self) -> None:
+        """Note that the call did what cannot be played."""
+        self._is_valid = False
+
+    def owns(self, owner: Array) -> None:
+        """Keep memory for as long as its addresses are names."""
+        self._owners.append(owner)
+
+    def kept(self, address: int, size: int, what: int) -> None:
+        """Note memory that is kept."""
+        self._is_valid = self._is_valid and what == device.TEMPORARY
+        self._note_range(address, size)
+        is_kept = ctypes.c_int32()
+        given = ctypes.c_uint64(address), ctypes.c_int64(size), ctypes.c_int32(what), ctypes.byref(is_kept)
+        keep = self._entry("pk_plan_keep", *given)
+        self._steps.append(lambda: keep() and is_kept.value == 1)
+
+    def lent(self, address: int, size: int, home: int, valid: int) -> None:
+        """Note memory that stands for an argument's, or for a new array's."""
+        self._note_range(address, size)
+        self._is_valid = self._is_valid and valid == abi.LENT_DEVICE
+        place, offset = self._place_of(home)
+        own, device_of = ctypes.c_uint64(), ctypes.c_int32()
+        given = ctypes.c_uint64(address), ctypes.c_int64(size), own, ctypes.c_uint64(0)
+        lend = self._entry("pk_plan_lend", *given, ctypes.c_int32(valid), ctypes.byref(device_of))
+
+        def step() -> bool:
+            own.value = self._homes[place] + offset
+            return lend() and device_of.value == 0
+
+        self._steps.append(step)
+
+    def dropped(self, address: int) -> None:
+        """Note memory that is kept no longer."""
+        if self._ranges.pop(address, None) is not None:
+            self._steps.append(self._entry("pk_plan_drop", ctypes.c_uint64(address)))
+
+    def made(self, new: Any, address: int, shape: tuple[int, ...], dtype: DType) -> None:
+        """Note a new array beside the first argument."""
+        self._new.append((new, address, shape, dtype))
+
+    def called(self, entry: Invocation) -> None:
+        """Note what an entry was given."""
+        name, arguments = entry.told()
+        is_known = name in _PLAYED or name.startswith(_PLAYED_OF_TYPES)
+        # What has come down, or gone in chunks, was waited for: by who looks at something.
+        was_waited_for = entry.report["bytes_down"][0] or entry.report["chunks"][0]
+        is_seen = name.startswith("pk_reduce") and not self._keeps_results(arguments)
+        if not is_known or was_waited_for or is_seen or _may_refuse(name, arguments) or not self._is_valid:
+            return self.refuse()
+        self._report["bytes_up"] += entry.report["bytes_up"]
+        try:
+            kinds = abi.SIGNATURES[name]
+            given = [self._own(kind, value) for kind, value in zip(kinds, arguments, strict=True)]
+        except _OtherError:
+            return self.refuse()
+        self._steps.append(self._entry(name, *given))
+        return None
+
+    def end(self, result: Any) -> bool:
+        """End with the call's result, and tell whether such calls can be played."""
+        arrays, addresses = self._inputs
+        places = {id(array): place for place, array in enumerate([*arrays, *(new for new, *_ in self._new)])}
+        self._inputs = [], addresses
+        self._new = [(None, at, shape, dtype) for _, at, shape, dtype in self._new]
+        try:
+            self._template = _template_of(result, places)
+        except _OtherError:
+            return False
+        return self._is_valid and self.bytes <= _MOST_BYTES
+
+    def _entry(self, name: str, *given: Any) -> Callable[[], bool]:
+        call = functools.partial(abi.unchecked(self._library, name), *given)
+        return lambda: call() == 0
+
+    def _note_range(self, address: int, size: int) -> None:
+        self._ranges[address] = size
+        self.bytes += size
+
+    def _keeps_results(self, arguments: tuple[Any, ...]) -> bool:
+        """Tell whether all results of reductions, which are the last operands, are kept."""
+        reductions, *rest = arguments
+        table = next(each for each in rest if isinstance(each, np.ndarray) and each.dtype == abi.OPERAND)
+        return all(self._is_kept(int(row["address"])) for row in table[-len(reductions) :])
+
+    def _is_kept(self, address: int) -> bool:
+        return any(first <= address < first + size for first, size in self._ranges.items())
+
+    def _place_of(self, home: int) -> tuple[int, int]:
+        """Return which array memory is of, and how far from its first element that begins."""
+        known = [*self._inputs[1], *(address for _, address, *_ in self._new)]
+        # An array that goes backwards has its first element behind others.
+        apart, place = min((address - home, place) for place, address in enumerate(known) if address >= home)
+        return place, -apart
+
+    def _own(self, kind: Any, value: Any) -> Any:
+        """Return an argument for good: what is kept by its name, tables and numbers as copies."""
+        dtype = getattr(kind, "_dtype_", None)
+        if dtype in (abi.OPTIONS, abi.REPORT):
+            value = np.zeros(1, dtype)
+        elif isinstance(value, np.ndarray) and not self._is_kept(address_of(value)):
+            value = self._copied(value)
+        if isinstance(value, np.ndarray):
+            self._lasting.append(value)
+            return ctypes.c_void_p(address_of(value))
+        if isinstance(value, ctypes._SimpleCData):  # noqa: SLF001  (a number)
+            return type(value)(value.value)
+        return kind(value) if isinstance(value, (int, float)) else value
+
+    def _copied(self, table: Array) -> Array:
+        """Return a copy of what an entry reads on the host, and of numbers of which that has the places."""
+        if table.nbytes > _MOST_COPIED:
+            raise _OtherError
+        table = table.copy()
+        for row in table if table.dtype == abi.OPERAND else ():
+            address = int(row["address"])
+            if address == 0 or self._is_kept(address):
+                continue
+            if row["strides"].any() or row["flags"]:
+                raise _OtherError
+            number = np.empty((), abi.TYPES[int(row["type"])])
+            ctypes.memmove(address_of(number), address, number.nbytes)
+            row["address"] = address_of(number)
+            self._lasting.append(number)
+        return table
+
+    # ---- When it is played ----
+
+    def play(self, kind: Kind) -> Any:
+        """Return the result of a call of its kind; NotImplemented if it cannot be played after all."""
+        began = time.perf_counter()
+        first = kind.arrays[0]
+        library = library_of_type(type(first))
+        assert library is not None  # noqa: S101
+        new = [library.make(shape, dtype, first) for _, _, shape, dtype in self._new]
+        homes = [library.address_of(array) for array in new]
+        # An array is aligned on the host as it is on the device.
+        if any((home - at) % _ALIGNED for home, (_, at, *_) in zip(homes, self._new, strict=True)):
+            return NotImplemented
+        self._homes = [*kind.addresses, *homes]
+        self._stream.value = kind.stream
+        if not device.run_plan(self._library, self._run):
+            return NotImplemented
+        self._plays += 1
+        if self._plays % _OFTEN == 0:
+            compile_wanted(self._library)
+        self._report["seconds"] = time.perf_counter() - began
+        invocation.done((self._function, "cuda", asked.ASKED_FOR, (0,), self._report.tobytes()))
+        return _filled(self._template, [*kind.arrays, *new])
+
+    def _run(self) -> bool:
+        queue = self._entry("pk_plan_queue", self._stream)
+        return queue() and all(step() for step in self._steps)
+
+
+def _may_refuse(name: str, arguments: tuple[Any, ...]) -> bool:
+    """Tell whether an entry raises what depends on values: of indices, or of integers to negative powers."""
+    if name == "pk_take":
+        return not arguments[6] & abi.TAKE_KNOWN
+    programs = (
+        value for value in arguments if isinstance(value, np.ndarray) and value.dtype == abi.INSTRUCTION
+    )
+    return any(
+        np.any((program["op"] == operations()["power"]) & np.isin(program["type"], _INTEGERS))
+        for program in programs
+    )
+
+
+def _template_of(result: Any, places: dict[int, int]) -> Any:
+    """Return a result with the places of arrays in their stead."""
+    if id(result) in places:
+        return places[id(result)]
+    if not isinstance(result, (list, tuple)):
+        raise _OtherError
+    kind: Any = type(result)
+    make = kind._make if hasattr(kind, "_fields") else kind
+    return make, [_template_of(part, places) for part in result]
+
+
+def _filled(template: Any, arrays: list[Any]) -> Any:
+    if type(template) is int:
+        return arrays[template]
+    make, parts = template
+    return make([_filled(part, arrays) for part in parts])
+
+
+# ---- All that there are ------------------------------------------------------------------------------
+
+
+@dataclass
+class _Known:
+    """The tapes of a kind of calls that nobody plays now, if there can be any."""
+
+    idle: list[Tape]
+    are_possible: bool = True
+
+
+_known: dict[tuple[Any, ...], _Known] = {}
+machine.on_release.append(_known.clear)
+
+
+def call(function: Any, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call what runs a function of the kit's with arrays on a GPU; or play what it does."""
+    kind = _kind_of(function, args, kwargs)
+    if kind is None:
+        return run(*args, **kwargs)
+    return _played(kind, functools.partial(run, *args, **kwargs))
+
+
+def _played(kind: Kind, call: Callable[[], Any]) -> Any:
+    known = _known.get(kind.key)
+    if known is None:
+        if len(_known) >= _MOST_KINDS:
+            _known.clear()
+        _known[kind.key] = _Known([])  # the first call prepares what others find
+        return call()
+    if not known.are_possible:
+        return call()
+    try:
+        tape = known.idle.pop()
+    except IndexError:  # there is none yet, or other threads play all
+        return _recorded(kind, call, known)
+    result = tape.play(kind)
+    if result is NotImplemented:
+        return call()
+    known.idle.append(tape)
+    return result
+
+
+def _recorded(kind: Kind, call: Callable[[], Any], known: _Known) -> Any:
+    tape = Tape(kind)
+    with device.heard_by(tape), invocation.heard_by(tape.called):
+        result = call()
+    if tape.end(result):
+        known.idle.append(tape)
+    else:
+        known.are_possible = False
+    return result

@@ -1,0 +1,193 @@
+"""Calls with arrays on a GPU that are alike: what one asks of the library is written down, and played."""
+
+import functools
+import threading
+import warnings
+
+import numpy as np
+import pytest
+from helpers.calls_there import EINSUMS, LOOKS_AT, PRODUCTS, RNG, STAYS, arrays_of
+from numpy.testing import assert_array_equal
+
+import pycudakit as pk
+from pycudakit.fusing import tape
+
+CALLS = {
+    **STAYS,
+    **PRODUCTS,
+    **{f"by {name}": functools.wraps(call)(functools.partial(call, pk)) for name, call in EINSUMS.items()},
+}
+
+
+@pytest.fixture
+def tapes(there, monkeypatch):
+    """Return the library that arrays are of, with a count of what was played."""
+    tape._known.clear()
+    play, there.played = tape.Tape.play, 0
+
+    def counted(self, kind):
+        result = play(self, kind)
+        there.played += result is not NotImplemented
+        return result
+
+    monkeypatch.setattr(tape.Tape, "play", counted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield there
+    tape._known.clear()
+
+
+def parts_of(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
+def values_of(there, call, arrays):
+    """Return what a call gives of arrays there, and what these are afterwards."""
+    placed = {name: there.up(x) for name, x in arrays.items()}
+    results = [there.down(part) if hasattr(part, "shape") else part for part in parts_of(call(**placed))]
+    return [np.array(x) for x in (*results, *map(there.down, placed.values()))]
+
+
+def shuffled(arrays):
+    return {name: RNG.permutation(x.ravel()).reshape(x.shape) for name, x in arrays.items()}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_same_comes_out(tapes, monkeypatch, name):
+    """What is played gives the bits that the call gives, of other arrays, too."""
+    given = [arrays_of(CALLS[name]), *(shuffled(arrays_of(CALLS[name])) for _ in range(3))]
+    with monkeypatch.context() as plain:
+        plain.setattr(tape, "_kind_of", lambda *_: None)
+        wants = [values_of(tapes, CALLS[name], arrays) for arrays in given]
+    assert not tapes.played
+    gots = [values_of(tapes, CALLS[name], arrays) for arrays in given]
+    for want, got in zip(wants, gots, strict=True):
+        for one, other in zip(got, want, strict=True):
+            assert_array_equal(one, other, strict=True)
+    if LOOKS_AT.match(name) and "isin" not in name and "unique of few in" not in name:
+        assert not tapes.played
+
+
+def _of_two(function):
+    return lambda w, u: function(w[:, :300], u[:300]) if function is pk.matmul else function(w[0], u[0])
+
+
+PLAYED = {
+    "matmul": _of_two(pk.matmul),
+    "one array twice": lambda w: pk.einsum("ij,kj->ik", w, w),
+    "dot": _of_two(pk.dot),
+    "norm": lambda a: pk.linalg.norm(a, *()),
+    "einsum": lambda m, s: pk.einsum("ij,jk->ki", m, s),
+    "diff": lambda a: pk.diff(a, *()),
+    "gradient": lambda a: pk.gradient(a, *()),
+    "concatenate": lambda a, b: pk.concatenate([a, b]),
+    "average": lambda m: pk.average(m, axis=0),
+    "topk": lambda w: pk.topk(w, 30),
+    "lexsort": lambda a, b: pk.lexsort([a, b]),
+    "divmod": _of_two(pk.divmod),
+    "nansum": lambda a: pk.nansum(a, *()),
+    "backwards": lambda a, b: pk.kron(a[:50][::-1], b[:40]),
+    "where": lambda a, b: pk.add(a, b, where=pk.less(a, 50), out=b.copy() if hasattr(b, "copy") else b),
+    "blur": lambda p: pk.image.box_blur(p, 5),
+}
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_played(tapes, name):
+    call, arrays = PLAYED[name], arrays_of(PLAYED[name])
+    for _ in range(4):
+        values_of(tapes, call, arrays)
+    assert tapes.played >= 2
+    assert (pk.last_call().engine, pk.last_call().bytes_down) == ("cuda", 0)
+
+
+def test_what_is_told(tapes):
+    a, b = tapes.up(RNG.random((30, 40))), tapes.up(RNG.random((40, 20)))
+    for _ in range(4):
+        pk.matmul(a, b)
+        assert (pk.last_call().function, pk.last_call().engine) == ("matmul", "cuda")
+        assert pk.last_call().reason.startswith("the engine asked for")
+    assert tapes.played == 2
+    with pk.profile() as calls:  # who looks sees the passes
+        pk.matmul(a, b)
+    assert tapes.played == 2
+    assert [call.function for call in calls.calls] == ["matmul"]
+
+
+def test_other_arguments_are_other_kinds(tapes):
+    x = RNG.random((40, 50))
+    a = tapes.up(x)
+    for _ in range(4):
+        for value in (0.0, -0.0, 1.0, 2.0, np.float32(2)):
+            got = tapes.down(pk.diff(a, prepend=value))
+            assert_array_equal(got, np.diff(x, prepend=value))
+        for axis in (0, 1, -1):
+            assert_array_equal(tapes.down(pk.diff(a, axis=axis)), np.diff(x, axis=axis))
+            assert_array_equal(tapes.down(pk.diff(a[::2], axis=axis)), np.diff(x[::2], axis=axis))
+            assert_array_equal(tapes.down(pk.diff(a[:, 1:], axis=axis)), np.diff(x[:, 1:], axis=axis))
+
+
+def test_what_is_refused_is_refused_again(tapes):
+    a, places, powers = tapes.up(np.arange(5000)), np.arange(100), np.full(5000, 2)
+    for _ in range(4):
+        pk.take(a, tapes.up(places))
+        pk.power(a, tapes.up(powers), where=True, dtype=np.int64)
+    places[7] = 5000
+    with pytest.raises(IndexError, match="5000 is out of bounds"):
+        pk.take(a, tapes.up(places))
+    powers[3] = -1
+    with pytest.raises(ValueError, match="negative integer powers"):
+        pk.power(a, tapes.up(powers), where=True, dtype=np.int64)
+    with pytest.raises(ValueError, match=r"not aligned|mismatch"):
+        pk.matmul(a, tapes.up(np.arange(7)))
+
+
+def test_one_array_in_the_place_of_others(tapes):
+    """Arrays that share memory are not taken for arrays that do not."""
+    x, y = RNG.random((200, 200)), RNG.random((200, 200))
+    a, b = tapes.up(x), tapes.up(y)
+    for _ in range(3):
+        assert_array_equal(tapes.down(pk.kron(a[0], b[0])), np.kron(x[0], y[0]))
+    assert_array_equal(tapes.down(pk.kron(a[0], a[0])), np.kron(x[0], x[0]))
+    assert_array_equal(tapes.down(pk.kron(a[0], a[1])), np.kron(x[0], x[1]))
+    flat = a.ravel() if hasattr(a, "ravel") else tapes.up(x.ravel())
+    assert_array_equal(
+        tapes.down(pk.kron(flat[:200], flat[100:300])), np.kron(x.ravel()[:200], x.ravel()[100:300])
+    )
+
+
+def test_threads_play_their_own(tapes):
+    xs, wrong = RNG.random((8, 60, 60)), []
+    wants = [x @ x.T for x in xs]
+
+    def work(number):
+        with pk.engine("cuda"):
+            a, b = tapes.up(xs[number]), tapes.up(np.ascontiguousarray(xs[number].T))
+            for _ in range(30):
+                got = tapes.down(pk.einsum("ij,jk->ik", a, b))
+                if not np.allclose(got, wants[number]):
+                    wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_memory_is_released(tapes):
+    a = tapes.up(RNG.random((100, 100)))
+    for _ in range(3):
+        pk.einsum("ij,kj->ik", a, a)
+    assert tape._known
+    pk.release()
+    assert not tape._known
+    assert tapes.down(pk.einsum("ij,kj->ik", a, a)).shape == (100, 100)
+
+
+def test_without_end(tapes):
+    """Of many kinds of calls, some are forgotten."""
+    for size in range(1, 400):
+        pk.diff(tapes.up(np.arange(size + 1.0)))
+    assert 0 < len(tape._known) <= 256

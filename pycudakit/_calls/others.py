@@ -308,6 +308,8 @@ def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         if queued is not None and (answer := queued(*args, **kwargs)) is not None:
             return answer  # type: ignore[no-any-return]
+        if (answer := above.played(function, args, kwargs)) is not NotImplemented:
+            return answer  # type: ignore[no-any-return]
         if any(map(has_dask, (*args, *kwargs.values()))):
             return above.call_on_dask(name, args, kwargs, call.__module__)  # type: ignore[no-any-return]
         if takes_devices() and any(map(lies_on_device, (*args, *kwargs.values()))):

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pycudakit._calls import asked, invocation
+from pycudakit._calls import above, asked, invocation
 from pycudakit._calls.invocation import Invocation
-from pycudakit._calls.queued import LEGACY_STREAM, UNSEEN, dtype_of, library_of_type
+from pycudakit._calls.queued import LEGACY_STREAM, UNSEEN, dtype_of, engine_here, library_of_type
 from pycudakit._library import abi, loader, machine, present
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array, DType
@@ -66,15 +66,7 @@ class Kind(NamedTuple):
 
 def _kind_of(function: Any, args: Any, kwargs: Any) -> Kind | None:
     """Return which calls are like this one; None if it is one that cannot be played."""
-    own = getattr(function, "__module__", "")
-    wanted = asked.here.get()
-    if (
-        not own.startswith(_ROOMS)
-        or own.endswith(".evaluate")
-        or wanted.fast == asked.WATCHED
-        or wanted.wait
-        or not _is_alone()
-    ):
+    if not _is_of_the_kit(function) or engine_here() is None or asked.here.get().wait or not _is_alone():
         return None
     arrays: list[Any] = []
     seen: list[Any] = []
@@ -88,6 +80,13 @@ def _kind_of(function: Any, args: Any, kwargs: Any) -> Kind | None:
         return None
     key = function, given, named
     return Kind(key, arrays, [address for _, address, _, _ in seen], streams.pop())
+
+
+@functools.lru_cache(1024)
+def _is_of_the_kit(function: Any) -> bool:
+    """Tell whether a function's result follows from its arguments."""
+    room = getattr(function, "__module__", "")
+    return room.startswith(_ROOMS) and not room.endswith(".evaluate")  # which looks at its caller's names
 
 
 @functools.cache
@@ -376,32 +375,36 @@ _known: dict[tuple[Any, ...], _Known] = {}
 machine.on_release.append(_known.clear)
 
 
+def played(function: Any, args: Any, kwargs: Any) -> Any:
+    """Return the result of a call of one of the kit's functions, if there is a tape; else NotImplemented."""
+    kind = _kind_of(function, args, kwargs)
+    known = None if kind is None else _known.get(kind.key)
+    if kind is None or known is None:
+        return NotImplemented
+    try:
+        tape = known.idle.pop()
+    except IndexError:  # there is none yet, or other threads play all
+        return NotImplemented
+    result = tape.play(kind)
+    if result is not NotImplemented:
+        known.idle.append(tape)
+    return result
+
+
 def call(function: Any, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call what runs a function of the kit's with arrays on a GPU; or play what it does."""
+    """Call what runs a function of the kit's with arrays on a GPU; write it down, if that is new."""
     kind = _kind_of(function, args, kwargs)
     if kind is None:
         return run(*args, **kwargs)
-    return _played(kind, functools.partial(run, *args, **kwargs))
-
-
-def _played(kind: Kind, call: Callable[[], Any]) -> Any:
     known = _known.get(kind.key)
     if known is None:
         if len(_known) >= _MOST_KINDS:
             _known.clear()
         _known[kind.key] = _Known([])  # the first call prepares what others find
-        return call()
+        return run(*args, **kwargs)
     if not known.are_possible:
-        return call()
-    try:
-        tape = known.idle.pop()
-    except IndexError:  # there is none yet, or other threads play all
-        return _recorded(kind, call, known)
-    result = tape.play(kind)
-    if result is NotImplemented:
-        return call()
-    known.idle.append(tape)
-    return result
+        return run(*args, **kwargs)
+    return _recorded(kind, functools.partial(run, *args, **kwargs), known)
 
 
 def _recorded(kind: Kind, call: Callable[[], Any], known: _Known) -> Any:
@@ -413,3 +416,6 @@ def _recorded(kind: Kind, call: Callable[[], Any], known: _Known) -> Any:
     else:
         known.are_possible = False
     return result
+
+
+above.name(played=played)

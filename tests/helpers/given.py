@@ -6,6 +6,7 @@ import weakref
 import numpy as np
 
 from pycudakit._calls.invocation import Invocation
+from pycudakit.fusing import tape
 
 
 def number_of(argument):
@@ -33,3 +34,4 @@ def forget_entries():
     settle()
     for found in list(_known):
         found._entries.clear()
+    tape._known.clear()

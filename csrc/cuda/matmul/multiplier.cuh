@@ -59,6 +59,7 @@ class Multiplier {
                  : way == Way::exact_cublas ? 8
                                             : 0},
           budget_(streaming_memory().device_budget) {
+        if (line_ == nullptr) events_.emplace();
         take_memory();
         cut_up();
         adds_at_home_ = can_add_at_home();
@@ -81,7 +82,7 @@ class Multiplier {
             work(*lease_->slots()[index]);
         });
         const auto last = size_t((int64_t(parts_.size()) - 1) % cut_.totals);
-        PK_CUDA(cudaEventSynchronize(finished_[last].get()));
+        PK_CUDA(cudaEventSynchronize(events_->finished[last].get()));
         const double end = call_.seconds();
         if (!goes_down_) {
             call_.report.chunks += int64_t(parts_.size());
@@ -92,7 +93,7 @@ class Multiplier {
         PK_CUDA(cudaStreamSynchronize(queues().down.get()));
         // All kernels as one: they follow each other, and what they wait for is told by the other stages.
         float milliseconds = 0;
-        PK_CUDA(cudaEventElapsedTime(&milliseconds, began_.get(), finished_[last].get()));
+        PK_CUDA(cudaEventElapsedTime(&milliseconds, events_->began.get(), events_->finished[last].get()));
         Lane(call_).add(PK_KERNEL, first_launch_, std::min(end, first_launch_ + milliseconds * 1e-3), 0,
                         given_.elements(), device_, KERNELS_LANE);
         if (way_ == Way::split && found[1] != 0) return false;
@@ -110,7 +111,6 @@ class Multiplier {
     }
 
     bool stand_in_line() {
-        PK_CUDA(cudaMemsetAsync(notes(), 0, Cut::NOTES, line_->stream));
         const std::lock_guard<std::mutex> lock(mutex_);
         launch_what_is_ready();
         call_.advance(given_.elements());
@@ -283,15 +283,15 @@ class Multiplier {
     void launch(int64_t index, int64_t part) {
         const cudaStream_t compute = line_ != nullptr ? line_->stream : queues().compute.get();
         const auto turn = size_t(index % Cut::PANELS), place = size_t(part % cut_.totals);
-        if (line_ == nullptr) {
-            PK_CUDA(cudaEventRecord(uploaded_[turn].get(), queues().up.get()));
-            PK_CUDA(cudaStreamWaitEvent(compute, uploaded_[turn].get()));
+        if (events_) {
+            PK_CUDA(cudaEventRecord(events_->uploaded[turn].get(), queues().up.get()));
+            PK_CUDA(cudaStreamWaitEvent(compute, events_->uploaded[turn].get()));
         }
-        if (is_first(index) && part >= cut_.totals)
-            PK_CUDA(cudaStreamWaitEvent(compute, downloaded_[place].get()));
-        if (index == 0) {
+        if (events_ && is_first(index) && part >= cut_.totals)
+            PK_CUDA(cudaStreamWaitEvent(compute, events_->downloaded[place].get()));
+        if (events_ && index == 0) {
             first_launch_ = call_.seconds();
-            PK_CUDA(cudaEventRecord(began_.get(), compute));
+            PK_CUDA(cudaEventRecord(events_->began.get(), compute));
         }
         const PanelProduct<Kind> product{given_, way_, device_, scratch(), notes() + 1};
         const HostMatrices<Kind> home{home_};
@@ -301,20 +301,23 @@ class Multiplier {
         if (home_.a != nullptr) a = brought(home.of_a(own, panel), a, compute);
         if (home_.b != nullptr) b = brought(home.of_b(own, panel), b, compute);
         product.queue_on(compute, own, panel, a, b, totals(part));
-        PK_CUDA(cudaEventRecord(computed_[turn].get(), compute));
+        if (events_) PK_CUDA(cudaEventRecord(events_->computed[turn].get(), compute));
         if (!is_last(index)) return;
         const int64_t count = own.pairs * own.rows * own.columns;
         const auto *const sums = reinterpret_cast<const Total *>(totals(part));
         if constexpr (is_float_kind<Kind>) {
-            device::look_at<Kind><<<blocks_for(count), device::THREADS, 0, compute>>>(sums, count, notes());
-            PK_CUDA(cudaGetLastError());
+            if (line_ == nullptr) {
+                device::look_at<Kind>
+                    <<<blocks_for(count), device::THREADS, 0, compute>>>(sums, count, notes());
+                PK_CUDA(cudaGetLastError());
+            }
         }
         if (home_.c != nullptr && !adds_at_home_) {
             device::store<Kind><<<blocks_for(count), device::THREADS, 0, compute>>>(
                 sums, reinterpret_cast<Element *>(result_at_home(part)), given_.n, own.columns, count);
             PK_CUDA(cudaGetLastError());
         }
-        PK_CUDA(cudaEventRecord(finished_[place].get(), compute));
+        if (events_) PK_CUDA(cudaEventRecord(events_->finished[place].get(), compute));
     }
 
     // ---- The host's threads -----------------------------------------------------------------------------
@@ -388,7 +391,7 @@ class Multiplier {
             wait_for((task.of + 1) * cut_.panels(given_) - 1);
             const cudaStream_t down = queues().down.get();
             half.queued = call_.seconds();
-            PK_CUDA(cudaStreamWaitEvent(down, finished_[size_t(task.of % cut_.totals)].get()));
+            PK_CUDA(cudaStreamWaitEvent(down, events_->finished[size_t(task.of % cut_.totals)].get()));
             PK_CUDA(cudaMemcpyAsync(half.memory, totals(task.of) + task.first * host.run, size_t(bytes),
                                     cudaMemcpyDeviceToHost, down));
             PK_CUDA(cudaEventRecord(half.done, down));
@@ -408,7 +411,7 @@ class Multiplier {
             // The panel that was there before has to be done with.
             if (task.of >= Cut::PANELS) {
                 wait_for(task.of - Cut::PANELS);
-                PK_CUDA(cudaStreamWaitEvent(up, computed_[size_t(task.of % Cut::PANELS)].get()));
+                PK_CUDA(cudaStreamWaitEvent(up, events_->computed[size_t(task.of % Cut::PANELS)].get()));
             }
             half.queued = call_.seconds();
             PK_CUDA(cudaMemcpyAsync(to, half.memory, size_t(bytes), cudaMemcpyHostToDevice, up));
@@ -417,7 +420,8 @@ class Multiplier {
         half.task = &task;
         const std::lock_guard<std::mutex> lock(mutex_);
         if (--left_of(task) == 0 && task.kind == Task::down)
-            PK_CUDA(cudaEventRecord(downloaded_[size_t(task.of % cut_.totals)].get(), queues().down.get()));
+            PK_CUDA(cudaEventRecord(events_->downloaded[size_t(task.of % cut_.totals)].get(),
+                                    queues().down.get()));
         launch_what_is_ready();
     }
 
@@ -481,11 +485,13 @@ class Multiplier {
     int64_t launched_ = 0;                                // panels
     std::atomic<bool> is_over_{false};
 
-    // Of panels, and of parts, by their places in the device's memory.
-    Event uploaded_[Cut::PANELS] = {event(), event()}, computed_[Cut::PANELS] = {event(), event()};
-    Event began_ = event();
+    // Of panels, and of parts, by their places in the device's memory: none of what stands in a line.
+    struct Events {
+        Event uploaded[Cut::PANELS] = {event(), event()}, computed[Cut::PANELS] = {event(), event()};
+        Event began = event(), finished[2] = {event(), event()}, downloaded[2] = {event(), event()};
+    };
+    std::optional<Events> events_;
     double first_launch_ = 0;
-    Event finished_[2] = {event(), event()}, downloaded_[2] = {event(), event()};
 };
 
 }  // namespace pk::matmul

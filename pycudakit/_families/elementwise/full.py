@@ -267,6 +267,9 @@ def call(
             result = queued.call(function, inputs, out)
             if result is not None:
                 return result
+        named = {"out": out, "where": where, "dtype": dtype, "casting": casting}
+        if (answer := above.played(function, inputs, named)) is not NotImplemented:
+            return answer
         if any(map(others.has_dask, (*inputs, out, where))):
             cast = None if casting == "same_kind" else casting
             named = _said(out=out, where=where, dtype=dtype, casting=cast)

@@ -111,6 +111,26 @@ class OnDevice:
             others = {"PyTorch": functools.partial(self.torch.add, *tensors)}
             self.compare("add of 1,000 tensors", ours, others, {}, FEW, 100)
 
+    def run_small(self):
+        """Time functions of several steps, of so few elements that what they take in Python counts."""
+        cupy, (a, b, _) = self.cupy, self.arrays
+        m, n, x, y = a[: 1 << 16].reshape(256, 256), b[: 1 << 16].reshape(256, 256), a[:FEW], b[:FEW]
+        works = {
+            "matmul, 256 x 256": (pk.matmul, cupy.matmul, (m, n)),
+            "einsum ij,jk->ki": (pk.einsum, cupy.einsum, ("ij,jk->ki", m, n)),
+            "argsort of columns": (pk.argsort, cupy.argsort, (m, 0)),
+            "average of columns": (pk.average, cupy.average, (m, 0)),
+            "norm": (pk.linalg.norm, cupy.linalg.norm, (x,)),
+            "dot": (pk.dot, cupy.dot, (x, y)),
+            "sort": (pk.sort, cupy.sort, (x,)),
+            "gradient": (pk.gradient, cupy.gradient, (x,)),
+            "concatenate": (pk.concatenate, cupy.concatenate, ([x, y],)),
+        }
+        for name, (ours, theirs, arguments) in works.items():
+            calls = functools.partial(ours, *arguments), {"CuPy": functools.partial(theirs, *arguments)}
+            size = m.size if any(each is m for each in arguments) else FEW
+            self.compare(name, *calls, {}, size, 100)
+
     def run_weights(self):
         """Time weights, which are added in one order, and by CuPy as they come."""
         weights, shares, _ = self.arrays
@@ -156,6 +176,7 @@ def main():
     harness = Harness(__doc__.splitlines()[0], 8)
     works = OnDevice(harness)
     works.run_calls()
+    works.run_small()
     works.run_weights()
     works.run_functions()
     return harness.finish()

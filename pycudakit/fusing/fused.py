@@ -24,6 +24,7 @@ from pycudakit._calls.invocation import (
 )
 from pycudakit._calls.others import check_devices, is_ordinary, read, read_all, takes_devices
 from pycudakit._calls.record import Call
+from pycudakit.fusing import tape
 from pycudakit.fusing.arrays.nested import (
     all_stand_ins,
     arrays_in,
@@ -36,6 +37,7 @@ from pycudakit.fusing.arrays.nested import (
 )
 from pycudakit.fusing.captured.handlers import CAPTURED
 from pycudakit.fusing.captured.namespaces import Body
+from pycudakit.fusing.harmless import Outside, outside_of
 from pycudakit.fusing.homeward import Homeward
 from pycudakit.fusing.left_behind import arrays_elsewhere, replace_left
 from pycudakit.fusing.lending import Lending
@@ -106,9 +108,12 @@ class Fused(Generic[P, R]):
         if asked.is_numpys(engine):
             return by_numpy(self._name, asked.ASKED_FOR, lambda: self.__wrapped__(*args, **kwargs))
         if not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values()))):
+            if (answer := tape.played(self, args, kwargs)) is not NotImplemented:
+                return answer  # type: ignore[no-any-return]
             devices = devices_in((args, kwargs)) if takes_devices() else []
             if devices:
-                return self._run_on_devices(devices, args, kwargs)  # type: ignore[no-any-return]
+                run = functools.partial(self._run_on_devices, devices)
+                return tape.call(self, run, args, kwargs)  # type: ignore[no-any-return]
             args, kwargs = read_all(self._name, self.__wrapped__, args, kwargs, by_numpy=True)  # type: ignore[assignment]
         result: R
         arrays = arrays_in(args)
@@ -193,7 +198,12 @@ class Fused(Generic[P, R]):
         with asked.asking(engine="cpu"):
             return self._recorded(Recording(self._name, CAPTURED, self._strict), arrays, args, kwargs)
 
-    def _run_on_devices(self, devices: list[Any], args: Any, kwargs: Any) -> Any:
+    @functools.cached_property
+    def outside(self) -> Outside | None:
+        """What the function names outside, if calls of one kind are alike."""
+        return None if self._runs_later else outside_of(self.__wrapped__)
+
+    def _run_on_devices(self, devices: list[Any], *args: Any, **kwargs: Any) -> Any:
         """Run it where its arrays lie; its results will lie there, too."""
         there = set(map(id, devices))
         if not all(id(value) in there or is_ordinary(value) for value in (*args, *kwargs.values())):

@@ -12,7 +12,6 @@ import ctypes
 import functools
 import itertools
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from pycudakit._library.types import Array, DType
 from pycudakit._programs.values import operations
 from pycudakit.fusing.arrays import device
 from pycudakit.fusing.arrays.compiled import compile_wanted
+from pycudakit.fusing.harmless import TellingError
 
 _ROOMS = tuple(
     f"{__name__.partition('.')[0]}.{room}"
@@ -66,19 +66,23 @@ class Kind(NamedTuple):
 
 def _kind_of(function: Any, args: Any, kwargs: Any) -> Kind | None:
     """Return which calls are like this one; None if it is one that cannot be played."""
-    if not _is_of_the_kit(function) or engine_here() is None or asked.here.get().wait or not _is_alone():
+    if engine_here() is None or asked.here.get().wait or device.is_heard() or not _is_alone():
+        return None
+    outside = getattr(function, "outside", None)  # of a fused function
+    if outside is None and not _is_of_the_kit(function):
         return None
     arrays: list[Any] = []
     seen: list[Any] = []
     try:
+        there = None if outside is None else outside.now()
         given = tuple([_described(value, arrays, seen) for value in args])
         named = tuple([(name, _described(value, arrays, seen)) for name, value in kwargs.items()])
-    except _OtherError:
+    except (_OtherError, TellingError, ValueError):
         return None
     streams = {stream for _, _, stream, _ in seen}
     if len(streams) != 1 or _overlap(seen):
         return None
-    key = function, given, named
+    key = function, there, given, named
     return Kind(key, arrays, [address for _, address, _, _ in seen], streams.pop())
 
 
@@ -157,15 +161,13 @@ class Tape:
 
     def __init__(self, kind: Kind) -> None:
         self._library = loader.library("cuda")
-        function = kind.key[0]
-        self._function = getattr(function, "name", None) or function.__name__
+        self._record: Any = None  # of the call
         self._inputs = kind.arrays, kind.addresses
         self._new: list[tuple[Any, int, tuple[int, ...], DType]] = []  # with where they were
         self._owners: list[Array] = []  # of the memory by whose addresses the library knows what is kept
         self._ranges: dict[int, int] = {}  # bytes that are kept now, by the first's address
         self._steps: list[Callable[[], bool]] = []
         self._lasting: list[Array] = []  # what entries are given
-        self._report = np.zeros(1, abi.REPORT)
         self._is_valid = True
         self._template: Any = None  # of the result
         self._homes: list[int] = []  # of the arguments and the new arrays of a call that is played
@@ -224,7 +226,6 @@ class Tape:
         is_seen = name.startswith("pk_reduce") and not self._keeps_results(arguments)
         if not is_known or was_waited_for or is_seen or _may_refuse(name, arguments) or not self._is_valid:
             return self.refuse()
-        self._report["bytes_up"] += entry.report["bytes_up"]
         try:
             kinds = abi.SIGNATURES[name]
             given = [self._own(kind, value) for kind, value in zip(kinds, arguments, strict=True)]
@@ -235,6 +236,7 @@ class Tape:
 
     def end(self, result: Any) -> bool:
         """End with the call's result, and tell whether such calls can be played."""
+        self._record = invocation.last_record()
         arrays, addresses = self._inputs
         places = {id(array): place for place, array in enumerate([*arrays, *(new for new, *_ in self._new)])}
         self._inputs = [], addresses
@@ -243,7 +245,7 @@ class Tape:
             self._template = _template_of(result, places)
         except _OtherError:
             return False
-        return self._is_valid and self.bytes <= _MOST_BYTES
+        return self._is_valid and bool(self._lasting) and self.bytes <= _MOST_BYTES
 
     def _entry(self, name: str, *given: Any) -> Callable[[], bool]:
         call = functools.partial(abi.unchecked(self._library, name), *given)
@@ -304,7 +306,6 @@ class Tape:
 
     def play(self, kind: Kind) -> Any:
         """Return the result of a call of its kind; NotImplemented if it cannot be played after all."""
-        began = time.perf_counter()
         first = kind.arrays[0]
         library = library_of_type(type(first))
         assert library is not None  # noqa: S101
@@ -320,8 +321,7 @@ class Tape:
         self._plays += 1
         if self._plays % _OFTEN == 0:
             compile_wanted(self._library)
-        self._report["seconds"] = time.perf_counter() - began
-        invocation.done((self._function, "cuda", asked.ASKED_FOR, (0,), self._report.tobytes()))
+        invocation.done(self._record)
         return _filled(self._template, [*kind.arrays, *new])
 
     def _run(self) -> bool:

@@ -65,6 +65,11 @@ def heard_by(listener: Listener) -> Iterator[None]:
         _local.listener = outer
 
 
+def is_heard() -> bool:
+    """Tell whether somebody hears of what the thread's functions keep."""
+    return _local.listener is not None
+
+
 class Scope:
     """What is kept, while a function runs; on the CPU engine, nothing needs to be."""
 

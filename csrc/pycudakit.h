@@ -828,8 +828,8 @@ PK_API int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *foun
 /* Of each of `outer` arrays that lie one after the other, of `count` elements of `width` bytes, the elements
  * at `picked` indices, side by side. Negative indices count from the end. With PK_TAKE_EACH there are
  * indices for each of the arrays, else the same for all. An index that has no element is
- * PK_INVALID_ARGUMENT, and nothing is written; with PK_TAKE_KNOWN, which says that there is none, it may mean the
- * first element instead. Arrays are dense, and `out` overlaps nothing else. */
+ * PK_INVALID_ARGUMENT, and nothing is written; with PK_TAKE_KNOWN, which says that there is none, it may mean
+ * the first element instead. Arrays are dense, and `out` overlaps nothing else. */
 enum { PK_TAKE_EACH = 1, PK_TAKE_KNOWN = 2 };
 PK_API int32_t pk_take(const uint8_t *in, int64_t outer, int64_t count, int64_t width, const int64_t *indices,
                        int64_t picked, int64_t flags, uint8_t *out, const pk_options *options,

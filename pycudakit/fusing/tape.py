@@ -33,7 +33,9 @@ _ROOMS = tuple(
     f"{__name__.partition('.')[0]}.{room}"
     for room in ("_families", "_programs", "fusing.composed", "image", "linalg")
 )
-_MOST_BYTES = 64 << 20  # of a call: of more, what it takes in Python is next to nothing
+# Bytes of a call, of which more takes so long that Python is next to nothing; and of all tapes: of the host's
+# memory, which nobody touches.
+_MOST_BYTES, _MOST_IN_ALL = 1 << 30, 16 << 30
 _MOST_KINDS = 256
 _MOST_COPIED = 1 << 20  # bytes of what an entry reads on the host
 _OFTEN = 16  # plays, after which it is looked whether a pass is worth to be compiled
@@ -411,10 +413,12 @@ def _recorded(kind: Kind, call: Callable[[], Any], known: _Known) -> Any:
     tape = Tape(kind)
     with device.heard_by(tape), invocation.heard_by(tape.called):
         result = call()
-    if tape.end(result):
-        known.idle.append(tape)
-    else:
+    if not tape.end(result):
         known.are_possible = False
+        return result
+    if tape.bytes + sum(each.bytes for others in _known.values() for each in others.idle) > _MOST_IN_ALL:
+        _known.clear()
+    known.idle.append(tape)
     return result
 
 

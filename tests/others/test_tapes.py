@@ -186,6 +186,20 @@ def test_memory_is_released(tapes):
     assert tapes.down(pk.einsum("ij,kj->ik", a, a)).shape == (100, 100)
 
 
+def test_no_more_than_so_much(tapes, monkeypatch):
+    """Of the host's memory, whose addresses are names, tapes have a part."""
+    monkeypatch.setattr(tape, "_MOST_IN_ALL", 100_000)
+    for size in range(1000, 1020):
+        for _ in range(3):
+            pk.diff(tapes.up(np.arange(size + 1.0)))
+        assert sum(each.bytes for known in tape._known.values() for each in known.idle) <= 100_000
+    assert tapes.played
+    monkeypatch.setattr(tape, "_MOST_BYTES", 1000)
+    for _ in range(4):
+        pk.diff(tapes.up(np.arange(3000.0)))
+    assert not any(known.idle for key, known in tape._known.items() if "(3000,)" in str(key))
+
+
 def test_without_end(tapes):
     """Of many kinds of calls, some are forgotten."""
     for size in range(1, 400):

@@ -45,8 +45,6 @@ _ENTRIES = """pk_evaluate pk_filter pk_gray pk_interp pk_lookup pk_reduce pk_red
 pk_take"""
 _PLAYED = frozenset(_ENTRIES.split())
 _PLAYED_OF_TYPES = ("pk_argsort_", "pk_matmul_", "pk_searchsorted_", "pk_sort_")
-
-
 _INTEGERS = [code for code, dtype in enumerate(abi.TYPES) if dtype.kind in "iu"]
 
 
@@ -77,8 +75,9 @@ def _kind_of(function: Any, args: Any, kwargs: Any) -> Kind | None:
     seen: list[Any] = []
     try:
         there = None if outside is None else outside.now()
-        given = tuple([_described(value, arrays, seen) for value in args])
-        named = tuple([(name, _described(value, arrays, seen)) for name, value in kwargs.items()])
+        of_lists = outside is None  # which a function of the caller's might change
+        given = tuple([_described(value, arrays, seen, of_lists) for value in args])
+        named = tuple([(name, _described(each, arrays, seen, of_lists)) for name, each in kwargs.items()])
     except (_OtherError, TellingError, ValueError):
         return None
     streams = {stream for _, _, stream, _ in seen}
@@ -100,15 +99,15 @@ def _is_alone() -> bool:
     return present.device_count() == 1
 
 
-def _described(value: Any, arrays: list[Any], seen: list[Any]) -> Any:
+def _described(value: Any, arrays: list[Any], seen: list[Any], of_lists: bool) -> Any:
     """Return what tells an argument from those of other calls; arrays on a GPU go to a list."""
     kind = type(value)
     if kind in (bool, int, str, type(None), type):
         return kind, value
     if kind is float:
         return kind, value.hex()
-    if kind in (list, tuple):
-        return kind, tuple([_described(part, arrays, seen) for part in value])
+    if kind is tuple or (kind is list and of_lists):
+        return kind, tuple([_described(part, arrays, seen, of_lists) for part in value])
     if isinstance(value, (np.dtype, np.generic)):
         return kind, str(value) if isinstance(value, np.dtype) else value.tobytes()
     if value is Ellipsis or value is np._NoValue:  # noqa: SLF001

@@ -246,6 +246,23 @@ def test_numbers_that_are_given(played):
     assert played.played
 
 
+def test_lists_are_changed_each_time(played):
+    def function(parts):
+        parts[0] = parts[0] * 2
+        return parts[0] + parts[1]
+
+    fused = pk.fuse(function)
+    for _ in range(4):
+        a, b = played.up(np.ones(2000)), played.up(np.ones(2000))
+        parts = [a, b]
+        assert_array_equal(played.down(fused(parts)), np.full(2000, 3.0))
+        assert_array_equal(played.down(parts[0]), np.full(2000, 2.0))
+    pair = pk.fuse(lambda both: both[0] + both[1])
+    for _ in range(4):
+        assert_array_equal(played.down(pair((a, b))), np.full(2000, 2.0))
+    assert played.played == 2
+
+
 def test_errors_come_again(played):
     fused, a, b = pk.fuse(lambda x, y: x + y), played.up(np.ones(2000)), played.up(np.ones(3))
     for _ in range(4):

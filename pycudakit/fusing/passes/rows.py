@@ -189,8 +189,9 @@ class Rows(Reductions):
 
 def _is_quicker(chain: Chain) -> bool:
     """Tell whether blocks are quicker on the CPU: if they keep what takes long, or many wait for memory."""
-    is_bound = cost.threads() >= _MANY_THREADS and chain.bytes_a_row() * chain.rows >= _LARGE
-    return is_bound or bool(chain.kept)
+    if chain.kept:
+        return True
+    return cost.threads() >= _MANY_THREADS and chain.bytes_a_row() * chain.rows >= _LARGE
 
 
 def _waits(node: Node | None) -> bool:

@@ -15,6 +15,7 @@ _OURS = __name__.partition(".")[0]
 _MODULES = ("math", "numpy", "numpy.linalg", _OURS, f"{_OURS}.image", f"{_OURS}.linalg", f"{_OURS}.numpy")
 _NAMES = "abs bool divmod enumerate float int len max min pow range reversed round slice sum tuple zip"
 _BUILTINS = tuple(getattr(builtins, name) for name in _NAMES.split())
+_FUNCTIONS: tuple[Any, ...] = (BuiltinFunctionType, FunctionType, np.ufunc, type(np.sum))
 # Instructions, by how their names begin: they leave no trace but in arrays and in what is the function's own.
 _HARMLESS = """BINARY_ BUILD_ CACHE CALL COMPARE_OP CONTAINS_OP CONVERT_VALUE COPY DICT_ DUP_ END_FOR
 EXTENDED_ARG FORMAT_ FOR_ITER GET_ITER INPLACE_ IS_OP JUMP KW_NAMES LIST_ LOAD_ASSERTION_ERROR LOAD_ATTR
@@ -106,13 +107,13 @@ def _is_known(value: Any) -> bool:
         return value.__name__ in _MODULES
     if isinstance(value, type):
         return value in _BUILTINS or issubclass(value, np.generic)
-    if isinstance(value, BuiltinFunctionType) and value in _BUILTINS:
+    if not isinstance(value, _FUNCTIONS):
+        return False
+    if isinstance(value, np.ufunc) or value in _BUILTINS:
         return True
-    room, name = getattr(value, "__module__", None) or "", getattr(value, "__name__", "")
-    if isinstance(value, np.ufunc):
-        return True
+    room = value.__module__ or ""
     is_of_one = room.partition(".")[0] in ("math", "numpy", _OURS) and ".random" not in room
-    return callable(value) and is_of_one and not _is_telling(name) and not _is_fused(value)
+    return is_of_one and not _is_telling(value.__name__)
 
 
 def _is_telling(name: str) -> bool:

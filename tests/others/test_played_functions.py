@@ -201,7 +201,26 @@ def _imports(x):
     return x + math.e
 
 
-RUN = [_logs, _prints, _draws, _draws_by_numpy, _tells_time, _reads, _heeds, _sets, _of_settings, _imports]
+CURVE = np.poly1d([1.0, 2.0])
+
+
+def _of_an_object(x):
+    return x + CURVE(1.0)
+
+
+RUN = [
+    _of_an_object,
+    _logs,
+    _prints,
+    _draws,
+    _draws_by_numpy,
+    _tells_time,
+    _reads,
+    _heeds,
+    _sets,
+    _of_settings,
+    _imports,
+]
 
 
 @pytest.mark.parametrize("function", RUN)

@@ -94,7 +94,7 @@ def _known(fields: tuple[Any, ...], axis: Any) -> _Known | None:
         return None
     order = (*(d for d in range(dimensions) if d != along % dimensions), along % dimensions)
     rows, strides = tuple(shape[d] for d in order), None
-    if form.strides is not None or rows != shape:
+    if form.strides is not None or order != tuple(range(dimensions)):
         own = strides_of_dense(shape, dtype) if form.strides is None else form.strides
         strides = tuple(own[d] for d in order)
     return _Known(dtype, shape, order, rows, strides)

@@ -9,6 +9,7 @@ from helpers.there import LIBRARIES, Library
 
 import pycudakit as pk
 from pycudakit._library import present
+from pycudakit.fusing import tape
 
 
 @pytest.fixture(params=LIBRARIES)
@@ -59,3 +60,19 @@ def there(request):
             yield Library("cupy")
     else:
         yield _StandingFor(request.getfixturevalue("gpu"))
+
+
+@pytest.fixture
+def played(there, monkeypatch):
+    """Return the library that arrays are of, with a count of the calls that were played."""
+    tape._known.clear()
+    play, there.count = tape.Tape.play, 0
+
+    def counted(self, kind):
+        result = play(self, kind)
+        there.count += result is not NotImplemented
+        return result
+
+    monkeypatch.setattr(tape.Tape, "play", counted)
+    yield there
+    tape._known.clear()

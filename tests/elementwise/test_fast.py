@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from helpers.given import forget_entries
 from helpers.strategies import DTYPES
+from helpers.threads import run_in_threads
 
 import pycudakit as pk
 from pycudakit import errors
@@ -363,11 +364,7 @@ def test_threads(engine):
                 if not right:
                     wrong.append(seed)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(6))
     assert not wrong
 
 

@@ -3,11 +3,11 @@
 import gc
 import os
 import pickle
-import threading
 
 import numpy as np
 import pytest
 from helpers.processes import ENDS, ends_well, python
+from helpers.threads import run_in_threads
 from helpers.versions import has_numpy
 
 import pycudakit as pk
@@ -186,11 +186,7 @@ def test_threads_take_and_return():
                 wrong.append(seed)
 
     arrays, wrong = [], []
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(8))
     assert wrong == []
 
 

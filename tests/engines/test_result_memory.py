@@ -2,12 +2,12 @@
 
 import gc
 import os
-import threading
 import tracemalloc
 
 import numpy as np
 import pytest
 from helpers.processes import ENDS, ends_well, failure, python
+from helpers.threads import run_in_threads
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -188,11 +188,7 @@ def test_from_many_threads(engine):
             if not ((first == x + turn).all() and (second == x * turn).all()):
                 wrong.append((seed, turn))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(6))
     assert wrong == []
 
 

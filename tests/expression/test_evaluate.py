@@ -2,13 +2,13 @@
 
 import itertools
 import sys
-import threading
 import time
 import traceback
 
 import numpy as np
 import pytest
 from helpers.strategies import assert_same_outcome, assert_values, broadcast_shapes, build, layouts, outcome
+from helpers.threads import run_in_threads
 from helpers.versions import has_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -250,11 +250,7 @@ def test_threads_and_cache(engine):
             if not np.array_equal(got, a * (seed % 4) + a) or got.dtype != a.dtype:
                 wrong.append((seed, dtype))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(8))
     assert not wrong
 
 

@@ -1,5 +1,6 @@
 """Calls of arrays that stay on a GPU, and the arrays."""
 
+import functools
 import inspect
 import re
 
@@ -35,6 +36,11 @@ CDF = "inverted_cdf"
 def arrays_of(call):
     """Return copies of the arrays that a call names."""
     return {name: ARRAYS[name].copy() for name in inspect.signature(call).parameters if name in ARRAYS}
+
+
+def parts_of(result):
+    """Return the arrays of a result of one or several."""
+    return result if isinstance(result, tuple) else (result,)
 
 
 def fused(body):
@@ -296,17 +302,6 @@ STAYS = {
 }
 
 # Products of floats, which the CPU engine has NumPy multiply: they are close.
-# What looks at something on the host, and so has waited when it returns.
-LOOKS_AT = re.compile(
-    # how many there are
-    r"(weighted )?(bincount|histogram)|union1d|intersect1d|setdiff1d|setxor1d|sets |unique|nonzero|compress"
-    # a number that it returns, or that tells what NumPy refuses
-    r"|allclose|array_equal|weighted average|choice of one|take by indices there|isin"
-    r"|normal around|exponential|poisson|gamma|beta|uniform|power of integers|evaluate a power"
-    # what the host chooses by, or NaN where nothing is left
-    r"|(weighted )?(nan)?(median|quantile|percentile)|nanmax|nanmin|nanstd|nanvar|nanarg|norm of order 3"
-)
-
 PRODUCTS = {
     "matmul": lambda m, s, **_: pk.matmul(m, s),
     "matmul of views": lambda w, **_: pk.matmul(w[::2, 100:], w[:, 200:]),
@@ -393,3 +388,20 @@ if has_numpy("2.4"):  # whose paths heed types
             "ij->j", q, dtype="f8", optimize="greedy", order="F"
         ),
     }
+
+# All of them, of which each takes the arrays that it names.
+CALLS = {
+    **STAYS,
+    **PRODUCTS,
+    **{f"by {name}": functools.wraps(call)(functools.partial(call, pk)) for name, call in EINSUMS.items()},
+}
+# What looks at something on the host, and so has waited when it returns.
+LOOKS_AT = re.compile(
+    # how many there are
+    r"(weighted )?(bincount|histogram)|union1d|intersect1d|setdiff1d|setxor1d|sets |unique|nonzero|compress"
+    # a number that it returns, or that tells what NumPy refuses
+    r"|allclose|array_equal|weighted average|choice of one|take by indices there|isin"
+    r"|normal around|exponential|poisson|gamma|beta|uniform|power of integers|evaluate a power"
+    # what the host chooses by, or NaN where nothing is left
+    r"|(weighted )?(nan)?(median|quantile|percentile)|nanmax|nanmin|nanstd|nanvar|nanarg|norm of order 3"
+)

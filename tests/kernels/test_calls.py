@@ -1,10 +1,10 @@
 """Calls of kernels: where they run and why, what they print, many at a time, and what is checked."""
 
 import sys
-import threading
 
 import numpy as np
 import pytest
+from helpers.threads import run_in_threads
 from helpers.user_kernels import ADD, module, operands, python
 
 import pycudakit as pk
@@ -139,11 +139,7 @@ def test_threads(engine):
                 if (c != a + b).any():
                     wrong.append(n)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(8))
     assert not wrong
 
 

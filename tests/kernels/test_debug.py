@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from helpers.threads import run_in_threads
 from helpers.user_kernels import RNG, run
 
 import pycudakit as pk
@@ -351,11 +352,7 @@ def test_many_threads_at_once():
         except BaseException as error:  # noqa: BLE001  (told below)
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(6))
     assert not failures
 
 

@@ -1,9 +1,9 @@
 """Kernels compiled for a GPU by NVRTC, which needs none."""
 
 import re
-import threading
 
 import pytest
+from helpers.threads import run_in_threads
 
 from pycudakit import errors
 from pycudakit.kernels.compiling import nvrtc
@@ -337,9 +337,5 @@ def test_many_threads_compile_at_once(compile):
     def work(i):
         made[i] = compile(source(f"__global__ void f{i}(int *x) {{ *x = {i}; }}", f"f{i}"))
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(8))
     assert {i: compiled.symbols for i, compiled in made.items()} == {i: {f"f{i}": f"f{i}"} for i in range(8)}

@@ -2,10 +2,10 @@
 
 import functools
 import pickle
-import threading
 
 import numpy as np
 import pytest
+from helpers.threads import run_in_threads
 
 import pycudakit as pk
 from pycudakit import Program, SourceModule, errors
@@ -256,11 +256,7 @@ def test_same_bits_again_and_from_threads(engine):
         with pk.engine(engine):
             results[index] = p(u=inputs[index])["u"]
 
-    threads = [threading.Thread(target=work, args=(index,)) for index in range(len(inputs))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(len(inputs)))
     for result, right in zip(results, expected, strict=True):
         np.testing.assert_array_equal(result, right)
 

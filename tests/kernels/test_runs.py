@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
 import pytest
+from helpers.threads import run_in_threads
 from helpers.user_kernels import module
 
 import pycudakit as pk
@@ -115,11 +115,7 @@ def test_threads_do_not_disturb_each_other(engine, capsys):
                     wrong.append((k, n, said[0]))
 
     add(*np.zeros((3, 1), np.float32))
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(6))
     assert not wrong
     said = sorted(int(line) for line in capsys.readouterr().out.split())
     assert said == sorted(k * 10**6 + n for k in range(6) for n in (100, 2000, 200_000))

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from helpers import stand_in_gpu
-from helpers.calls_there import ARRAYS, EINSUMS, PRODUCTS, RNG, SIZE, STAYS, arrays_of, fused
+from helpers.calls_there import ARRAYS, EINSUMS, PRODUCTS, RNG, SIZE, STAYS, arrays_of, fused, parts_of
 from numpy.testing import assert_array_equal
 
 import pycudakit as pk
@@ -37,7 +37,7 @@ def both(call, gpu):
 
 def check(call, gpu, by_blas=False):
     want, got = both(call, gpu)
-    wants, gots = (x if isinstance(x, tuple) else (x,) for x in (want, got))
+    wants, gots = map(parts_of, (want, got))
     assert len(wants) == len(gots)
     for one, other in zip(gots, wants, strict=True):
         if not isinstance(other, bool):

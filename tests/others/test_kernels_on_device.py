@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 from helpers.there import Capsule, Held, numbers, on_a_gpu
+from helpers.threads import run_in_threads
 from numpy.testing import assert_array_equal
 
 import pycudakit as pk
@@ -420,11 +421,7 @@ def test_threads(library):
                 if not (library.down(b) == x + k * x).all():
                     wrong.append(k)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(16))
     assert not wrong
 
 

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.calls_there import arrays_of
+from helpers.calls_there import arrays_of, parts_of
 from helpers.keywords_there import EXACT, FORMS, INTO, KEYWORDS, OTHER_TYPES
 from numpy.testing import assert_array_equal
 
@@ -20,10 +20,6 @@ def quiet():
         yield
 
 
-def parts(result):
-    return result if isinstance(result, tuple) else (result,)
-
-
 @pytest.mark.parametrize("name", KEYWORDS)
 def test_keywords(there, name):
     call = KEYWORDS[name]
@@ -33,7 +29,7 @@ def test_keywords(there, name):
     on_device = {key: there.up(x) for key, x in at_home.items()}
     got = call(**on_device)
     assert there.moved() < FEW
-    for one, other in zip(parts(got), parts(want), strict=True):
+    for one, other in zip(parts_of(got), parts_of(want), strict=True):
         assert_array_equal(there.down(one), other)
         assert there.down(one).dtype == other.dtype
 

@@ -1,12 +1,12 @@
 """Arrays of other libraries on a GPU: read and written where they lie, or refused with the way home."""
 
 import gc
-import threading
 
 import numpy as np
 import pytest
-from helpers.calls_there import PRODUCTS, STAYS, arrays_of
+from helpers.calls_there import PRODUCTS, STAYS, arrays_of, parts_of
 from helpers.there import SIZE, TENSOR, Capsule, Held, numbers, on_a_gpu
+from helpers.threads import run_in_threads
 from helpers.versions import has_numpy
 from numpy.testing import assert_array_equal
 
@@ -201,7 +201,7 @@ def test_the_bits_of_numpys_arrays(library, name):
     a, b = numbers(), numbers()[::-1].copy()
     want = call(a, b)
     got = call(library.up(a), library.up(b))
-    wants, gots = (w if isinstance(w, tuple) else (w,) for w in (want, got))
+    wants, gots = map(parts_of, (want, got))
     moved = pk.last_call().bytes_up + pk.last_call().bytes_down
     for one, other in zip(gots, wants, strict=True):
         if isinstance(other, bool):
@@ -231,7 +231,7 @@ def test_what_stays(library, name):
         want = call(**at_home)
     got = call(**there)
     last = pk.last_call()
-    wants, gots = (x if isinstance(x, tuple) else (x,) for x in (want, got))
+    wants, gots = map(parts_of, (want, got))
     for one, other in zip(gots, wants, strict=True):
         if isinstance(other, bool):
             assert one is other
@@ -379,11 +379,7 @@ def test_threads(library):
                 if not (got == x * float(k) + 1).all():
                     wrong.append(k)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(32)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(32))
     assert not wrong
 
 

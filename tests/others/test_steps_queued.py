@@ -1,14 +1,14 @@
 """Functions of several steps, of arrays on a GPU, that return once all steps are queued."""
 
 import contextlib
-import functools
 import threading
 import warnings
 
 import numpy as np
 import pytest
-from helpers.calls_there import EINSUMS, LOOKS_AT, PRODUCTS, STAYS, arrays_of
+from helpers.calls_there import CALLS, LOOKS_AT, arrays_of, parts_of
 from helpers.there import on_a_gpu
+from helpers.threads import run_in_threads
 from numpy.testing import assert_array_equal
 
 import pycudakit as pk
@@ -16,11 +16,6 @@ from pycudakit import errors
 
 pytestmark = on_a_gpu
 
-CALLS = {
-    **STAYS,
-    **PRODUCTS,
-    **{f"by {name}": functools.wraps(call)(functools.partial(call, pk)) for name, call in EINSUMS.items()},
-}
 QUEUED = [name for name in CALLS if not LOOKS_AT.match(name)]
 
 
@@ -47,10 +42,6 @@ def held_up(stream):
     finally:
         gate.set()
         timer.cancel()
-
-
-def parts_of(result):
-    return result if isinstance(result, tuple) else (result,)
 
 
 def check(cupy, got, want):
@@ -135,11 +126,7 @@ def test_many_threads(cupy):
             if not (cupy.asnumpy(got[1]) == np.sort(values[number])).all():
                 wrong.append(number)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(16))
     assert not wrong
 
 

@@ -1,28 +1,15 @@
 """Calls with arrays on a GPU that are alike: what one asks of the library is written down, and played."""
 
-import functools
-import threading
-
 import numpy as np
 import pytest
-from helpers.calls_there import EINSUMS, LOOKS_AT, PRODUCTS, RNG, STAYS, arrays_of
+from helpers.calls_there import CALLS, LOOKS_AT, RNG, arrays_of, parts_of
+from helpers.threads import run_in_threads
 from numpy.testing import assert_array_equal
 
 import pycudakit as pk
 from pycudakit.fusing import tape
 
-CALLS = {
-    **STAYS,
-    **PRODUCTS,
-    **{f"by {name}": functools.wraps(call)(functools.partial(call, pk)) for name, call in EINSUMS.items()},
-}
-
-
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-def parts_of(result):
-    return result if isinstance(result, tuple) else (result,)
 
 
 def values_of(there, call, arrays):
@@ -152,11 +139,7 @@ def test_threads_play_their_own(played):
                 if not np.allclose(got, wants[number]):
                     wrong.append(number)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(8))
     assert not wrong
 
 

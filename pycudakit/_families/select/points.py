@@ -69,11 +69,31 @@ def are_valid(q: Array) -> bool:
     return all(piece.min() >= 0 and piece.max() <= 1 for piece in pieces)  # and Ctrl-C comes in between
 
 
+def lie_at(n: Any, q: Any, method: str, floating: bool) -> tuple[list[Any], Any]:
+    """Return places in rows of `n` elements, negative ones from the end, and how far it is between two."""
+    rule = METHODS[method]
+    index = rule.place(n, q)
+    if rule.gamma is None or (method == "linear" and np.issubdtype(index.dtype, np.integer)):
+        return [index], None
+    lower = np.floor(index)
+    last = index >= n - 1
+    if floating:
+        last = last | np.isnan(index)
+    places = [
+        np.where(last, -1, np.where(index < 0, 0, place)).astype(np.intp) for place in (lower, lower + 1)
+    ]
+    return places, rule.gamma(index - places[0], index).astype(index.dtype)
+
+
 class Points:
     """What the quantiles `q` of sorted rows of `n` elements are made of.
 
     Attributes
     ----------
+    places
+        Of the elements that each is one of, or between.
+    gamma
+        How far it is from the first to the second.
     ranks
         Of the elements that are needed, ascending.
     """
@@ -81,27 +101,15 @@ class Points:
     def __init__(self, n: int, q: Array, method: str, floating: bool) -> None:
         if method not in METHODS:
             raise ValueError(f"{method!r} is not a valid method. Use one of: {METHODS.keys()}")
-        rule = METHODS[method]
-        index = np.asanyarray(rule.place(n, q))
-        self.gamma: Array | None = None
-        if rule.gamma is None or (method == "linear" and np.issubdtype(index.dtype, np.integer)):
-            places = [index]
-        else:
-            lower = np.asarray(np.floor(index))
-            last = index >= n - 1
-            if floating:
-                last = last | np.isnan(index)
-            places = [
-                np.where(last, -1, np.where(index < 0, 0, place)).astype(np.intp)
-                for place in (lower, lower + 1)
-            ]
-            self.gamma = np.asanyarray(rule.gamma(np.asanyarray(index - places[0]), index), dtype=index.dtype)
+        places, gamma = lie_at(n, q, method, floating)
+        places = [np.asanyarray(place) for place in places]
+        self.gamma: Array | None = None if gamma is None else np.asanyarray(gamma)
         for place in places:
             if place.size and not (-n <= place.min() and place.max() < n):
                 raise ValueError(f"kth(={place.max()}) out of bounds ({n})")
-        places = [np.where(place < 0, place + n, place) for place in places]
-        self.ranks = np.unique(np.concatenate([place.ravel() for place in places])).astype(np.int64)
-        self._at = [np.searchsorted(self.ranks, place) for place in places]
+        self.places = [np.where(place < 0, place + n, place) for place in places]
+        self.ranks = np.unique(np.concatenate([place.ravel() for place in self.places])).astype(np.int64)
+        self._at = [np.searchsorted(self.ranks, place) for place in self.places]
 
     def between(self, found: Array, weak: bool, out: Array | None = None) -> Any:
         """Return the quantiles; `found` has the elements of the ranks along its first axis.

@@ -15,6 +15,7 @@ from pycudakit._library.types import CODES
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.recording.call import Recording
 from pycudakit.fusing.recording.shapes import Handler, outline
+from pycudakit.fusing.staying.ranked import of_rows
 
 QUANTILES: dict[Any, Handler] = {}
 
@@ -90,8 +91,14 @@ def _of_rows(
     else:
         rows, along = a, None
     recording.costs.called(a.size)
-    function = getattr(_family(), name)
-    found = recording.at_home(function, (rows, *shares), {**keywords, "axis": along})
+    found = NotImplemented
+    if type(rows) is StandIn:
+        given = shares[0] if shares else None, keywords.get("method", "linear")
+        found = of_rows(recording, name, rows if kept else rows.ravel(), *given)
+        found = found if found is NotImplemented or keepdims or found.ndim else found[()]
+    if found is NotImplemented:
+        function = getattr(_family(), name)
+        found = recording.at_home(function, (rows, *shares), {**keywords, "axis": along})
     if kept != sorted(kept):
         found = recording.wrap(found).transpose([kept.index(d) for d in sorted(kept)])
     return _shaped(recording, found, a, axes, np.shape(shares[0] if shares else 0), keepdims)

@@ -216,7 +216,7 @@ class Reduction:
             return True
         if not result_memory.is_unseen(result):
             return bool(np.isfinite(result).all())
-        if not (result_memory.is_heeded(result) or self.name in _MADE_NAN):
+        if not result_memory.is_heeded(result):
             return True
         if self._is_finite is None:
             self._is_finite = self._is_true_of_all("isfinite", FINITE, result)
@@ -378,8 +378,6 @@ def written_within(function: ElementFunction, write: Write) -> Write:
     return functools.partial(_write_both, function, write)
 
 
-# Where nothing is left, what they give is NaN, whoever is told.
-_MADE_NAN = ("nanmax", "nanmin", "nanstd", "nanvar")
 _WORTH_CHOOSING = 1 << 20  # bytes: the CPU engine takes smaller arrays at once
 _MOST_LEARNED = 1 << 24  # bytes of arrays: of more, what a call costs in Python is nothing
 _NUMPYS_EXACT = 10_000  # elements: NumPy reduces fewer first, where any order has the same result

@@ -6,6 +6,7 @@ They go in one pass with what they reduce.
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 from typing import Any
 
@@ -64,6 +65,29 @@ for _names, _module in (
 ):
     for _name in _names.split():
         REDUCED[getattr(np, _name)] = _reduction(f"{FAMILIES}.{_module}", _name)
+
+
+def _or_nan(name: str) -> Handler:
+    """Return a handler that makes NaN itself of what has too few numbers, where nobody looks for such."""
+    handler, signature = REDUCED[getattr(np, name)], inspect.signature(getattr(np, name))
+
+    def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
+        found = handler(recording, a, *arguments, **keywords)
+        if not recording.memory.scope.queues or type(found) is not StandIn or a.dtype.kind != "f":
+            return found
+        given = signature.bind(a, *arguments, **keywords).arguments
+        if "initial" in given:  # which is left then
+            return found
+        shaped = {key: given[key] for key in ("axis", "keepdims", "where") if key in given}
+        freedom = max(given.get("ddof", 0), given.get("correction", 0))
+        is_left = np.sum(~np.isnan(a), **shaped) > freedom
+        return np.where(is_left, found, found.dtype.type(np.nan))[()]
+
+    return handle
+
+
+for _name in ("nanmax", "nanmin", "nanstd", "nanvar"):
+    REDUCED[getattr(np, _name)] = _or_nan(_name)
 
 
 @_captures(np.trace)

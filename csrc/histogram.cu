@@ -8,28 +8,6 @@ namespace {
 
 const BinLoops &host_loops() { return plain_bin_loops(); }
 
-// What a call reads, of which kernels find the values at home, and what it writes on the host.
-std::vector<plan::Span> spans_of(const Layout &layout, int64_t values, const void *results, int64_t count) {
-    std::vector<plan::Span> spans;
-    for (int64_t i = 0; i < values && layout.size != 0; ++i) {
-        spans.emplace_back(layout, layout.views[size_t(i)], false);
-        spans.back().item = std::max<int64_t>(spans.back().item, 4);  // bytes are read by words
-    }
-    spans.emplace_back(results, count * 8, 8, true, false);
-    return spans;
-}
-std::vector<plan::Span> spans_of(const Counting &counting, const void *results, int64_t count) {
-    const int64_t values = counting.axes + counting.has_weights;
-    std::vector<plan::Span> spans = spans_of(counting.layout, values, results, count);
-    for (int64_t i = 0; i < counting.axes; ++i) {
-        const pk_bins &bins = counting.bins[i];
-        if (bins.how == PK_BY_VALUE) continue;
-        const auto *const edges = reinterpret_cast<const void *>(bins.edges);
-        spans.emplace_back(edges, edges_bytes(bins), 8, false, false);
-    }
-    return spans;
-}
-
 // Each byte's value is counted, and looked up once. Returns whether a device has room.
 bool count_bytes(const Counting &counting, const plan::Homes &homes, Call &call,
                  const std::vector<int> &devices, int64_t *counts) {
@@ -55,6 +33,21 @@ bool count_elements(const Counting &counting, const plan::Homes &homes, Call &ca
     stream(counter, call, devices, {{0, counting.layout.size}});
     counter.finish();
     return true;
+}
+
+// Queues it in the thread's line, where the counts and the edges are at home, too.
+void count_in_line(const HistogramRequest &request, const Spans &spans, int results, Call &call,
+                   const Line &line) {
+    const CurrentDevice current(line.device);
+    const std::vector<int> devices{line.device};
+    plan::Homes homes(spans.all, call, devices, true);
+    char *const table = homes.of(results).at;
+    PK_CUDA(cudaMemsetAsync(table, 0, size_t(request.total + 2) * sizeof(int64_t), line.stream));
+    const int types[2] = {request.view(0).type, request.axes == 2 ? request.view(1).type : 0};
+    Counter counter(request.layout, request.bins, request.axes, types, request.total, nullptr, homes, call,
+                    devices, &spans, table);
+    stream(counter, call, devices, {{0, request.layout.size}});
+    homes.settle();
 }
 
 // Where a device has no room for all bins, the host counts.
@@ -117,44 +110,71 @@ void weigh(const Counting &counting, const std::vector<plan::Span> &spans, Call 
 }
 
 void launch_histogram(const HistogramRequest &request, Call &call) {
-    const std::vector<plan::Span> spans = spans_of(request, request.counts, request.total + 2);
+    const std::vector<int> devices = devices_of(call);
+    const int64_t values = request.axes + request.has_weights, total = request.total;
+    const bool in_floats = request.bins[0].how == PK_BY_WIDTH;
+    auto *const sums = reinterpret_cast<uint64_t *>(request.counts);
+    {
+        Spans there(request.layout, values, request.bins, request.axes, true);
+        const int results = there.add_results(request.counts, total + 2, true);
+        const Line *const line = request.layout.size == 0 ? nullptr : plan::line_of(there.all, devices);
+        if (line != nullptr && !request.has_weights)
+            return count_in_line(request, there, results, call, *line);
+        auto add = [&](auto sum) {
+            return add_in_line<decltype(sum)>(request, there, results, results, total * 8, sums, call, *line);
+        };
+        if (line != nullptr && (in_floats ? add(double()) : add(uint64_t()))) return;
+    }
+    Spans spans(request.layout, values, request.bins, request.axes, false);
+    spans.add_results(request.counts, total + 2, false);
     if (request.has_weights) {
-        const bool in_floats = request.bins[0].how == PK_BY_WIDTH;
-        auto *const sums = reinterpret_cast<uint64_t *>(request.counts);
-        int64_t *const outside = request.counts + request.total;
+        int64_t *const outside = request.counts + total;
         return weigh(
-            request, spans, call,
+            request, spans.all, call,
             [&](const plan::Homes &homes, int device) {
                 return in_floats ? add_there<double>(request, homes, call, device, sums, outside)
                                  : add_there<uint64_t>(request, homes, call, device, sums, outside);
             },
             [&] { count_weights(request, host_loops(), call, request.counts); });
     }
-    const std::vector<int> devices = devices_of(call);
-    plan::Homes homes(spans, call, devices);
-    count(request, spans, homes, call, devices, request.counts);
+    plan::Homes homes(spans.all, call, devices);
+    count(request, spans.all, homes, call, devices, request.counts);
     homes.settle();
 }
 
 void launch_histogram_of_extent(const HistogramOfExtentRequest &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
-    const std::vector<plan::Span> spans = spans_of(request.layout, 1, request.counts, request.count + 2);
-    plan::Homes homes(spans, call, devices);
+    Spans spans(request.layout, 1, nullptr, 0, false);
+    spans.add_results(request.counts, request.count + 2, false);
+    plan::Homes homes(spans.all, call, devices);
     if (!count_kept(request, homes, call, devices)) {
-        bring_down(spans, call);
+        bring_down(spans.all, call);
         uint64_t extent[2];
         extent_on_host(request.layout, host_loops(), call, extent);
         const pk_bins found = request.found_bins(extent);
-        count(request.counting(found), spans, homes, call, devices, request.counts);
+        count(request.counting(found), spans.all, homes, call, devices, request.counts);
     }
     homes.settle();
 }
 
 void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &call) {
-    std::vector<plan::Span> spans = spans_of(request, request.sums, request.total);
-    spans.emplace_back(request.outside, 2 * int64_t(sizeof(int64_t)), 8, true, false);
+    const std::vector<int> devices = devices_of(call);
+    auto spans_of = [&](bool is_there) {
+        Spans spans(request.layout, request.axes + 1, request.bins, request.axes, is_there);
+        spans.add_results(request.sums, request.total, is_there);
+        spans.add_results(request.outside, 2, is_there);
+        return spans;
+    };
+    {
+        const Spans there = spans_of(true);
+        const Line *const line = request.layout.size == 0 ? nullptr : plan::line_of(there.all, devices);
+        const int outside = int(there.all.size()) - 1;
+        if (line != nullptr &&
+            add_in_line<double>(request, there, outside - 1, outside, 0, request.sums, call, *line))
+            return;
+    }
     weigh(
-        request, spans, call,
+        request, spans_of(false).all, call,
         [&](const plan::Homes &homes, int device) {
             return add_there<double>(request, homes, call, device, request.sums, request.outside);
         },
@@ -164,16 +184,20 @@ void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &ca
 void launch_digitize(const DigitizeRequest &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
     if (request.layout.size == 0) return;
-    const auto *const edges = reinterpret_cast<const void *>(request.bins->edges);
-    plan::bring_down({{edges, edges_bytes(*request.bins), 8, false}}, call);
-    Resident resident;
-    const int64_t edges_at = keep_edges(resident, *request.bins);
-    const bool has_room = resident.upload(call, devices);
+    const plan::Span edges_span(reinterpret_cast<const void *>(request.bins->edges),
+                                edges_bytes(*request.bins), 8, false);
+    const bool are_there = plan::have_homes({edges_span}, devices);
+    if (!are_there) plan::bring_down({edges_span}, call);
     const std::vector<View> &views = request.layout.views;
-    plan::Homes homes({{request.layout, views[0], false}, {request.layout, views[1], true}}, call,
-                      has_room ? devices : std::vector<int>(), true);
+    const plan::Span values(request.layout, views[0], false), places(request.layout, views[1], true);
+    Resident resident;
+    Edges edges;
+    if (!are_there) edges = Edges(*request.bins, nullptr, resident);
+    const bool has_room = resident.upload(call, devices);
+    plan::Homes homes({values, places, edges_span}, call, has_room ? devices : std::vector<int>(), true);
+    if (are_there) edges = Edges(*request.bins, homes.of(2).at, resident);
     if (has_room) {
-        Digitizer digitizer(request, homes, resident, edges_at);
+        Digitizer digitizer(request, homes, resident, edges);
         stream(digitizer, call, devices, {{0, request.layout.size}});
     } else {
         digitize_on_host(request, host_loops(), call);

@@ -1,4 +1,5 @@
-// Interpolation on a GPU: the points go up once, and the values are streamed past them.
+// Interpolation on a GPU: the points go up once, unless they are there, and the values are streamed past
+// them.
 #include "common/interp.h"
 #include "cuda/plan/homes.h"
 #include "cuda/stream/resident.h"
@@ -16,6 +17,8 @@ __global__ void interpolate_chunk(Curve curve, const double *x, double *out, int
     if (i < count) out[i] = value_at(curve, x[i], point);
 }
 
+enum Operand { X, OUT, XP, FP };
+
 pk_operand operand_of(const double *array) {
     pk_operand operand{};
     operand.address = reinterpret_cast<uint64_t>(array);
@@ -28,11 +31,11 @@ class Interpolating : public Work {
    public:
     Interpolating(const Layout &layout, const Curve &curve, const plan::Homes &homes, Call &call,
                   const std::vector<int> &devices)
-        : Work(layout, homes.loads({0}), homes.stores(1), 0, 0), curve_(curve), homes_(homes) {
+        : Work(layout, homes.loads({X}), homes.stores(OUT), 0, 0), curve_(curve), homes_(homes) {
         may_queue = true;
         const int64_t bytes = curve.size * int64_t(sizeof(double));
-        xp_ = points_.add(curve.xp, bytes);
-        fp_ = points_.add(curve.fp, bytes);
+        if (homes.of(XP).at == nullptr) xp_ = points_.add(curve.xp, bytes);
+        if (homes.of(FP).at == nullptr) fp_ = points_.add(curve.fp, bytes);
         if (!points_.upload(call, devices)) {
             fail(PK_OUT_OF_MEMORY,
                  "PYCUDAKIT_DEVICE_MEMORY has no room for the points, or other calls have too much of it");
@@ -40,12 +43,17 @@ class Interpolating : public Work {
     }
 
     void launch(const Chunk &chunk) override {
+        auto points = [&](int operand, int64_t offset) {
+            const char *const home = homes_.of(operand).at;
+            return reinterpret_cast<const double *>(home != nullptr ? home
+                                                                    : points_.on(chunk.device) + offset);
+        };
         Curve curve = curve_;
-        curve.xp = reinterpret_cast<const double *>(points_.on(chunk.device) + xp_);
-        curve.fp = reinterpret_cast<const double *>(points_.on(chunk.device) + fp_);
+        curve.xp = points(XP, xp_);
+        curve.fp = points(FP, fp_);
         auto at = [&](int operand) { return reinterpret_cast<double *>(homes_.at(*this, chunk, operand)); };
         const auto blocks = unsigned((chunk.count + THREADS - 1) / THREADS);
-        interpolate_chunk<<<blocks, THREADS, 0, chunk.queue>>>(curve, at(0), at(1), chunk.count);
+        interpolate_chunk<<<blocks, THREADS, 0, chunk.queue>>>(curve, at(X), at(OUT), chunk.count);
         PK_CUDA(cudaGetLastError());
     }
     void collect(const void *) override {}
@@ -54,7 +62,7 @@ class Interpolating : public Work {
     const Curve curve_;
     const plan::Homes &homes_;
     Resident points_;
-    int64_t xp_, fp_;
+    int64_t xp_ = 0, fp_ = 0;
 };
 
 void launch(const Request &given, Call &call) {
@@ -66,12 +74,10 @@ void launch(const Request &given, Call &call) {
     plan::Span x(given.x, given.count * item, item, false);
     x.may_arrive = true;
     const plan::Span out(given.out, given.count * item, item, true);
-    const Curve &curve = given.curve;  // whose points go up from the host
-    plan::Homes homes({x,
-                       out,
-                       {curve.xp, curve.size * item, item, false, false},
-                       {curve.fp, curve.size * item, item, false, false}},
-                      call, devices, true);
+    const Curve &curve = given.curve;
+    plan::Homes homes(
+        {x, out, {curve.xp, curve.size * item, item, false}, {curve.fp, curve.size * item, item, false}},
+        call, devices, true);
     Interpolating work(layout, curve, homes, call, devices);
     stream(work, call, devices, {{0, given.count}});
     homes.settle();

@@ -188,8 +188,8 @@ bool queue_regions(const Reduction &reduction, const std::vector<Region> &region
 
 bool queue_at_home(const Reduction &reduction, const plan::Span &result, Call &call,
                    const std::vector<int> &devices) {
-    const Line *const line = Line::here();
-    if (line == nullptr || devices != std::vector<int>{line->device}) return false;
+    const Line *const line = Line::on(devices);
+    if (line == nullptr) return false;
     if (!plan::have_homes({result}, devices)) return false;
     const CurrentDevice current(line->device);
     plan::Homes homes({result}, call, devices, true);

@@ -288,11 +288,11 @@ void queue_there(const Located &request, Call &call) {
 void launch(const Located &request, Call &call) {
     if (request.device >= 0) return queue_there(request, call);
     const std::vector<int> asked = devices_of(call);
-    const Line *const line = Line::here();
+    const Line *const line = Line::on(asked);
     plan::Homes homes(spans_of(request, asked), call, asked, true);
     const plan::Home from = homes.of(0), to = homes.of(1);
     const bool are_there = from.at != nullptr && !from.arrives && to.at != nullptr && !to.leaves;
-    if (line != nullptr && are_there && asked == std::vector<int>{line->device}) {
+    if (line != nullptr && are_there) {
         const CurrentDevice current(line->device);
         queue(request, homes, *line, call);
         call.advance(request.undivided.layout.size);

@@ -70,8 +70,8 @@ bool sort_at_home(const Request &request, Call &call, const std::vector<int> &de
     if (request.elements() > MOST_THERE || !plan::have_homes({in}, devices)) return false;
     const CurrentDevice current(devices[0]);
     const bool stays = plan::have_homes({out}, devices);
-    const Line *const line = Line::here();
-    if (line != nullptr && stays && line->device == devices[0]) return sort_in_line(request, *line, call);
+    const Line *const line = Line::on(devices);
+    if (line != nullptr && stays) return sort_in_line(request, *line, call);
     const int64_t bytes = (bytes_there(request) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     const int64_t out_bytes = out.high - out.low;
     const plan::Memory memory(devices[0], bytes + (stays ? 0 : out_bytes));

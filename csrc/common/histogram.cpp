@@ -82,9 +82,16 @@ Counting::Counting(const pk_operand *operands, int64_t operand_count, const int6
     for (int64_t i = 0; i < axes; ++i) {
         check_bins(bins[i], operands[i].type);
         require(bins[i].count > 0, "bins.count is 0");
-        const bool pays = bins[i].how == PK_BY_WIDTH && layout.size / 4 > bins[i].count;
-        if (pays) shortcuts[i] = Shortcut(bins[i]);
     }
+}
+
+Counting Counting::for_host() const {
+    Counting counting = *this;
+    for (int64_t i = 0; i < axes; ++i) {
+        const bool pays = bins[i].how == PK_BY_WIDTH && layout.size / 4 > bins[i].count;
+        if (pays) counting.shortcuts[i] = Shortcut(bins[i]);
+    }
+    return counting;
 }
 
 // The layout of one operand that is only read, and has elements.

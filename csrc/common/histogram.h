@@ -22,6 +22,9 @@ struct Counting {
     Layout layout;  // in the shape's order, if there are weights
     Shortcut shortcuts[2];
 
+    // The same as the host's threads take it, who look at the edges for shortcuts.
+    Counting for_host() const;
+
     int64_t elements() const { return layout.size; }
     const View &view(int64_t operand) const { return layout.views[size_t(operand)]; }
 };

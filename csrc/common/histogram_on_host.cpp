@@ -228,7 +228,8 @@ void count_values(const pk_bins &bins, int type, const BinLoops &loops, const in
     counts[counting.total + 1] |= lost;
 }
 
-void count_on_host(const Counting &counting, const BinLoops &loops, Call &call, int64_t *counts) {
+void count_on_host(const Counting &given, const BinLoops &loops, Call &call, int64_t *counts) {
+    const Counting counting = given.for_host();
     const int64_t size = counting.layout.size;
     std::fill_n(counts, counting.total + 2, int64_t(0));
     if (size == 0) return;

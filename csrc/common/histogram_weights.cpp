@@ -100,8 +100,8 @@ int64_t run_for(int64_t total) {
     return run;
 }
 
-void add_weights(const Counting &counting, const BinLoops &loops, Call &call, double *sums,
-                 int64_t *outside) {
+void add_weights(const Counting &given, const BinLoops &loops, Call &call, double *sums, int64_t *outside) {
+    const Counting counting = given.for_host();
     std::fill_n(sums, counting.total, 0.0);
     outside[0] = 0;
     outside[1] = add_runs<double>(counting, loops, call, outside, [&](const double *run) {
@@ -109,7 +109,8 @@ void add_weights(const Counting &counting, const BinLoops &loops, Call &call, do
     });
 }
 
-void count_weights(const Counting &counting, const BinLoops &loops, Call &call, int64_t *counts) {
+void count_weights(const Counting &given, const BinLoops &loops, Call &call, int64_t *counts) {
+    const Counting counting = given.for_host();
     const int64_t total = counting.total;
     const int type = counting.view(counting.axes).type;
     std::fill_n(counts, total + 2, int64_t(0));

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from pycudakit._calls import cost, invocation, operands
-from pycudakit._calls.plan import Cost, plan_call
+from pycudakit._calls import asked, cost, invocation, operands
+from pycudakit._calls.plan import Cost, asked_for, plan_call
 from pycudakit._calls.small import answered_by
 from pycudakit._library import result_memory
 from pycudakit._library.types import FLOAT64, Array
@@ -26,13 +27,23 @@ def _cost_of(x: Array, points: int) -> Cost:
     return Cost(5e-6 + _NUMPY * 1e-9 * x.size * halvings, cost.CALL + work / workers, moved, moved)
 
 
-def points_around(xp: Array, fp: Array, period: float) -> tuple[Array, Array]:
+def points_around(
+    xp: Array, fp: Array, period: float, take: Callable[[Any, Any], Any] = np.take
+) -> tuple[Array, Array]:
     """Return points within one period, with those before and behind it as neighbours."""
     xp = xp % period
     order = np.argsort(xp)
-    xp, fp = xp[order], fp[order]
+    xp, fp = take(xp, order), take(fp, order)
     xp = np.concatenate((xp[-1:] - period, xp, xp[:1] + period))
     return xp, np.concatenate((fp[-1:], fp, fp[:1]))
+
+
+def through(at: Array, places: Array, values: Array) -> Array:
+    """Return the line through points, at each place; what is beyond them is for the caller to say."""
+    plan = asked_for("interp", asked.checked_current())
+    out = result_memory.empty(at.shape, FLOAT64)
+    invocation.run(plan, "pk_interp", places, values, places.size, 0.0, 0.0, at, out, out.size, size=out.size)
+    return out
 
 
 @answered_by(np.interp)

@@ -81,6 +81,16 @@ STAYS = {
     "bincount": lambda i, **_: pk.bincount(i),
     "histogram": lambda a, **_: pk.histogram(a, 10, (0, 100)),
     "histogram of edges": lambda a, **_: pk.histogram(a, EDGES),
+    "histogram of bytes": lambda v, **_: pk.histogram(v, 9),
+    "histogram2d of edges and ranges": lambda a, i, **_: pk.histogram2d(a, i, [EDGES, 5], [None, (0, 99)]),
+    "histogramdd of edges": lambda a, b, **_: pk.histogramdd([a, b], [EDGES, EDGES], density=True)[0],
+    "bincount at least": lambda i, **_: pk.bincount(i, minlength=500),
+    "digitize by edges there": lambda a, w, **_: pk.digitize(a, pk.sort(w[0])),
+    "interp by points there": lambda a, w, **_: pk.interp(a, pk.cumsum(w[0]), w[1], left=-1.0),
+    "interp with a period": lambda a, w, **_: pk.interp(a, w[0], w[1], period=2.5),
+    "nanquantile of rows": lambda u, **_: pk.nanquantile(pk.divide(u, pk.greater(u, 0.2)), 0.3, 1),
+    "quantiles": lambda w, **_: pk.quantile(w, [0.1, 0.5, 0.9], 1),
+    "nanvar of nothing": lambda w, **_: pk.nanvar(pk.divide(w[:, :1], pk.subtract(w[:, :1], w[:, :1])), 1),
     "histogram of an extent": lambda a, **_: pk.histogram(a, 12),
     "histogram of a view": lambda w, **_: pk.histogram(w[:, 100:], 10),
     "histogram by a rule": lambda a, **_: pk.histogram(a, "sturges"),
@@ -397,11 +407,13 @@ CALLS = {
 }
 # What looks at something on the host, and so has waited when it returns.
 LOOKS_AT = re.compile(
-    # how many there are
-    r"(weighted )?(bincount|histogram)|union1d|intersect1d|setdiff1d|setxor1d|sets |unique|nonzero|compress"
+    # how many there are, and how far they reach
+    r"(?!histogram$|.*histogram of edges|histogram weighted by integers|weighted histogram of many bins)"
+    r"(?!histogram2d of edges and ranges)"
+    r"((weighted )?(bincount|histogram)|union1d|intersect1d|setdiff1d|setxor1d|sets |unique|nonzero|compress"
     # a number that it returns, or that tells what NumPy refuses
     r"|allclose|array_equal|weighted average|choice of one|take by indices there|isin"
     r"|normal around|exponential|poisson|gamma|beta|uniform|power of integers|evaluate a power"
     # weights that NumPy may refuse, or an error where nothing is left
-    r"|weighted (nan)?(quantile|percentile)|nanarg|norm of order 3"
+    r"|weighted (nan)?(quantile|percentile)|nanarg|norm of order 3|digitize by edges there)"
 )

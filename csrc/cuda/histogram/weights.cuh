@@ -118,57 +118,107 @@ __global__ void add_sums(const Sum *sums, int64_t runs, int32_t total, bool is_s
 
 }  // namespace device
 
-// Adds the weights of elements that are at home with them. Returns whether a device has room.
+// Queues what adds the weights of elements that are at home with them.
+template <class Sum>
+class Weigher {
+   public:
+    static_assert(sizeof(Sum) == 8, "one table has both");
+    static constexpr int64_t WORD = 8;
+
+    explicit Weigher(const Counting &counting)
+        : counting_(counting), run_(run_for(counting.total)), type_(counting.view(counting.axes).type) {}
+
+    int64_t runs() const { return (counting_.layout.size + run_ - 1) / run_; }
+    int64_t sums_bytes() const { return runs() * counting_.total * WORD; }
+
+    // `outside` is zero.
+    template <class Total>
+    void queue(const plan::Homes &homes, const std::vector<Edges> &edges, const char *resident, char *sums,
+               Total *totals, char *outside, cudaStream_t queue) const {
+        device::Weighing given{};
+        given.memory = homes.of(0).at;
+        auto offset = [&](int64_t operand) {
+            const auto at = reinterpret_cast<uintptr_t>(homes.of(int(operand)).at);
+            return int64_t(at - reinterpret_cast<uintptr_t>(given.memory));
+        };
+        const int64_t axes = counting_.axes;
+        for (int64_t i = 0; i < axes; ++i) {
+            given.axes[i] =
+                axis_on(resident, counting_.bins[i], edges[size_t(i)], offset(i), counting_.view(i).type);
+        }
+        given.weights = axis_on(nullptr, pk_bins{}, Edges(), offset(axes), type_);
+        given.axis_count = int32_t(axes);
+        given.total = int32_t(counting_.total);
+        given.count = counting_.layout.size;
+        given.run = run_;
+        given.sums = sums;
+        given.outside = reinterpret_cast<unsigned long long *>(outside);
+        device::add_runs<Sum><<<unsigned(runs()), device::WARPS * 32, 0, queue>>>(given);
+        PK_CUDA(cudaGetLastError());
+        device::add_sums<<<blocks_for(given.total * 8), THREADS, 0, queue>>>(
+            static_cast<const Sum *>(given.sums), runs(), given.total, type_ != PK_UINT64, totals);
+        PK_CUDA(cudaGetLastError());
+    }
+
+   private:
+    const Counting &counting_;
+    const int64_t run_;
+    const int type_;
+};
+
+// Adds them, and brings the sums down. Returns whether a device has room.
 template <class Sum, class Total>
 bool add_there(const Counting &counting, const plan::Homes &homes, Call &call, int device, Total *to,
                int64_t *outside) {
-    static_assert(sizeof(Sum) == 8 && sizeof(Total) == 8, "one table has both");
-    const int64_t total = counting.total, size = counting.layout.size, run = run_for(total);
-    const int64_t runs = (size + run - 1) / run, word = 8;
+    const Weigher<Sum> weigher(counting);
+    const int64_t total = counting.total, word = weigher.WORD;
     const CurrentDevice current(device);
     Resident kept;
     outside[0] = outside[1] = 0;
     const int64_t outside_at = kept.add(outside, 2 * word);
-    int64_t edges_at[2] = {};
-    for (int64_t i = 0; i < counting.axes; ++i) edges_at[i] = keep_edges(kept, counting.bins[i]);
-    const Block block(device, (runs + 1) * total * word);
+    std::vector<Edges> edges;
+    for (int64_t i = 0; i < counting.axes; ++i) edges.emplace_back(counting.bins[i], nullptr, kept);
+    const Block block(device, weigher.sums_bytes() + total * word);
     if (block.memory() == nullptr || !kept.upload(call, {device})) return false;
-
-    device::Weighing given{};
-    given.memory = homes.of(0).at;
-    auto offset = [&](int64_t operand) {
-        const auto at = reinterpret_cast<uintptr_t>(homes.of(int(operand)).at);
-        return int64_t(at - reinterpret_cast<uintptr_t>(given.memory));
-    };
-    for (int64_t i = 0; i < counting.axes; ++i) {
-        given.axes[i] = axis_on(kept.on(0), counting.bins[i], edges_at[i], offset(i), counting.view(i).type);
-    }
-    const int type = counting.view(counting.axes).type;
-    given.weights = axis_on(nullptr, pk_bins{}, -1, offset(counting.axes), type);
-    given.axis_count = int32_t(counting.axes);
-    given.total = int32_t(total);
-    given.count = size;
-    given.run = run;
-    given.sums = block.memory();
-    given.outside = reinterpret_cast<unsigned long long *>(kept.on(0) + outside_at);
-    auto *const totals = reinterpret_cast<Total *>(block.memory() + runs * total * word);
+    char *const outside_there = kept.on(0) + outside_at;
+    auto *const totals = reinterpret_cast<Total *>(block.memory() + weigher.sums_bytes());
 
     Lane lane(call);
     const Stream stream = pk::stream();
     const Queue queue(stream);
     const double begin = call.seconds();
-    device::add_runs<Sum><<<unsigned(runs), device::WARPS * 32, 0, queue.get()>>>(given);
-    PK_CUDA(cudaGetLastError());
-    device::add_sums<<<blocks_for(total * 8), THREADS, 0, queue.get()>>>(
-        static_cast<const Sum *>(given.sums), runs, given.total, type != PK_UINT64, totals);
-    PK_CUDA(cudaGetLastError());
+    weigher.queue(homes, edges, kept.on(0), block.memory(), totals, outside_there, queue.get());
     PK_CUDA(cudaMemcpyAsync(to, totals, size_t(total * word), cudaMemcpyDeviceToHost, queue.get()));
-    PK_CUDA(cudaMemcpyAsync(outside, given.outside, size_t(2 * word), cudaMemcpyDeviceToHost, queue.get()));
+    PK_CUDA(cudaMemcpyAsync(outside, outside_there, size_t(2 * word), cudaMemcpyDeviceToHost, queue.get()));
     PK_CUDA(cudaStreamSynchronize(queue.get()));
+    const int64_t size = counting.layout.size;
     lane.add(PK_KERNEL, begin, call.seconds(), 0, size);
     call.report.bytes_down += (total + 2) * word;
-    call.report.chunks += runs;
+    call.report.chunks += weigher.runs();
     call.advance(size);
+    return true;
+}
+
+// Queues it in the thread's line, where the results are at home, too. Returns whether a device has room.
+template <class Sum, class Total>
+bool add_in_line(const Counting &counting, const Spans &spans, int results, int outside, int64_t outside_at,
+                 Total *, Call &call, const Line &line) {
+    const Weigher<Sum> weigher(counting);
+    const CurrentDevice current(line.device);
+    const Block sums(line.device, weigher.sums_bytes(), false, true);
+    if (sums.memory() == nullptr) return false;
+    plan::Homes homes(spans.all, call, {line.device}, true);
+    Resident none;
+    std::vector<Edges> edges;
+    for (int64_t i = 0; i < counting.axes; ++i) {
+        edges.emplace_back(counting.bins[i], homes.of(spans.edges[i]).at, none);
+    }
+    auto *const totals = reinterpret_cast<Total *>(homes.of(results).at);
+    char *const outside_there = homes.of(outside).at + outside_at;
+    PK_CUDA(cudaMemsetAsync(outside_there, 0, size_t(2 * weigher.WORD), line.stream));
+    weigher.queue(homes, edges, nullptr, sums.memory(), totals, outside_there, line.stream);
+    call.advance(counting.layout.size);
+    homes.settle();
     return true;
 }
 

@@ -24,17 +24,55 @@ inline int64_t edges_bytes(const pk_bins &given) {
     return item * (given.count + 1);
 }
 
-// Adds the edges to what stays on the devices; returns where, -1 if there are none.
-inline int64_t keep_edges(Resident &resident, const pk_bins &given) {
-    if (given.how == PK_BY_VALUE) return -1;
-    return resident.add(reinterpret_cast<const void *>(given.edges), edges_bytes(given));
-}
+// Where kernels find the edges of bins, if these have any: at home, or among what stays on the devices.
+class Edges {
+   public:
+    Edges() = default;
+    Edges(const pk_bins &given, const char *home, Resident &resident) : home_(home) {
+        if (given.how == PK_BY_VALUE || home != nullptr) return;
+        at_ = resident.add(reinterpret_cast<const void *>(given.edges), edges_bytes(given));
+    }
+    uint64_t on(const char *resident) const {
+        const char *const found = at_ < 0 ? home_ : resident + at_;
+        return reinterpret_cast<uint64_t>(found);
+    }
 
-inline device::Axis axis_on(const char *resident, const pk_bins &given, int64_t edges_at, int64_t offset,
+   private:
+    const char *home_ = nullptr;
+    int64_t at_ = -1;
+};
+
+inline device::Axis axis_on(const char *resident, const pk_bins &given, const Edges &edges, int64_t offset,
                             int type) {
     device::Axis axis{given, offset, type};
-    axis.bins.edges = edges_at < 0 ? 0 : reinterpret_cast<uint64_t>(resident + edges_at);
+    axis.bins.edges = edges.on(resident);
     return axis;
+}
+
+// What a call works on, as spans: its values, the edges that there are, and its results.
+struct Spans {
+    std::vector<plan::Span> all;
+    int edges[2] = {-1, -1};
+
+    // Kernels find the values at home; and, of what lies there altogether, the rest.
+    Spans(const Layout &layout, int64_t values, const pk_bins *bins, int64_t axes, bool is_there);
+    int add_results(const void *results, int64_t count, bool is_there) {
+        all.emplace_back(results, count * 8, 8, true, is_there);
+        return int(all.size()) - 1;
+    }
+};
+
+inline Spans::Spans(const Layout &layout, int64_t values, const pk_bins *bins, int64_t axes, bool is_there) {
+    for (int64_t i = 0; i < values && layout.size != 0; ++i) {
+        all.emplace_back(layout, layout.views[size_t(i)], false);
+        all.back().item = std::max<int64_t>(all.back().item, 4);  // bytes are read by words
+    }
+    for (int64_t i = 0; i < axes; ++i) {
+        if (bins[i].how == PK_BY_VALUE) continue;
+        const auto *const at = reinterpret_cast<const void *>(bins[i].edges);
+        edges[i] = int(all.size());
+        all.emplace_back(at, edges_bytes(bins[i]), 8, false, is_there);
+    }
 }
 
 // Where a chunk's elements of an operand are, from the chunk's memory on: in it, or at home.
@@ -43,11 +81,13 @@ inline int64_t offset_of(const Work &work, const plan::Homes &homes, int operand
     return int64_t(at - reinterpret_cast<uintptr_t>(chunk.memory));
 }
 
-// Counts values of a layout; what is in the table, which is zero at first, comes back with finish().
+// Counts values of a layout; what is in the table, which is zero at first, comes back with finish(). Where
+// edges and table are at home, as spans say, nothing does.
 class Counter : public Work {
    public:
     Counter(const Layout &layout, const pk_bins *bins, int64_t axes, const int *types, int64_t total,
-            int64_t *table, const plan::Homes &homes, Call &call, const std::vector<int> &devices)
+            int64_t *table, const plan::Homes &homes, Call &call, const std::vector<int> &devices,
+            const Spans *there = nullptr, char *table_there = nullptr)
         : Work(layout, homes.loads(axes == 2 ? std::vector<int>{0, 1} : std::vector<int>{0}), {}, 0, 0),
           bins_(bins),
           types_(types, types + axes),
@@ -55,9 +95,14 @@ class Counter : public Work {
           table_(table),
           homes_(homes),
           call_(call),
-          devices_(devices) {
-        for (int64_t i = 0; i < axes; ++i) edges_at_.push_back(keep_edges(resident_, bins[i]));
-        table_at_ = resident_.add(table, table_bytes());
+          devices_(devices),
+          table_there_(table_there) {
+        may_queue = table_there != nullptr;
+        for (int64_t i = 0; i < axes; ++i) {
+            const char *const home = there == nullptr ? nullptr : homes.of(there->edges[i]).at;
+            edges_.emplace_back(bins[i], home, resident_);
+        }
+        if (table_there == nullptr) table_at_ = resident_.add(table, table_bytes());
         has_room = resident_.upload(call, devices);
         counts_bytes_ = axes == 1 && types_[0] == PK_UINT8 && bins[0].how == PK_BY_VALUE && total == 256;
         walks = (counts_bytes_ && !loads.empty()) || takes_lines();
@@ -101,13 +146,14 @@ class Counter : public Work {
         device::Tally given{};
         given.axis_count = int32_t(types_.size());
         for (size_t i = 0; i < types_.size(); ++i) {
-            given.axes[i] = axis_on(resident, bins_[i], edges_at_[i], offsets[i], types_[i]);
+            given.axes[i] = axis_on(resident, bins_[i], edges_[i], offsets[i], types_[i]);
         }
         given.total = int32_t(total_);
         given.copies = int32_t(copies_);
         given.memory = memory;
         given.count = count;
-        given.table = reinterpret_cast<unsigned long long *>(resident + table_at_);
+        char *const table = table_there_ != nullptr ? table_there_ : resident + table_at_;
+        given.table = reinterpret_cast<unsigned long long *>(table);
         const size_t shared_bytes = size_t(copies_ * (total_ + 1)) * sizeof(uint32_t);
         if (counts_bytes_) {
             device::count_bytes<<<blocks_for(count / 4), THREADS, shared_bytes, queue>>>(given);
@@ -129,29 +175,30 @@ class Counter : public Work {
     int64_t copies_ = 8;
     bool counts_bytes_ = false;
     Resident resident_;
-    std::vector<int64_t> edges_at_;
+    std::vector<Edges> edges_;
     int64_t table_at_ = 0;
+    char *const table_there_;
 };
 
 class Digitizer : public Work {
    public:
     // The edges are there already.
     Digitizer(const DigitizeRequest &request, const plan::Homes &homes, const Resident &resident,
-              int64_t edges_at)
+              const Edges &edges)
         : Work(request.layout, homes.loads({0}), homes.stores(1), 0, 0),
           bins_(*request.bins),
           right_(request.right),
           decreasing_(request.decreasing),
           homes_(homes),
           resident_(resident),
-          edges_at_(edges_at) {
+          edges_(edges) {
         may_queue = true;
     }
 
     void launch(const Chunk &chunk) override {
         const int type = layout.views[0].type;
         const device::Search given{
-            axis_on(resident_.on(chunk.device), bins_, edges_at_, offset_of(*this, homes_, 0, chunk), type),
+            axis_on(resident_.on(chunk.device), bins_, edges_, offset_of(*this, homes_, 0, chunk), type),
             !right_,
             decreasing_,
             chunk.memory,
@@ -169,7 +216,7 @@ class Digitizer : public Work {
     const bool right_, decreasing_;
     const plan::Homes &homes_;
     const Resident &resident_;
-    const int64_t edges_at_;
+    const Edges edges_;
 };
 
 // Takes all elements to a device, where they stay, unless they are at home; and finds the extent.
@@ -188,7 +235,7 @@ class Keeper : public Work {
     void launch(const Chunk &chunk) override {
         const View &view = layout.views[0];
         const device::Keep given{
-            axis_on(nullptr, pk_bins{}, -1, offset_of(*this, homes_, 0, chunk), view.type),
+            axis_on(nullptr, pk_bins{}, Edges(), offset_of(*this, homes_, 0, chunk), view.type),
             chunk.memory,
             is_at_home() ? nullptr : data() + chunk.start * view.item,
             chunk.count,

@@ -73,6 +73,11 @@ bool have_homes(const std::vector<Span> &spans, const std::vector<int> &devices)
            });
 }
 
+const Line *line_of(const std::vector<Span> &spans, const std::vector<int> &devices) {
+    const Line *const line = Line::on(devices);
+    return line != nullptr && have_homes(spans, devices) ? line : nullptr;
+}
+
 void bring_up(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices) {
     if (Plan::innermost() == nullptr) return;
     for (const Step &step : program.steps) {

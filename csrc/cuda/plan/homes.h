@@ -37,6 +37,9 @@ struct Span {
 // Whether all of them have one.
 bool have_homes(const std::vector<Span> &spans, const std::vector<int> &devices);
 
+// The line that a call stands in: the thread's, where all that it works on lies there; else null.
+const Line *line_of(const std::vector<Span> &spans, const std::vector<int> &devices);
+
 // Brings what a program loads to its home, where that is not better done chunk by chunk.
 void bring_up(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
 

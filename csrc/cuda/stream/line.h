@@ -2,6 +2,8 @@
 // a stream of the caller's, one after the other, without waiting for it.
 #pragma once
 
+#include <vector>
+
 #include "runtime.h"
 
 namespace pk {
@@ -15,6 +17,10 @@ class Line {
 
     // This thread's, or null.
     static const Line *here() { return here_; }
+    // The same, if it is on the only one of some devices.
+    static const Line *on(const std::vector<int> &devices) {
+        return here_ != nullptr && devices == std::vector<int>{here_->device} ? here_ : nullptr;
+    }
     // Returns when all that stands in this thread's lines is done.
     static void wait();
     // Throws where a CUDA graph is made of what this thread's line queues: nobody can wait for that, and

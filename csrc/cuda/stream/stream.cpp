@@ -241,8 +241,8 @@ class Streamer {
 // there, and all of it lies there.
 bool queue(Work &work, Call &call, const std::vector<int> &devices, const std::vector<pk_range> &ranges) {
     constexpr int64_t SCRATCH = 32 << 20;
-    const Line *const line = Line::here();
-    if (line == nullptr || devices != std::vector<int>{line->device}) return false;
+    const Line *const line = Line::on(devices);
+    if (line == nullptr) return false;
     if (!work.may_queue || !work.is_at_home() || work.result_bytes != 0) return false;
     const CurrentDevice current(line->device);
     int64_t most = 0;

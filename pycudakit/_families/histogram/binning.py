@@ -61,6 +61,13 @@ def by_edges(edges: Array, values: DType) -> Bins:
         return _bins(abi.BY_EDGES, len(edges) - 1, np.ascontiguousarray(edges.astype(common), type_))
 
 
+def found_at(bins: Bins, edges: Array) -> Bins:
+    """Return the bins with their edges in another array."""
+    row = bins.row.copy()
+    row["edges"] = edges.ctypes.data
+    return Bins(row, edges)
+
+
 def by_width(edges: Array, first: Any, last: Any, values: DType) -> Bins | None:
     """Return the bins that `np.histogram` makes between two numbers, or None for what is NumPy's alone."""
     count = len(edges) - 1
@@ -188,20 +195,27 @@ def count_of_extent(chosen: Plan, values: Array, count: int, find: Callable[[Arr
     return counts
 
 
-def _arguments(values: Sequence[Array], bins: Sequence[Bins], weights: Sequence[Array]) -> tuple[Any, ...]:
-    operands, rows = [*values, *weights], np.concatenate([axis.row for axis in bins])
-    return (table(operands), len(operands), *_shape(values[0]), rows, len(bins))
+def arguments(values: Sequence[Array], rows: Array, weights: Sequence[Array]) -> tuple[Any, ...]:
+    """Return what entries of counting take, of the rows of bins."""
+    operands = [*values, *weights]
+    return (table(operands), len(operands), *_shape(values[0]), rows, len(rows))
 
 
-def _total(bins: Sequence[Bins]) -> int:
+def rows_of(bins: Sequence[Bins]) -> Array:
+    """Return the bins of all axes."""
+    return np.concatenate([axis.row for axis in bins])
+
+
+def total_of(bins: Sequence[Bins]) -> int:
+    """Return how many there are."""
     return math.prod(axis.count for axis in bins)
 
 
 def count(chosen: Plan, values: Sequence[Array], bins: Sequence[Bins]) -> Array:
     """Return the counts of all bins, and `pk_histogram`'s two more."""
-    counts = np.empty(_total(bins) + 2, np.int64)
+    counts = np.empty(total_of(bins) + 2, np.int64)
     size = values[0].size
-    run(chosen, "pk_histogram", *_arguments(values, bins, ()), counts, size=size)
+    run(chosen, "pk_histogram", *arguments(values, rows_of(bins), ()), counts, size=size)
     _tell_of_the_host(chosen, size)
     return counts
 
@@ -220,23 +234,22 @@ def weigh(
     chosen: Plan, values: Sequence[Array], bins: Sequence[Bins], weights: Array, as_integers: bool = False
 ) -> tuple[Array, bool]:
     """Return the weight in each bin, as float64 or integers, and whether an element was lost."""
-    arguments = _arguments(values, bins, (weights,))
-    total, size = _total(bins), values[0].size
+    given = arguments(values, rows_of(bins), (weights,))
+    total, size = total_of(bins), values[0].size
     if as_integers:
         counts = np.empty(total + 2, np.int64)
-        run(chosen, "pk_histogram", *arguments, counts, size=size)
+        run(chosen, "pk_histogram", *given, counts, size=size)
         _tell_of_the_host(chosen, size, "weights are added on the host")
         return counts[:total], bool(counts[-1])
     sums, outside = np.empty(total), np.empty(2, np.int64)
-    run(chosen, "pk_weighted_histogram", *arguments, sums, outside, size=size)
+    run(chosen, "pk_weighted_histogram", *given, sums, outside, size=size)
     _tell_of_the_host(chosen, size, "weights are added on the host")
     return sums, bool(outside[1])
 
 
-def passed(chosen: Plan, values: Array, edges: Array, right: bool, decreasing: bool) -> Array:
+def passed(chosen: Plan, values: Array, bins: Bins, right: bool, decreasing: bool) -> Array:
     """Return how many edges come before each element."""
     result = result_memory.empty(values.shape, np.int64)
-    bins = by_edges(edges, values.dtype)
     operands = table([values, result])
     run(chosen, "pk_digitize", operands, *_shape(values), bins.row, right, decreasing, size=values.size)
     return result

@@ -213,7 +213,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
         )
     if by_edges:
         edges = _NUMPY.histogram_bin_edges(np.empty(0, dtype), bins)
-        foreign = _foreign_edges(edges)
+        foreign = foreign_edges(edges)
         if foreign is not None:
             return request.by_numpy(foreign)
         found = binning.by_edges(edges, dtype) if len(edges) > 1 else None
@@ -228,7 +228,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
             return _NUMPY.histogram(sample, bins, range, density)  # raises
         if len(edges) > binning.MOST:
             return request.by_numpy(_TOO_MANY)
-        found = binning.by_width(edges, *_outer_edges(sample, range), dtype)
+        found = binning.by_width(edges, *outer_edges(sample, range), dtype)
         if found is None:
             return request.by_numpy(_NO_WIDTH)
     else:
@@ -260,7 +260,7 @@ def _between_extremes(request: _Request, values: Array, bins: Any, dtype: Any, d
         nonlocal edges
         sample = extent.astype(dtype)
         edges = _NUMPY.histogram_bin_edges(sample, bins)
-        found = binning.by_width(edges, *_outer_edges(sample, None), dtype)
+        found = binning.by_width(edges, *outer_edges(sample, None), dtype)
         if found is None:
             raise _NoWidthError
         return found
@@ -269,7 +269,7 @@ def _between_extremes(request: _Request, values: Array, bins: Any, dtype: Any, d
         counts = binning.count_of_extent(request.plan, values, count, find)
     except _NoWidthError:
         return request.by_numpy(_NO_WIDTH)
-    _check_lost(bool(counts[-1]), len(edges))
+    check_lost(bool(counts[-1]), len(edges))
     return _with_edges(counts[:count], edges, density)
 
 
@@ -277,12 +277,13 @@ class _NoWidthError(Exception):
     """The bins are NumPy's alone."""
 
 
-def _check_lost(lost: bool, edges: int) -> None:
+def check_lost(lost: bool, edges: int) -> None:
+    """Raise as NumPy does where an element is in none of its bins, nor outside."""
     if lost:
         raise IndexError(f"an index is out of bounds for axis 0 with size {edges}")
 
 
-def _foreign_edges(edges: Array) -> str | None:
+def foreign_edges(edges: Array) -> str | None:
     """Say why values are NumPy's alone to compare with edges, if they are."""
     if as_array(edges) is None or edges.dtype.kind not in "biuf":
         return "its edges are no bool, integers or floats of up to 64 bits"
@@ -291,7 +292,7 @@ def _foreign_edges(edges: Array) -> str | None:
     return _TOO_MANY if len(edges) > binning.MOST else None
 
 
-def _outer_edges(sample: Array, range: Any) -> tuple[Any, Any]:
+def outer_edges(sample: Array, range: Any) -> tuple[Any, Any]:
     """Return the numbers that NumPy takes for the outer edges."""
     if range is not None:
         first, last = range
@@ -322,7 +323,7 @@ def _counted(
             _NUMPY.histogram([0.0], [0.0, 1.0], weights=[True])  # raises
         result, lost = binning.weigh(request.plan, [values], [bins], weights, dtype.kind != "f")
         result = result.astype(dtype, copy=False)
-    _check_lost(lost, edges)
+    check_lost(lost, edges)
     return result
 
 
@@ -371,26 +372,10 @@ def histogram2d(
     arrays, weighed = request.arrays, request.weights
     if weighed is not None and weighed.shape != arrays[0].shape:
         return request.by_numpy("its weights are not one for each point")
-    common = np.promote_types(arrays[0].dtype, arrays[1].dtype)
-    # NumPy finds the edges, of two points that reach as far.
-    sample = [np.zeros(2 if array.size else 0, common) for array in arrays]
-    given: Any = bins if hasattr(bins, "__len__") and len(bins) in (1, 2) else [bins, bins]
-    for i, array in enumerate(arrays):
-        is_counted = len(given) > i and np.ndim(given[i]) == 0
-        if array.size and is_counted and (range is None or len(range) <= i or range[i] is None):
-            sample[i] = binning.extent(request.plan, array).astype(common)
-    _, *edges = _NUMPY.histogram2d(*sample, bins, range)
-    found = []
-    for axis in edges:
-        foreign = _foreign_edges(axis)
-        mixed = common.kind in "biu" and np.promote_types(common, axis.dtype).kind == "f" != axis.dtype.kind
-        if mixed and len(axis) and abs(int(axis[-1])) > _EXACT:
-            foreign = "its edges and points are int64 and uint64"  # and equal only where floats are not
-        if foreign is None and math.prod(len(e) for e in edges) > binning.MOST:
-            foreign = _TOO_MANY
-        if foreign is not None:
-            return request.by_numpy(foreign)
-        found.append(binning.by_edges(axis, common))
+    edges = edges_of_points(arrays, bins, range, lambda array: binning.extent(request.plan, array))
+    found = bins_of_points(edges, arrays)
+    if isinstance(found, str):
+        return request.by_numpy(found)
     hist = np.zeros(tuple(len(axis) + 1 for axis in edges))  # as NumPy has it, with what is outside around it
     core = hist[1:-1, 1:-1]
     if core.size and arrays[0].size:
@@ -405,6 +390,38 @@ def histogram2d(
         core = core / np.diff(edges[1]).reshape(1, -1)
         core /= whole
     return core, *edges
+
+
+def edges_of_points(
+    columns: Sequence[Any], bins: Any, range: Any, extent: Callable[[Any], Array]
+) -> list[Array]:
+    """Return the edges that NumPy finds of two points that reach as far as all do."""
+    common = np.promote_types(columns[0].dtype, columns[1].dtype)
+    sample = [np.zeros(2 if column.size else 0, common) for column in columns]
+    given: Any = bins if hasattr(bins, "__len__") and len(bins) in (1, 2) else [bins, bins]
+    for i, column in enumerate(columns):
+        is_counted = len(given) > i and np.ndim(given[i]) == 0
+        if column.size and is_counted and (range is None or len(range) <= i or range[i] is None):
+            sample[i] = extent(column).astype(common)
+    edges: list[Array] = list(_NUMPY.histogram2d(*sample, bins, range)[1:])
+    return edges
+
+
+def bins_of_points(edges: Sequence[Array], columns: Sequence[Any]) -> list[binning.Bins] | str:
+    """Return the bins along each axis, or why they are NumPy's alone."""
+    common = np.promote_types(columns[0].dtype, columns[1].dtype)
+    found = []
+    for axis in edges:
+        foreign = foreign_edges(axis)
+        mixed = common.kind in "biu" and np.promote_types(common, axis.dtype).kind == "f" != axis.dtype.kind
+        if mixed and len(axis) and abs(int(axis[-1])) > _EXACT:
+            foreign = "its edges and points are int64 and uint64"  # and equal only where floats are not
+        if foreign is None and math.prod(len(e) for e in edges) > binning.MOST:
+            foreign = _TOO_MANY
+        if foreign is not None:
+            return foreign
+        found.append(binning.by_edges(axis, common))
+    return found
 
 
 @answered_by(np.digitize)
@@ -434,7 +451,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     """
     request = _Request("digitize", [x], None, lambda: _NUMPY.digitize(x, bins, right))
     edges = bins if isinstance(bins, np.ndarray) else np.asarray(bins)
-    if request.is_numpys(None if edges.ndim != 1 else _foreign_edges(edges)):
+    if request.is_numpys(None if edges.ndim != 1 else foreign_edges(edges)):
         return request.by_numpy()
     (values,) = request.arrays
     none = _NUMPY.digitize(np.empty(0, values.dtype), edges, right)  # NumPy's errors
@@ -442,4 +459,5 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
         return np.zeros(values.shape, none.dtype)[()]
     decreasing = bool(edges[0] > edges[-1])
     ordered = edges[::-1] if decreasing else edges
-    return binning.passed(request.plan, values, ordered, bool(right), decreasing)[()]
+    between = binning.by_edges(ordered, values.dtype)
+    return binning.passed(request.plan, values, between, bool(right), decreasing)[()]

@@ -1,4 +1,4 @@
-"""Interpolation where the places lie on the device; the points come down."""
+"""Interpolation where the places lie on the device, and the points, too, or on the host."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._families.interp import points_around
+from pycudakit._families.interp import points_around, through
+from pycudakit._families.take import known_places
 from pycudakit._library.types import CODES, FLOAT64
+from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.captured.kit import has_elements
 from pycudakit.fusing.recording.call import Recording
 from pycudakit.fusing.recording.shapes import Handler, captures
@@ -20,7 +22,13 @@ INTERPOLATED: dict[Any, Handler] = {}
 def _interp(
     recording: Recording, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Any:
-    if not has_elements(x) or x.dtype not in CODES or (x.dtype == FLOAT64 and period is None):
+    if not has_elements(x) or x.dtype not in CODES:
+        return NotImplemented
+    if recording.memory.scope.is_open and StandIn in (type(xp), type(fp)):
+        found = _by_points_there(recording, x, xp, fp, *recording.resolved((left, right, period)))
+        if found is not NotImplemented:
+            return found
+    if x.dtype == FLOAT64 and period is None:
         return NotImplemented
     at = x.astype(FLOAT64)
     if period is None:
@@ -33,3 +41,31 @@ def _interp(
     period = abs(period)
     around = points_around(places.astype(FLOAT64), values.astype(FLOAT64), period)
     return recording.call(np.interp, (at % period, *around), {})
+
+
+def _by_points_there(
+    recording: Recording, x: StandIn, xp: Any, fp: Any, left: Any, right: Any, period: Any
+) -> Any:
+    points = [
+        each if type(each) is StandIn else recording.wrap(np.asarray(recording.resolved(each)))
+        for each in (xp, fp)
+    ]
+    if not all(type(each) is StandIn and each.ndim == 1 and each.size == points[0].size for each in points):
+        return NotImplemented
+    if not points[0].size or not all(each is None or type(each) in (int, float) for each in (left, right)):
+        return NotImplemented
+    at, places, values = (each.astype(FLOAT64) for each in (x, *points))
+    if period is not None:
+        if type(period) not in (int, float) or not period:
+            return NotImplemented
+        at, left, right = at % abs(period), None, None
+        places, values = points_around(places, values, abs(period), functools.partial(_taken, recording))
+    found = recording.at_home(through, (at, places, values), {}, places=3, are_unseen=True)
+    first = values[:1] if left is None else float(left)
+    last = values[-1:] if right is None else float(right)
+    return np.where(at < places[:1], first, np.where(at > places[-1:], last, found))
+
+
+def _taken(recording: Recording, a: Any, order: Any) -> Any:
+    with known_places():
+        return recording.call(np.take, (a, order), {})

@@ -17,6 +17,7 @@ from pycudakit._library.types import CODES
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.recording.call import Recording
 from pycudakit.fusing.recording.shapes import Handler, captures, empty
+from pycudakit.fusing.staying import counted
 from pycudakit.fusing.staying.rules import edges_by_rule
 
 COUNTING: dict[Any, Handler] = {}
@@ -43,6 +44,14 @@ def _weighed(x: Any, weights: Any) -> bool:
 
 @_captures(np.bincount)
 def _bincount(recording: Recording, x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
+    minlength = recording.resolved(minlength)
+    are_known = type(x) is StandIn and x.ndim == 1 and x.size and np.can_cast(x.dtype, np.intp)
+    if are_known and type(minlength) is int and minlength >= 0 and (weights is None or _weighed(x, weights)):
+        least, greatest = counted.extent(recording, x)
+        count = max(int(greatest) + 1, minlength)
+        found = counted.of_integers(recording, x, count, weights) if least >= 0 else None
+        if found is not None:
+            return found.copy()
     if not _weighed(x, weights):
         return NotImplemented
     return recording.at_home(_function("bincount"), (x, weights, minlength), {}, places=2)
@@ -59,6 +68,11 @@ def _histogram(
 ) -> Any:
     if isinstance(bins, str):
         return NotImplemented if weights is not None else _by_rule(recording, a, bins, range, density)
+    range, density = recording.resolved((range, density))
+    if type(a) is StandIn and a.ndim and a.size and (weights is None or _weighed(a, weights)):
+        found = counted.of_values(recording, a, bins, range, weights)
+        if found is not None:
+            return _with_edges(recording, found, density)
     if not _weighed(a, weights):
         return NotImplemented
 
@@ -67,6 +81,17 @@ def _histogram(
 
     rest = recording.resolved((bins, range, density))
     return recording.at_home(histogram, (a, weights), {}, places=2)
+
+
+def _with_edges(recording: Recording, found: counted.Counts, density: Any) -> tuple[Any, Any]:
+    (edges,) = found.edges
+    if found.lost is not None:
+        counted.family("functions").check_lost(bool(recording.resolved(found.lost)), edges.size)
+    counts = found.counts
+    if density:
+        whole = np.sum(recording.resolved(counts) if counts.dtype.kind == "f" else counts)
+        counts = counts / np.diff(edges).astype(float) / whole
+    return counts.copy(), edges.copy()
 
 
 def _by_rule(recording: Recording, a: Any, rule: str, range: Any, density: Any) -> Any:
@@ -100,6 +125,15 @@ def _histogram2d(
 ) -> Any:
     if not _are_points((x, y)) or np.promote_types(x.dtype, y.dtype) not in CODES:
         return NotImplemented
+    range, density = recording.resolved((range, density))
+    if weights is None or _weighed(x, weights):
+        found = counted.of_points(recording, [x, y], bins, range, weights)
+        if found is not None:
+            shape = [edges.size - 1 for edges in found.edges]
+            hist = found.counts.reshape(shape).astype(float)
+            if density:
+                hist = _as_density(recording, hist, found.edges, weights is not None)
+            return hist, *(own.copy() for own in found.edges)
     if weights is None:
         return recording.at_home(_function("histogram2d"), (x, y, bins, range, density), {}, places=2)
     if not _weighed(x, weights):
@@ -110,6 +144,18 @@ def _histogram2d(
 
     rest = recording.resolved((bins, range, density))
     return recording.at_home(histogram2d, (x, y, weights), {}, places=3)
+
+
+def _as_density(recording: Recording, hist: Any, edges: Sequence[Any], is_weighed: bool) -> Any:
+    whole = _whole(recording, hist) if is_weighed else np.sum(hist)
+    for axis, own in enumerate(edges):
+        hist = hist / np.diff(own).reshape([-1 if d == axis else 1 for d, _ in enumerate(edges)])
+    return hist / whole
+
+
+def _whole(recording: Recording, hist: Any) -> Any:
+    """Return the sum of floats as NumPy rounds it, to which they are within what is around them."""
+    return np.pad(recording.resolved(hist), 1)[(slice(1, -1),) * hist.ndim].sum()
 
 
 @_captures(np.histogramdd)
@@ -125,19 +171,49 @@ def _histogramdd(
     columns = list(sample.T) if is_one else list(sample) if type(sample) in (list, tuple) else []
     if not columns or not _are_points(columns) or not (weights is None or _weighed(columns[0], weights)):
         return NotImplemented
+    common = np.result_type(*(column.dtype for column in columns))
+    if common not in CODES:
+        return NotImplemented
+    columns = [column if column.dtype == common else column.astype(common) for column in columns]
     family = importlib.import_module("pycudakit._families.histogram.many")
-    bins, range = recording.resolved(bins), recording.resolved(range)
+    given, bins, range = bins, recording.resolved(bins), recording.resolved(range)
     edges = family.edges_of(columns, bins, range, lambda column: _extent(recording, column))
+    there = counted.edges_there(recording, edges, given)
     lengths = [len(each) + 1 for each in edges]  # with what is outside, at both ends
     if math.prod(lengths) > np.iinfo(np.intp).max:
         return NotImplemented
     places: Any = None
-    for column, own, length in zip(columns, edges, lengths, strict=True):
-        place = recording.call(np.searchsorted, (recording.wrap(own), column), {"side": "right"})
-        place = place - (column == own[-1])  # the last edge is in the last box
+    for column, own, last, length in zip(columns, there, edges, lengths, strict=True):
+        place = recording.call(np.searchsorted, (own, column), {"side": "right"})
+        place = place - (column == last[-1])  # the last edge is in the last box
         places = place if places is None else places * length + place
+    found = counted.of_integers(recording, places, math.prod(lengths), weights)
+    if found is not None:
+        hist = found.reshape(lengths).astype(float)[(slice(1, -1),) * len(edges)]
+        hist = _as_density(recording, hist, there, weights is not None) if density else hist.copy()
+        return hist, type(edges)(each.copy() for each in there)
     counts = recording.resolved(recording.call(np.bincount, (places, weights, math.prod(lengths)), {}))
     return recording.wrap(family.of_counts(counts, edges, density))
+
+
+@_captures(np.digitize)
+def _digitize(recording: Recording, x: Any, bins: Any, right: Any = False) -> Any:
+    """Look between edges that lie there; what NumPy refuses of them is seen on the host."""
+    is_there = type(x) is StandIn and x.ndim > 0 and x.size > 0 and x.dtype in CODES
+    if type(bins) is not StandIn or bins.ndim != 1 or not is_there:
+        return NotImplemented
+    known = recording.resolved(bins)
+    if not known.size or counted.family("functions").foreign_edges(known) is not None:
+        return NotImplemented
+    np.digitize(np.empty(0, x.dtype), known, right)  # raises
+    decreasing = bool(known[0] > known[-1])
+    between = counted.family().by_edges(known[::-1] if decreasing else known, x.dtype)
+    there = recording.call(np.copy, (bins[::-1] if decreasing else bins,), {}).astype(between.edges.dtype)
+
+    def passed(values: Any, own: Any) -> Any:
+        return counted.family("there").passed(values, between, own, bool(right), decreasing)
+
+    return recording.at_home(passed, (x, there), {}, places=2, are_unseen=True)
 
 
 def _extent(recording: Recording, column: StandIn) -> Any:

@@ -30,7 +30,7 @@ class Weights {
         const std::vector<float> narrow(all.begin(), all.end());
         const bool is_double = filter.arithmetic == Sums::float64;
         const void *const from = is_double ? static_cast<const void *>(all.data()) : narrow.data();
-        resident_.add(from, int64_t(all.size() * (is_double ? sizeof(double) : sizeof(float))));
+        resident_.add_parameters(from, int64_t(all.size() * (is_double ? sizeof(double) : sizeof(float))));
         if (!resident_.upload(call, devices)) {
             fail(PK_OUT_OF_MEMORY,
                  "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left for a filter's weights");

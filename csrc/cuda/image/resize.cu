@@ -92,7 +92,7 @@ class DeviceTaps {
    public:
     DeviceTaps(const Taps &taps, Call &call, const std::vector<int> &device) {
         auto add = [&](const auto &values) {
-            return memory_.add(values.data(), int64_t(values.size() * sizeof(values[0])));
+            return memory_.add_parameters(values.data(), int64_t(values.size() * sizeof(values[0])));
         };
         const int64_t first = add(taps.first), begin = add(taps.begin), weights = add(taps.weights);
         if (!memory_.upload(call, device)) fail_for_room();

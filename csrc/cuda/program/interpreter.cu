@@ -151,10 +151,11 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Homes &homes,
     }
     const auto bytes = int64_t(steps_.size() * sizeof(DeviceStep));
     const bool fits = steps_.size() <= Interpretation::MOST_INLINE;
-    if (!fits) steps_at_ = resident_.add(steps_.data(), bytes);
+    if (!fits) steps_at_ = resident_.add_parameters(steps_.data(), bytes);
     const std::vector<int64_t> &table = coordinates.table();
     const bool is_short = table.size() <= Interpretation::MOST_COORDINATES;
-    if (!is_short) coordinates_at_ = resident_.add(table.data(), int64_t(table.size() * sizeof(int64_t)));
+    if (!is_short)
+        coordinates_at_ = resident_.add_parameters(table.data(), int64_t(table.size() * sizeof(int64_t)));
     has_room = resident_.upload(call, devices);
 
     common_.step_count = int32_t(steps_.size());

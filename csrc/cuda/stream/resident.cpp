@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "common/call/thread_pool.h"
+#include "parameters.h"
 #include "tuning.h"
 
 namespace pk {
@@ -60,6 +61,11 @@ int64_t Resident::reserve(int64_t bytes) {
 }
 
 int64_t Resident::add(const void *bytes, int64_t count) {
+    are_parameters_ = false;
+    return add_parameters(bytes, count);
+}
+
+int64_t Resident::add_parameters(const void *bytes, int64_t count) {
     const int64_t offset = reserve(count);
     const auto *from = static_cast<const char *>(bytes);
     for (int64_t done = 0; done < count; done += PIECE) {
@@ -71,6 +77,7 @@ int64_t Resident::add(const void *bytes, int64_t count) {
 }
 
 int64_t Resident::add(Spread given) {
+    are_parameters_ = false;
     const auto spread = std::make_shared<const Spread>(std::move(given));
     const int64_t offset = reserve(spread->table_bytes());
     pieces_.push_back({offset, spread->table_bytes(), [=](char *to) {
@@ -88,6 +95,7 @@ int64_t Resident::add(Spread given) {
 }
 
 int64_t Resident::add(const Layout &layout, const View &view, int64_t start, int64_t count) {
+    are_parameters_ = false;
     const int64_t offset = reserve(count * view.item), most = PIECE / view.item;
     for (int64_t done = 0; done < count; done += most) {
         const int64_t part = std::min(most, count - done);
@@ -99,6 +107,8 @@ int64_t Resident::add(const Layout &layout, const View &view, int64_t start, int
 
 bool Resident::upload(Call &call, const std::vector<int> &devices) {
     if (bytes_ == 0) return true;
+    const Line *const line = Line::on(devices);
+    if (line != nullptr && are_parameters_ && bytes_ <= MOST_WITH_LAUNCHES) return upload_in(*line);
     for (int device : devices) {
         const CurrentDevice current(device);
         blocks_.emplace_back(device, bytes_);
@@ -110,6 +120,20 @@ bool Resident::upload(Call &call, const std::vector<int> &devices) {
     for (size_t place = 0; place < devices.size(); ++place) {
         upload_pieces(call, devices[place], blocks_[place].memory());
     }
+    return true;
+}
+
+bool Resident::upload_in(const Line &line) {
+    const CurrentDevice current(line.device);
+    Block block(line.device, bytes_, false, true);
+    if (block.memory() == nullptr) return false;
+    std::vector<char> staged;
+    for (const Piece &piece : pieces_) {
+        staged.resize(size_t(piece.bytes));
+        piece.write(staged.data());
+        write_with_launches(staged.data(), piece.bytes, block.memory() + piece.offset, line.stream);
+    }
+    blocks_.push_back(std::move(block));
     return true;
 }
 

@@ -31,6 +31,8 @@ class Resident {
    public:
     // Each returns the offset of what it adds.
     int64_t add(const void *bytes, int64_t count);
+    // Of what the library makes of a call's parameters: if there is nothing else, it may come in the line.
+    int64_t add_parameters(const void *bytes, int64_t count);
     int64_t add(Spread spread);
     int64_t add(const Layout &layout, const View &view, int64_t start, int64_t count);  // elements
 
@@ -44,11 +46,13 @@ class Resident {
         int64_t offset, bytes;
         std::function<void(char *)> write;
     };
+    bool upload_in(const Line &line);
     void upload_pieces(Call &call, int device, char *memory) const;
 
     int64_t reserve(int64_t bytes);
 
     int64_t bytes_ = 0;
+    bool are_parameters_ = true;  // all pieces
     std::vector<Piece> pieces_;
     std::vector<Block> blocks_;  // a device's each
 };

@@ -51,10 +51,9 @@ _TRIL, _TRIU = (
 TRIANGLES = {"tril": _TRIL, "triu": _TRIU}
 
 
-def rows_of_triangle(rows: int, columns: int, k: int) -> Array:
-    """Return the number that a row keeps columns up to, or from."""
-    row: Array = (np.arange(rows) + max(-rows - 1, min(k, columns + 1)))[:, None]
-    return row
+def rows_of_triangle(number: Any, columns: int, k: int) -> Any:
+    """Return the number that each row keeps columns up to, or from."""
+    return (number + max(-len(number) - 1, min(k, columns + 1)))[:, None]
 
 
 def copy_into(function: ElementFunction, source: Array, out: Array) -> None:
@@ -341,7 +340,7 @@ def _triangle(function: ElementFunction, m: Any, k: Any) -> Any:
             return function.numpy(m, k)  # raises
         array = np.broadcast_to(array, (array.size, array.size))
     rows, columns = array.shape[-2:]
-    row = rows_of_triangle(rows, columns, by)
+    row = rows_of_triangle(np.arange(rows), columns, by)
     kept = np.empty((rows, columns), bool)  # as NumPy has it, to lay the result out by
     out = operands.allocate(array.dtype.newbyteorder("="), array.shape, [kept, array])
     call(

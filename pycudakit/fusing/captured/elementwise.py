@@ -15,7 +15,7 @@ from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.captured.kit import FAMILIES, at_once, has_elements, kit_function
 from pycudakit.fusing.recording.call import Recording
 from pycudakit.fusing.recording.delivered import takes
-from pycudakit.fusing.recording.shapes import Handler, captures
+from pycudakit.fusing.recording.shapes import Handler, captures, numbers
 
 ELEMENTWISE: dict[Any, Handler] = {}
 _captures = functools.partial(captures, ELEMENTWISE)
@@ -79,8 +79,8 @@ def _triangle(name: str) -> Handler:
         if np.asarray(by).dtype.kind not in "biu" or np.ndim(by):
             return at_once(recording, getattr(copies, name), (m, by), {})
         by = int(by)
-        row = copies.rows_of_triangle(rows, columns, by)
-        return recording.apply(_triangle_from(name, by), (m, row, np.arange(columns)))
+        row = copies.rows_of_triangle(numbers(recording, rows), columns, by)
+        return recording.apply(_triangle_from(name, by), (m, row, numbers(recording, columns)))
 
     return handle
 

@@ -230,6 +230,13 @@ def empty(recording: Recording, shape: Any, dtype: Any = float, order: Any = "C"
     return new(recording, np.empty(shape, dtype, order))
 
 
+def numbers(recording: Recording, count: int) -> Any:
+    """Return the integers from 0 on: made on the device, where nobody waits for what goes up."""
+    if not recording.memory.scope.queues:
+        return np.arange(count)
+    return recording.call(np.cumsum, (full(recording, count, 1, np.intp),), {}) - 1
+
+
 def full(recording: Recording, shape: Any, value: Any, dtype: Any, order: Any = "C") -> StandIn:
     """Return what stands for a new array of one value."""
     number = np.asarray(value, dtype)

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pycudakit._library.types import BOOL, CODES, INT64, Array, DType
+from pycudakit._library.types import BOOL, CODES, Array, DType
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.recording.call import Recording
-from pycudakit.fusing.recording.shapes import full
+from pycudakit.fusing.recording.shapes import numbers
 
 
 class Axis(NamedTuple):
@@ -47,14 +47,13 @@ def _evenly(recording: Recording, edges: Array, ends: tuple[Any, Any]) -> Any:
     with np.errstate(all="ignore"):
         step = np.subtract(last, first, dtype=dtype) / count
 
-        def made(numbers: Any) -> Any:
-            line = (numbers.astype(dtype) * dtype.type(step) + dtype.type(first)).astype(edges.dtype)
-            return np.where(numbers == count, edges[-1], line)
+        def made(number: Any) -> Any:
+            line = (number.astype(dtype) * dtype.type(step) + dtype.type(first)).astype(edges.dtype)
+            return np.where(number == count, edges[-1], line)
 
         if dtype not in CODES or not np.array_equal(made(np.arange(count + 1)), edges):
             return recording.wrap(edges)
-        ones = full(recording, count + 1, 1, INT64)
-        return made(recording.call(np.cumsum, (ones,), {}) - 1)
+        return made(numbers(recording, count + 1))
 
 
 def _axis_of(recording: Recording, values: StandIn, bins: Any, range: Any) -> Axis | None:

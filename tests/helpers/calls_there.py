@@ -27,6 +27,7 @@ ARRAYS = {
     "r": RNG.integers(0, 3, (SIZE, 4)).astype(np.float32),
     "g": RNG.integers(0, 50, SIZE).astype(np.uint64) << np.uint64(56),
     "q": RNG.integers(-9, 9, (900, 90)),
+    "f": RNG.integers(0, 8, (1030, 1040)).astype(np.float32),
     "v": RNG.integers(0, 2, (500, 70)).astype(np.int8)[RNG.integers(0, 500, 70_000)],
 }
 EDGES = np.linspace(0, 100, 11)
@@ -313,6 +314,7 @@ STAYS = {
 
 # Products of floats, which the CPU engine has NumPy multiply: they are close.
 PRODUCTS = {
+    "matmul that is split": lambda f, **_: pk.matmul(f, f.T),
     "matmul": lambda m, s, **_: pk.matmul(m, s),
     "matmul of views": lambda w, **_: pk.matmul(w[::2, 100:], w[:, 200:]),
     "matmul of stacks": lambda t, **_: pk.matmul(t[:, :, :60], t[:, :60]),

@@ -9,7 +9,7 @@ import pytest
 from helpers.calls_there import CALLS, LOOKS_AT, arrays_of, parts_of
 from helpers.there import on_a_gpu
 from helpers.threads import run_in_threads
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 import pycudakit as pk
 from pycudakit import errors
@@ -73,6 +73,27 @@ def test_who_is_to_wait_does(cupy, name):
 
 def standardise(x):
     return (x - x.mean()) / x.std()
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("shape", [(1100, 1050, 1200), (1024, 5000, 1024)])
+def test_infinities_are_multiplied_as_they_are(cupy, bad, shape):
+    """Large products of float32 are split; an infinity has no parts, and nobody looks for one."""
+    rng, (m, k, n) = np.random.default_rng(8), shape
+    a, b = (rng.standard_normal(each).astype(np.float32) for each in ((m, k), (k, n)))
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream, np.errstate(invalid="ignore"):
+        there = [cupy.asarray(each) for each in (a, b)]
+        fine = pk.matmul(*there)
+        a[3, 7] = bad
+        there[0][3, 7] = bad
+        with held_up(stream) as is_held_up:
+            got = pk.matmul(*there)
+            assert is_held_up()
+        got, want = cupy.asnumpy(got), a @ b
+    assert_allclose(got, want, rtol=1e-3, atol=1e-3)
+    assert_array_equal(np.isfinite(got[3]), np.isfinite(want[3]))
+    assert_allclose(cupy.asnumpy(fine)[4:], want[4:], rtol=1e-3, atol=1e-3)
 
 
 def test_a_stream_does_not_wait_for_another(cupy):

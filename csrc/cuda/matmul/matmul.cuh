@@ -13,8 +13,12 @@ struct Given {
     void *c;
     int64_t rows, columns, depth, pairs;
     int64_t a_pair, a_row, a_column, b_pair, b_row, b_column;
-    bool adds;  // to what is in c
+    bool adds;               // to what is in c
+    const unsigned *wanted;  // as is_wanted() takes it
 };
+
+// Whether a kernel is to work that was queued before anybody knew: if nothing tells, or that is set.
+__device__ inline bool is_wanted(const unsigned *wanted) { return wanted == nullptr || *wanted != 0; }
 
 // Each sum is of one product after the other, which the CPU's loops do alike.
 template <class Kind>
@@ -29,6 +33,7 @@ __device__ typename Kind::Total add(typename Kind::Total sum, typename Kind::Tot
 // A block of threads makes a tile of the result; a thread 4 x 4 of its elements, SIDE apart.
 template <class Kind>
 __global__ void multiply_tiles(Given given) {
+    if (!is_wanted(given.wanted)) return;
     using Element = typename Kind::Element;
     using Total = typename Kind::Total;
     __shared__ Total a_tile[DEPTH][TILE + 1], b_tile[DEPTH][TILE + 1];
@@ -108,7 +113,9 @@ static __global__ void split(float *values, float *rests, int64_t count, unsigne
 
 // Copies rows of `columns` elements that are `pitch` apart to where they lie side by side.
 template <class Element>
-__global__ void gather(const Element *from, int64_t pitch, Element *to, int64_t columns, int64_t count) {
+__global__ void gather(const Element *from, int64_t pitch, Element *to, int64_t columns, int64_t count,
+                       const unsigned *wanted) {
+    if (!is_wanted(wanted)) return;
     const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < count) to[i] = from[i / columns * pitch + i % columns];
 }
@@ -116,7 +123,8 @@ __global__ void gather(const Element *from, int64_t pitch, Element *to, int64_t 
 // Stores sums, row by row side by side, as results whose rows are `pitch` apart.
 template <class Kind>
 __global__ void store(const typename Kind::Total *totals, typename Kind::Element *to, int64_t pitch,
-                      int64_t columns, int64_t count) {
+                      int64_t columns, int64_t count, const unsigned *wanted) {
+    if (!is_wanted(wanted)) return;
     const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < count) to[i / columns * pitch + i % columns] = Kind::store(totals[i]);
 }

@@ -47,7 +47,7 @@ class Multiplier {
 
    public:
     Multiplier(const Product &given, const AtHome &home, Call &call, int device, Way way)
-        : line_(line_for(home, device, way)),
+        : line_(line_for(home, device)),
           given_(given),
           home_(home.operands),
           goes_down_(home_.c == nullptr || home.leaves),
@@ -102,17 +102,25 @@ class Multiplier {
     }
 
    private:
-    // This thread's line, if all is at home, and nobody looks at what is noted.
-    static const Line *line_for(const AtHome &home, int device, Way way) {
+    // This thread's line, if all is at home.
+    static const Line *line_for(const AtHome &home, int device) {
         const Product &at = home.operands;
         const bool are_there = at.a != nullptr && at.b != nullptr && at.c != nullptr && !home.leaves;
-        const Line *const line = Line::here();
-        return line != nullptr && line->device == device && are_there && way != Way::split ? line : nullptr;
+        return are_there ? Line::on({device}) : nullptr;
     }
 
     bool stand_in_line() {
         const std::lock_guard<std::mutex> lock(mutex_);
+        const bool splits = way_ == Way::split;
+        if (splits) PK_CUDA(cudaMemsetAsync(notes(), 0, Cut::NOTES, line_->stream));
         launch_what_is_ready();
+        if (splits) {
+            // An infinity has no parts: what has any is multiplied once more, as it is. Nobody here knows.
+            way_ = Way::kernel;
+            wanted_ = notes() + 1;
+            launched_ = 0;
+            launch_what_is_ready();
+        }
         call_.advance(given_.elements());
         return true;
     }
@@ -251,7 +259,7 @@ class Multiplier {
         auto copy = [&](int64_t first, int64_t rows) {
             device::gather<<<blocks_for(rows * columns), device::THREADS, 0, queue>>>(
                 reinterpret_cast<const Element *>(home.row(first)), home.pitch / item,
-                reinterpret_cast<Element *>(to + first * home.run), columns, rows * columns);
+                reinterpret_cast<Element *>(to + first * home.run), columns, rows * columns, wanted_);
             PK_CUDA(cudaGetLastError());
         };
         if (home.are_dense()) {
@@ -293,7 +301,7 @@ class Multiplier {
             first_launch_ = call_.seconds();
             PK_CUDA(cudaEventRecord(events_->began.get(), compute));
         }
-        const PanelProduct<Kind> product{given_, way_, device_, scratch(), notes() + 1};
+        const PanelProduct<Kind> product{given_, way_, device_, scratch(), notes() + 1, wanted_};
         const HostMatrices<Kind> home{home_};
         const Part &own = parts_[size_t(part)];
         const Panel &panel = panels_[size_t(index)];
@@ -314,7 +322,8 @@ class Multiplier {
         }
         if (home_.c != nullptr && !adds_at_home_) {
             device::store<Kind><<<blocks_for(count), device::THREADS, 0, compute>>>(
-                sums, reinterpret_cast<Element *>(result_at_home(part)), given_.n, own.columns, count);
+                sums, reinterpret_cast<Element *>(result_at_home(part)), given_.n, own.columns, count,
+                wanted_);
             PK_CUDA(cudaGetLastError());
         }
         if (events_) PK_CUDA(cudaEventRecord(events_->finished[place].get(), compute));
@@ -467,13 +476,14 @@ class Multiplier {
     bool adds_at_home_ = false;  // it is added up in its home
     Call &call_;
     const int device_;
-    const Way way_;
+    Way way_;
     const Items items_;
     const int64_t budget_;
     std::optional<Lease> lease_;
     int64_t half_bytes_ = 0;
     Cut cut_{};
     std::optional<Block> memory_;
+    const unsigned *wanted_ = nullptr;  // if given, kernels work only if this is set
     std::vector<Part> parts_;
     std::vector<Panel> panels_;
     std::vector<Task> tasks_;

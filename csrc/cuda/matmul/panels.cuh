@@ -24,8 +24,9 @@ struct PanelProduct {
     const Product &given;
     Way way;
     int device;
-    char *scratch;   // room beside the factors
-    unsigned *seen;  // set where a factor that was to be split is infinite or NaN
+    char *scratch;           // room beside the factors
+    unsigned *seen;          // set where a factor that was to be split is infinite or NaN
+    const unsigned *wanted;  // of the kernel
 
     // Adds the products of a panel, whose factors are at `a` and `b`, to the sums at `c`. To be split, they
     // lie side by side.
@@ -70,7 +71,8 @@ struct PanelProduct {
                                   products.b_stride,
                                   given.transposed_b ? 1 : part.columns,
                                   given.transposed_b ? panel.depth : 1,
-                                  products.adds};
+                                  products.adds,
+                                  wanted};
         const dim3 blocks(unsigned((part.columns + device::TILE - 1) / device::TILE),
                           unsigned((part.rows + device::TILE - 1) / device::TILE), unsigned(part.pairs));
         device::multiply_tiles<Kind><<<blocks, device::THREADS, 0, queue>>>(tiles);

@@ -41,8 +41,8 @@ _MOST_COPIED = 1 << 20  # bytes of what an entry reads on the host
 _OFTEN = 16  # plays, after which it is looked whether a pass is worth to be compiled
 _ALIGNED = 256  # bytes
 # What finds all of its arrays on the device, and tells nothing but what it stores there.
-_ENTRIES = """pk_evaluate pk_filter pk_gray pk_interp pk_lookup pk_reduce pk_reduce_several pk_resize pk_scan
-pk_take"""
+_ENTRIES = """pk_digitize pk_evaluate pk_filter pk_gray pk_histogram pk_interp pk_lookup pk_reduce
+pk_reduce_several pk_resize pk_scan pk_take pk_weighted_histogram"""
 _PLAYED = frozenset(_ENTRIES.split())
 _PLAYED_OF_TYPES = ("pk_argsort_", "pk_matmul_", "pk_searchsorted_", "pk_sort_")
 _INTEGERS = [code for code, dtype in enumerate(abi.TYPES) if dtype.kind in "iu"]
@@ -186,8 +186,9 @@ class Tape:
         self._owners.append(owner)
 
     def kept(self, address: int, size: int, what: int) -> None:
-        """Note memory that is kept."""
-        self._is_valid = self._is_valid and what == device.TEMPORARY
+        """Note memory that is kept; what goes up there is what the function has made, or names."""
+        is_small = what == device.INPUT and size <= device.WITH_LAUNCHES
+        self._is_valid = self._is_valid and (what == device.TEMPORARY or is_small)
         self._note_range(address, size)
         is_kept = ctypes.c_int32()
         given = ctypes.c_uint64(address), ctypes.c_int64(size), ctypes.c_int32(what), ctypes.byref(is_kept)
@@ -291,6 +292,10 @@ class Tape:
         if table.nbytes > _MOST_COPIED:
             raise _OtherError
         table = table.copy()
+        if table.dtype == abi.BINS and any(
+            row["edges"] and not self._is_kept(int(row["edges"])) for row in table
+        ):
+            raise _OtherError
         for row in table if table.dtype == abi.OPERAND else ():
             address = int(row["address"])
             if address == 0 or self._is_kept(address):

@@ -314,7 +314,7 @@ STAYS = {
 
 # Products of floats, which the CPU engine has NumPy multiply: they are close.
 PRODUCTS = {
-    "matmul that is split": lambda f, **_: pk.matmul(f, f.T),
+    "matmul that is split": lambda f, **_: pk.matmul(f[:, :1030], f[:, 10:]),
     "matmul": lambda m, s, **_: pk.matmul(m, s),
     "matmul of views": lambda w, **_: pk.matmul(w[::2, 100:], w[:, 200:]),
     "matmul of stacks": lambda t, **_: pk.matmul(t[:, :, :60], t[:, :60]),

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cuda/stream/parameters.h"
 #include "cuda/stream/stream.h"
 
 namespace pk::plan {
@@ -36,6 +37,14 @@ Carried at(char *home) {
 }  // namespace
 
 void Kept::bring_up(Call &call) {
+    const Line *const line = Line::on({device});
+    if (line != nullptr && bytes <= MOST_WITH_LAUNCHES) {
+        const CurrentDevice current(device);
+        write_with_launches(host, bytes, home(), line->stream);
+        call.report.bytes_up += bytes;
+        on_device = true;
+        return;
+    }
     const Layout layout = bytes_at(host, bytes);
     Moving work(layout, {at(home())}, {});
     stream(work, call, {device}, {{0, bytes}});

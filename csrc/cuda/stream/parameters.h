@@ -1,4 +1,5 @@
-// What the library makes of a call's parameters, and kernels find in memory: weights, a long program.
+// What comes with launches, as their parameters do: what the library makes of a call's, as weights or a long
+// program are; and small operands of what stands in a line.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace pk {
 
-// Bytes that may come with launches, as these have parameters,.
+// Bytes that may.
 constexpr int64_t MOST_WITH_LAUNCHES = 64 << 10;
 
 // Queues what writes bytes to memory of the current device. They are taken when this returns.

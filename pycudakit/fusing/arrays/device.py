@@ -23,6 +23,8 @@ from pycudakit.fusing.arrays.compiled import compile_wanted
 INPUT, TEMPORARY, RESULT = range(3)
 TO_THE_HOST = "to the host"  # what records call it
 LEAST = 64 << 10  # bytes that are worth keeping, where the rest goes over the link
+_NUMBERS = 16  # bytes of two of them
+WITH_LAUNCHES = 64 << 10  # bytes that go up to what is queued, and nobody waits
 _OFTEN = 32  # passes
 
 
@@ -129,7 +131,7 @@ class Scope:
 
     def keep(self, address: int, size: int, what: int) -> bool:
         """Have the device keep memory, if it has room."""
-        if self._library is None or size < (1 if self.lends and what == TEMPORARY else LEAST):
+        if self._library is None or size < self._least(what):
             return False
         kept = ctypes.c_int32()
         self._library.pk_plan_keep(address, size, what, ctypes.byref(kept))
@@ -139,6 +141,12 @@ class Scope:
             if self.listener is not None:
                 self.listener.kept(address, size, what)
         return bool(kept.value)
+
+    def _least(self, what: int) -> int:
+        """Return from how many bytes on memory is kept; an input of what is queued is more than a number."""
+        if not self.lends:
+            return LEAST
+        return 1 if what == TEMPORARY else _NUMBERS if self.queues and what == INPUT else LEAST
 
     def lend(self, address: int, size: int, home: int, stream: int, valid: int) -> int:
         """Have memory stand for the caller's own on a device, and return which device that is."""

@@ -198,11 +198,12 @@ def _histogramdd(
 
 @_captures(np.digitize)
 def _digitize(recording: Recording, x: Any, bins: Any, right: Any = False) -> Any:
-    """Look between edges that lie there; what NumPy refuses of them is seen on the host."""
+    """Look between edges; what NumPy refuses of them is seen on the host."""
     is_there = type(x) is StandIn and x.ndim > 0 and x.size > 0 and x.dtype in CODES
-    if type(bins) is not StandIn or bins.ndim != 1 or not is_there:
+    known = np.asarray(recording.resolved(bins))
+    if not recording.memory.scope.is_open or known.ndim != 1 or not is_there:
         return NotImplemented
-    known = recording.resolved(bins)
+    bins = bins if type(bins) is StandIn else recording.wrap(known)
     if not known.size or counted.family("functions").foreign_edges(known) is not None:
         return NotImplemented
     np.digitize(np.empty(0, x.dtype), known, right)  # raises

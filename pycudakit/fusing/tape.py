@@ -230,7 +230,8 @@ class Tape:
             return self.refuse()
         try:
             kinds = abi.SIGNATURES[name]
-            given = [self._own(kind, value) for kind, value in zip(kinds, arguments, strict=True)]
+            shape = _shape_of(arguments)
+            given = [self._own(kind, value, shape) for kind, value in zip(kinds, arguments, strict=True)]
         except _OtherError:
             return self.refuse()
         self._steps.append(self._entry(name, *given))
@@ -273,13 +274,13 @@ class Tape:
         apart, place = min((address - home, place) for place, address in enumerate(known) if address >= home)
         return place, -apart
 
-    def _own(self, kind: Any, value: Any) -> Any:
+    def _own(self, kind: Any, value: Any, shape: Array | None) -> Any:
         """Return an argument for good: what is kept by its name, tables and numbers as copies."""
         dtype = getattr(kind, "_dtype_", None)
         if dtype in (abi.OPTIONS, abi.REPORT):
             value = np.zeros(1, dtype)
         elif isinstance(value, np.ndarray) and not self._is_kept(address_of(value)):
-            value = self._copied(value)
+            value = self._copied(value, shape)
         if isinstance(value, np.ndarray):
             self._lasting.append(value)
             return ctypes.c_void_p(address_of(value))
@@ -287,7 +288,7 @@ class Tape:
             return type(value)(value.value)
         return kind(value) if isinstance(value, (int, float)) else value
 
-    def _copied(self, table: Array) -> Array:
+    def _copied(self, table: Array, shape: Array | None) -> Array:
         """Return a copy of what an entry reads on the host, and of numbers of which that has the places."""
         if table.nbytes > _MOST_COPIED:
             raise _OtherError
@@ -300,8 +301,11 @@ class Tape:
             address = int(row["address"])
             if address == 0 or self._is_kept(address):
                 continue
-            if row["strides"].any() or row["flags"]:
+            strides = row["strides"]
+            is_one = not (strides if shape is None else strides[: shape.size][shape > 1]).any()
+            if not is_one or row["flags"]:
                 raise _OtherError
+            strides[:] = 0
             number = np.empty((), abi.TYPES[int(row["type"])])
             ctypes.memmove(address_of(number), address, number.nbytes)
             row["address"] = address_of(number)
@@ -333,6 +337,16 @@ class Tape:
     def _run(self) -> bool:
         queue = self._entry("pk_plan_queue", self._stream)
         return queue() and all(step() for step in self._steps)
+
+
+def _shape_of(arguments: tuple[Any, ...]) -> Array | None:
+    """Return the shape of an entry's operands: it comes behind their table, and how many these are."""
+    arrays = [value if isinstance(value, np.ndarray) else None for value in arguments]
+    for place, table in enumerate(arrays):
+        if table is not None and table.dtype == abi.OPERAND:
+            behind = (each for each in arrays[place + 1 : place + 3] if each is not None)
+            return next((each for each in behind if each.dtype == np.int64), None)
+    return None
 
 
 def _may_refuse(name: str, arguments: tuple[Any, ...]) -> bool:

@@ -11,7 +11,7 @@ namespace pk::histogram::device {
 struct Axis {
     pk_bins bins;
     int64_t offset;
-    int32_t type;
+    int32_t type, item;
 };
 
 struct Tally {
@@ -24,14 +24,39 @@ struct Tally {
     unsigned long long *table;  // total + 2
 };
 
+// Reads elements that are `step` apart, as many as there are, all before any is looked at: their bits.
+template <int COUNT>
+__device__ __forceinline__ void read(const Axis &axis, const char *memory, int64_t first, int64_t step,
+                                     int64_t end, uint64_t (&bits)[COUNT]) {
+    auto read_as = [&](auto raw) {
+        const auto *const elements = reinterpret_cast<const decltype(raw) *>(memory + axis.offset);
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) {
+            const int64_t i = first + k * step;
+            bits[k] = i < end ? elements[i] : 0;
+        }
+    };
+    switch (axis.item) {
+        case 1: return read_as(uint8_t());
+        case 2: return read_as(uint16_t());
+        case 4: return read_as(uint32_t());
+        default: return read_as(uint64_t());
+    }
+}
+
+__device__ __forceinline__ uint64_t bits_of(const Axis &axis, const char *memory, int64_t i) {
+    uint64_t bits[1];
+    read(axis, memory, i, 1, i + 1, bits);
+    return bits[0];
+}
+
 template <class Body>
-__device__ __forceinline__ auto with_element(const Axis &axis, const char *memory, int64_t i, Body body) {
-    const char *const at = memory + axis.offset;
-#define PK_ELEMENT(type)                                                    \
-    case type: {                                                            \
-        using Element = bins::element<type>;                                \
-        return body(reinterpret_cast<const typename Element::Raw *>(at)[i], \
-                    std::integral_constant<int, type>());                   \
+__device__ __forceinline__ auto with_element(const Axis &axis, uint64_t bits, Body body) {
+#define PK_ELEMENT(type)                                       \
+    case type: {                                               \
+        typename bins::element<type>::Raw raw;                 \
+        memcpy(&raw, &bits, sizeof(raw));                      \
+        return body(raw, std::integral_constant<int, type>()); \
     }
     switch (axis.type) {
         PK_ELEMENT(PK_BOOL)
@@ -51,16 +76,14 @@ __device__ __forceinline__ auto with_element(const Axis &axis, const char *memor
 }
 
 template <class T>
-__device__ __forceinline__ T value_of(const Axis &axis, const char *memory, int64_t i) {
-    return with_element(axis, memory, i, [](auto raw, auto type) {
-        return T(bins::element<decltype(type)::value>::value(raw));
-    });
+__device__ __forceinline__ T value_of(const Axis &axis, uint64_t bits) {
+    return with_element(
+        axis, bits, [](auto raw, auto type) { return T(bins::element<decltype(type)::value>::value(raw)); });
 }
 
 template <class T>
-__device__ __forceinline__ int32_t passed_as(const Axis &axis, const char *memory, int64_t i, bool or_equals,
-                                             bool as_bin) {
-    const T value = value_of<T>(axis, memory, i);
+__device__ __forceinline__ int32_t passed_as(const Axis &axis, uint64_t bits, bool or_equals, bool as_bin) {
+    const T value = value_of<T>(axis, bits);
     const T *const edges = reinterpret_cast<const T *>(axis.bins.edges);
     const int32_t count = int32_t(axis.bins.count);
     const int32_t passed = bins::search(value, edges, count + 1, or_equals);
@@ -68,23 +91,21 @@ __device__ __forceinline__ int32_t passed_as(const Axis &axis, const char *memor
 }
 
 // How many edges are passed; or the bin after them.
-__device__ __forceinline__ int32_t passed(const Axis &axis, const char *memory, int64_t i, bool or_equals,
-                                          bool as_bin) {
+__device__ __forceinline__ int32_t passed(const Axis &axis, uint64_t bits, bool or_equals, bool as_bin) {
     switch (bins::compared(axis.bins.type)) {
-        case bins::AS_INT64: return passed_as<int64_t>(axis, memory, i, or_equals, as_bin);
-        case bins::AS_UINT64: return passed_as<uint64_t>(axis, memory, i, or_equals, as_bin);
-        case bins::AS_DOUBLE: return passed_as<double>(axis, memory, i, or_equals, as_bin);
-        default: return passed_as<float>(axis, memory, i, or_equals, as_bin);
+        case bins::AS_INT64: return passed_as<int64_t>(axis, bits, or_equals, as_bin);
+        case bins::AS_UINT64: return passed_as<uint64_t>(axis, bits, or_equals, as_bin);
+        case bins::AS_DOUBLE: return passed_as<double>(axis, bits, or_equals, as_bin);
+        default: return passed_as<float>(axis, bits, or_equals, as_bin);
     }
 }
 
 template <int kind>
-__device__ __forceinline__ int32_t by_width_as(const Axis &axis, const char *memory, int64_t i,
-                                               uint32_t &lost) {
+__device__ __forceinline__ int32_t by_width_as(const Axis &axis, uint64_t bits, uint32_t &lost) {
     const auto width = bins::width_with<kind>(axis.bins, reinterpret_cast<const void *>(axis.bins.edges));
     using Edge = typename std::decay<decltype(*width.edges)>::type;
     const uint64_t low = axis.bins.low, high = axis.bins.high;
-    const Edge value = with_element(axis, memory, i, [=](auto raw, auto type) {
+    const Edge value = with_element(axis, bits, [=](auto raw, auto type) {
         constexpr int code = decltype(type)::value;
         return bins::kept<Edge>(bins::element<code>::value(raw), bins::element_of<code>(low),
                                 bins::element_of<code>(high));
@@ -92,28 +113,28 @@ __device__ __forceinline__ int32_t by_width_as(const Axis &axis, const char *mem
     return width.index(value, lost);
 }
 
-__device__ __forceinline__ int32_t bin_of(const Axis &axis, const char *memory, int64_t i, uint32_t &lost) {
+__device__ __forceinline__ int32_t bin_of(const Axis &axis, uint64_t bits, uint32_t &lost) {
     if (axis.bins.how == PK_BY_VALUE) {
         const int32_t count = int32_t(axis.bins.count);
-        return bins::by_value(value_of<int64_t>(axis, memory, i), count);
+        return bins::by_value(value_of<int64_t>(axis, bits), count);
     }
-    if (axis.bins.how == PK_BY_EDGES) return passed(axis, memory, i, true, true);
+    if (axis.bins.how == PK_BY_EDGES) return passed(axis, bits, true, true);
     switch (bins::width_kind(axis.bins.type, axis.bins.quotient)) {
-        case bins::FLOAT_FLOAT: return by_width_as<bins::FLOAT_FLOAT>(axis, memory, i, lost);
-        case bins::FLOAT_DOUBLE: return by_width_as<bins::FLOAT_DOUBLE>(axis, memory, i, lost);
-        case bins::DOUBLE_DOUBLE: return by_width_as<bins::DOUBLE_DOUBLE>(axis, memory, i, lost);
-        case bins::HALF_HALF: return by_width_as<bins::HALF_HALF>(axis, memory, i, lost);
-        case bins::HALF_FLOAT: return by_width_as<bins::HALF_FLOAT>(axis, memory, i, lost);
-        default: return by_width_as<bins::HALF_DOUBLE>(axis, memory, i, lost);
+        case bins::FLOAT_FLOAT: return by_width_as<bins::FLOAT_FLOAT>(axis, bits, lost);
+        case bins::FLOAT_DOUBLE: return by_width_as<bins::FLOAT_DOUBLE>(axis, bits, lost);
+        case bins::DOUBLE_DOUBLE: return by_width_as<bins::DOUBLE_DOUBLE>(axis, bits, lost);
+        case bins::HALF_HALF: return by_width_as<bins::HALF_HALF>(axis, bits, lost);
+        case bins::HALF_FLOAT: return by_width_as<bins::HALF_FLOAT>(axis, bits, lost);
+        default: return by_width_as<bins::HALF_DOUBLE>(axis, bits, lost);
     }
 }
 
 // The place of an element's bin among the bins of all axes; `total` for none.
 __device__ __forceinline__ int32_t place_of(const Axis *axes, int32_t axis_count, int32_t total,
-                                            const char *memory, int64_t i, uint32_t &lost) {
-    const int32_t at = bin_of(axes[0], memory, i, lost);
+                                            uint64_t bits, uint64_t other_bits, uint32_t &lost) {
+    const int32_t at = bin_of(axes[0], bits, lost);
     if (axis_count == 1) return at;
-    const int32_t other = bin_of(axes[1], memory, i, lost);
+    const int32_t other = bin_of(axes[1], other_bits, lost);
     const int32_t first = int32_t(axes[0].bins.count), second = int32_t(axes[1].bins.count);
     return at == first || other == second ? total : at * second + other;
 }
@@ -136,19 +157,27 @@ __device__ __forceinline__ void add_counts(const Tally &given) {
     }
 }
 
-// Counts a chunk into the call's table.
+// Counts a chunk into the call's table. A thread has so many reads under way.
+constexpr int AHEAD = 4;
 __global__ void count(const __grid_constant__ Tally given) {
     const int32_t copies = given.copies;
     begin_counts(given);
     uint32_t lost = 0;
     const int32_t own = int32_t(threadIdx.x) & (copies - 1);
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
-    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < given.count; i += step) {
-        const int32_t at = place_of(given.axes, given.axis_count, given.total, given.memory, i, lost);
-        if (copies != 0) {
-            atomicAdd(&counts[at * copies + own], 1u);
-        } else {
-            atomicAdd(&given.table[at], 1ull);
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < given.count; i += AHEAD * step) {
+        uint64_t bits[AHEAD], others[AHEAD] = {};
+        read(given.axes[0], given.memory, i, step, given.count, bits);
+        if (given.axis_count == 2) read(given.axes[1], given.memory, i, step, given.count, others);
+#pragma unroll
+        for (int k = 0; k < AHEAD; ++k) {
+            if (i + k * step >= given.count) break;
+            const int32_t at = place_of(given.axes, given.axis_count, given.total, bits[k], others[k], lost);
+            if (copies != 0) {
+                atomicAdd(&counts[at * copies + own], 1u);
+            } else {
+                atomicAdd(&given.table[at], 1ull);
+            }
         }
     }
     if (lost != 0) atomicOr(&given.table[given.total + 1], 1ull);
@@ -190,7 +219,8 @@ __global__ void keep(const __grid_constant__ Keep given) {
     long long least = INT64_MAX, greatest = INT64_MIN;
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < given.count; i += step) {
-        const long long key = with_element(given.axis, given.memory, i, [&](auto raw, auto type) {
+        const uint64_t bits = bits_of(given.axis, given.memory, i);
+        const long long key = with_element(given.axis, bits, [&](auto raw, auto type) {
             if (given.to != nullptr) reinterpret_cast<decltype(raw) *>(given.to)[i] = raw;
             return static_cast<long long>(bins::key_of<decltype(type)::value>(raw));
         });
@@ -225,7 +255,8 @@ __global__ void digitize(const __grid_constant__ Search given) {
     auto *const to = reinterpret_cast<int64_t *>(given.memory + given.result);
     const int64_t edges = given.axis.bins.count + 1;
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < given.count; i += step) {
-        const int64_t found = passed(given.axis, given.memory, i, given.or_equals, false);
+        const int64_t found =
+            passed(given.axis, bits_of(given.axis, given.memory, i), given.or_equals, false);
         to[i] = given.decreasing ? edges - found : found;
     }
 }

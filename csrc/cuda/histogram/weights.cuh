@@ -30,8 +30,9 @@ struct Tile {
 
 template <class Sum>
 __device__ __forceinline__ Sum weight_of(const Weighing &given, int64_t i) {
-    if constexpr (std::is_same<Sum, double>::value) return value_of<double>(given.weights, given.memory, i);
-    return Sum(value_of<int64_t>(given.weights, given.memory, i));
+    const uint64_t bits = bits_of(given.weights, given.memory, i);
+    if constexpr (std::is_same<Sum, double>::value) return value_of<double>(given.weights, bits);
+    return Sum(value_of<int64_t>(given.weights, bits));
 }
 
 // Each bin is one warp's, so that its weights are added in order. Returns how many elements are the warp's.
@@ -84,8 +85,10 @@ __global__ void __launch_bounds__(WARPS * 32) add_runs(const __grid_constant__ W
         const int32_t count = int32_t(min(end - start, int64_t(TILE)));
         __syncthreads();
         for (int32_t i = thread; i < count; i += WARPS * 32) {
-            const int32_t place =
-                place_of(given.axes, given.axis_count, given.total, given.memory, start + i, lost);
+            const uint64_t bits = bits_of(given.axes[0], given.memory, start + i);
+            const uint64_t other =
+                given.axis_count == 1 ? 0 : bits_of(given.axes[1], given.memory, start + i);
+            const int32_t place = place_of(given.axes, given.axis_count, given.total, bits, other, lost);
             tile.places[i] = place;
             tile.weights[i] = weight_of<Sum>(given, start + i);
             nowhere += place == given.total;

@@ -44,7 +44,7 @@ class Edges {
 
 inline device::Axis axis_on(const char *resident, const pk_bins &given, const Edges &edges, int64_t offset,
                             int type) {
-    device::Axis axis{given, offset, type};
+    device::Axis axis{given, offset, type, int32_t(size_of(type))};
     axis.bins.edges = edges.on(resident);
     return axis;
 }

@@ -116,6 +116,7 @@ Homes::Homes(const Layout &layout, const Program &program, Call &call, const std
         }
         const bool covers = is_whole && is_dense(layout, view) && layout.size * view.item == found->bytes;
         const bool overwrites = !loaded[i] && (covers || !found->on_host);
+        if (loaded[i]) found->bring_up_in_line(call);
         if (!found->on_device && !overwrites && !(loaded[i] && covers)) found->bring_up(call);
         kept[i] = found;
     }
@@ -151,6 +152,7 @@ Homes::Homes(const std::vector<Span> &spans, Call &call, const std::vector<int> 
         }
         const bool covers = span.high - span.low == found->bytes;
         const bool overwrites = span.stored && (covers || !found->on_host);
+        if (!span.stored) found->bring_up_in_line(call);
         const bool arrives = !span.stored && span.may_arrive && covers && !found->on_device;
         if (arrives) {
             homes_[i].arrives = true;

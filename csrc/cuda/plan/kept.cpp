@@ -36,15 +36,19 @@ Carried at(char *home) {
 
 }  // namespace
 
-void Kept::bring_up(Call &call) {
+bool Kept::bring_up_in_line(Call &call) {
+    if (on_device || !on_host) return on_device;
     const Line *const line = Line::on({device});
-    if (line != nullptr && bytes <= MOST_WITH_LAUNCHES) {
-        const CurrentDevice current(device);
-        write_with_launches(host, bytes, home(), line->stream);
-        call.report.bytes_up += bytes;
-        on_device = true;
-        return;
-    }
+    if (line == nullptr || bytes > MOST_WITH_LAUNCHES) return false;
+    const CurrentDevice current(device);
+    write_with_launches(host, bytes, home(), line->stream);
+    call.report.bytes_up += bytes;
+    on_device = true;
+    return true;
+}
+
+void Kept::bring_up(Call &call) {
+    if (bring_up_in_line(call)) return;
     const Layout layout = bytes_at(host, bytes);
     Moving work(layout, {at(home())}, {});
     stream(work, call, {device}, {{0, bytes}});

@@ -26,6 +26,8 @@ struct Kept {
     char *home_of(const char *address) const { return home() + (address - host); }
 
     void bring_up(Call &call);
+    // The same where nobody need wait for it. Returns whether it is there.
+    bool bring_up_in_line(Call &call);
     // Brings it down where only the device has it.
     void fetch(Call &call);
     void change_on_host() { on_host = true, on_device = false; }

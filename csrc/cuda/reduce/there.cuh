@@ -37,12 +37,14 @@ struct Results {
 
 namespace device {
 
-constexpr int GROUP = 1024;  // blocks that are joined together: a power of two, as of Partials
-
 template <class Op>
 struct Partial {
     typename Op::Word words[Op::PARTIAL];
 };
+
+// Threads of a block that joins, each of which has two partials: a power of two.
+template <class Op>
+constexpr int PAIRS = sizeof(Partial<Op>) <= 32 ? 1024 : 512;
 
 template <class Op>
 __device__ Partial<Op> *partial_of(const Gathered &given, int64_t slab, int64_t block, int64_t column) {
@@ -62,36 +64,37 @@ __device__ void write_column(const Gathered &given, const pk_reduction &asked, c
                      results.at + place * results.item);
 }
 
-// Joins blocks that are so far `apart`, as many as GROUP, of a column of a slab each; and writes the result,
-// if that is all.
+// Joins blocks that are so far `apart`, as many as twice `width`, of a column of a slab each, as often as
+// that is; and writes the results, if that is all.
 template <class Op>
-__global__ void __launch_bounds__(GROUP / 2)
-    join(Gathered given, int64_t apart, pk_reduction asked, Results results) {
-    constexpr int PAIRS = GROUP / 2;
-    __shared__ Partial<Op> joined[PAIRS];
-    const int64_t blocks = given.slabs.blocks(), inner = given.slabs.inner;
-    const int64_t groups = (blocks + apart * GROUP - 1) / (apart * GROUP);
-    const int64_t column = blockIdx.x % inner, group = blockIdx.x / inner % groups;
-    const int64_t slab = blockIdx.x / inner / groups, first = group * GROUP * apart;
-    const int64_t left = (blocks - first + apart - 1) / apart;  // of what is joined, from this group on
-    const int pair = int(threadIdx.x);
+__global__ void __launch_bounds__(PAIRS<Op>)
+    join(Gathered given, int64_t apart, int width, pk_reduction asked, Results results) {
+    __shared__ Partial<Op> joined[PAIRS<Op>];
+    const int64_t blocks = given.slabs.blocks(), inner = given.slabs.inner, together = 2 * width * apart;
+    const int64_t groups = (blocks + together - 1) / together;
+    const int pair = int(threadIdx.x) % width;
+    const int64_t own = blockIdx.x * int64_t(PAIRS<Op> / width) + int(threadIdx.x) / width;
+    const int64_t column = own % inner, group = own / inner % groups, slab = own / inner / groups;
+    const int64_t first = group * together;
+    const int64_t left = slab < given.slabs.count ? (blocks - first + apart - 1) / apart : 0;
+    Partial<Op> *const all = joined + threadIdx.x - pair;
     if (2 * pair < left) {
-        joined[pair] = *partial_of<Op>(given, slab, first + 2 * pair * apart, column);
+        all[pair] = *partial_of<Op>(given, slab, first + 2 * pair * apart, column);
         if (2 * pair + 1 < left) {
             const Partial<Op> next = *partial_of<Op>(given, slab, first + (2 * pair + 1) * apart, column);
-            Op::merge(joined[pair].words, next.words);
+            Op::merge(all[pair].words, next.words);
         }
     }
-    for (int step = 1; step < PAIRS; step *= 2) {
+    for (int step = 1; step < width; step *= 2) {
         __syncthreads();
         const int to = 2 * step * pair;
-        if (to + step < PAIRS && 2 * (to + step) < left) Op::merge(joined[to].words, joined[to + step].words);
+        if (to + step < width && 2 * (to + step) < left) Op::merge(all[to].words, all[to + step].words);
     }
-    if (pair != 0) return;
+    if (pair != 0 || left == 0) return;
     if (groups == 1) {
-        write_column<Op>(given, asked, results, slab, column, joined[0]);
+        write_column<Op>(given, asked, results, slab, column, all[0]);
     } else {
-        *partial_of<Op>(given, slab, first, column) = joined[0];
+        *partial_of<Op>(given, slab, first, column) = all[0];
     }
 }
 
@@ -128,11 +131,18 @@ inline void finish_there(const Reduction &reduction, const Slabs &slabs, char *p
     const int64_t blocks = slabs.blocks(), columns = slabs.count * slabs.inner;
     visit_kind(reduction.asked.kind, reduction.type, reduction.masked, [&](auto op) {
         using Op = decltype(op);
-        for (int64_t apart = joined; apart < blocks; apart *= device::GROUP) {
-            const int64_t groups = (blocks + apart * device::GROUP - 1) / (apart * device::GROUP);
-            device::join<Op><<<unsigned(groups * columns), device::GROUP / 2, 0, queue>>>(
-                given, apart, reduction.asked, results);
+        constexpr int PAIRS = device::PAIRS<Op>;
+        int64_t apart = joined;
+        while (apart < blocks) {
+            const int64_t left = (blocks + apart - 1) / apart;
+            int64_t width = 1;
+            while (width < PAIRS && 2 * width < left) width *= 2;
+            const int64_t groups = (left + 2 * width - 1) / (2 * width);
+            const int64_t together = (groups * columns * width + PAIRS - 1) / PAIRS;
+            device::join<Op>
+                <<<unsigned(together), PAIRS, 0, queue>>>(given, apart, int(width), reduction.asked, results);
             PK_CUDA(cudaGetLastError());
+            apart *= 2 * width;
         }
         if (joined >= blocks) write<Op>(given, reduction.asked, results, queue);  // else the last join did
     });

@@ -73,10 +73,13 @@ def _or_nan(name: str) -> Handler:
 
     def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
         found = handler(recording, a, *arguments, **keywords)
-        if not recording.memory.scope.queues or type(found) is not StandIn or a.dtype.kind != "f":
+        if not recording.memory.scope.queues or type(found) is not StandIn:
+            return found
+        if not a.dtype.kind == found.dtype.kind == "f":
             return found
         given = signature.bind(a, *arguments, **keywords).arguments
-        if "initial" in given:  # which is left then
+        initial = given.get("initial")
+        if initial is not None and not np.isnan(initial):  # which is left then
             return found
         shaped = {key: given[key] for key in ("axis", "keepdims", "where") if key in given}
         freedom = max(given.get("ddof", 0), given.get("correction", 0))

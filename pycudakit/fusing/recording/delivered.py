@@ -21,8 +21,9 @@ prod sum trace"""
 _OF_BOTH = frozenset(_NAMES.split())
 # And those that round once, to the type of `out`, if that is one of floats.
 _ROUND_ONCE = frozenset(("mean", "nanmean", "nanstd", "nanvar", "std", "var"))
+_EXTREMES = frozenset(("amax", "amin", "max", "min", "nanmax", "nanmin"))
 # And those that take any integers for others.
-_WRAP = _OF_BOTH | {"amax", "amin", "max", "min", "nanmax", "nanmin"}
+_WRAP = _OF_BOTH | _EXTREMES
 # And those that convert to no other type, or in other steps than all at the end.
 _NAMES = """all any argmax argmin choose cummax cummin dot einsum median nanargmax nanargmin nanmedian
 percentile ptp quantile"""
@@ -99,6 +100,12 @@ def wanted(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) 
     name = function.__name__
     if name == "ptp" and arguments and getattr(arguments[0], "dtype", None) != out.dtype:
         return None  # NumPy puts the greatest there first, and takes the least off
+    if name in _EXTREMES and "initial" in rest and arguments and type(arguments[0]) is StandIn:
+        of, *others = arguments
+        common = np.result_type(of.dtype, out.dtype)  # which the initial value is of, too
+        if common not in CODES:
+            return None
+        arguments = (of if of.dtype == common else of.astype(common), *others)
     dtype = _type_by(name, arguments, out.dtype)
     if dtype is not None and rest.get("dtype") is None:
         rest["dtype"] = dtype

@@ -70,7 +70,7 @@ class LookupWork : public Work {
           homes_(homes),
           type_(given.layout.views[0].type) {
         may_queue = true;
-        offset_ = table_.add(given.table, given.count * int64_t(sizeof(uint16_t)));
+        offset_ = table_.add_parameters(given.table, given.count * int64_t(sizeof(uint16_t)));
         if (!table_.upload(call, devices)) fail_for_room();
     }
     void launch(const Chunk &chunk) override {

@@ -6,11 +6,11 @@
 
 namespace pk::scan::device {
 
-constexpr int TILE = 4096, TILE_THREADS = 256, TOGETHER = 8;
+constexpr int TILE = 2048, TILE_THREADS = 128, TOGETHER = 8;
 constexpr int PADDED_TILE = TILE + TILE / int(SEGMENT);
 // On a processor, as far as registers go.
 template <class Op>
-constexpr int TILES_AT_ONCE = sizeof(typename Op::State) == 8 ? 4 : 2;
+constexpr int TILES_AT_ONCE = sizeof(typename Op::State) == 8 ? 8 : 4;
 static_assert(TILE % Slabs::BLOCK == 0, "a tile is made of blocks");
 
 // Where an element of a tile is in shared memory, so that neighbouring threads' segments are in different

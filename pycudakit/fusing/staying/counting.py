@@ -5,6 +5,7 @@ Each returns NotImplemented for what the host does.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import math
@@ -13,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._library.types import CODES
+from pycudakit._library.types import BOOL, CODES, DType
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.recording.call import Recording
 from pycudakit.fusing.recording.shapes import Handler, captures, empty
 from pycudakit.fusing.staying import counted
-from pycudakit.fusing.staying.rules import edges_by_rule
+from pycudakit.fusing.staying.rules import as_integers, edges_by_rule
 
 COUNTING: dict[Any, Handler] = {}
 _captures = functools.partial(captures, COUNTING)
@@ -42,10 +43,19 @@ def _weighed(x: Any, weights: Any) -> bool:
     return is_there and type(weights) in (StandIn, np.ndarray) and weights.shape == x.shape
 
 
+@functools.cache
+def _is_counted(dtype: DType) -> bool:
+    """Tell whether NumPy counts integers of a type."""
+    with contextlib.suppress(TypeError):
+        np.bincount(np.empty(0, dtype))
+        return True
+    return False
+
+
 @_captures(np.bincount)
 def _bincount(recording: Recording, x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     minlength = recording.resolved(minlength)
-    are_known = type(x) is StandIn and x.ndim == 1 and x.size and np.can_cast(x.dtype, np.intp)
+    are_known = type(x) is StandIn and x.ndim == 1 and x.size and _is_counted(x.dtype)
     if are_known and type(minlength) is int and minlength >= 0 and (weights is None or _weighed(x, weights)):
         least, greatest = counted.extent(recording, x)
         count = max(int(greatest) + 1, minlength)
@@ -70,7 +80,8 @@ def _histogram(
         return NotImplemented if weights is not None else _by_rule(recording, a, bins, range, density)
     range, density = recording.resolved((range, density))
     if type(a) is StandIn and a.ndim and a.size and (weights is None or _weighed(a, weights)):
-        found = counted.of_values(recording, a, bins, range, weights)
+        values = as_integers(a) if a.dtype == BOOL and recording.memory.scope.queues else a
+        found = counted.of_values(recording, values, bins, range, weights)
         if found is not None:
             return _with_edges(recording, found, density)
     if not _weighed(a, weights):

@@ -31,7 +31,7 @@ def of_rows(recording: Recording, name: str, rows: StandIn, q: Any, method: str)
     if name.endswith("median"):
         return _Rows(recording, name, rows).median()
     shares = np.asarray(q)
-    if rows.dtype == BOOL or shares.dtype not in CODES or not 0 < shares.size <= _MOST:
+    if shares.dtype not in CODES or not 0 < shares.size <= _MOST:
         return NotImplemented
     if name.endswith("percentile"):
         shares = np.asarray(np.true_divide(shares, 100))
@@ -42,6 +42,8 @@ def of_rows(recording: Recording, name: str, rows: StandIn, q: Any, method: str)
     is_weak = type(q) in (int, float)
     if not are_plain or (has_two_types and not is_weak):
         return NotImplemented
+    if rows.dtype == BOOL and points.Points(rows.shape[-1], shares, method, False).gamma is not None:
+        return NotImplemented  # there is no difference of bools
     found = _Rows(recording, name, rows)
     if found.skips_nan and shares.dtype != FLOAT64:
         return NotImplemented

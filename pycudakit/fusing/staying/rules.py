@@ -32,7 +32,7 @@ def edges_by_rule(recording: Recording, a: Any, rule: str, range: Any) -> tuple[
     if not is_there or rule not in (*_EXACT, *_OF_SUMS) or edges_of is None:
         return None
     if a.dtype == np.bool_:
-        a = _as_integers(a)
+        a = as_integers(a)
     sample = a
     if range is not None:
         if type(range) not in (list, tuple) or not _are_limits(*range):
@@ -53,7 +53,8 @@ def edges_by_rule(recording: Recording, a: Any, rule: str, range: Any) -> tuple[
     return (a, edges, count) if count == found[-1][1][2] > 0 else None
 
 
-def _as_integers(a: StandIn) -> Any:
+def as_integers(a: StandIn) -> Any:
+    """Return bools as `np.histogram` counts them, which warns of it."""
     warnings.warn(
         f"Converting input from {a.dtype} to {np.uint8} for compatibility.",
         RuntimeWarning,

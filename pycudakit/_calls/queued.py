@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -103,6 +103,12 @@ MAKERS: dict[str, Callable[[tuple[int, ...], DType, Any], Any]] = {
     "pycuda": _make_pycuda,
     "torch": _make_torch,
 }
+
+
+def reach(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
+    """Return how far an array's elements lie before its first one, and behind it, in bytes."""
+    ends = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
+    return sum(end for end in ends if end < 0), sum(end for end in ends if end > 0)
 
 
 # ---- Where arrays lie --------------------------------------------------------------------------------

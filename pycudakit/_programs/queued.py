@@ -12,7 +12,7 @@ import numpy as np
 from pycudakit._calls import above, asked
 from pycudakit._calls.invocation import Pool
 from pycudakit._calls.plan import Plan
-from pycudakit._calls.queued import UNSEEN, Form, Library, dtype_of, library_of_type
+from pycudakit._calls.queued import UNSEEN, Form, Library, dtype_of, library_of_type, reach
 from pycudakit._library import abi, loader, present
 from pycudakit._library.types import CODES, DType
 from pycudakit._programs.function import ElementFunction, plain_program
@@ -248,7 +248,6 @@ def _strides(form: Form, shape: tuple[int, ...]) -> list[int]:
 def _extent(form: Form) -> tuple[int, int]:
     """Return where an array's memory begins and ends, from its first element on."""
     strides = _dense(form) if form.strides is None else form.strides
-    reaches = [(n - 1) * stride for n, stride in zip(form.shape, strides, strict=True)]
+    low, high = reach(form.shape, strides)
     dtype = dtype_of(form.dtype)
-    low, high = sum(reach for reach in reaches if reach < 0), sum(reach for reach in reaches if reach > 0)
     return low, high + (0 if dtype is None else dtype.itemsize)

@@ -14,7 +14,7 @@ from pycudakit import errors
 from pycudakit._calls import asked
 from pycudakit._calls.device_array import DeviceArray, device_array, strides_of_dense
 from pycudakit._calls.others import library_of
-from pycudakit._calls.queued import LEGACY_STREAM, MAKERS, library_of_type
+from pycudakit._calls.queued import LEGACY_STREAM, MAKERS, library_of_type, reach
 from pycudakit._library import machine, present
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array, DType
@@ -151,15 +151,10 @@ def _standing(memory: Array, array: DeviceArray, low: int) -> Array:
 
 def _extent(array: DeviceArray) -> tuple[int, int]:
     """Return where its memory begins and ends."""
-    low = high = array.address
-    for size, stride in zip(array.shape, array.strides, strict=True):
-        if size == 0:
-            return 0, 0
-        if stride < 0:
-            low += (size - 1) * stride
-        else:
-            high += (size - 1) * stride
-    return low, high + array.dtype.itemsize
+    if 0 in array.shape:
+        return 0, 0
+    low, high = reach(array.shape, array.strides)
+    return array.address + low, array.address + high + array.dtype.itemsize
 
 
 def _together(arrays: Sequence[DeviceArray]) -> list[tuple[list[DeviceArray], int, int]]:

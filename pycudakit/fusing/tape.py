@@ -20,7 +20,7 @@ import numpy as np
 
 from pycudakit._calls import above, asked, invocation
 from pycudakit._calls.invocation import Invocation
-from pycudakit._calls.queued import LEGACY_STREAM, UNSEEN, dtype_of, engine_here, library_of_type
+from pycudakit._calls.queued import LEGACY_STREAM, UNSEEN, dtype_of, engine_here, library_of_type, reach
 from pycudakit._library import abi, loader, machine, present
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array, DType
@@ -137,10 +137,8 @@ def _extent(dtype: DType, shape: tuple[int, ...], strides: Any, address: int) ->
     """Return where an array's memory begins and ends."""
     if strides is None:
         return address, address + math.prod(shape) * dtype.itemsize
-    reach = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
-    return address + sum(each for each in reach if each < 0), (
-        address + sum(each for each in reach if each > 0) + dtype.itemsize
-    )
+    low, high = reach(shape, strides)
+    return address + low, address + high + dtype.itemsize
 
 
 def _overlap(seen: list[Any]) -> bool:

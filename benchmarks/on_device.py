@@ -35,6 +35,11 @@ def standardise(x):
     return (x - x.mean()) / x.std()
 
 
+def counts_of(kit):
+    """Return what counts numbers from 0 to 1."""
+    return lambda x: kit.histogram(x, 100, (0, 1))[0]
+
+
 def repeated(function, times, wait):
     """Return a function that calls another so many times, and waits."""
 
@@ -116,6 +121,21 @@ class OnDevice:
             others = {"PyTorch": functools.partial(self.torch.add, *tensors)}
             self.compare("add of 1,000 tensors", ours, others, {}, FEW, 100)
 
+    def run_order(self):
+        """Time order statistics and counts."""
+        a, rows = self.arrays[0], self.arrays[0][: self.size // FEW * FEW].reshape(-1, FEW)
+        places = (a * FEW).astype(np.int64)
+        works = {
+            "median": lambda kit: kit.median(a),
+            "median of rows of 1,000": lambda kit: kit.median(rows, 1),
+            "percentile, 3 shares": lambda kit: kit.percentile(a, [5, 50, 95]),
+            "histogram, 100 bins": lambda kit: kit.histogram(a, 100, (0, 1))[0],
+            "bincount": lambda kit: kit.bincount(places),
+        }
+        for name, call in works.items():
+            ours, theirs = (functools.partial(call, kit) for kit in (pk, self.cupy))
+            self.compare(name, ours, {"CuPy": theirs}, {})
+
     def run_small(self):
         """Time functions of several steps, of so few elements that what they take in Python counts."""
         cupy, (a, b, _) = self.cupy, self.arrays
@@ -129,6 +149,8 @@ class OnDevice:
             "norm": (pk.linalg.norm, cupy.linalg.norm, (x,)),
             "dot": (pk.dot, cupy.dot, (x, y)),
             "sort": (pk.sort, cupy.sort, (x,)),
+            "median": (pk.median, cupy.median, (x,)),
+            "histogram": (counts_of(pk), counts_of(cupy), (x,)),
             "gradient": (pk.gradient, cupy.gradient, (x,)),
             "concatenate": (pk.concatenate, cupy.concatenate, ([x, y],)),
             "fuse, (x - mean) / std": (standardised, standardise, (x,)),
@@ -185,6 +207,7 @@ def main():
     works = OnDevice(harness)
     works.run_calls()
     works.run_small()
+    works.run_order()
     works.run_weights()
     works.run_functions()
     return harness.finish()

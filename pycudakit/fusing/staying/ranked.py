@@ -33,6 +33,8 @@ def of_rows(recording: Recording, name: str, rows: StandIn, q: Any, method: str)
     shares = np.asarray(q)
     if shares.dtype not in CODES or not 0 < shares.size <= _MOST:
         return NotImplemented
+    if name.startswith("nan") and shares.ndim and not recording.memory.scope.queues:
+        return NotImplemented  # NumPy has a row's quantiles side by side
     if name.endswith("percentile"):
         shares = np.asarray(np.true_divide(shares, 100))
     points: Any = importlib.import_module("pycudakit._families.select.points")

@@ -56,7 +56,8 @@ def _is_counted(dtype: DType) -> bool:
 def _bincount(recording: Recording, x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     minlength = recording.resolved(minlength)
     are_known = type(x) is StandIn and x.ndim == 1 and x.size and _is_counted(x.dtype)
-    if are_known and type(minlength) is int and minlength >= 0 and (weights is None or _weighed(x, weights)):
+    is_plain = recording.memory.scope.queues and type(minlength) is int and minlength >= 0
+    if are_known and is_plain and (weights is None or _weighed(x, weights)):
         least, greatest = counted.extent(recording, x)
         count = max(int(greatest) + 1, minlength)
         found = counted.of_integers(recording, x, count, weights) if least >= 0 else None

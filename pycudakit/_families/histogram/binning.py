@@ -195,15 +195,10 @@ def count_of_extent(chosen: Plan, values: Array, count: int, find: Callable[[Arr
     return counts
 
 
-def arguments(values: Sequence[Array], rows: Array, weights: Sequence[Array]) -> tuple[Any, ...]:
-    """Return what entries of counting take, of the rows of bins."""
-    operands = [*values, *weights]
-    return (table(operands), len(operands), *_shape(values[0]), rows, len(rows))
-
-
-def rows_of(bins: Sequence[Bins]) -> Array:
-    """Return the bins of all axes."""
-    return np.concatenate([axis.row for axis in bins])
+def arguments(values: Sequence[Array], bins: Sequence[Bins], weights: Sequence[Array]) -> tuple[Any, ...]:
+    """Return what entries of counting take before their results."""
+    operands, rows = [*values, *weights], np.concatenate([axis.row for axis in bins])
+    return (table(operands), len(operands), *_shape(values[0]), rows, len(bins))
 
 
 def total_of(bins: Sequence[Bins]) -> int:
@@ -215,7 +210,7 @@ def count(chosen: Plan, values: Sequence[Array], bins: Sequence[Bins]) -> Array:
     """Return the counts of all bins, and `pk_histogram`'s two more."""
     counts = np.empty(total_of(bins) + 2, np.int64)
     size = values[0].size
-    run(chosen, "pk_histogram", *arguments(values, rows_of(bins), ()), counts, size=size)
+    run(chosen, "pk_histogram", *arguments(values, bins, ()), counts, size=size)
     _tell_of_the_host(chosen, size)
     return counts
 
@@ -234,7 +229,7 @@ def weigh(
     chosen: Plan, values: Sequence[Array], bins: Sequence[Bins], weights: Array, as_integers: bool = False
 ) -> tuple[Array, bool]:
     """Return the weight in each bin, as float64 or integers, and whether an element was lost."""
-    given = arguments(values, rows_of(bins), (weights,))
+    given = arguments(values, bins, (weights,))
     total, size = total_of(bins), values[0].size
     if as_integers:
         counts = np.empty(total + 2, np.int64)

@@ -21,11 +21,9 @@ def count(
     The edges are those of axes that have any, in the type that the bins' own are in.
     """
     own = iter(edges)
-    rows = binning.rows_of(
-        [each if each.edges is None else binning.found_at(each, next(own)) for each in bins]
-    )
+    bins = [each if each.edges is None else binning.found_at(each, next(own)) for each in bins]
     total, weighs = binning.total_of(bins), () if weights is None else (weights,)
-    arguments = binning.arguments(values, rows, weighs)
+    arguments = binning.arguments(values, bins, weighs)
     plan = asked_for("histogram", asked.checked_current())
     if weights is not None and weights.dtype.kind == "f":
         sums, outside = result_memory.empty(total, FLOAT64), result_memory.empty(2, INT64)

@@ -144,9 +144,9 @@ class Scope:
 
     def _least(self, what: int) -> int:
         """Return from how many bytes on memory is kept; an input of what is queued is more than a number."""
-        if not self.lends:
-            return LEAST
-        return 1 if what == TEMPORARY else _NUMBERS if self.queues and what == INPUT else LEAST
+        if self.lends and what == TEMPORARY:
+            return 1
+        return _NUMBERS if self.queues and what == INPUT else LEAST
 
     def lend(self, address: int, size: int, home: int, stream: int, valid: int) -> int:
         """Have memory stand for the caller's own on a device, and return which device that is."""

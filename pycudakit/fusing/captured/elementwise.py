@@ -79,8 +79,9 @@ def _triangle(name: str) -> Handler:
         if np.asarray(by).dtype.kind not in "biu" or np.ndim(by):
             return at_once(recording, getattr(copies, name), (m, by), {})
         by = int(by)
-        row = copies.rows_of_triangle(numbers(recording, rows), columns, by)
-        return recording.apply(_triangle_from(name, by), (m, row, numbers(recording, columns)))
+        number = numbers(recording, max(rows, columns))
+        row = copies.rows_of_triangle(number[:rows], columns, by)
+        return recording.apply(_triangle_from(name, by), (m, row, number[:columns]))
 
     return handle
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from pycudakit._families.interp import points_around, through
-from pycudakit._families.take import known_places
 from pycudakit._library.types import CODES, FLOAT64
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.captured.kit import has_elements
 from pycudakit.fusing.recording.call import Recording
 from pycudakit.fusing.recording.shapes import Handler, captures
+from pycudakit.fusing.staying.taking import taken
 
 INTERPOLATED: dict[Any, Handler] = {}
 
@@ -59,13 +59,8 @@ def _by_points_there(
         if type(period) not in (int, float) or not period:
             return NotImplemented
         at, left, right = at % abs(period), None, None
-        places, values = points_around(places, values, abs(period), functools.partial(_taken, recording))
+        places, values = points_around(places, values, abs(period), functools.partial(taken, recording))
     found = recording.at_home(through, (at, places, values), {}, places=3, are_unseen=True)
     first = values[:1] if left is None else float(left)
     last = values[-1:] if right is None else float(right)
     return np.where(at < places[:1], first, np.where(at > places[-1:], last, found))
-
-
-def _taken(recording: Recording, a: Any, order: Any) -> Any:
-    with known_places():
-        return recording.call(np.take, (a, order), {})

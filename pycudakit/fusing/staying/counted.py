@@ -12,6 +12,7 @@ from pycudakit._library.types import BOOL, CODES, Array, DType
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.recording.call import Recording
 from pycudakit.fusing.recording.shapes import numbers
+from pycudakit.fusing.staying.rules import as_integers
 
 
 class Axis(NamedTuple):
@@ -74,10 +75,10 @@ def _axis_of(recording: Recording, values: StandIn, bins: Any, range: Any) -> Ax
 
 def of_values(recording: Recording, values: Any, bins: Any, range: Any, weights: Any) -> Counts | None:
     """Return what `np.histogram` counts, or None for what the host does, or refuses."""
-    if not _are_there(recording, [values], weights) or values.dtype == BOOL:
+    if not _are_there(recording, [values], weights) or (weights is not None and weights.dtype == BOOL):
         return None
-    if weights is not None and weights.dtype == BOOL:
-        return None
+    if values.dtype == BOOL:
+        values = as_integers(values)
     try:
         axis = _axis_of(recording, values, bins, range)
     except (IndexError, TypeError, ValueError):

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._library.types import BOOL, CODES, DType
+from pycudakit._library.types import CODES, DType
 from pycudakit.fusing.arrays.stand_in import StandIn
 from pycudakit.fusing.recording.call import Recording
 from pycudakit.fusing.recording.shapes import Handler, captures, empty
 from pycudakit.fusing.staying import counted
-from pycudakit.fusing.staying.rules import as_integers, edges_by_rule
+from pycudakit.fusing.staying.rules import edges_by_rule
 
 COUNTING: dict[Any, Handler] = {}
 _captures = functools.partial(captures, COUNTING)
@@ -81,8 +81,7 @@ def _histogram(
         return NotImplemented if weights is not None else _by_rule(recording, a, bins, range, density)
     range, density = recording.resolved((range, density))
     if type(a) is StandIn and a.ndim and a.size and (weights is None or _weighed(a, weights)):
-        values = as_integers(a) if a.dtype == BOOL and recording.memory.scope.queues else a
-        found = counted.of_values(recording, values, bins, range, weights)
+        found = counted.of_values(recording, a, bins, range, weights)
         if found is not None:
             return _with_edges(recording, found, density)
     if not _weighed(a, weights):
@@ -189,7 +188,7 @@ def _histogramdd(
     columns = [column if column.dtype == common else column.astype(common) for column in columns]
     family = importlib.import_module("pycudakit._families.histogram.many")
     given, bins, range = bins, recording.resolved(bins), recording.resolved(range)
-    edges = family.edges_of(columns, bins, range, lambda column: _extent(recording, column))
+    edges = family.edges_of(columns, bins, range, lambda column: counted.extent(recording, column))
     there = counted.edges_there(recording, edges, given)
     lengths = [len(each) + 1 for each in edges]  # with what is outside, at both ends
     if math.prod(lengths) > np.iinfo(np.intp).max:
@@ -212,25 +211,23 @@ def _histogramdd(
 def _digitize(recording: Recording, x: Any, bins: Any, right: Any = False) -> Any:
     """Look between edges; what NumPy refuses of them is seen on the host."""
     is_there = type(x) is StandIn and x.ndim > 0 and x.size > 0 and x.dtype in CODES
-    known = np.asarray(recording.resolved(bins))
-    if not recording.memory.scope.is_open or known.ndim != 1 or not is_there:
+    if not (recording.memory.scope.is_open and is_there):
         return NotImplemented
-    bins = bins if type(bins) is StandIn else recording.wrap(known)
-    if not known.size or counted.family("functions").foreign_edges(known) is not None:
+    known = np.asarray(recording.resolved(bins))
+    if known.ndim != 1 or not known.size or counted.family("functions").foreign_edges(known) is not None:
         return NotImplemented
     np.digitize(np.empty(0, x.dtype), known, right)  # raises
     decreasing = bool(known[0] > known[-1])
     between = counted.family().by_edges(known[::-1] if decreasing else known, x.dtype)
-    there = recording.call(np.copy, (bins[::-1] if decreasing else bins,), {}).astype(between.edges.dtype)
+    there = bins if type(bins) is StandIn else recording.wrap(known)
+    if decreasing:
+        there = recording.call(np.copy, (there[::-1],), {})
+    there = there.astype(between.edges.dtype)
 
     def passed(values: Any, own: Any) -> Any:
         return counted.family("there").passed(values, between, own, bool(right), decreasing)
 
     return recording.at_home(passed, (x, there), {}, places=2, are_unseen=True)
-
-
-def _extent(recording: Recording, column: StandIn) -> Any:
-    return recording.resolved((np.min(column), np.max(column)))
 
 
 def _running(name: str, initial: int) -> Handler:

@@ -24,9 +24,10 @@ def of_rows(recording: Recording, name: str, rows: StandIn, q: Any, method: str)
 
     It is NotImplemented where the rows do not lie on the device, or sorting them is not what is wanted.
     """
-    storage = recording.store(rows) is not None and rows.node.storage
+    recording.store(rows)
+    storage = rows.node.storage
     fits = rows.size <= _MOST_ELEMENTS and _TIMES * rows.nbytes <= (device.budget() or math.inf)
-    if not (storage and storage.is_kept and fits and rows.dtype.isnative):
+    if storage is None or not (storage.is_kept and fits and rows.dtype.isnative):
         return NotImplemented
     if name.endswith("median"):
         return _Rows(recording, name, rows).median()
@@ -89,12 +90,14 @@ class _Rows:
         return result.reshape((*ahead, *rest))
 
     def median(self) -> Any:
+        found = self._median_of_numbers() if self.skips_nan else self._median_of_all()
+        return self._shaped(found, ())
+
+    def _median_of_all(self) -> Any:
         n = self._count
-        if self.skips_nan:
-            return self._shaped(self._median_of_numbers(), ())
         low, high = self._at((n - 1) // 2), self._at(n // 2)
         result = self._mean([low] if n % 2 else [low, high])
-        return self._shaped(self._or_nan(result, np.isnan(self._at(n - 1))) if self._floating else result, ())
+        return self._or_nan(result, np.isnan(self._at(n - 1))) if self._floating else result
 
     def _mean(self, elements: list[Any]) -> Any:
         """Return what `np.mean` does of one element or two."""

@@ -140,6 +140,23 @@ def test_histograms_of_points(there, data):
     check(there, "histogramdd", lambda up: ([up(x) for x in points],), lambda _: keywords, 1000, 1e-13)
 
 
+@pytest.mark.parametrize(
+    "types", [("uint16", "int8", "float32"), ("float32", "uint16", "int8"), ("int64", "float16", "bool")]
+)
+def test_columns_are_joined_one_by_one(there, types):
+    """Three types together may be narrower than two of them and the third."""
+    columns = [build(dtype, (200,), "ordinary", 3) for dtype in types]
+    check(there, "histogramdd", lambda up: ([up(x) for x in columns], 3), lambda _: {}, 1000)
+
+
+@pytest.mark.parametrize("freedom", ["ddof", "correction"])
+@pytest.mark.parametrize("given_freedom", [-1, 0, 1])
+def test_of_nothing_a_variance_is_nan_if_numpys_is(there, freedom, given_freedom):
+    rows = np.array([[np.nan, np.nan], [1.0, np.nan], [1.0, 4.0]])
+    keywords = {"axis": 1, freedom: given_freedom}
+    check(there, "nanvar", lambda up: (up(rows),), lambda _: keywords, 0, 1e-15)
+
+
 @silent
 @drawn
 @given(data=st.data())

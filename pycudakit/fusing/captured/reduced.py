@@ -82,7 +82,7 @@ def _or_nan(name: str) -> Handler:
         if initial is not None and not np.isnan(initial):  # which is left then
             return found
         shaped = {key: given[key] for key in ("axis", "keepdims", "where") if key in given}
-        freedom = max(given.get("ddof", 0), given.get("correction", 0))
+        freedom = given.get("correction", given.get("ddof", 0))
         is_left = np.sum(~np.isnan(a), **shaped) > freedom
         return np.where(is_left, found, found.dtype.type(np.nan))[()]
 

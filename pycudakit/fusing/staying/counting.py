@@ -182,7 +182,7 @@ def _histogramdd(
     columns = list(sample.T) if is_one else list(sample) if type(sample) in (list, tuple) else []
     if not columns or not _are_points(columns) or not (weights is None or _weighed(columns[0], weights)):
         return NotImplemented
-    common = np.result_type(*(column.dtype for column in columns))
+    common = functools.reduce(np.promote_types, [column.dtype for column in columns])  # as arrays are joined
     if common not in CODES:
         return NotImplemented
     columns = [column if column.dtype == common else column.astype(common) for column in columns]

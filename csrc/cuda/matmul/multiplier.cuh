@@ -106,7 +106,7 @@ class Multiplier {
     static const Line *line_for(const AtHome &home, int device) {
         const Product &at = home.operands;
         const bool are_there = at.a != nullptr && at.b != nullptr && at.c != nullptr && !home.leaves;
-        return are_there ? Line::on({device}) : nullptr;
+        return are_there ? Line::on(device) : nullptr;
     }
 
     bool stand_in_line() {

@@ -38,7 +38,7 @@ Carried at(char *home) {
 
 bool Kept::bring_up_in_line(Call &call) {
     if (on_device || !on_host) return on_device;
-    const Line *const line = Line::on({device});
+    const Line *const line = Line::on(device);
     if (line == nullptr || bytes > MOST_WITH_LAUNCHES) return false;
     const CurrentDevice current(device);
     write_with_launches(host, bytes, home(), line->stream);

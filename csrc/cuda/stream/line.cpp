@@ -8,8 +8,10 @@ thread_local const Line *Line::here_ = nullptr;
 
 void Line::wait() {
     refuse_capture();
-    for (const Line *line = here_; line != nullptr; line = line->outer_)
+    for (const Line *line = here_; line != nullptr; line = line->outer_) {
+        const CurrentDevice current(line->device);  // each has a legacy stream, all by one name
         PK_CUDA(cudaStreamSynchronize(line->stream));
+    }
 }
 
 void Line::refuse_capture() {
@@ -26,14 +28,17 @@ void GivenBack::note(int device) noexcept {
     const Line *const line = Line::here();
     if (line == nullptr) return;
     try {
-        const CurrentDevice current(device);
+        const CurrentDevice current(line->device);
         if (line->device == device) {
             if (event_.get() == nullptr) event_ = event();
             PK_CUDA(cudaEventRecord(event_.get(), line->stream));
+            device_ = device;
             stream_ = line->stream;
             is_pending_ = true;
-            return;
+        } else {
+            PK_CUDA(cudaStreamSynchronize(line->stream));
         }
+        return;
     } catch (const Failure &) {
         // What has failed is reported by whoever comes next to the device.
     }
@@ -48,12 +53,13 @@ bool GivenBack::is_over() {
 
 bool GivenBack::is_in_line() const {
     const Line *const line = Line::here();
-    return line != nullptr && line->stream == stream_;
+    return line != nullptr && line->device == device_ && line->stream == stream_;
 }
 
 void GivenBack::follow(int device) {
     const Line *const line = Line::here();
     if (line == nullptr || line->device != device) return wait();
+    const CurrentDevice current(device);
     if (is_pending_) PK_CUDA(cudaStreamWaitEvent(line->stream, event_.get()));
     is_pending_ = false;
 }

@@ -17,9 +17,12 @@ class Line {
 
     // This thread's, or null.
     static const Line *here() { return here_; }
-    // The same, if it is on the only one of some devices.
+    // The same, if it is on a device; on the only one of some.
+    static const Line *on(int device) {
+        return here_ != nullptr && here_->device == device ? here_ : nullptr;
+    }
     static const Line *on(const std::vector<int> &devices) {
-        return here_ != nullptr && devices == std::vector<int>{here_->device} ? here_ : nullptr;
+        return devices.size() == 1 ? on(devices[0]) : nullptr;
     }
     // Returns when all that stands in this thread's lines is done.
     static void wait();
@@ -50,6 +53,7 @@ class GivenBack {
 
    private:
     Event event_;
+    int device_ = -1;
     cudaStream_t stream_ = nullptr;
     bool is_pending_ = false;
 };

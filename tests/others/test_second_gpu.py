@@ -1,0 +1,66 @@
+"""Calls of arrays on a GPU that is not the first one, whichever is the current one."""
+
+import warnings
+
+import pytest
+from helpers.calls_there import CALLS, arrays_of, parts_of
+from helpers.there import on_a_gpu
+from numpy.testing import assert_array_equal
+
+import pycudakit as pk
+from pycudakit.fusing.tape import Tape
+
+pytestmark = on_a_gpu
+
+
+@pytest.fixture
+def cupy():
+    cupy = pytest.importorskip("cupy")
+    if len(pk.devices()) < 2 or not hasattr(cupy, "cuda"):
+        pytest.skip("needs two GPUs")
+    with pk.engine("cuda"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield cupy
+
+
+@pytest.mark.parametrize("current", [0, 1])
+@pytest.mark.parametrize("name", CALLS)
+def test_results_lie_with_their_arguments(cupy, name, current):
+    call = CALLS[name]
+    wanted = call(**{key: cupy.asarray(x) for key, x in arrays_of(call).items()})
+    with cupy.cuda.Device(1):
+        there = {key: cupy.asarray(x) for key, x in arrays_of(call).items()}
+    for _ in range(2):
+        with cupy.cuda.Device(current):
+            got = call(**there)
+        for one, other in zip(parts_of(got), parts_of(wanted), strict=True):
+            if isinstance(other, cupy.ndarray):
+                assert one.device.id == 1
+            assert_array_equal(cupy.asnumpy(one), cupy.asnumpy(other), strict=True)
+        with cupy.cuda.Device(1):  # what the call has written to
+            there = {key: cupy.asarray(x) for key, x in arrays_of(call).items()}
+
+
+@pytest.mark.parametrize("name", ["matmul", "sort", "median", "fuse", "histogram"])
+def test_calls_are_played_on_each(cupy, monkeypatch, name):
+    """What was written down on one GPU is not played on the other."""
+    played = []
+
+    def play(self, kind, real=Tape.play):
+        result = real(self, kind)
+        played.append((self._device, result is not NotImplemented))
+        return result
+
+    monkeypatch.setattr(Tape, "play", play)
+    call = CALLS[name]
+    wanted = call(**arrays_of(call))
+    for turn in range(12):
+        device = turn % 2
+        with cupy.cuda.Device(device):
+            there = {key: cupy.asarray(x) for key, x in arrays_of(call).items()}
+        for one, other in zip(parts_of(call(**there)), parts_of(wanted), strict=True):
+            assert one.device.id == device
+            assert_array_equal(cupy.asnumpy(one), other, strict=True)
+    assert played.count((0, True)) >= 3
+    assert played.count((1, True)) >= 3
+    assert all(was_played for _, was_played in played)

@@ -45,7 +45,7 @@ void count_in_line(const HistogramRequest &request, const Spans &spans, int resu
     PK_CUDA(cudaMemsetAsync(table, 0, size_t(request.total + 2) * sizeof(int64_t), line.stream));
     const int types[2] = {request.view(0).type, request.axes == 2 ? request.view(1).type : 0};
     Counter counter(request.layout, request.bins, request.axes, types, request.total, nullptr, homes, call,
-                    devices, &spans, table);
+                    devices, {&spans, table});
     stream(counter, call, devices, {{0, request.layout.size}});
     homes.settle();
 }
@@ -109,31 +109,38 @@ void weigh(const Counting &counting, const std::vector<plan::Span> &spans, Call 
     homes.settle();
 }
 
+// Returns whether all lies there, and a device has room.
+bool histogram_in_line(const HistogramRequest &request, Call &call, const std::vector<int> &devices) {
+    const int64_t values = request.axes + request.has_weights, total = request.total;
+    Spans spans(request.layout, values, request.bins, request.axes, true);
+    const int results = spans.add_results(request.counts, total + 2, true);
+    const Line *const line = request.layout.size == 0 ? nullptr : plan::line_of(spans.all, devices);
+    if (line == nullptr) return false;
+    if (!request.has_weights) {
+        count_in_line(request, spans, results, call, *line);
+        return true;
+    }
+    auto add = [&](auto sum) {
+        return add_in_line<decltype(sum), uint64_t>(request, spans, results, results, total * 8, call, *line);
+    };
+    return request.adds_in_floats() ? add(double()) : add(uint64_t());
+}
+
 void launch_histogram(const HistogramRequest &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
-    const int64_t values = request.axes + request.has_weights, total = request.total;
-    const bool in_floats = request.bins[0].how == PK_BY_WIDTH;
-    auto *const sums = reinterpret_cast<uint64_t *>(request.counts);
-    {
-        Spans there(request.layout, values, request.bins, request.axes, true);
-        const int results = there.add_results(request.counts, total + 2, true);
-        const Line *const line = request.layout.size == 0 ? nullptr : plan::line_of(there.all, devices);
-        if (line != nullptr && !request.has_weights)
-            return count_in_line(request, there, results, call, *line);
-        auto add = [&](auto sum) {
-            return add_in_line<decltype(sum)>(request, there, results, results, total * 8, sums, call, *line);
-        };
-        if (line != nullptr && (in_floats ? add(double()) : add(uint64_t()))) return;
-    }
-    Spans spans(request.layout, values, request.bins, request.axes, false);
+    if (histogram_in_line(request, call, devices)) return;
+    const int64_t total = request.total;
+    Spans spans(request.layout, request.axes + request.has_weights, request.bins, request.axes, false);
     spans.add_results(request.counts, total + 2, false);
     if (request.has_weights) {
+        auto *const sums = reinterpret_cast<uint64_t *>(request.counts);
         int64_t *const outside = request.counts + total;
         return weigh(
             request, spans.all, call,
             [&](const plan::Homes &homes, int device) {
-                return in_floats ? add_there<double>(request, homes, call, device, sums, outside)
-                                 : add_there<uint64_t>(request, homes, call, device, sums, outside);
+                return request.adds_in_floats()
+                           ? add_there<double>(request, homes, call, device, sums, outside)
+                           : add_there<uint64_t>(request, homes, call, device, sums, outside);
             },
             [&] { count_weights(request, host_loops(), call, request.counts); });
     }
@@ -170,7 +177,7 @@ void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &ca
         const Line *const line = request.layout.size == 0 ? nullptr : plan::line_of(there.all, devices);
         const int outside = int(there.all.size()) - 1;
         if (line != nullptr &&
-            add_in_line<double>(request, there, outside - 1, outside, 0, request.sums, call, *line))
+            add_in_line<double, double>(request, there, outside - 1, outside, 0, call, *line))
             return;
     }
     weigh(

@@ -26,6 +26,8 @@ struct Counting {
     Counting for_host() const;
 
     int64_t elements() const { return layout.size; }
+    // Whether integers that are weights are added in floats, as NumPy does in bins of one width.
+    bool adds_in_floats() const { return bins[0].how == PK_BY_WIDTH; }
     const View &view(int64_t operand) const { return layout.views[size_t(operand)]; }
 };
 

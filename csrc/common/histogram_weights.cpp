@@ -115,7 +115,7 @@ void count_weights(const Counting &given, const BinLoops &loops, Call &call, int
     const int type = counting.view(counting.axes).type;
     std::fill_n(counts, total + 2, int64_t(0));
     auto *const sums = reinterpret_cast<uint64_t *>(counts);
-    if (counting.bins[0].how == PK_BY_WIDTH) {
+    if (counting.adds_in_floats()) {
         counts[total + 1] = add_runs<double>(counting, loops, call, counts + total, [&](const double *run) {
             for (int64_t i = 0; i < total; ++i) {
                 sums[i] += bins::whole(run[i], type != PK_UINT64);

@@ -205,7 +205,7 @@ bool add_there(const Counting &counting, const plan::Homes &homes, Call &call, i
 // Queues it in the thread's line, where the results are at home, too. Returns whether a device has room.
 template <class Sum, class Total>
 bool add_in_line(const Counting &counting, const Spans &spans, int results, int outside, int64_t outside_at,
-                 Total *, Call &call, const Line &line) {
+                 Call &call, const Line &line) {
     const Weigher<Sum> weigher(counting);
     const CurrentDevice current(line.device);
     const Block sums(line.device, weigher.sums_bytes(), false, true);

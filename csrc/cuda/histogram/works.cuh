@@ -81,13 +81,19 @@ inline int64_t offset_of(const Work &work, const plan::Homes &homes, int operand
     return int64_t(at - reinterpret_cast<uintptr_t>(chunk.memory));
 }
 
-// Counts values of a layout; what is in the table, which is zero at first, comes back with finish(). Where
-// edges and table are at home, as spans say, nothing does.
+// Edges, as spans say, and a table that are at home.
+struct CountedThere {
+    const Spans *spans = nullptr;
+    char *table = nullptr;
+};
+
+// Counts values of a layout; what is in the table, which is zero at first, comes back with finish(), unless
+// it is at home.
 class Counter : public Work {
    public:
     Counter(const Layout &layout, const pk_bins *bins, int64_t axes, const int *types, int64_t total,
             int64_t *table, const plan::Homes &homes, Call &call, const std::vector<int> &devices,
-            const Spans *there = nullptr, char *table_there = nullptr)
+            CountedThere there = {})
         : Work(layout, homes.loads(axes == 2 ? std::vector<int>{0, 1} : std::vector<int>{0}), {}, 0, 0),
           bins_(bins),
           types_(types, types + axes),
@@ -96,13 +102,13 @@ class Counter : public Work {
           homes_(homes),
           call_(call),
           devices_(devices),
-          table_there_(table_there) {
-        may_queue = table_there != nullptr;
+          table_there_(there.table) {
+        may_queue = there.table != nullptr;
         for (int64_t i = 0; i < axes; ++i) {
-            const char *const home = there == nullptr ? nullptr : homes.of(there->edges[i]).at;
+            const char *const home = may_queue ? homes.of(there.spans->edges[i]).at : nullptr;
             edges_.emplace_back(bins[i], home, resident_);
         }
-        if (table_there == nullptr) table_at_ = resident_.add(table, table_bytes());
+        if (!may_queue) table_at_ = resident_.add(table, table_bytes());
         has_room = resident_.upload(call, devices);
         counts_bytes_ = axes == 1 && types_[0] == PK_UINT8 && bins[0].how == PK_BY_VALUE && total == 256;
         walks = (counts_bytes_ && !loads.empty()) || takes_lines();
@@ -152,7 +158,7 @@ class Counter : public Work {
         given.copies = int32_t(copies_);
         given.memory = memory;
         given.count = count;
-        char *const table = table_there_ != nullptr ? table_there_ : resident + table_at_;
+        char *const table = may_queue ? table_there_ : resident + table_at_;
         given.table = reinterpret_cast<unsigned long long *>(table);
         const size_t shared_bytes = size_t(copies_ * (total_ + 1)) * sizeof(uint32_t);
         if (counts_bytes_) {

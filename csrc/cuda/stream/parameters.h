@@ -8,7 +8,7 @@
 
 namespace pk {
 
-// Bytes that may.
+// So many bytes may come so.
 constexpr int64_t MOST_WITH_LAUNCHES = 64 << 10;
 
 // Queues what writes bytes to memory of the current device. They are taken when this returns.

@@ -16,6 +16,9 @@ namespace {
 // A shorter row is for one block of threads, with so few ranks that it takes no more than some milliseconds.
 constexpr int64_t SHORT_ROW = 1 << 16, FEW_RANKS = 64;
 constexpr int BLOCK_THREADS = 256, MOST_BLOCKS = 4096;
+// Where blocks have counters of their own: so many, and elements of a thread.
+constexpr unsigned OWN_BLOCKS = 1024;
+constexpr int64_t EACH = 16;
 // Elements that the blocks of one launch look at, again and again: some 20 ms, between which a call can stop.
 constexpr int64_t MOST_LOOKS = int64_t(1) << 34;
 constexpr int64_t MOST_ROWS = 1 << 22;
@@ -65,10 +68,12 @@ class LongRow {
         part_ = (on_.room - MOST_COUNTERS * int64_t(sizeof(uint32_t))) / int64_t(sizeof(Key));
         if (home_ != nullptr) part_ = columns_;
         part_ = std::min<int64_t>({columns_, part_, INT32_MAX});
+        // To count what stays once more takes less than to count it where all blocks have the same counters.
+        const bool stays = part_ == columns_;
         narrow<Key>(
             columns_, ranks, rank_count, out,
             [&](const Level<Key> &level, int digits, int64_t *found) { count(level, digits, found); },
-            [](const Level<Key> &) { return false; });
+            [](const Level<Key> &) { return false; }, stays ? device::OWN_COUNTERS : MOST_COUNTERS);
         return nans_;
     }
 
@@ -85,8 +90,14 @@ class LongRow {
             PK_CUDA(cudaMemsetAsync(counters_, 0, bytes, queue.get()));
             const Key *const in =
                 home_ != nullptr ? home_ + start : reinterpret_cast<const Key *>(resident_->on(0));
-            device::count_digits<<<blocks_for(size), BLOCK_THREADS, 0, queue.get()>>>(encoding_, in, size,
-                                                                                      prefixes, counters_);
+            if (int64_t(counters.size()) <= device::OWN_COUNTERS) {
+                const unsigned blocks = std::min(blocks_for(size / EACH), OWN_BLOCKS);
+                device::count_few_digits<<<blocks, BLOCK_THREADS, 0, queue.get()>>>(encoding_, in, size,
+                                                                                    prefixes, counters_);
+            } else {
+                device::count_digits<<<blocks_for(size), BLOCK_THREADS, 0, queue.get()>>>(
+                    encoding_, in, size, prefixes, counters_);
+            }
             PK_CUDA(cudaGetLastError());
             PK_CUDA(cudaMemcpyAsync(counters.data(), counters_, bytes, cudaMemcpyDeviceToHost, queue.get()));
             PK_CUDA(cudaStreamSynchronize(queue.get()));

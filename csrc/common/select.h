@@ -79,20 +79,22 @@ struct Level {
 
 // Bits that are counted at once, and groups: so many counters that they stay in a cache.
 constexpr int MOST_DIGITS = 16;
-constexpr int64_t MOST_GROUPS = 64, MOST_COUNTERS = 1 << 17;
+constexpr int64_t MOST_GROUPS = 64, FEW_GROUPS = 8, MOST_COUNTERS = 1 << 17;
 
 template <class Key>
-int digits_of(const Level<Key> &level) {
+int digits_of(const Level<Key> &level, int64_t most_counters = MOST_COUNTERS) {
     int digits = std::min<int>(MOST_DIGITS, int(8 * sizeof(Key)) - level.known);
-    while ((int64_t(level.groups.size()) << digits) > MOST_COUNTERS) --digits;
+    while ((int64_t(level.groups.size()) << digits) > most_counters) --digits;
     return digits;
 }
 
 // Finds the keys of the ranks. count(level, digits, counters) counts, for each group, its elements by their
 // next bits; collect(level) may find the keys of all of a level's ranks by itself, and then returns true.
+// Where there are few groups, it asks for so many counters at most: at first they must tell NaN from
+// infinities.
 template <class Key, class Count, class Collect>
-void narrow(int64_t columns, const int64_t *ranks, int64_t rank_count, Key *out, Count count,
-            Collect collect) {
+void narrow(int64_t columns, const int64_t *ranks, int64_t rank_count, Key *out, Count count, Collect collect,
+            int64_t few_counters = MOST_COUNTERS) {
     constexpr int WIDTH = 8 * sizeof(Key);
     std::vector<Level<Key>> todo{{0, {{0, columns, 0, 0, rank_count}}}};
     std::vector<int64_t> counters;
@@ -107,7 +109,8 @@ void narrow(int64_t columns, const int64_t *ranks, int64_t rank_count, Key *out,
             todo.push_back(std::move(level));
             continue;
         }
-        const int digits = digits_of(level);
+        const bool are_few = int64_t(level.groups.size()) <= FEW_GROUPS;
+        const int digits = digits_of(level, are_few ? few_counters : MOST_COUNTERS);
         counters.assign(level.groups.size() << digits, 0);
         count(level, digits, counters.data());
         Level<Key> next{level.known + digits, {}};

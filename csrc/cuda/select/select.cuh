@@ -14,10 +14,14 @@ struct Prefixes {
 
 namespace device {
 
+// Counters that a block of threads has in shared memory: with so many first digits, NaN of any type has a
+// counter of its own.
+constexpr int64_t OWN_COUNTERS = 1 << 13;
+
 // Adds the elements that begin with each prefix to its counters, by their next digits.
 template <class Key>
-__global__ void count_digits(Encoding encoding, const Key *in, int64_t size, Prefixes<Key> prefixes,
-                             uint32_t *counters) {
+__device__ void add_digits(Encoding encoding, const Key *in, int64_t size, const Prefixes<Key> &prefixes,
+                           uint32_t *counters) {
     constexpr int WIDTH = 8 * sizeof(Key);
     const int rest = WIDTH - prefixes.known - prefixes.digits;
     const uint64_t mask = (uint64_t(1) << prefixes.digits) - 1;
@@ -39,6 +43,27 @@ __global__ void count_digits(Encoding encoding, const Key *in, int64_t size, Pre
             if (group == prefixes.count || prefixes.at[group] != prefix) continue;
         }
         atomicAdd(counters + (uint64_t(group) << prefixes.digits | (key >> rest & mask)), 1u);
+    }
+}
+
+template <class Key>
+__global__ void count_digits(Encoding encoding, const Key *in, int64_t size,
+                             const __grid_constant__ Prefixes<Key> prefixes, uint32_t *counters) {
+    add_digits(encoding, in, size, prefixes, counters);
+}
+
+// The same of so few counters that each block has its own first: many elements begin alike.
+template <class Key>
+__global__ void count_few_digits(Encoding encoding, const Key *in, int64_t size,
+                                 const __grid_constant__ Prefixes<Key> prefixes, uint32_t *counters) {
+    __shared__ uint32_t own[OWN_COUNTERS];
+    const int64_t count = prefixes.count << prefixes.digits;
+    for (int64_t i = threadIdx.x; i < count; i += blockDim.x) own[i] = 0;
+    __syncthreads();
+    add_digits(encoding, in, size, prefixes, own);
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+        if (own[i] != 0) atomicAdd(counters + i, own[i]);
     }
 }
 

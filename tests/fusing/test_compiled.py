@@ -155,6 +155,29 @@ def test_three_dimensions_and_reductions(images):
         np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_quotients_and_roots_of_all_magnitudes(images, dtype):
+    rng = np.random.default_rng(6)
+    size = 1 << 20
+
+    def numbers():  # usual ones, then of all magnitudes, then some zeros among usual ones
+        magnitudes = np.exp2(np.where(np.arange(size) < size // 2, 9, 150) * rng.uniform(-1, 1, size))
+        with np.errstate(over="ignore"):
+            signed = (magnitudes * rng.choice([-1, 1], size)).astype(dtype)
+        signed[-size // 8 :] = rng.choice([0, -0.0, 1.5, -3], size // 8)
+        return signed
+
+    def divide(x, y):
+        return x / y, np.sqrt(np.abs(x)), np.sqrt(y), x / 3, y / -7, x / 0
+
+    x, y = numbers(), numbers()
+    results = assert_compiled_alike(images, divide, x, y)
+    with np.errstate(all="ignore"):
+        wanted = divide(x, y)
+    for got, want in zip(results, wanted, strict=True):
+        assert_values(got, want)
+
+
 def test_passes_are_forgotten(images):
     x = np.ones(SIZE)
 

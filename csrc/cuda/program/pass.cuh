@@ -1,8 +1,8 @@
 // What the source of a compiled pass stands on, which pass.cpp writes. NVRTC alone reads this.
 #pragma once
 
+#include "quick.cuh"
 #include "sweep.h"
-#include "values.cuh"
 
 namespace pk::device {
 
@@ -114,11 +114,50 @@ __device__ auto cast(const Values<T, count> &values, unsigned &met) {
     return results;
 }
 
+template <class T, int count>
+struct Met {
+    Values<T, count> results;
+    unsigned met;
+};
+
+// Where not all elements are usual: out of the way of what is executed if they are.
+template <class Op, int type, class T, int count>
+__device__ __noinline__ Met<T, count> operate_on_any(Values<T, count> a, Values<T, count> b) {
+    using Quickly = Quick<Op, T>;
+    Met<T, count> done{};
+#pragma unroll
+    for (int e = 0; e < count; ++e) {
+        const T x = a.of[e], y = b.of[e];
+        if (Quickly::beyond(x, y) < Quickly::LIMIT) {
+            done.results.of[e] = wrap(type, Quickly::apply(x, y));
+        } else if (Quickly::is_of_zero(x, y)) {
+            done.results.of[e] = Quickly::of_zero(x, y);
+        } else {
+            done.results.of[e] = applied<Op>(type, x, y, done.met);
+        }
+    }
+    return done;
+}
+
 template <class Op, int type, class T, int count>
 __device__ auto operate(const Values<T, count> &a, const Values<T, count> &b, unsigned &met) {
     Values<decltype(applied<Op>(type, a.of[0], b.of[0], met)), count> results;
+    if constexpr (Quick<Op, T>::is_known && count != 1) {
+        uint32_t most = 0;
 #pragma unroll
-    for (int e = 0; e < count; ++e) results.of[e] = applied<Op>(type, a.of[e], b.of[e], met);
+        for (int e = 0; e < count; ++e) most = max(most, Quick<Op, T>::beyond(a.of[e], b.of[e]));
+        if (__builtin_expect(most < Quick<Op, T>::LIMIT, 1)) {
+#pragma unroll
+            for (int e = 0; e < count; ++e) results.of[e] = wrap(type, Quick<Op, T>::apply(a.of[e], b.of[e]));
+        } else {
+            const Met<T, count> done = operate_on_any<Op, type>(a, b);
+            results = done.results;
+            met |= done.met;
+        }
+    } else {
+#pragma unroll
+        for (int e = 0; e < count; ++e) results.of[e] = applied<Op>(type, a.of[e], b.of[e], met);
+    }
     return results;
 }
 

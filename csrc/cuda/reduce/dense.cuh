@@ -23,13 +23,6 @@ __device__ inline double widened_quickly(float value) {
     return __hiloint2double((int(bits) >> 3) & int(0x8fffffffu), int(bits << 29)) * 0x1p896;
 }
 
-template <class Word>
-__device__ Word shuffled_down(Word word, int threads, int width) {
-    static_assert(sizeof(Word) == sizeof(unsigned long long), "words have 8 bytes");
-    const auto bits = bit_cast<unsigned long long>(word);
-    return bit_cast<Word>(__shfl_down_sync(0xffffffffu, bits, unsigned(threads), width));
-}
-
 // Joins the lanes of neighbouring threads in halves, as reduce() does, and then a thread's own.
 template <class Op, int COUNT>
 __device__ void join_lanes(typename Op::Word (&lanes)[COUNT][Op::WORDS], int part) {

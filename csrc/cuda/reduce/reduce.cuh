@@ -22,6 +22,13 @@ namespace device {
 
 constexpr int COLUMNS = 16, THREADS = LANES * COLUMNS;
 
+template <class Word>
+__device__ Word shuffled_down(Word word, int threads, int width) {
+    static_assert(sizeof(Word) == sizeof(unsigned long long), "words have 8 bytes");
+    const auto bits = bit_cast<unsigned long long>(word);
+    return bit_cast<Word>(__shfl_down_sync(0xffffffffu, bits, unsigned(threads), width));
+}
+
 // What a thread reads at once, so that it comes over the link together.
 constexpr int TOGETHER = 4;
 

@@ -6,6 +6,7 @@
 #include "common/reduce_results.h"
 #include "cuda/stream/queued.h"
 #include "cuda/stream/slots.h"
+#include "reduce.cuh"
 
 namespace pk::reduction {
 
@@ -42,6 +43,8 @@ struct Partial {
     typename Op::Word words[Op::PARTIAL];
 };
 
+constexpr int WARP = 32;
+
 // Threads of a block that joins, each of which has two partials: a power of two.
 template <class Op>
 constexpr int PAIRS = sizeof(Partial<Op>) <= 32 ? 1024 : 512;
@@ -64,37 +67,58 @@ __device__ void write_column(const Gathered &given, const pk_reduction &asked, c
                      results.at + place * results.item);
 }
 
-// Joins blocks that are so far `apart`, as many as twice `width`, of a column of a slab each, as often as
-// that is; and writes the results, if that is all.
+// What is left of each column's blocks, so far `apart`; twice `width` of them, a power of two, are a group's.
+struct Left {
+    int64_t count, apart, groups;
+    int width;
+};
+
+// Joins what `width` threads of a warp have, each at its place among them, of which `left` have any: in
+// pairs, and pairs of these. The first then has all.
+template <class Op>
+__device__ void join_neighbours(Partial<Op> &own, int place, int width, int64_t left) {
+    for (int step = 1; step < width; step *= 2) {
+        Partial<Op> next;
+        for (int w = 0; w < Op::PARTIAL; ++w) next.words[w] = shuffled_down(own.words[w], step, WARP);
+        if ((place & (2 * step - 1)) == 0 && place + step < left) Op::merge(own.words, next.words);
+    }
+}
+
+// Joins as many as twice `width` of what is left of a column of a slab, in each of its groups; and writes the
+// results, if that is all.
 template <class Op>
 __global__ void __launch_bounds__(PAIRS<Op>)
-    join(Gathered given, int64_t apart, int width, pk_reduction asked, Results results) {
-    __shared__ Partial<Op> joined[PAIRS<Op>];
-    const int64_t blocks = given.slabs.blocks(), inner = given.slabs.inner, together = 2 * width * apart;
-    const int64_t groups = (blocks + together - 1) / together;
-    const int pair = int(threadIdx.x) % width;
+    join(Gathered given, Left all_left, pk_reduction asked, Results results) {
+    __shared__ Partial<Op> joined[PAIRS<Op> / WARP];
+    const int64_t apart = all_left.apart, groups = all_left.groups, inner = given.slabs.inner;
+    const int width = all_left.width, pair = int(threadIdx.x) & (width - 1), place = pair % WARP;
     const int64_t own = blockIdx.x * int64_t(PAIRS<Op> / width) + int(threadIdx.x) / width;
-    const int64_t column = own % inner, group = own / inner % groups, slab = own / inner / groups;
-    const int64_t first = group * together;
-    const int64_t left = slab < given.slabs.count ? (blocks - first + apart - 1) / apart : 0;
-    Partial<Op> *const all = joined + threadIdx.x - pair;
-    if (2 * pair < left) {
-        all[pair] = *partial_of<Op>(given, slab, first + 2 * pair * apart, column);
-        if (2 * pair + 1 < left) {
-            const Partial<Op> next = *partial_of<Op>(given, slab, first + (2 * pair + 1) * apart, column);
-            Op::merge(all[pair].words, next.words);
-        }
+    int64_t column = 0, group = own, slab = 0;
+    if (given.slabs.count * inner != 1) {  // dividing takes longer than all the rest
+        column = own % inner;
+        group = own / inner % groups;
+        slab = own / inner / groups;
     }
-    for (int step = 1; step < width; step *= 2) {
+    const int64_t first = group * 2 * width * apart;
+    const bool is_there = group < groups && slab < given.slabs.count;
+    const int64_t left = is_there ? all_left.count - group * 2 * width : 0;
+    Partial<Op> all{}, next{};
+    if (2 * pair < left) all = *partial_of<Op>(given, slab, first + 2 * pair * apart, column);
+    if (2 * pair + 1 < left) next = *partial_of<Op>(given, slab, first + (2 * pair + 1) * apart, column);
+    if (2 * pair + 1 < left) Op::merge(all.words, next.words);
+    join_neighbours<Op>(all, place, min(width, WARP), (left + 1) / 2 - (pair - place));
+    if (width > WARP) {
+        if (place == 0) joined[threadIdx.x / WARP] = all;
         __syncthreads();
-        const int to = 2 * step * pair;
-        if (to + step < width && 2 * (to + step) < left) Op::merge(all[to].words, all[to + step].words);
+        const int warps = width / WARP;
+        if (pair < warps) all = joined[threadIdx.x / WARP + pair];
+        if (pair < WARP) join_neighbours<Op>(all, pair, warps, (left + 2 * WARP - 1) / (2 * WARP));
     }
     if (pair != 0 || left == 0) return;
     if (groups == 1) {
-        write_column<Op>(given, asked, results, slab, column, all[0]);
+        write_column<Op>(given, asked, results, slab, column, all);
     } else {
-        *partial_of<Op>(given, slab, first, column) = all[0];
+        *partial_of<Op>(given, slab, first, column) = all;
     }
 }
 
@@ -139,8 +163,8 @@ inline void finish_there(const Reduction &reduction, const Slabs &slabs, char *p
             while (width < PAIRS && 2 * width < left) width *= 2;
             const int64_t groups = (left + 2 * width - 1) / (2 * width);
             const int64_t together = (groups * columns * width + PAIRS - 1) / PAIRS;
-            device::join<Op>
-                <<<unsigned(together), PAIRS, 0, queue>>>(given, apart, int(width), reduction.asked, results);
+            device::join<Op><<<unsigned(together), PAIRS, 0, queue>>>(
+                given, {left, apart, groups, int(width)}, reduction.asked, results);
             PK_CUDA(cudaGetLastError());
             apart *= 2 * width;
         }

@@ -41,12 +41,19 @@ class Library(NamedTuple):
     make: Callable[[tuple[int, ...], DType, Any], Any]
     address_of: Callable[[Any], int]
     is_there: Callable[[Any], bool]  # without a doubt
+    device_of: Callable[[Any], int]
 
 
 def engine_here() -> str | None:
     """Return the engine that is asked for, if calls of arrays on a GPU may be queued here; else None."""
     engine = _here.get().fast or asked.process
     return engine if engine in ("auto", "cuda") and present.status("cuda").available else None
+
+
+@functools.cache
+def is_alone() -> bool:
+    """Tell whether there is one GPU, so that nobody need ask which one an array lies on."""
+    return present.device_count() == 1
 
 
 @functools.cache
@@ -152,15 +159,26 @@ def _see_torch(value: Any) -> Seen | None:
 
 
 _LIBRARIES = {
-    "cupy": Library(_see_cupy, _make_cupy, lambda array: int(array.data.ptr), lambda _: True),
+    "cupy": Library(
+        _see_cupy,
+        _make_cupy,
+        lambda array: int(array.data.ptr),
+        lambda _: True,
+        lambda array: int(array.data.device_id),
+    ),
     "numba": Library(
-        _see_interface, _make_numba, lambda array: int(array.device_ctypes_pointer.value), lambda _: True
+        _see_interface,
+        _make_numba,
+        lambda array: int(array.device_ctypes_pointer.value),
+        lambda _: True,
+        lambda array: int(array.gpu_data.context.device.id),
     ),
     "torch": Library(
         _see_torch,
         _make_torch,
         lambda array: int(array.data_ptr()),
         lambda array: bool(array.is_cuda) and not array.requires_grad,
+        lambda array: int(array.get_device()),
     ),
 }
 _by_type: dict[type, Library | None] = {}

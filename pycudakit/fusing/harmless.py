@@ -6,6 +6,7 @@ import builtins
 import dis
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
+from operator import is_
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -47,12 +48,18 @@ class Outside:
     def __init__(self, function: FunctionType) -> None:
         self._looks: list[Callable[[], Any]] = []  # at what a name means now
         self._functions: list[Any] = []  # whose names are among them
+        self._last: tuple[list[Any], tuple[Any, ...]] = [], ()  # what was seen, and what it means
         self._add(function)
         self.now()
 
     def now(self) -> tuple[Any, ...]:
         """Return what the names mean: numbers by their bits. Raises where that cannot be told."""
-        return tuple([self._described(look()) for look in self._looks])
+        values, (known, described) = [look() for look in self._looks], self._last
+        # What can be told does not change: the same objects mean the same.
+        if len(values) != len(known) or not all(map(is_, values, known)):
+            described = tuple([self._described(value) for value in values])
+            self._last = values, described
+        return described
 
     def _described(self, value: Any) -> Any:
         kind = type(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections import deque
 from collections.abc import Sequence
@@ -14,8 +13,8 @@ from pycudakit import errors
 from pycudakit._calls import asked
 from pycudakit._calls.device_array import DeviceArray, device_array, strides_of_dense
 from pycudakit._calls.others import library_of
-from pycudakit._calls.queued import LEGACY_STREAM, MAKERS, library_of_type, reach
-from pycudakit._library import machine, present
+from pycudakit._calls.queued import LEGACY_STREAM, MAKERS, is_alone, library_of_type, reach
+from pycudakit._library import machine
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array, DType
 from pycudakit.fusing.arrays.memory import Memory
@@ -49,7 +48,7 @@ class Lending:
         found = map(device_array, values)
         self._found = [known for known in found if known is not None]  # which live as long
         self._lend(self._found)
-        devices = {0} if _is_alone() else {storage.device() for storage in self._storages}
+        devices = {0} if is_alone() else {storage.device() for storage in self._storages}
         if len(devices) > 1:
             listed = " and ".join(map(str, sorted(devices)))
             raise errors.InvalidArgument(f"the arrays lie on GPUs {listed}: bring them to one of them first")
@@ -120,12 +119,6 @@ class Lending:
                 storage = LentStorage(memory, self._memory.scope, low, streams)
                 self._memory.lent(storage)
                 self._storages.append(storage)
-
-
-@functools.cache
-def _is_alone() -> bool:
-    """Tell whether there is one GPU, so that nobody need ask which one an array lies on."""
-    return present.device_count() == 1
 
 
 def _room(size: int) -> Array:

@@ -20,8 +20,16 @@ import numpy as np
 
 from pycudakit._calls import above, asked, invocation
 from pycudakit._calls.invocation import Invocation
-from pycudakit._calls.queued import LEGACY_STREAM, UNSEEN, dtype_of, engine_here, library_of_type, reach
-from pycudakit._library import abi, loader, machine, present
+from pycudakit._calls.queued import (
+    LEGACY_STREAM,
+    UNSEEN,
+    dtype_of,
+    engine_here,
+    is_alone,
+    library_of_type,
+    reach,
+)
+from pycudakit._library import abi, loader, machine
 from pycudakit._library.abi import address_of
 from pycudakit._library.types import Array, DType
 from pycudakit._programs.values import operations
@@ -62,11 +70,12 @@ class Kind(NamedTuple):
     arrays: list[Any]
     addresses: list[int]  # of their first elements
     stream: int
+    device: int
 
 
 def _kind_of(function: Any, args: Any, kwargs: Any) -> Kind | None:
     """Return which calls are like this one; None if it is one that cannot be played."""
-    if engine_here() is None or asked.here.get().wait or device.is_heard() or not _is_alone():
+    if engine_here() is None or asked.here.get().wait or device.is_heard():
         return None
     outside = getattr(function, "outside", None)  # of a fused function
     if outside is None and not _is_of_the_kit(function):
@@ -80,11 +89,12 @@ def _kind_of(function: Any, args: Any, kwargs: Any) -> Kind | None:
         named = tuple([(name, _described(each, arrays, seen, of_lists)) for name, each in kwargs.items()])
     except (_OtherError, TellingError, ValueError):
         return None
-    streams = {stream for _, _, stream, _ in seen}
-    if len(streams) != 1 or _overlap(seen):
+    places = {(stream, gpu) for _, _, stream, gpu in seen}
+    if len(places) != 1 or _overlap(seen):
         return None
-    key = function, there, given, named
-    return Kind(key, arrays, [address for _, address, _, _ in seen], streams.pop())
+    stream, gpu = places.pop()
+    key = function, there, given, named, gpu
+    return Kind(key, arrays, [address for _, address, _, _ in seen], stream, gpu)
 
 
 @functools.lru_cache(1024)
@@ -92,11 +102,6 @@ def _is_of_the_kit(function: Any) -> bool:
     """Tell whether a function's result follows from its arguments."""
     room = getattr(function, "__module__", "")
     return room.startswith(_ROOMS) and not room.endswith(".evaluate")  # which looks at its caller's names
-
-
-@functools.cache
-def _is_alone() -> bool:
-    return present.device_count() == 1
 
 
 def _described(value: Any, arrays: list[Any], seen: list[Any], of_lists: bool) -> Any:
@@ -120,6 +125,7 @@ def _described(value: Any, arrays: list[Any], seen: list[Any], of_lists: bool) -
             return place
     try:
         found = library.see(value)
+        gpu = 0 if is_alone() else library.device_of(value)
     except UNSEEN:
         raise _OtherError from None
     if found is None or found[0][3]:  # what may not be written to
@@ -129,7 +135,7 @@ def _described(value: Any, arrays: list[Any], seen: list[Any], of_lists: bool) -
     if dtype is None or not (address and math.prod(shape)):
         raise _OtherError
     arrays.append(value)
-    seen.append((_extent(dtype, tuple(shape), strides, address), address, stream or LEGACY_STREAM, dtype))
+    seen.append((_extent(dtype, tuple(shape), strides, address), address, stream or LEGACY_STREAM, gpu))
     return kind, dtype, tuple(shape), strides, address % _ALIGNED
 
 
@@ -161,16 +167,20 @@ class Tape:
     def __init__(self, kind: Kind) -> None:
         self._library = loader.library("cuda")
         self._record: Any = None  # of the call
+        self._device = kind.device
         self._inputs = kind.arrays, kind.addresses
         self._new: list[tuple[Any, int, tuple[int, ...], DType]] = []  # with where they were
         self._owners: list[Array] = []  # of the memory by whose addresses the library knows what is kept
         self._ranges: dict[int, int] = {}  # bytes that are kept now, by the first's address
-        self._steps: list[Callable[[], bool]] = []
+        self._stream = ctypes.c_uint64()
+        self._steps = [self._entry("pk_plan_queue", self._stream)]
+        if kind.device != 0:
+            self._steps.insert(0, self._entry("pk_plan_device", ctypes.c_int64(kind.device)))
+        self._drops: list[Callable[[], bool]] = []  # steps, if others follow: a plan's end drops all
         self._lasting: list[Array] = []  # what entries are given
         self._is_valid = True
         self._template: Any = None  # of the result
         self._homes: list[int] = []  # of the arguments and the new arrays of a call that is played
-        self._stream = ctypes.c_uint64()
         self._plays = self.bytes = 0
 
     # ---- While a call is written down ----
@@ -191,7 +201,7 @@ class Tape:
         is_kept = ctypes.c_int32()
         given = ctypes.c_uint64(address), ctypes.c_int64(size), ctypes.c_int32(what), ctypes.byref(is_kept)
         keep = self._entry("pk_plan_keep", *given)
-        self._steps.append(lambda: keep() and is_kept.value == 1)
+        self._add(lambda: keep() and is_kept.value == 1)
 
     def lent(self, address: int, size: int, home: int, valid: int) -> None:
         """Note memory that stands for an argument's, or for a new array's."""
@@ -204,14 +214,14 @@ class Tape:
 
         def step() -> bool:
             own.value = self._homes[place] + offset
-            return lend() and device_of.value == 0
+            return lend() and device_of.value == self._device
 
-        self._steps.append(step)
+        self._add(step)
 
     def dropped(self, address: int) -> None:
         """Note memory that is kept no longer."""
         if self._ranges.pop(address, None) is not None:
-            self._steps.append(self._entry("pk_plan_drop", ctypes.c_uint64(address)))
+            self._drops.append(self._entry("pk_plan_drop", ctypes.c_uint64(address)))
 
     def made(self, new: Any, address: int, shape: tuple[int, ...], dtype: DType) -> None:
         """Note a new array beside the first argument."""
@@ -232,7 +242,7 @@ class Tape:
             given = [self._own(kind, value, shape) for kind, value in zip(kinds, arguments, strict=True)]
         except _OtherError:
             return self.refuse()
-        self._steps.append(self._entry(name, *given))
+        self._add(self._entry(name, *given))
         return None
 
     def end(self, result: Any) -> bool:
@@ -247,6 +257,10 @@ class Tape:
         except _OtherError:
             return False
         return self._is_valid and bool(self._lasting) and self.bytes <= _MOST_BYTES
+
+    def _add(self, step: Callable[[], bool]) -> None:
+        self._steps += [*self._drops, step]
+        self._drops.clear()
 
     def _entry(self, name: str, *given: Any) -> Callable[[], bool]:
         call = functools.partial(abi.unchecked(self._library, name), *given)
@@ -333,8 +347,10 @@ class Tape:
         return _filled(self._template, [*kind.arrays, *new])
 
     def _run(self) -> bool:
-        queue = self._entry("pk_plan_queue", self._stream)
-        return queue() and all(step() for step in self._steps)
+        for step in self._steps:  # noqa: SIM110  (a generator takes longer)
+            if not step():
+                return False
+        return True
 
 
 def _shape_of(arguments: tuple[Any, ...]) -> Array | None:

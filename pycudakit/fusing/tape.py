@@ -291,6 +291,10 @@ class Tape:
         dtype = getattr(kind, "_dtype_", None)
         if dtype in (abi.OPTIONS, abi.REPORT):
             value = np.zeros(1, dtype)
+            if dtype == abi.OPTIONS and self._device != 0:
+                devices = np.array([self._device], np.int64)
+                self._lasting.append(devices)
+                value["devices"], value["device_count"] = address_of(devices), 1
         elif isinstance(value, np.ndarray) and not self._is_kept(address_of(value)):
             value = self._copied(value, shape)
         if isinstance(value, np.ndarray):

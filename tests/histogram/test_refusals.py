@@ -95,7 +95,7 @@ def test_what_only_numpy_takes(engine, case):
         else:
             results = [r if isinstance(r, tuple) else (r,) for r in (ours[1], numpys[1])]
             assert all(np.array_equal(*pair, equal_nan=True) for pair in zip(*results, strict=True))
-        assert pk.last_call().engine == "numpy"
+            assert pk.last_call().engine == "numpy"
 
 
 # ---- The C ABI --------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 
 #include "quick.cuh"
 #include "sweep.h"
+#include "values.cuh"
 
 namespace pk::device {
 

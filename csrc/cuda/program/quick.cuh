@@ -1,5 +1,5 @@
 // Operations of float32 that a thread computes of several elements at once, by the compiler's own steps: its
-// code has a branch for each element, this has one for all. NVRTC reads this, too.
+// code has a branch for each element, this has one for all. NVRTC alone reads this.
 #pragma once
 
 #include "values.cuh"

@@ -84,8 +84,7 @@ __device__ void join_neighbours(Partial<Op> &own, int place, int width, int64_t 
     }
 }
 
-// Joins as many as twice `width` of what is left of a column of a slab, in each of its groups; and writes the
-// results, if that is all.
+// Joins each group of a column of a slab; and writes the results, if there is one.
 template <class Op>
 __global__ void __launch_bounds__(PAIRS<Op>)
     join(Gathered given, Left all_left, pk_reduction asked, Results results) {

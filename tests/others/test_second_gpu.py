@@ -24,22 +24,25 @@ def cupy():
         yield cupy
 
 
+def lying_on(cupy, device, call):
+    """Return the arrays that a call names, on a GPU."""
+    with cupy.cuda.Device(device):
+        return {key: cupy.asarray(x) for key, x in arrays_of(call).items()}
+
+
 @pytest.mark.parametrize("current", [0, 1])
 @pytest.mark.parametrize("name", CALLS)
 def test_results_lie_with_their_arguments(cupy, name, current):
     call = CALLS[name]
-    wanted = call(**{key: cupy.asarray(x) for key, x in arrays_of(call).items()})
-    with cupy.cuda.Device(1):
-        there = {key: cupy.asarray(x) for key, x in arrays_of(call).items()}
+    wanted = call(**lying_on(cupy, 0, call))
     for _ in range(2):
+        there = lying_on(cupy, 1, call)
         with cupy.cuda.Device(current):
             got = call(**there)
         for one, other in zip(parts_of(got), parts_of(wanted), strict=True):
             if isinstance(other, cupy.ndarray):
                 assert one.device.id == 1
             assert_array_equal(cupy.asnumpy(one), cupy.asnumpy(other), strict=True)
-        with cupy.cuda.Device(1):  # what the call has written to
-            there = {key: cupy.asarray(x) for key, x in arrays_of(call).items()}
 
 
 @pytest.fixture
@@ -64,9 +67,8 @@ def test_calls_are_played_on_each(cupy, played, name):
     wanted = call(**arrays_of(call))
     for turn in range(12):
         device = turn % 2
-        with cupy.cuda.Device(device):
-            there = {key: cupy.asarray(x) for key, x in arrays_of(call).items()}
-        for one, other in zip(parts_of(call(**there)), parts_of(wanted), strict=True):
+        got = call(**lying_on(cupy, device, call))
+        for one, other in zip(parts_of(got), parts_of(wanted), strict=True):
             assert one.device.id == device
             assert_array_equal(cupy.asnumpy(one), other, strict=True)
     assert played.count((0, True)) >= 3

@@ -1,4 +1,4 @@
-"""Measure what NumPy and the CPU engine take an element, and write pycudakit/_programs/rates.py.
+"""Measure what NumPy and the CPU engine take an element, and write pycudakit/_element_programs/measured_rates.py.
 
 Run it alone on a quiet machine whose NumPy is at its fastest (AVX-512), so that `auto` never leaves NumPy
 where NumPy would have answered first. (`pycudakit tune` measures the same in seconds, for its machine alone.)
@@ -13,10 +13,10 @@ from pathlib import Path
 
 os.environ["PYCUDAKIT_THREADS"] = "1"
 
-from pycudakit._cli import rates
+from pycudakit._cli import measure_rates
 
 REPEATS = 40
-TARGET = Path(__file__).parent.parent / "pycudakit" / "_programs" / "rates.py"
+TARGET = Path(__file__).parent.parent / "pycudakit" / "_element_programs" / "measured_rates.py"
 
 HEADER = '''"""Nanoseconds an element of NumPy / of the CPU engine, on one core, in cache, by type.
 
@@ -30,7 +30,7 @@ NANOSECONDS = {
 def main() -> None:
     """Measure, and write the file."""
     lines = []
-    for name, row in rates.rows(REPEATS):
+    for name, row in measure_rates.rows(REPEATS):
         lines.append(f'    "{name}": "{row}",')
         print(lines[-1], flush=True)
     TARGET.write_text(HEADER + "\n".join(lines) + "\n}\n", encoding="utf-8")

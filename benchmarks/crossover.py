@@ -21,8 +21,8 @@ import numpy as np
 
 import pycudakit as pk
 from pycudakit._cli import bench
-from pycudakit._cli.measure import interleave
 from pycudakit._cli.progress import Progress
+from pycudakit._cli.timing import interleave
 
 SIZES = [factor * 10**power for power in range(3, 8) for factor in (1, 2, 5)] + [10**8]
 QUICK = [1_000, 10_000, 100_000]
@@ -203,10 +203,10 @@ def main():
         options.measure.write_text(json.dumps(run, indent=0) + "\n", encoding="utf-8")
         print(f"wrote {options.measure}: {len(run['rows'])} times" + ("" if run["whole"] else ", cut short"))
     if options.folder:
-        import crossover_pictures  # noqa: PLC0415 - matplotlib is not where a run is measured
+        import crossover_plots  # noqa: PLC0415 - matplotlib is not where a run is measured
 
         options.folder.mkdir(parents=True, exist_ok=True)
-        crossover_pictures.draw(options.folder, run, FAMILIES)
+        crossover_plots.draw(options.folder, run, FAMILIES)
     return 0
 
 

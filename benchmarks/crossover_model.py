@@ -5,9 +5,9 @@ import os
 import numpy as np
 
 import pycudakit as pk
-from pycudakit._calls import cost, plan
-from pycudakit._library import machine, present
-from pycudakit._programs import estimate
+from pycudakit._element_programs import program_cost
+from pycudakit._native import engine_status, hardware
+from pycudakit._runtime import cost_model, engine_choice
 
 THREADS, BYTES_A_SECOND = 16, 53e9
 SIZES = [round(10 ** (power / 8)) for power in range(24, 69)]  # 1e3 to 3e8
@@ -18,17 +18,17 @@ class Costed(Exception):
 
 
 def _of_call(function, guess):
-    on_gpu = cost.cuda_seconds(guess.up, guess.down) + guess.gpu
+    on_gpu = cost_model.cuda_seconds(guess.up, guess.down) + guess.gpu
     raise Costed({"NumPy": guess.numpy, "cpu": guess.cpu, "cuda": on_gpu})
 
 
 def _of_program(function, program, size, up):
-    known, down = estimate.estimate(program), size * program.out_bytes
-    calls = len({(name, call) for name, _, call in program.work}) * estimate.NUMPY_CALL
+    known, down = program_cost.estimate(program), size * program.out_bytes
+    calls = len({(name, call) for name, _, call in program.work}) * program_cost.NUMPY_CALL
     times = {
         "NumPy": calls + size * known.numpy if program.numpy_agrees or len(program.work) == 1 else None,
-        "cpu": estimate.cpu_seconds(program, size, up + down),
-        "cuda": cost.cuda_seconds(up, down),
+        "cpu": program_cost.cpu_seconds(program, size, up + down),
+        "cuda": cost_model.cuda_seconds(up, down),
     }
     raise Costed(times)
 
@@ -36,11 +36,13 @@ def _of_program(function, program, size, up):
 def _on_another_machine():
     """Have the model think of the machine with the GPU, and end each call when it has a cost."""
     os.environ["PYCUDAKIT_THREADS"] = str(THREADS)  # before the library starts them
-    machine.link_speed = lambda device=0: machine.Link(BYTES_A_SECOND, BYTES_A_SECOND)
-    machine.link_is_known = lambda: True
-    found = present.status
-    present.status = lambda name: present.EngineStatus(True, "1 device") if name == "cuda" else found(name)
-    plan._choose, estimate.choose = _of_call, _of_program
+    hardware.link_speed = lambda device=0: hardware.Link(BYTES_A_SECOND, BYTES_A_SECOND)
+    hardware.link_is_known = lambda: True
+    found = engine_status.status
+    engine_status.status = lambda name: (
+        engine_status.EngineStatus(True, "1 device") if name == "cuda" else found(name)
+    )
+    engine_choice._choose, program_cost.choose = _of_call, _of_program
 
 
 def curves(families):

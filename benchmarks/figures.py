@@ -7,8 +7,8 @@ import subprocess
 import sys
 from statistics import median
 
-import families
 import numpy as np
+import peer_families
 from harness import Allowance, link_seconds
 from libraries import ON_GPU
 
@@ -94,7 +94,7 @@ def of_races(figures, results):
     taken = seconds("add", K, cuda)
     figures.check("add of 1K: time", taken and taken * 1e6, 25, "us", at_most=True)
     figures.check("add of 1K: to the best GPU library", ratio("add", K, cuda, ON_GPU), 1)
-    for name, family in families.FAMILIES.items():
+    for name, family in peer_families.FAMILIES.items():
         if family.of_floor:
             figures.check(f"{name} of 64M: of the floor's speed", of_floor(cuda, name), family.of_floor)
         best = ratio(name, size, cuda, ON_GPU)

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 import pycudakit as pk
-from pycudakit._cli.compare import verdict
-from pycudakit._cli.measure import Times, in_words, interleave
 from pycudakit._cli.progress import Progress
+from pycudakit._cli.timing import Times, in_words, interleave
+from pycudakit._cli.ulp_compare import verdict
 
 ULPS = 8  # at most 4 of pycudakit's and 4 of NumPy's
 _LINE = "{:<24} {:>11}  {:<6} {:>9}  {:<17} {:>9}  {:>7} {:>5}  {:>8}  {}"

@@ -12,7 +12,7 @@ import numpy as np
 from harness import Harness
 
 import pycudakit as pk
-from pycudakit._cli.measure import Times
+from pycudakit._cli.timing import Times
 
 M = 1_000_000
 FEW = 1000

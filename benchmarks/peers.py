@@ -10,19 +10,19 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-import families
 import figures
 import libraries
+import peer_families
 import report
 from harness import link_seconds, machine
 
 import pycudakit as pk
-from pycudakit._cli import bench, work
-from pycudakit._cli.measure import in_words
+from pycudakit._cli import bench, common
 from pycudakit._cli.progress import Progress
+from pycudakit._cli.timing import in_words
 
 FAMILIES = {name: family for name, family in bench.FAMILIES.items() if name != "multiply"}  # which is as add
-LARGE, QUICK_LARGE = 64_000_000, 4_000_000  # the one size of families.py
+LARGE, QUICK_LARGE = 64_000_000, 4_000_000  # the one size of peer_families.py
 SIZES, QUICK = "1K,64K,1M,16M,64M", "1K,64K,1M,4M"
 PEER_ULPS = 100
 RAW_COPY = "raw copy"
@@ -91,9 +91,9 @@ def race(family, size, peers, rounds):
 
 
 def race_large(family, size, peers, rounds):
-    """Return the same of one of families.py."""
-    contenders, moved = families.contenders(family, peers), (family.up * size, family.down * size)
-    return timed(families.race, family, size, contenders, rounds, moved, peers)
+    """Return the same of one of peer_families.py."""
+    contenders, moved = peer_families.contenders(family, peers), (family.up * size, family.down * size)
+    return timed(peer_families.race, family, size, contenders, rounds, moved, peers)
 
 
 def timed(race, family, size, contenders, rounds, moved, peers):
@@ -138,7 +138,7 @@ def compare(peers, options):
         for size in options.sizes
     ]
     large = QUICK_LARGE if options.quick else LARGE
-    for name, family in families.FAMILIES.items():
+    for name, family in peer_families.FAMILIES.items():
         if options.only in name and large in options.sizes:
             races.append((name, family, large, race_large))
     results, wrongs = {}, []
@@ -168,7 +168,7 @@ def main():
     link = pk.link_speed() if pk.engines()["cuda"] else None
     if link:
         print("the pinned link: {:.1f} GB/s up, {:.1f} down".format(*(speed / 1e9 for speed in link)))
-    print(f'float32 (bincount: uint8); evaluate is "{work.EXPRESSION}"\n')
+    print(f'float32 (bincount: uint8); evaluate is "{common.EXPRESSION}"\n')
     results, wrongs = compare(peers, options)
     print()
     found = figures.check(results, options)

@@ -1,8 +1,8 @@
 #include "common/elementwise.h"
 
-#include "cuda/program/interpreter.h"
-#include "cuda/stream/queued.h"
-#include "cuda/stream/tuning.h"
+#include "cuda/elementwise/interpreter.h"
+#include "cuda/runtime/stream_memory.h"
+#include "cuda/runtime/tuning.h"
 
 namespace pk::elementwise {
 

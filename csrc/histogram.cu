@@ -1,6 +1,6 @@
 #include "common/histogram.h"
 
-#include "cuda/histogram/weights.cuh"
+#include "cuda/histogram/weighted.cuh"
 
 namespace pk::histogram {
 

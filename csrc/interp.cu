@@ -1,9 +1,9 @@
 // Interpolation on a GPU: the points go up once, unless they are there, and the values are streamed past
 // them.
 #include "common/interp.h"
-#include "cuda/plan/homes.h"
-#include "cuda/stream/resident.h"
-#include "cuda/stream/stream.h"
+#include "cuda/pipeline/broadcast_buffers.h"
+#include "cuda/pipeline/pipeline.h"
+#include "cuda/residency/operands.h"
 
 namespace pk::interp {
 

@@ -1,10 +1,10 @@
 // The user's kernels on a GPU: cuda/kernels/ runs them.
 #include "common/device.h"
 #include "common/kernels.h"
-#include "cuda/kernels/at_home.h"
-#include "cuda/kernels/modules.h"
-#include "cuda/kernels/runner.h"
-#include "cuda/stream/stream.h"
+#include "cuda/kernels/launcher.h"
+#include "cuda/kernels/module_cache.h"
+#include "cuda/kernels/residency_adapter.h"
+#include "cuda/pipeline/pipeline.h"
 
 namespace pk::kernels {
 

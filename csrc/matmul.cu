@@ -2,8 +2,8 @@
 #include "common/matmul.h"
 
 #include "cuda/matmul/cublas.h"
-#include "cuda/matmul/multiplier.cuh"
-#include "cuda/plan/homes.h"
+#include "cuda/matmul/gemm_pipeline.cuh"
+#include "cuda/residency/operands.h"
 
 namespace pk::matmul {
 

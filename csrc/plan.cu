@@ -4,9 +4,9 @@
 
 #include "common/blocks.h"
 #include "common/device.h"
-#include "cuda/plan/kept.h"
-#include "cuda/program/passes.h"
-#include "cuda/stream/stream.h"
+#include "cuda/elementwise/jit_kernel.h"
+#include "cuda/pipeline/pipeline.h"
+#include "cuda/residency/residency_map.h"
 
 extern "C" int32_t pk_run_plan(pk_plan_body body, void *context) {
     return pk::guarded([&] {

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "common/random.h"
-#include "cuda/plan/homes.h"
-#include "cuda/stream/stream.h"
+#include "cuda/pipeline/pipeline.h"
+#include "cuda/residency/operands.h"
 
 namespace pk::random {
 

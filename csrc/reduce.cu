@@ -1,10 +1,10 @@
 #include "common/reduce.h"
 
-#include "cuda/plan/workspace.h"
-#include "cuda/program/interpreter.h"
-#include "cuda/reduce/launch.cuh"
-#include "cuda/reduce/there.cuh"
-#include "cuda/stream/stream.h"
+#include "cuda/elementwise/interpreter.h"
+#include "cuda/pipeline/pipeline.h"
+#include "cuda/reduce/combine_partials.cuh"
+#include "cuda/reduce/dispatch.cuh"
+#include "cuda/residency/workspace.h"
 
 namespace pk {
 

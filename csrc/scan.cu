@@ -1,12 +1,12 @@
 #include <optional>
 
-#include "cuda/plan/homes.h"
-#include "cuda/plan/workspace.h"
-#include "cuda/scan/columns.cuh"
-#include "cuda/scan/groups.cuh"
-#include "cuda/scan/tiles.cuh"
-#include "cuda/stream/queued.h"
-#include "cuda/stream/stream.h"
+#include "cuda/pipeline/pipeline.h"
+#include "cuda/residency/operands.h"
+#include "cuda/residency/workspace.h"
+#include "cuda/runtime/stream_memory.h"
+#include "cuda/scan/block_prefix.cuh"
+#include "cuda/scan/column_scan.cuh"
+#include "cuda/scan/tile_scan.cuh"
 
 namespace pk::scan {
 

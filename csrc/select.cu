@@ -2,12 +2,12 @@
 
 #include <memory>
 
-#include "cuda/plan/homes.h"
-#include "cuda/select/select.cuh"
-#include "cuda/stream/resident.h"
-#include "cuda/stream/runtime.h"
-#include "cuda/stream/slots.h"
-#include "cuda/stream/stream.h"
+#include "cuda/pipeline/broadcast_buffers.h"
+#include "cuda/pipeline/pipeline.h"
+#include "cuda/pipeline/staging_slots.h"
+#include "cuda/residency/operands.h"
+#include "cuda/runtime/cuda.h"
+#include "cuda/select/radix_select.cuh"
 
 namespace pk {
 

@@ -2,10 +2,10 @@
 // common/sort.cpp.
 #include "common/sort.h"
 
-#include "cuda/plan/homes.h"
-#include "cuda/plan/workspace.h"
-#include "cuda/sort/there.h"
-#include "cuda/stream/queued.h"
+#include "cuda/residency/operands.h"
+#include "cuda/residency/workspace.h"
+#include "cuda/runtime/stream_memory.h"
+#include "cuda/sort/device_sort.h"
 
 namespace pk {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "common/take.h"
-#include "cuda/plan/homes.h"
-#include "cuda/stream/resident.h"
-#include "cuda/stream/stream.h"
+#include "cuda/pipeline/broadcast_buffers.h"
+#include "cuda/pipeline/pipeline.h"
+#include "cuda/residency/operands.h"
 
 namespace pk::take {
 

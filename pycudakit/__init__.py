@@ -3,15 +3,9 @@
 from typing import TYPE_CHECKING
 
 from pycudakit import _lazy, errors
-from pycudakit._calls import above
-from pycudakit._calls.asked import engine, set_engine
-from pycudakit._calls.invocation import last_call
-from pycudakit._calls.others import open_to_others
-from pycudakit._calls.pinned import pinned_copy
-from pycudakit._calls.profile import Profile, profile
-from pycudakit._calls.record import Call
-from pycudakit._families.elementwise.compound import around, astype, clip, nan_to_num, round, sinc, where
-from pycudakit._families.elementwise.functions import (
+from pycudakit._families.elementwise.non_ufuncs import around, astype, clip, nan_to_num, round, sinc, where
+from pycudakit._families.elementwise.two_output_ufuncs import divmod, frexp, modf
+from pycudakit._families.elementwise.ufuncs import (
     abs,
     absolute,
     acos,
@@ -107,8 +101,10 @@ from pycudakit._families.elementwise.functions import (
     true_divide,
     trunc,
 )
-from pycudakit._families.elementwise.pairs import divmod, frexp, modf
-from pycudakit._library.machine import (
+from pycudakit._interop.foreign_arrays import open_to_others
+from pycudakit._interop.pinned_copy import pinned_copy
+from pycudakit._native.engine_status import EngineStatus, engines
+from pycudakit._native.hardware import (
     Device,
     Link,
     Memory,
@@ -118,16 +114,19 @@ from pycudakit._library.machine import (
     memory_info,
     release,
 )
-from pycudakit._library.pinned import empty_pinned
-from pycudakit._library.places import get_include, get_library_dir
-from pycudakit._library.present import EngineStatus, engines
-from pycudakit._library.tuning import Tuning, tuned, tunings
-from pycudakit._library.version import __version__
+from pycudakit._native.paths import get_include, get_library_dir
+from pycudakit._native.pinned import empty_pinned
+from pycudakit._native.stream_tuning import Tuning, tuned, tunings
+from pycudakit._native.version import __version__
+from pycudakit._runtime import late_bound
+from pycudakit._runtime.call_log import Call
+from pycudakit._runtime.context import engine, set_engine
+from pycudakit._runtime.native_call import last_call
+from pycudakit._runtime.profile import Profile, profile
 
 if TYPE_CHECKING:
-    from pycudakit import image, linalg, random
-    from pycudakit import numpy as numpy
-    from pycudakit._families.elementwise.copies import (
+    from pycudakit import image, linalg, numpy, random
+    from pycudakit._families.elementwise.manipulation import (
         ascontiguousarray,
         flip,
         roll,
@@ -136,16 +135,24 @@ if TYPE_CHECKING:
         tril,
         triu,
     )
-    from pycudakit._families.expression.close import allclose, array_equal, isclose
+    from pycudakit._families.expression.comparisons import allclose, array_equal, isclose
     from pycudakit._families.expression.evaluate import evaluate
-    from pycudakit._families.histogram.functions import bincount, digitize, histogram, histogram2d
-    from pycudakit._families.histogram.many import histogramdd
+    from pycudakit._families.histogram.histogram import bincount, digitize, histogram, histogram2d
+    from pycudakit._families.histogram.histogramdd import histogramdd
     from pycudakit._families.interp import interp
+    from pycudakit._families.matmul.dot import average, dot, vdot
     from pycudakit._families.matmul.matmul import matmul
-    from pycudakit._families.matmul.products import average, dot, vdot
-    from pycudakit._families.matmul.tensors import einsum, inner, kron, outer, tensordot, trace, vecdot
-    from pycudakit._families.reduce.extremes import amax, amin, argmax, argmin, max, min, ptp
-    from pycudakit._families.reduce.nan import (
+    from pycudakit._families.matmul.tensor_products import (
+        einsum,
+        inner,
+        kron,
+        outer,
+        tensordot,
+        trace,
+        vecdot,
+    )
+    from pycudakit._families.reduce.min_max import amax, amin, argmax, argmin, max, min, ptp
+    from pycudakit._families.reduce.nan_functions import (
         nanargmax,
         nanargmin,
         nanmax,
@@ -156,8 +163,8 @@ if TYPE_CHECKING:
         nansum,
         nanvar,
     )
-    from pycudakit._families.reduce.sums import all, any, count_nonzero, mean, prod, std, sum, var
-    from pycudakit._families.scan import (
+    from pycudakit._families.reduce.sums_and_means import all, any, count_nonzero, mean, prod, std, sum, var
+    from pycudakit._families.scan.cumulative import (
         cummax,
         cummin,
         cumprod,
@@ -177,8 +184,15 @@ if TYPE_CHECKING:
         percentile,
         quantile,
     )
-    from pycudakit._families.sort.distinct import unique
-    from pycudakit._families.sort.functions import (
+    from pycudakit._families.sort.set_operations import (
+        intersect1d,
+        isin,
+        setdiff1d,
+        setxor1d,
+        union1d,
+        unique_values,
+    )
+    from pycudakit._families.sort.sorting import (
         argpartition,
         argsort,
         lexsort,
@@ -187,14 +201,14 @@ if TYPE_CHECKING:
         sort,
         topk,
     )
-    from pycudakit._families.sort.sets import intersect1d, isin, setdiff1d, setxor1d, union1d, unique_values
+    from pycudakit._families.sort.unique import unique
     from pycudakit._families.take import argwhere, compress, flatnonzero, nonzero, take, take_along_axis
     from pycudakit.fusing import Fused, fuse
-    from pycudakit.fusing.composed.calculus import cross, gradient, trapezoid
-    from pycudakit.fusing.composed.joining import concat, concatenate, repeat, stack, tile
-    from pycudakit.fusing.composed.padding import pad
-    from pycudakit.fusing.composed.signals import convolve, correlate
-    from pycudakit.fusing.composed.statistics import corrcoef, cov
+    from pycudakit.fusing.composites.calculus import cross, gradient, trapezoid
+    from pycudakit.fusing.composites.joining import concat, concatenate, repeat, stack, tile
+    from pycudakit.fusing.composites.padding import pad
+    from pycudakit.fusing.composites.signals import convolve, correlate
+    from pycudakit.fusing.composites.statistics import corrcoef, cov
     from pycudakit.kernels import (
         ElementwiseKernel,
         ExclusiveScanKernel,
@@ -211,36 +225,36 @@ else:
     _lazy.attach(
         __name__,
         {
-            "_families.expression.close": "allclose array_equal isclose",
+            "_families.expression.comparisons": "allclose array_equal isclose",
             "_families.expression.evaluate": "evaluate",
-            "_families.histogram.functions": "bincount digitize histogram histogram2d",
+            "_families.histogram.histogram": "bincount digitize histogram histogram2d",
             "fusing": "Fused fuse",
-            "fusing.composed.calculus": "cross gradient trapezoid",
-            "fusing.composed.joining": "concat concatenate repeat stack tile",
-            "fusing.composed.padding": "pad",
-            "fusing.composed.signals": "convolve correlate",
-            "fusing.composed.statistics": "corrcoef cov",
+            "fusing.composites.calculus": "cross gradient trapezoid",
+            "fusing.composites.joining": "concat concatenate repeat stack tile",
+            "fusing.composites.padding": "pad",
+            "fusing.composites.signals": "convolve correlate",
+            "fusing.composites.statistics": "corrcoef cov",
             "image": "",
             "kernels": "ElementwiseKernel ExclusiveScanKernel In InOut InclusiveScanKernel Out Program "
             "ReductionKernel SourceModule grid_for",
             "linalg": "",
             "numpy": "",
             "random": "",
-            "_families.histogram.many": "histogramdd",
+            "_families.histogram.histogramdd": "histogramdd",
             "_families.interp": "interp",
             "_families.matmul.matmul": "matmul",
-            "_families.reduce.nan": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
-            "_families.matmul.products": "average dot vdot",
-            "_families.elementwise.copies": "ascontiguousarray flip roll swapaxes transpose tril triu",
-            "_families.reduce.extremes": "amax amin argmax argmin max min ptp",
-            "_families.reduce.sums": "all any count_nonzero mean prod std sum var",
-            "_families.scan": "cummax cummin cumprod cumsum cumulative_prod cumulative_sum diff "
+            "_families.reduce.nan_functions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
+            "_families.matmul.dot": "average dot vdot",
+            "_families.elementwise.manipulation": "ascontiguousarray flip roll swapaxes transpose tril triu",
+            "_families.reduce.min_max": "amax amin argmax argmin max min ptp",
+            "_families.reduce.sums_and_means": "all any count_nonzero mean prod std sum var",
+            "_families.scan.cumulative": "cummax cummin cumprod cumsum cumulative_prod cumulative_sum diff "
             "exclusive_scan nancumprod nancumsum",
-            "_families.sort.distinct": "unique",
-            "_families.sort.functions": "argpartition argsort lexsort partition searchsorted sort topk",
-            "_families.sort.sets": "intersect1d isin setdiff1d setxor1d union1d unique_values",
+            "_families.sort.unique": "unique",
+            "_families.sort.sorting": "argpartition argsort lexsort partition searchsorted sort topk",
+            "_families.sort.set_operations": "intersect1d isin setdiff1d setxor1d union1d unique_values",
             "_families.take": "argwhere compress flatnonzero nonzero take take_along_axis",
-            "_families.matmul.tensors": "einsum inner kron outer tensordot trace vecdot",
+            "_families.matmul.tensor_products": "einsum inner kron outer tensordot trace vecdot",
             "_families.select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
         },
         open_to_others,
@@ -248,10 +262,10 @@ else:
         "stack tile trapezoid",
     )
 
-above.name(
-    call_on_device=_lazy.function("pycudakit.fusing.alone", "call"),
-    call_on_dask=_lazy.function("pycudakit._dask.functions", "call"),
-    compile_wanted=_lazy.function("pycudakit.fusing.arrays.compiled", "compile_wanted"),
+late_bound.name(
+    call_on_device=_lazy.function("pycudakit.fusing.single_call", "call"),
+    call_on_dask=_lazy.function("pycudakit._dask.registry", "call"),
+    compile_wanted=_lazy.function("pycudakit.fusing.memory.background_jit", "compile_wanted"),
 )
 
 __all__ = [

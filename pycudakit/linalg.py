@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pycudakit._calls import invocation, operands
-from pycudakit._calls.invocation import one_call
-from pycudakit._calls.others import open_to_others
-from pycudakit._calls.small import answered_by
-from pycudakit._families.elementwise import functions
+from pycudakit._families.elementwise import ufuncs
 from pycudakit._families.matmul.matmul import matmul
-from pycudakit._families.matmul.powers import raised
-from pycudakit._families.reduce import extremes, kinds
-from pycudakit._families.reduce.call import Reduction
-from pycudakit._families.reduce.sums import sum
-from pycudakit._library import result_memory
-from pycudakit._library.types import FLOAT64
+from pycudakit._families.matmul.matrix_power import raised
+from pycudakit._families.reduce import lowering, min_max
+from pycudakit._families.reduce.reduction import Reduction
+from pycudakit._families.reduce.sums_and_means import sum
+from pycudakit._interop.foreign_arrays import open_to_others
+from pycudakit._native import allocator
+from pycudakit._native.dtypes import FLOAT64
+from pycudakit._runtime import native_call, operands
+from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._runtime.native_call import one_call
 
 __all__ = ["matrix_power", "norm"]
 
@@ -63,7 +63,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     numpy = functools.partial(np.linalg.norm, x, ord, axis, keepdims)
     array = operands.as_array(x)
     if array is None:
-        return Reduction("norm", kinds.NORM, numpy, [x]).by_numpy()
+        return Reduction("norm", lowering.NORM, numpy, [x]).by_numpy()
     whole = axis is None and (ord is None or (ord == 2 and array.ndim == 1) or ord in ("f", "fro"))
     if ord in ("f", "fro") and axis is None and array.ndim != 2:
         return numpy()  # raises
@@ -72,7 +72,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     except (TypeError, ValueError):
         return numpy()  # raises, or takes the axis 0 of a number
     if whole or (len(axes) == 1 and ord in (None, 2)) or (len(axes) == 2 and ord in (None, "f", "fro")):
-        return _folded("norm", kinds.NORM, numpy, array, axes, keepdims)
+        return _folded("norm", lowering.NORM, numpy, array, axes, keepdims)
     if len(axes) == 1:
         return _of_vectors(numpy, array, ord, axes, keepdims)
     if len(axes) == 2 and ord in (1, -1, math.inf, -math.inf) and axes[0] != axes[1]:
@@ -80,7 +80,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if ord not in (2, -2, "nuc") or len(axes) != 2:
         return numpy()  # raises
     foreign = f"a norm of order {ord!r} of matrices"
-    return Reduction("norm", kinds.NORM, numpy, [array], foreign=foreign).by_numpy()
+    return Reduction("norm", lowering.NORM, numpy, [array], foreign=foreign).by_numpy()
 
 
 @open_to_others
@@ -112,7 +112,7 @@ def matrix_power(a: Any, n: int) -> Any:
     numpy = functools.partial(np.linalg.matrix_power, a, n)
     array = operands.as_array(a)
     if array is None:
-        return invocation.by_numpy_alone("matrix_power", numpy)
+        return native_call.by_numpy_alone("matrix_power", numpy)
     try:
         power = operator.index(n)
     except TypeError:
@@ -138,28 +138,30 @@ def _of_vectors(numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> 
     if isinstance(ord, str):
         return numpy()  # raises
     if ord in (math.inf, -math.inf):
-        write = kinds.LARGEST_MAGNITUDE if ord > 0 else kinds.LEAST_MAGNITUDE
+        write = lowering.LARGEST_MAGNITUDE if ord > 0 else lowering.LEAST_MAGNITUDE
         return _folded("norm", write, numpy, array, axes, keepdims)
     if ord in (0, 1):
-        return _folded("norm", kinds.NONZEROS if ord == 0 else kinds.MAGNITUDES, numpy, array, axes, keepdims)
+        return _folded(
+            "norm", lowering.NONZEROS if ord == 0 else lowering.MAGNITUDES, numpy, array, axes, keepdims
+        )
     if operands.as_array(ord) is None or np.ndim(ord) or not array.size:
         return numpy()  # raises
-    own = array if array.dtype.kind == "f" else functions.absolute(array, dtype=FLOAT64)
-    sizes = functions.absolute(own)
-    powers = functions.reciprocal(sizes) if ord == -1 else functions.power(sizes, ord)
+    own = array if array.dtype.kind == "f" else ufuncs.absolute(array, dtype=FLOAT64)
+    sizes = ufuncs.absolute(own)
+    powers = ufuncs.reciprocal(sizes) if ord == -1 else ufuncs.power(sizes, ord)
     total = sum(powers, axes, keepdims=keepdims)
     if np.ndim(total) == 0:
-        result_memory.look(np.asarray(total))
-    return functions.power(total, np.asarray(total).dtype.type(1) / ord)
+        allocator.look(np.asarray(total))
+    return ufuncs.power(total, np.asarray(total).dtype.type(1) / ord)
 
 
 def _of_matrices(numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> Any:
     rows, columns = axes if ord in (1, -1) else axes[::-1]
-    call = Reduction("norm", kinds.MAGNITUDES, numpy, [array], (rows,), keepdims=True)
+    call = Reduction("norm", lowering.MAGNITUDES, numpy, [array], (rows,), keepdims=True)
     if call.is_numpys:
         return call.by_numpy()
     sums = call.reduce()
     call.warn(sums, "dot")
     sums = call.finish(sums)
-    fold = extremes.max if ord > 0 else extremes.min
+    fold = min_max.max if ord > 0 else min_max.min
     return fold(sums, axis=axes if keepdims else (rows, columns), keepdims=keepdims)

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, settings
 os.environ["PYCUDAKIT_TUNED"] = "0"  # the cost model's tests are of the times that come with the package
 
 import pycudakit as pk
-from pycudakit._library import loader
+from pycudakit._native import loader
 
 sys.path.insert(0, str(Path(__file__).parent))  # for helpers/; --import-mode=importlib leaves it out
-from helpers.given import settle
+from helpers.fake_library import settle
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("quick", max_examples=20, derandomize=True, database=None, **_COMMON)

@@ -3,7 +3,7 @@
 #include <limits>
 #include <mutex>
 
-#include "common/call/share_out.h"
+#include "common/call/parallel_for.h"
 #include "histogram.h"
 #include "histogram_indexer.h"
 

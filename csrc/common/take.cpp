@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "common/call/share_out.h"
+#include "common/call/parallel_for.h"
 #include "common/call/status.h"
 
 namespace pk::take {

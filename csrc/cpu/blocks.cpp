@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/call/share_out.h"
+#include "common/call/parallel_for.h"
 
 namespace pk::blocks {
 

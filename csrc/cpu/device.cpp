@@ -8,7 +8,7 @@
 
 #include "common/call/forks.h"
 #include "common/call/result_memory.h"
-#include "cpu/kernels/release.h"
+#include "cpu/kernels/cache_flush.h"
 #include "loops.h"
 
 namespace pk {

@@ -1,6 +1,6 @@
 #include "common/image.h"
 
-#include "common/call/share_out.h"
+#include "common/call/parallel_for.h"
 #include "image_filter_tiles.h"
 #include "loops.h"
 

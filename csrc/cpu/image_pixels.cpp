@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/call/share_out.h"
+#include "common/call/parallel_for.h"
 #include "common/image.h"
 #include "loops.h"
 

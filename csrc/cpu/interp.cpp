@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/call/share_out.h"
+#include "common/call/parallel_for.h"
 
 namespace pk::interp {
 

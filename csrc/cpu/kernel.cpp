@@ -1,9 +1,9 @@
 // The user's kernels on the CPU: cpu/kernels/ runs them.
 #include "common/kernels.h"
 
-#include "cpu/kernels/block.h"
-#include "cpu/kernels/modules.h"
-#include "cpu/kernels/runner.h"
+#include "cpu/kernels/block_executor.h"
+#include "cpu/kernels/launcher.h"
+#include "cpu/kernels/module_cache.h"
 
 namespace pk::kernels {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <memory>
 
-#include "common/call/share_out.h"
+#include "common/call/parallel_for.h"
 #include "loops.h"
 
 namespace pk::matmul {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 
-#include "common/call/share_out.h"
+#include "common/call/parallel_for.h"
 #include "common/elementwise.h"
 #include "common/reduce_ops.h"
 #include "program_machine.h"

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "common/call/share_out.h"
+#include "common/call/parallel_for.h"
 
 namespace pk {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/call/share_out.h"
+#include "common/call/parallel_for.h"
 
 namespace pk::take {
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 import pycudakit as pk
-from pycudakit._calls import asked
-from pycudakit._cli import bench_families, info, report, work
-from pycudakit._cli.bench_families import Family
-from pycudakit._cli.compare import verdict
-from pycudakit._cli.measure import Times, in_words, interleave
+from pycudakit._cli import bench_cases, common, info, report
+from pycudakit._cli.bench_cases import Family
 from pycudakit._cli.progress import Progress, Say
-from pycudakit._library import measured
+from pycudakit._cli.timing import Times, in_words, interleave
+from pycudakit._cli.ulp_compare import verdict
+from pycudakit._native import calibration_file
+from pycudakit._runtime import context
 
 SIZES = (1_000, 64_000, 1_000_000, 16_000_000)
 ROUNDS = 7
@@ -30,14 +30,14 @@ Arrays = tuple[Any, ...]
 
 
 def _evaluate(a: Any, b: Any, out: Any = None) -> Any:
-    return pk.evaluate(work.EXPRESSION, {"a": a, "b": b}, out)
+    return pk.evaluate(common.EXPRESSION, {"a": a, "b": b}, out)
 
 
 FAMILIES = {
     "add": Family(lambda kit, a, b: kit.add(a, b), pk.add, "a + b"),
     "multiply": Family(lambda kit, a, b: kit.multiply(a, b), pk.multiply, "a * b"),
-    "exp": Family(lambda kit, a: kit.exp(a), pk.exp, "exp(a)", inputs=1, ulps=work.ULPS),
-    "evaluate": Family(work.by, _evaluate, work.EXPRESSION, ulps=work.ULPS),
+    "exp": Family(lambda kit, a: kit.exp(a), pk.exp, "exp(a)", inputs=1, ulps=common.ULPS),
+    "evaluate": Family(common.by, _evaluate, common.EXPRESSION, ulps=common.ULPS),
 }
 
 
@@ -78,7 +78,7 @@ def timed(
         arrays.update({name: contender.prepare(made) for name, contender in contenders.items()})
 
     calls = {name: lambda n=name, call=c.call: call(*arrays[n]) for name, c in contenders.items()}
-    outer = asked.process
+    outer = context.process
     try:
         return interleave(
             calls, rounds, warm_up, lambda name: pk.set_engine(contenders[name].engine), new_round
@@ -89,7 +89,7 @@ def timed(
 
 def _complaint(contender: Contender, arrays: Arrays, expected: Any, every: slice) -> str | None:
     """Return what is wrong with a contender, or None."""
-    outer = asked.process
+    outer = context.process
     pk.set_engine(contender.engine)
     try:
         result = contender.call(*contender.prepare(arrays))
@@ -146,7 +146,7 @@ def _pinned(arrays: Arrays) -> Arrays:
 
 def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None = None) -> int:
     """Print the table, and write what is asked for; return the exit status."""
-    present = work.engines(say)
+    present = common.engines(say)
     if not present:
         return 1
     outputs = outputs or Outputs()
@@ -165,18 +165,18 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
         if os.path.isdir(path) or not os.access(place, os.W_OK):
             say(f"{path} cannot be written: name another file")
             return 1
-    families = {n: f for n, f in {**FAMILIES, **bench_families.FAMILIES}.items() if only in n}
+    families = {n: f for n, f in {**FAMILIES, **bench_cases.FAMILIES}.items() if only in n}
     if not families:
-        say(f"no function is called {only!r}: choose of {', '.join({**FAMILIES, **bench_families.FAMILIES})}")
+        say(f"no function is called {only!r}: choose of {', '.join({**FAMILIES, **bench_cases.FAMILIES})}")
         return 1
     sizes = [size for size in SIZES if size <= 1_000_000] if quick else list(SIZES)
     columns = list(engines_of(FAMILIES["add"]))
     for name in present:
         say(f"{name}: {pk.engines()[name].reason}")
-    say(f'float32; evaluate is "{work.EXPRESSION}"; Nx is how many times faster than NumPy.')
+    say(f'float32; evaluate is "{common.EXPRESSION}"; Nx is how many times faster than NumPy.')
     if "pinned" in columns:
         say("pinned is cuda, with arrays in pinned memory.")
-    work.tell_if_busy(say)
+    common.tell_if_busy(say)
     say("")
     say(f"{'function':<9} {'elements':>11} {'NumPy':>9}" + "".join(f" {name:>9}        " for name in columns))
     failed, rows = False, []
@@ -190,7 +190,7 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
                     contenders.pop("pinned", None)
                 times, wrong = race(family, size, contenders, 3 if quick else ROUNDS)
                 failed = failed or bool(wrong)
-                floor = _floor(size, *bench_families.MOVED[name])
+                floor = _floor(size, *bench_cases.MOVED[name])
                 rows += [
                     {"family": name, "elements": size, "by": by, "rounds": time.rounds, "floor": floor}
                     for by, time in times.items()
@@ -240,7 +240,7 @@ def _read(path: str) -> report.Run:
 def described() -> dict[str, Any]:
     """Return the day and the machine that a run is of, as plain data."""
     day = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d")
-    return {"day": day, "processor": measured.machine(), "machine": info.facts()}
+    return {"day": day, "processor": calibration_file.machine(), "machine": info.facts()}
 
 
 def _floor(size: int, up: int, down: int) -> float | None:

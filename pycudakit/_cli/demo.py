@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 import pycudakit as pk
-from pycudakit._cli import work
-from pycudakit._cli.compare import verdict
-from pycudakit._cli.measure import in_words, interleave
+from pycudakit._cli import common
 from pycudakit._cli.progress import Say
+from pycudakit._cli.timing import in_words, interleave
+from pycudakit._cli.ulp_compare import verdict
 
 SIDE = 2000
 ROUNDS = 5
@@ -32,21 +32,21 @@ def _rows() -> list[Row]:
 
     def evaluate(kit: Any) -> Any:
         if kit is np:
-            return work.by(np, a, b)
-        return pk.evaluate(work.EXPRESSION, {"a": a, "b": b})
+            return common.by(np, a, b)
+        return pk.evaluate(common.EXPRESSION, {"a": a, "b": b})
 
     return [
         ("two arrays", "pk.add(a, b)", lambda kit: kit.add(a, b), 0),
         ("a matrix and a row", "pk.multiply(m, row)", lambda kit: kit.multiply(m, row), 0),
         ("a transposed matrix", "pk.add(m, m.T)", lambda kit: kit.add(m, m.T), 0),
         ("every second, reversed", "pk.sqrt(a[::-2])", lambda kit: kit.sqrt(a[::-2]), 0),
-        ("exponential", "pk.exp(a)", lambda kit: kit.exp(a), work.ULPS),
-        ("hyperbolic tangent", "pk.tanh(a)", lambda kit: kit.tanh(a), work.ULPS),
+        ("exponential", "pk.exp(a)", lambda kit: kit.exp(a), common.ULPS),
+        ("hyperbolic tangent", "pk.tanh(a)", lambda kit: kit.tanh(a), common.ULPS),
         ("integers", "pk.floor_divide(i, j)", lambda kit: kit.floor_divide(i, j), 0),
         ("a choice", "pk.where(mask, a, b)", lambda kit: kit.where(mask, a, b), 0),
         ("limits", "pk.clip(a, 0.25, 0.75)", lambda kit: kit.clip(a, 0.25, 0.75), 0),
         ("into an array", "pk.subtract(a, b, out=c)", lambda kit: kit.subtract(a, b, out=c), 0),
-        ("a whole expression", "pk.evaluate(expression)", evaluate, work.ULPS),
+        ("a whole expression", "pk.evaluate(expression)", evaluate, common.ULPS),
     ]
 
 
@@ -70,17 +70,17 @@ def _tour(engine: str, rows: list[Row], say: Say) -> int:
 
 def run(say: Say) -> int:
     """Take the tour; return the exit status."""
-    present = work.engines(say)
+    present = common.engines(say)
     if not present:
         return 1
     rows = _rows()
     say(f"pycudakit {pk.__version__}: NumPy arrays in, NumPy arrays out.")
     say("NumPy has each call below, too: results are checked against its own, and timed beside it.")
-    work.tell_if_busy(say)
+    common.tell_if_busy(say)
     say("")
     say(f"  a, b, c     {SIDE * SIDE:,} float32       i, j     {SIDE * SIDE:,} int32")
     say(f"  m           a as {SIDE} x {SIDE}          row      the first {SIDE} of b       mask     a < b")
-    say(f'  expression  "{work.EXPRESSION}"')
+    say(f'  expression  "{common.EXPRESSION}"')
     say("")
     failures = sum(_tour(engine, rows, say) for engine in present)
     say('Left to itself (engine "auto"), each call goes where it will be answered first:')

@@ -13,9 +13,9 @@ import numpy as np
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit._calls import asked
-from pycudakit._cli import remedies
-from pycudakit._library import abi, images, loader, measured
+from pycudakit._cli import diagnostics
+from pycudakit._native import abi, calibration_file, driver_jit, loader
+from pycudakit._runtime import context
 
 VARIABLES = {
     "PYCUDAKIT_ENGINE": "the engine to start with",
@@ -47,7 +47,7 @@ NO_LIBRARIES = (
 
 def facts() -> dict[str, Any]:
     """Return what `pycudakit info` tells, as plain data."""
-    name = asked.current()
+    name = context.current()
     built = pk.build_info()
     return {
         "pycudakit": pk.__version__,
@@ -59,10 +59,10 @@ def facts() -> dict[str, Any]:
             engine: {"available": status.available, "reason": _reason(engine, status)}
             for engine, status in pk.engines().items()
         },
-        "in_force": name if name in asked.NAMES else None,
+        "in_force": name if name in context.NAMES else None,
         "devices": [_device(device) for device in pk.devices()],
         "libraries": {engine: _library(engine, built) for engine in ("cpu", "cuda")},
-        "compilers": remedies.compilers(),
+        "compilers": diagnostics.compilers(),
         "times": _times(),
         "environment": {
             name: value
@@ -73,7 +73,7 @@ def facts() -> dict[str, Any]:
 
 
 def _reason(engine: str, status: pk.EngineStatus) -> str:
-    return status.reason if status else remedies.explained(engine, status.reason)
+    return status.reason if status else diagnostics.explained(engine, status.reason)
 
 
 def _device(device: pk.Device) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _device(device: pk.Device) -> dict[str, Any]:
         link = pk.link_speed(device.index)._asdict()
     except errors.Error as error:
         link = {"error": str(error)}
-    return {**dataclasses.asdict(device), "link": link, "compiled": images.has_code(device.index)}
+    return {**dataclasses.asdict(device), "link": link, "compiled": driver_jit.has_code(device.index)}
 
 
 def _library(engine: str, built: dict[str, dict[str, str]]) -> dict[str, str]:
@@ -94,12 +94,12 @@ def _library(engine: str, built: dict[str, dict[str, str]]) -> dict[str, str]:
 
 def _times() -> str:
     """Return what `auto` decides by."""
-    here = measured.HERE
+    here = calibration_file.HERE
     if here.day:
-        return f"of this machine, by `pycudakit tune` on {here.day}: {measured.path()}"
+        return f"of this machine, by `pycudakit tune` on {here.day}: {calibration_file.path()}"
     usual = "the package's own; `pycudakit tune` measures this machine's"
     if here.ignored:
-        return f"the package's own, as {measured.path()} is ignored: {here.ignored}; {measured.AGAIN}"
+        return f"the package's own, as {calibration_file.path()} is ignored: {here.ignored}; {calibration_file.AGAIN}"
     return usual
 
 
@@ -110,7 +110,7 @@ def _row(key: str, text: str) -> str:
 def _engines(told: dict[str, Any]) -> Iterator[str]:
     for name, status in told["engines"].items():
         yield _row(name, f"{'available' if status['available'] else 'not available'}: {status['reason']}")
-    name = asked.current()
+    name = context.current()
     wrong = f"none: PYCUDAKIT_ENGINE is {name!r}; choose auto, cuda, cpu or numpy"
     yield _row("in force", told["in_force"] or wrong)
     yield _row("times", told["times"])

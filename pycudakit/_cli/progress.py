@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pycudakit._calls.progress import Display
+from pycudakit._runtime.progress import Display
 
 Say = Callable[[str], object]
 

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pycudakit._cli.measure import in_words
+from pycudakit._cli.timing import in_words
 
 Run = Mapping[str, Any]  # what `pycudakit bench --json` writes
 Lines = dict[str, dict[int, float]]  # of a family: who, the sizes, and the median seconds

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 import pycudakit as pk
-from pycudakit._cli import families, work
-from pycudakit._cli.compare import verdict
+from pycudakit._cli import common, selftest_cases
 from pycudakit._cli.progress import Progress, Say
-from pycudakit._library import abi
+from pycudakit._cli.ulp_compare import verdict
+from pycudakit._native import abi
 
 COUNT = 30_003
 # fmt: off
@@ -73,7 +73,7 @@ def _cases(dtype: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:
         yield name, lambda kit, name=name, given=arguments: getattr(kit, name)(*given)  # type: ignore[misc]
     for name, call in OTHERS.items():
         yield name, lambda kit, call=call: call(kit, x, y)  # type: ignore[misc]
-    yield from families.cases(dtype, x, rng)
+    yield from selftest_cases.cases(dtype, x, rng)
     small = np.where(np.isfinite(x), x, 1) % 100 if dtype.kind != "b" else x
     for target in abi.TYPES:
         yield f"astype {target}", lambda kit, t=target: kit.astype(small.astype(dtype), t)  # type: ignore[misc]
@@ -95,7 +95,7 @@ def _check(name: str, dtype: np.dtype[Any], call: Callable[[Any], Any]) -> str |
         return f"{name} of {dtype}: {mine if refused else 'no TypeError, which NumPy raises'}"
     if refused:
         return None
-    right, words = verdict(mine, theirs, work.ULPS if name in INEXACT else 0, name in FREE_ZERO)
+    right, words = verdict(mine, theirs, common.ULPS if name in INEXACT else 0, name in FREE_ZERO)
     return None if right else f"{name} of {dtype}: {words}"
 
 
@@ -103,14 +103,14 @@ def _expression(dtype: np.dtype[Any], rng: np.random.Generator) -> Case:
     a, b = (rng.random(COUNT).astype(dtype) for _ in "ab")
 
     def call(kit: Any) -> Any:
-        return work.by(np, a, b) if kit is np else pk.evaluate(work.EXPRESSION, {"a": a, "b": b})
+        return common.by(np, a, b) if kit is np else pk.evaluate(common.EXPRESSION, {"a": a, "b": b})
 
     return "exp", call  # as exact as its functions
 
 
 def run(say: Say) -> int:
     """Test every engine that is present; return the exit status."""
-    present = work.engines(say)
+    present = common.engines(say)
     if not present:
         return 1
     failures: list[str] = []

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 import pycudakit as pk
-from pycudakit._calls import cost
-from pycudakit._cli import rates, work
+from pycudakit._cli import common, measure_rates
 from pycudakit._cli.progress import Progress, Say
-from pycudakit._library import measured
-from pycudakit._programs import estimate
+from pycudakit._element_programs import program_cost
+from pycudakit._native import calibration_file
+from pycudakit._runtime import cost_model
 
 REPEATS = 5
 LARGE = 16 << 20  # elements: beyond all caches
@@ -82,11 +82,11 @@ def _constants(rate: float) -> Iterator[tuple[str, float]]:
     """Measure, and yield constants of the cost model; `rate` is of float64's exp on one thread."""
     yield "ALONE", _alone()
     yield "ALONE_BANDWIDTH", _bandwidth(np.add, 1 << 20)
-    threads = cost.threads()
+    threads = cost_model.threads()
     moved = _bandwidth(pk.add, LARGE)
-    each = max(moved / threads, min(moved, cost.THREAD_BANDWIDTH))  # as a few threads may saturate it
+    each = max(moved / threads, min(moved, cost_model.THREAD_BANDWIDTH))  # as a few threads may saturate it
     yield "THREAD_BANDWIDTH", each
-    yield "HOST_BANDWIDTH", moved if threads > 1 else max(moved, cost.HOST_BANDWIDTH)
+    yield "HOST_BANDWIDTH", moved if threads > 1 else max(moved, cost_model.HOST_BANDWIDTH)
     elements = 200_000
     yield "CALL", _call("cpu", elements) - elements * rate / threads - 16 * elements / moved
     if not pk.engines()["cuda"]:
@@ -105,7 +105,7 @@ def _constants(rate: float) -> Iterator[tuple[str, float]]:
 
 
 def _believed(name: str, value: float) -> float:
-    usual = getattr(estimate if name == "ALONE" else cost, name)
+    usual = getattr(program_cost if name == "ALONE" else cost_model, name)
     return float(min(max(value, usual / BELIEVED), usual * BELIEVED))
 
 
@@ -115,7 +115,7 @@ def _rates(told: Callable[[str], object]) -> dict[str, str]:
     path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
     found = {}
     with subprocess.Popen(  # noqa: S603  (ourselves)
-        [sys.executable, "-m", rates.__name__, str(REPEATS)],
+        [sys.executable, "-m", measure_rates.__name__, str(REPEATS)],
         env={**os.environ, "PYTHONPATH": path, "PYCUDAKIT_THREADS": "1"},
         stdout=subprocess.PIPE,
         text=True,
@@ -131,7 +131,7 @@ def _rates(told: Callable[[str], object]) -> dict[str, str]:
 
 def _keep(text: str) -> str:
     """Write the file, of which a reader sees all or nothing."""
-    path = measured.path()
+    path = calibration_file.path()
     os.makedirs(os.path.dirname(path), exist_ok=True)
     fresh = f"{path}.{os.getpid()}"
     with open(fresh, "w", encoding="ascii", errors="replace") as file:
@@ -144,19 +144,19 @@ def run(say: Say, reset: bool = False) -> int:
     """Measure, or go back to the package's own times; return the exit status."""
     if reset:
         try:
-            os.remove(measured.path())
+            os.remove(calibration_file.path())
         except OSError as error:
-            if os.path.lexists(measured.path()):
-                say(f"{measured.path()} cannot be removed: {error.strerror}")
+            if os.path.lexists(calibration_file.path()):
+                say(f"{calibration_file.path()} cannot be removed: {error.strerror}")
                 return 1
             say("Nothing was measured here: auto decides by the package's own times.")
         else:
-            say(f"Removed {measured.path()}: auto decides by the package's own times again.")
+            say(f"Removed {calibration_file.path()}: auto decides by the package's own times again.")
         return 0
-    if "cpu" not in work.engines(say):
+    if "cpu" not in common.engines(say):
         return 1
-    work.tell_if_busy(say)
-    begin, names = time.perf_counter(), rates.names()
+    common.tell_if_busy(say)
+    begin, names = time.perf_counter(), measure_rates.names()
     with closing(Progress(len(names) + 8, say)) as progress:
         rows = _rates(lambda name: progress.step(f"rates: {name}"))
         constants = {}
@@ -166,13 +166,13 @@ def run(say: Say, reset: bool = False) -> int:
             constants[name] = _believed(name, value)
     day = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d")
     try:
-        path = _keep(measured.written(day, constants, rows))
+        path = _keep(calibration_file.written(day, constants, rows))
     except OSError as error:
-        say(f"{measured.path()} cannot be written ({error.strerror}):")
+        say(f"{calibration_file.path()} cannot be written ({error.strerror}):")
         say("set PYCUDAKIT_CACHE_DIR to a folder that can.")
         return 1
     for name, value in constants.items():
-        usual = getattr(estimate if name == "ALONE" else cost, name)
+        usual = getattr(program_cost if name == "ALONE" else cost_model, name)
         say(f"  {_WORDS[name]:<38} {_shown(name, value):>10}   until now {_shown(name, usual):>10}")
     seconds = time.perf_counter() - begin
     say(f"{len(rows)} functions and {len(constants)} constants measured in {seconds:.0f} s;")

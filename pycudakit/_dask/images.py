@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._dask.asked import Asked, Function, OfBlocks
-from pycudakit._dask.modules import dask_array
-from pycudakit.image._shape import has_channels, inside
+from pycudakit._dask.call_arguments import Asked, Function, OfBlocks
+from pycudakit._dask.lazy_imports import dask_array
+from pycudakit.image._axes import has_channels, inside
 
 
 def plane_of(image: Any, channel_axis: Any) -> tuple[int, int | None]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._calls import asked, cost, invocation, operands
-from pycudakit._calls.plan import Cost, asked_for, plan_call
-from pycudakit._calls.small import answered_by
-from pycudakit._library import result_memory
-from pycudakit._library.types import FLOAT64, Array
+from pycudakit._native import allocator
+from pycudakit._native.dtypes import FLOAT64, Array
+from pycudakit._runtime import context, cost_model, native_call, operands
+from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._runtime.engine_choice import Cost, asked_for, plan_call
 
 # Nanoseconds a value: NumPy's, and the CPU engine's on one thread, for each time that the points are halved.
 _NUMPY, _OURS = 3.0, 2.5
@@ -22,9 +22,9 @@ _NUMPY, _OURS = 3.0, 2.5
 def _cost_of(x: Array, points: int) -> Cost:
     halvings = math.log2(points + 2)
     work = _OURS * 1e-9 * x.size * halvings
-    workers = cost.threads() if work > cost.SHARED_WORK else 1
+    workers = cost_model.threads() if work > cost_model.SHARED_WORK else 1
     moved = 8 * x.size
-    return Cost(5e-6 + _NUMPY * 1e-9 * x.size * halvings, cost.CALL + work / workers, moved, moved)
+    return Cost(5e-6 + _NUMPY * 1e-9 * x.size * halvings, cost_model.CALL + work / workers, moved, moved)
 
 
 def points_around(
@@ -40,9 +40,11 @@ def points_around(
 
 def through(at: Array, places: Array, values: Array) -> Array:
     """Return the line through points, at each place; what is beyond them is for the caller to say."""
-    plan = asked_for("interp", asked.checked_current())
-    out = result_memory.empty(at.shape, FLOAT64)
-    invocation.run(plan, "pk_interp", places, values, places.size, 0.0, 0.0, at, out, out.size, size=out.size)
+    plan = asked_for("interp", context.checked_current())
+    out = allocator.empty(at.shape, FLOAT64)
+    native_call.run(
+        plan, "pk_interp", places, values, places.size, 0.0, 0.0, at, out, out.size, size=out.size
+    )
     return out
 
 
@@ -71,10 +73,10 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     at, places, values = (operands.as_array(value) for value in (x, xp, fp))
     by_numpy = functools.partial(np.interp, x, xp, fp, left, right, period)
     if at is None or places is None or values is None:
-        return invocation.by_numpy_alone("interp", by_numpy)
+        return native_call.by_numpy_alone("interp", by_numpy)
     plan = plan_call("interp", [at], _cost_of(at, places.size))
     if plan.engine == "numpy":
-        return invocation.by_numpy("interp", plan.reason, by_numpy)
+        return native_call.by_numpy("interp", plan.reason, by_numpy)
     np.interp(0.0, places, values, left, right)  # which checks them
     if period == 0:
         raise ValueError("period must be a non-zero value")
@@ -85,7 +87,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         left = right = None
     first = float(values[0] if left is None else left)
     last = float(values[-1] if right is None else right)
-    out = result_memory.empty(np.shape(x), FLOAT64)
+    out = allocator.empty(np.shape(x), FLOAT64)
     points = places, values, places.size, first, last
-    invocation.run(plan, "pk_interp", *points, at, out, out.size, size=out.size)
+    native_call.run(plan, "pk_interp", *points, at, out, out.size, size=out.size)
     return out if out.ndim else out[()]

@@ -13,18 +13,18 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit import errors
-from pycudakit._calls import asked, cost, invocation
-from pycudakit._calls.composite import arrays_or_answer
-from pycudakit._calls.invocation import one_call
-from pycudakit._calls.operands import allocate, as_array
-from pycudakit._calls.plan import Cost, Plan, asked_for, plan_call
-from pycudakit._calls.small import answered_by
-from pycudakit._families.elementwise.copies import as_laid_out, copying
-from pycudakit._families.elementwise.functions import maximum, minimum, not_equal, remainder
-from pycudakit._families.reduce.sums import count_nonzero
-from pycudakit._families.sort.keys import cost_of, order_along
-from pycudakit._library import abi, result_memory
-from pycudakit._library.types import BOOL, INT64, UINT8, Array
+from pycudakit._families.elementwise.manipulation import as_laid_out, copying
+from pycudakit._families.elementwise.ufuncs import maximum, minimum, not_equal, remainder
+from pycudakit._families.reduce.sums_and_means import count_nonzero
+from pycudakit._families.sort.sort_keys import cost_of, order_along
+from pycudakit._native import abi, allocator
+from pycudakit._native.dtypes import BOOL, INT64, UINT8, Array
+from pycudakit._runtime import context, cost_model, native_call
+from pycudakit._runtime.composite import arrays_or_answer
+from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._runtime.engine_choice import Cost, Plan, asked_for, plan_call
+from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.operands import allocate, as_array
 
 # Nanoseconds for an element that is taken: NumPy's, and the CPU engine's on one thread.
 _NUMPY, _OURS = 1.0, 1.4
@@ -36,8 +36,8 @@ _NUMPY_FINDS, _FINDS = 1.2, 1.5  # nanoseconds for a bool: NumPy's, and the CPU 
 
 def _cost_of(picked: int, moved: int) -> Cost:
     work = _OURS * 1e-9 * picked
-    workers = cost.threads() if work > cost.SHARED_WORK else 1
-    return Cost(2e-6 + _NUMPY * 1e-9 * picked, cost.CALL + work / workers, moved, moved)
+    workers = cost_model.threads() if work > cost_model.SHARED_WORK else 1
+    return Cost(2e-6 + _NUMPY * 1e-9 * picked, cost_model.CALL + work / workers, moved, moved)
 
 
 @answered_by(np.take)
@@ -67,10 +67,10 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     array, wanted = as_array(a), as_array(indices)
     by_numpy = functools.partial(np.take, a, indices, axis, out, mode)
     if array is None or wanted is None:
-        return invocation.by_numpy_alone("take", by_numpy)
+        return native_call.by_numpy_alone("take", by_numpy)
     plan = plan_call("take", [array], _cost_of(wanted.size, array.nbytes))
     if plan.engine == "numpy":
-        return invocation.by_numpy("take", plan.reason, by_numpy)
+        return native_call.by_numpy("take", plan.reason, by_numpy)
     along = 0 if axis is None else normalize_axis_index(axis, max(array.ndim, 1))
     array = array.reshape(-1) if axis is None or array.ndim == 0 else array
     count = array.shape[along]
@@ -81,13 +81,13 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
         raise IndexError("cannot do a non-empty take from an empty axes.")
     shape = array.shape[:along] + wanted.shape + array.shape[along + 1 :]
     outer, inner = math.prod(array.shape[:along]), math.prod(array.shape[along + 1 :])
-    result = result_memory.empty(shape, array.dtype)
+    result = allocator.empty(shape, array.dtype)
     if inner and result.size:
         _run(plan, array, (outer, count, inner * array.itemsize), places, places.size, along, result)
     else:
         if outer and mode == "raise":
             by_numpy()  # raises where an index is out of bounds
-        invocation.nothing("take")
+        native_call.nothing("take")
     if out is None:
         return result[()] if result.ndim == 0 else result
     if not isinstance(out, np.ndarray) or out.shape != shape:
@@ -143,7 +143,7 @@ def _run(
     dense = np.ascontiguousarray(array).reshape(-1).view(UINT8)
     flags = abi.TAKE_EACH * by_own | abi.TAKE_KNOWN * _known.places
     with _index_errors(form[1], axis):
-        invocation.run(
+        native_call.run(
             *(plan, "pk_take", dense, *form, places, picked, flags, out.reshape(-1).view(UINT8)),
             size=places.size,
         )
@@ -164,9 +164,9 @@ def put_rows(array: Array, indices: Array, values: Array, count: int) -> None:
         So many dense rows of the array's type; after the last one the first comes again.
     """
     dense, given = (each.reshape(-1).view(UINT8) for each in (array, values))
-    plan, rows = asked_for("put", asked.checked_current()), len(array)
+    plan, rows = asked_for("put", context.checked_current()), len(array)
     with _index_errors(rows, 0):
-        invocation.run(
+        native_call.run(
             *(plan, "pk_put", dense, rows, dense.size // rows, indices, indices.size, given, count),
             size=indices.size,
         )
@@ -213,10 +213,10 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     array, wanted = as_array(arr), as_array(indices)
     by_numpy = functools.partial(_numpys_take_along_axis, arr, indices, axis)
     if array is None or wanted is None:
-        return invocation.by_numpy_alone("take_along_axis", by_numpy)
+        return native_call.by_numpy_alone("take_along_axis", by_numpy)
     plan = plan_call("take_along_axis", [array], _cost_of(wanted.size, array.nbytes))
     if plan.engine == "numpy":
-        return invocation.by_numpy("take_along_axis", plan.reason, by_numpy)
+        return native_call.by_numpy("take_along_axis", plan.reason, by_numpy)
     if wanted.dtype.kind not in "iu":
         raise IndexError("`indices` must be an integer array")
     if axis is None:
@@ -236,14 +236,14 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
         ) from None
     lines = np.broadcast_to(lines, (*rest, lines.shape[-1]))
     places = np.require(np.broadcast_to(places, (*rest, places.shape[-1])), INT64, ["C", "A"])
-    result = result_memory.empty(places.shape, array.dtype)
+    result = allocator.empty(places.shape, array.dtype)
     if result.size:
         form = math.prod(rest), lines.shape[-1], array.itemsize
         if not lines.size:
             raise IndexError(f"index {places.flat[0]} is out of bounds for axis {axis} with size 0")
         _run(plan, lines, form, places, places.shape[-1], axis, result, by_own=True)
     else:
-        invocation.nothing("take_along_axis")
+        native_call.nothing("take_along_axis")
     found = np.moveaxis(result, -1, axis)
     if found.flags.c_contiguous and wanted.flags.c_contiguous:
         return found
@@ -306,7 +306,7 @@ def flatnonzero(a: Any) -> Any:
     guess = cost_of(is_found, _NUMPY_FINDS, _FINDS, 8 * count // is_found.size)
     plan = plan_call("argsort", [is_found], guess)
     if plan.engine == "numpy":
-        return invocation.by_numpy("flatnonzero", plan.reason, functools.partial(np.flatnonzero, is_found))
+        return native_call.by_numpy("flatnonzero", plan.reason, functools.partial(np.flatnonzero, is_found))
     # In a stable order of bools from the greatest on, those that are True come first, as they lie.
     return order_along(plan, is_found, 0, count, descending=True)
 

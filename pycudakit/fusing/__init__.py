@@ -1,5 +1,5 @@
 """Whole functions of NumPy's, in few passes: `fuse`."""
 
-from pycudakit.fusing.fused import Fused, fuse
+from pycudakit.fusing.api import Fused, fuse
 
 __all__ = ["Fused", "fuse"]

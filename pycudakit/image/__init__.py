@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pycudakit import _lazy
-from pycudakit._calls.others import open_to_others
+from pycudakit._interop.foreign_arrays import open_to_others
 
 if TYPE_CHECKING:
     from pycudakit.image.colour import gray_to_rgb, rgb_to_gray

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._calls import invocation
-from pycudakit._calls.cost import CALL, threads
-from pycudakit._calls.invocation import run
-from pycudakit._calls.operands import as_array, describe
-from pycudakit._calls.plan import Cost, plan_call
-from pycudakit._library import abi, result_memory
-from pycudakit._library.types import FLOAT32, Array, DType
-from pycudakit.image._images import TYPES
-from pycudakit.image._shape import has_channels, split
+from pycudakit._native import abi, allocator
+from pycudakit._native.dtypes import FLOAT32, Array, DType
+from pycudakit._runtime import native_call
+from pycudakit._runtime.cost_model import CALL, threads
+from pycudakit._runtime.engine_choice import Cost, plan_call
+from pycudakit._runtime.native_call import run
+from pycudakit._runtime.operands import as_array, describe
+from pycudakit.image._arguments import TYPES
+from pycudakit.image._axes import has_channels, split
 
 MOST_SIZE = 63
 _MODES = {
@@ -153,9 +153,9 @@ def filtered(
         return _by_scipy(name, planned.reason, image, dtype, scipys)
     made = made or window()
     code = border.code(array.dtype)
-    out = result_memory.empty(array.shape, result)
+    out = allocator.empty(array.shape, result)
     if array.size == 0:
-        invocation.nothing(name)
+        native_call.nothing(name)
         return out
     dense = np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
     shape = np.array(split(array, channel_axis), np.int64)
@@ -188,4 +188,4 @@ def _by_scipy(name: str, reason: str, image: Any, dtype: Any, compute: Any) -> A
     array = np.asarray(image)
     if dtype is not None:
         array = array.astype(dtype)
-    return invocation.by_numpy(name, reason, lambda: compute(ndimage, array))
+    return native_call.by_numpy(name, reason, lambda: compute(ndimage, array))

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pycudakit._calls import invocation
-from pycudakit._calls.invocation import run
-from pycudakit._library import abi, result_memory
-from pycudakit._library.types import FLOAT32, UINT8, Array
-from pycudakit.image._images import UINT16, as_image, operands_of, planned, shape_of
+from pycudakit._native import abi, allocator
+from pycudakit._native.dtypes import FLOAT32, UINT8, Array
+from pycudakit._runtime import native_call
+from pycudakit._runtime.native_call import run
+from pycudakit.image._arguments import UINT16, as_image, operands_of, planned, shape_of
 
 # Weights of red, green and blue, and what they add up to.
 _WEIGHTS = {"BT.601": ((299, 587, 114), 1000), "BT.709": ((2126, 7152, 722), 10000)}
@@ -64,7 +64,7 @@ def rgb_to_gray(
             f"an image in colour has 3 or 4 channels along its last axis, not {array.shape[-1:]}"
         )
     weights, divisor = _WEIGHTS[method]
-    out = result_memory.empty(array.shape[:-1], array.dtype.newbyteorder("="))
+    out = allocator.empty(array.shape[:-1], array.dtype.newbyteorder("="))
     chosen = planned("rgb_to_gray", _NANOSECONDS[out.dtype] * out.size, array.nbytes, out.nbytes)
     if out.size:
         by = np.array(weights, np.int64), divisor, int(rounding == "truncate")
@@ -94,11 +94,11 @@ def gray_to_rgb(image: Any) -> Array:
             [8, 8, 8]]], dtype=uint8)
     """
     array = as_image("gray_to_rgb", image)
-    out = result_memory.empty((*array.shape, 3), array.dtype.newbyteorder("="))
+    out = allocator.empty((*array.shape, 3), array.dtype.newbyteorder("="))
     seconds = 1e-9 * _REPEATED_BY_NUMPY * out.size
     chosen = planned("gray_to_rgb", _REPEATED * out.size, array.nbytes, out.nbytes, seconds)
     if chosen.engine == "numpy":
-        invocation.by_numpy("gray_to_rgb", chosen.reason, lambda: np.copyto(out, array[..., np.newaxis]))
+        native_call.by_numpy("gray_to_rgb", chosen.reason, lambda: np.copyto(out, array[..., np.newaxis]))
     elif out.size:
         # An image of one channel, three times as wide.
         source = (array if array.ndim > 1 else np.atleast_2d(array))[..., np.newaxis]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._calls.invocation import one_call
-from pycudakit._families.elementwise import functions
+from pycudakit._families.elementwise import ufuncs
 from pycudakit._families.expression.evaluate import evaluate
-from pycudakit._library import abi, result_memory
-from pycudakit._library.types import Array
+from pycudakit._native import abi, allocator
+from pycudakit._native.dtypes import Array
+from pycudakit._runtime.native_call import one_call
 from pycudakit.image._window import MOST_SIZE, Border, Window, centred, checked_size, filtered, in_plane
 
 _ROUNDING = 2.0**-50  # of products of weights that were rounded to float64
@@ -339,13 +339,13 @@ def _steepness(image: Any, mode: str, cval: float, dtype: Any, channel_axis: Any
         sobel(image, axis, mode=mode, cval=cval, dtype=wide, channel_axis=channel_axis) for axis in (1, 0)
     )
     if image.dtype.name == "uint16":  # whose squares float32 does not hold
-        x, y = functions.multiply(x, 1.0, dtype=np.float64), functions.multiply(y, 1.0, dtype=np.float64)
+        x, y = ufuncs.multiply(x, 1.0, dtype=np.float64), ufuncs.multiply(y, 1.0, dtype=np.float64)
     length = evaluate("sqrt(x * x + y * y)", {"x": x, "y": y})
     result = image.dtype.newbyteorder("=") if dtype is None else np.dtype(dtype)
     if result.kind != "u":
         return length.astype(result, copy=False)
-    out = result_memory.empty(length.shape, result)
-    return functions.rint(functions.minimum(length, np.iinfo(result).max), out=out, casting="unsafe")
+    out = allocator.empty(length.shape, result)
+    return ufuncs.rint(ufuncs.minimum(length, np.iinfo(result).max), out=out, casting="unsafe")
 
 
 @one_call("laplace")

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pycudakit._calls.invocation import run
-from pycudakit._families.elementwise.copies import copied, copying
-from pycudakit._library import abi, result_memory
-from pycudakit._library.types import Array
-from pycudakit._programs.function import ElementFunction
-from pycudakit.image._images import ChannelAxis, as_image, operands_of, planned, shape_of
-from pycudakit.image._shape import has_channels, inside, split
+from pycudakit._element_programs.element_function import ElementFunction
+from pycudakit._families.elementwise.manipulation import copied, copying
+from pycudakit._native import abi, allocator
+from pycudakit._native.dtypes import Array
+from pycudakit._runtime.native_call import run
+from pycudakit.image._arguments import ChannelAxis, as_image, operands_of, planned, shape_of
+from pycudakit.image._axes import has_channels, inside, split
 
 _METHODS = {"nearest": abi.RESIZE_NEAREST, "bilinear": abi.RESIZE_BILINEAR, "area": abi.RESIZE_AREA}
 # Nanoseconds an element that is read, and one that is written, on one thread.
@@ -74,7 +74,7 @@ def resize(
     _, *old, channels = split(array, channel_axis)
     source = array if has_channels(array, channel_axis) else array[..., np.newaxis]
     new_shape = (*source.shape[:-3], height, width, channels)
-    out = result_memory.empty(new_shape, array.dtype.newbyteorder("="))
+    out = allocator.empty(new_shape, array.dtype.newbyteorder("="))
     if out.size and not array.size:
         raise ValueError(f"an image of {old[0]} x {old[1]} has no pixels to resize")
     read, written = _NANOSECONDS[method]

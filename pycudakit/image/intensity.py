@@ -7,17 +7,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pycudakit._calls import invocation
-from pycudakit._calls.invocation import one_call, run
-from pycudakit._families.elementwise.copies import copy_into, copying, dense
+from pycudakit._families.elementwise.manipulation import copy_into, copying, dense
 from pycudakit._families.expression.evaluate import evaluate
 from pycudakit._families.histogram import binning
-from pycudakit._families.histogram.functions import histogram
-from pycudakit._families.reduce import extremes
-from pycudakit._library import result_memory
-from pycudakit._library.types import FLOAT32, FLOAT64, UINT8, Array, DType
-from pycudakit.image._images import UINT16, ChannelAxis, as_image, operands_of, planned, shape_of
-from pycudakit.image._shape import has_channels
+from pycudakit._families.histogram.histogram import histogram
+from pycudakit._families.reduce import min_max
+from pycudakit._native import allocator
+from pycudakit._native.dtypes import FLOAT32, FLOAT64, UINT8, Array, DType
+from pycudakit._runtime import native_call
+from pycudakit._runtime.native_call import one_call, run
+from pycudakit.image._arguments import UINT16, ChannelAxis, as_image, operands_of, planned, shape_of
+from pycudakit.image._axes import has_channels
 
 _PLANES = copying("equalize_histogram", np.copy)
 # Nanoseconds an element: NumPy's, and one thread's of the CPU engine.
@@ -34,7 +34,7 @@ def _counts(function: str, values: Array) -> Array:
     numpy, ours = (1e-9 * each * values.size for each in _COUNTED)
     chosen = planned(function, 1e9 * ours, values.nbytes, 0, numpy)
     if chosen.engine == "numpy":
-        counts = invocation.by_numpy(
+        counts = native_call.by_numpy(
             function, chosen.reason, lambda: np.bincount(values.ravel(), minlength=levels)
         )
     else:
@@ -48,7 +48,7 @@ def _look_up(function: str, values: Array, table: Array, out: Array) -> None:
     numpy, ours = (1e-9 * each * values.size for each in _LOOKED_UP)
     chosen = planned(function, 1e9 * ours, values.nbytes, out.nbytes, numpy)
     if chosen.engine == "numpy":
-        invocation.by_numpy(function, chosen.reason, lambda: np.copyto(out, table[values], casting="unsafe"))
+        native_call.by_numpy(function, chosen.reason, lambda: np.copyto(out, table[values], casting="unsafe"))
         return
     given = operands_of(values, out), shape_of(values), values.ndim, table, len(table)
     run(chosen, "pk_lookup", *given, size=values.size)
@@ -106,8 +106,8 @@ def _otsu(image: Array, nbins: int) -> Any:
         centres = np.arange(present[0], present[-1] + 1)
         counts = counts[present[0] : present[-1] + 1]
     else:
-        least = extremes.min(image)
-        if least == extremes.max(image):
+        least = min_max.min(image)
+        if least == min_max.max(image):
             return least
         counts, edges = histogram(image, nbins)
         centres = (edges[:-1] + edges[1:]) / 2
@@ -167,7 +167,7 @@ def threshold(
         limit = float(value)
         limit = math.floor(limit) if math.isfinite(limit) else limit  # the same integers are above it
     two = {"x": array, "limit": limit, "high": dtype.type(high), "low": dtype.type(0)}
-    out = result_memory.empty(array.shape, dtype)
+    out = allocator.empty(array.shape, dtype)
     evaluate("where(x > limit, high, low)", two, out=out)
     return out
 
@@ -202,14 +202,14 @@ def equalize_histogram(image: Any, *, channel_axis: ChannelAxis = "auto") -> Arr
     """
     array = as_image("equalize_histogram", image, (UINT8, UINT16))
     axes = _image_axes(array, channel_axis)
-    out = result_memory.empty(array.shape, array.dtype.newbyteorder("="))
+    out = allocator.empty(array.shape, array.dtype.newbyteorder("="))
     planes = (array[..., np.newaxis], out[..., np.newaxis]) if len(axes) == 2 else (array, out)
     sources, results = (np.moveaxis(plane, -1, 0) for plane in planes)
     if not array.size:
         return out
-    is_moved = len(axes) == 3 and result_memory.is_at_home()  # where a plane is found that lies side by side
+    is_moved = len(axes) == 3 and allocator.is_at_home()  # where a plane is found that lies side by side
     if is_moved:
-        sources, results = dense(_PLANES, sources), result_memory.empty(results.shape, out.dtype)
+        sources, results = dense(_PLANES, sources), allocator.empty(results.shape, out.dtype)
     for index in np.ndindex(sources.shape[:-2]):
         counts = _counts("equalize_histogram", sources[index])
         _look_up("equalize_histogram", sources[index], _equalizing(counts), results[index])
@@ -273,14 +273,13 @@ def normalize(
     """
     array = as_image("normalize", image)
     axes = _image_axes(array, channel_axis)
-    out = result_memory.empty(array.shape, FLOAT32)
+    out = allocator.empty(array.shape, FLOAT32)
     given: dict[str, Any]
     if mean is None and std is None:
         if not array.size:
             return out
         least, greatest = (
-            np.asarray(f(array, axis=axes, keepdims=True)).astype(FLOAT64)
-            for f in (extremes.min, extremes.max)
+            np.asarray(f(array, axis=axes, keepdims=True)).astype(FLOAT64) for f in (min_max.min, min_max.max)
         )
         span = np.subtract(greatest, least)
         span[span == 0] = 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pycudakit import _lazy
 from pycudakit.kernels.function import Function, grid_for
+from pycudakit.kernels.kernel_templates import ElementwiseKernel, ReductionKernel
 from pycudakit.kernels.module import SourceModule
 from pycudakit.kernels.program import Program
-from pycudakit.kernels.ready_made import ElementwiseKernel, ReductionKernel
-from pycudakit.kernels.ready_made_scans import ExclusiveScanKernel, InclusiveScanKernel
-from pycudakit.kernels.running.wrappers import In, InOut, Out
+from pycudakit.kernels.running.transfers import In, InOut, Out
+from pycudakit.kernels.scan_kernel_templates import ExclusiveScanKernel, InclusiveScanKernel
 
 __all__ = [
     "ElementwiseKernel",

@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from pycudakit import errors
-from pycudakit._calls import asked
-from pycudakit._calls.invocation import Pool
-from pycudakit._calls.plan import Plan
-from pycudakit._library import present
-from pycudakit._library.types import Array
+from pycudakit._native import engine_status
+from pycudakit._native.dtypes import Array
+from pycudakit._runtime import context
+from pycudakit._runtime.engine_choice import Plan
+from pycudakit._runtime.native_call import Pool
 from pycudakit.kernels.compiling import cache
 from pycudakit.kernels.compiling.source import Parameter, Signature
-from pycudakit.kernels.running import arguments
-from pycudakit.kernels.running.arguments import Bound, dimensions
-from pycudakit.kernels.running.request import Kernel, Launch, Request
-from pycudakit.kernels.running.run import (
+from pycudakit.kernels.running import argument_binding
+from pycudakit.kernels.running.argument_binding import Bound, dimensions
+from pycudakit.kernels.running.device_arguments import check_reach
+from pycudakit.kernels.running.execute import (
     block_limit,
     choose,
     isolates,
@@ -26,8 +26,8 @@ from pycudakit.kernels.running.run import (
     run_request,
     taken_over,
 )
-from pycudakit.kernels.running.tables import Tables
-from pycudakit.kernels.running.there import check_reach
+from pycudakit.kernels.running.request_encoding import Tables
+from pycudakit.kernels.running.run_request import Kernel, Launch, Request
 
 
 class Module(Protocol):
@@ -108,7 +108,7 @@ class _Ready:
                 f"and {len(signature.parameters)} as its source was read: declare them without macros"
             )
         sizes = self.limits["parameter_bytes"][: max(count, 0)].tolist()
-        self.slots = arguments.slots_of(signature, sizes)
+        self.slots = argument_binding.slots_of(signature, sizes)
         # A checked kernel's limit, and values of structs of an unknown size, differ from call to call.
         self.is_plain = not module.debug and count >= 0
         self._is_checked = module.debug and engine == "cpu"
@@ -162,7 +162,7 @@ class Function:
         self.name = signature.name
         self.signature = signature
         self._ready: dict[tuple[str, int], _Ready] = {}
-        self._plans: dict[str, tuple[Plan, present.EngineStatus | None]] = {}
+        self._plans: dict[str, tuple[Plan, engine_status.EngineStatus | None]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the module and the name: the other side compiles."""
@@ -266,13 +266,13 @@ class Function:
         plan = self._plan()
         is_isolated = isolates(isolate, timeout)
         while True:
-            device = asked.devices_asked()[0] if plan.engine == "cuda" else 0
+            device = context.devices_asked()[0] if plan.engine == "cuda" else 0
             ready = self.ready(plan.engine, device, isolate=is_isolated, timeout=timeout)
-            bound = arguments.bind(self.signature, ready.slots, args)
+            bound = argument_binding.bind(self.signature, ready.slots, args)
             waits = False
             if bound.lies_there:
                 check_reach(self.name, is_isolated)
-                waits = time_kernel or asked.here.get().wait
+                waits = time_kernel or context.here.get().wait
             try:
                 if bound.is_plain and ready.is_plain and not (is_isolated or symbols) and runs:
                     seconds = ready.run(plan, bound, shape, waits)
@@ -302,15 +302,15 @@ class Function:
             return {}
         known = self.module.variables
         values = {
-            ready.names.get(name, name): arguments.symbol(self.name, known.get(name), name, value)
+            ready.names.get(name, name): argument_binding.symbol(self.name, known.get(name), name, value)
             for name, value in symbols.items()
         }
         return {ready.kernel.binary: values}
 
     def _plan(self) -> Plan:
         """Return where a call runs: what was chosen last, unless a GPU came or went."""
-        engine = asked.current()
-        status = present.status("cuda") if engine == "auto" else None
+        engine = context.current()
+        status = engine_status.status("cuda") if engine == "auto" else None
         known = self._plans.get(engine)
         if known is not None and known[1] is status:
             return known[0]
@@ -364,7 +364,7 @@ class Function:
 
     def _limit(self, name: str) -> int:
         plan = self._plan()
-        device = asked.devices_asked()[0] if plan.engine == "cuda" else 0
+        device = context.devices_asked()[0] if plan.engine == "cuda" else 0
         return int(self.ready(plan.engine, device).limits[name])
 
 

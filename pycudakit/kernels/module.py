@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from pycudakit import errors
-from pycudakit._calls import asked
-from pycudakit.kernels.compiling import cache, headers
+from pycudakit._runtime import context
+from pycudakit.kernels.compiling import cache, include_tracking
 from pycudakit.kernels.compiling.source import Parameter, Signature, Source
 from pycudakit.kernels.function import Function
 from pycudakit.kernels.reading import signatures
-from pycudakit.kernels.running import run
+from pycudakit.kernels.running import execute
 
 
 class SourceModule:
@@ -90,7 +90,7 @@ class SourceModule:
                 "cache_dir": cache_dir,
             }
         )
-        plan = run.choose("SourceModule", cache.why_not_cuda)
+        plan = execute.choose("SourceModule", cache.why_not_cuda)
         if self._declared.plain or not self.functions:  # templates alone wait for their arguments
             self._compile(self._declared.plain, plan.engine, _device(plan.engine))
 
@@ -106,10 +106,10 @@ class SourceModule:
         self.source: str = state["source"]
         self.name: str = state["name"]
         self.debug: bool = state["debug"]
-        folders = headers.folders_of(state["include_dirs"], state["options"])
+        folders = include_tracking.folders_of(state["include_dirs"], state["options"])
         self._declared = signatures.parse(
             *(self.source, self.name, state["options"]),
-            lambda name: headers.find_included(name, folders),
+            lambda name: include_tracking.find_included(name, folders),
         )
         self._functions: dict[str, Function] = {}
 
@@ -144,7 +144,7 @@ class SourceModule:
         """
         function = self._function(name)
         if "<" in function.name:
-            plan = run.choose(function.name, cache.why_not_cuda)
+            plan = execute.choose(function.name, cache.why_not_cuda)
             self.binary(function.signature, plan.engine, _device(plan.engine))
         return function
 
@@ -193,7 +193,7 @@ class SourceModule:
 
 
 def _device(engine: str) -> int:
-    return asked.devices_asked()[0] if engine == "cuda" else 0
+    return context.devices_asked()[0] if engine == "cuda" else 0
 
 
 def _text(what: str, given: Any) -> str:

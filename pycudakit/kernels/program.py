@@ -10,17 +10,24 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._calls import asked
-from pycudakit._library import result_memory
-from pycudakit._library.types import Array, DType, masked_arrays
+from pycudakit._native import allocator
+from pycudakit._native.dtypes import Array, DType, masked_arrays
+from pycudakit._runtime import context
 from pycudakit.kernels.compiling import cache
 from pycudakit.kernels.function import Function
-from pycudakit.kernels.running import arguments, run
-from pycudakit.kernels.running.request import Buffer, Place
-from pycudakit.kernels.running.sharing import copy
-from pycudakit.kernels.running.there import There, check_reach, may_overlap, may_stay, new_beside, there
-from pycudakit.kernels.running.wrappers import In
-from pycudakit.kernels.steps import Handle, Loop, Lowered, Memory, Step, told
+from pycudakit.kernels.program_ir import Handle, Loop, Lowered, Memory, Step, told
+from pycudakit.kernels.running import argument_binding, execute
+from pycudakit.kernels.running.device_arguments import (
+    There,
+    check_reach,
+    may_overlap,
+    may_stay,
+    new_beside,
+    there,
+)
+from pycudakit.kernels.running.run_request import Buffer, Place
+from pycudakit.kernels.running.shared_memory import copy
+from pycudakit.kernels.running.transfers import In
 
 _UP, _DOWN = ("input", "inout"), ("output", "inout")
 _ONE = (1, 1, 1)
@@ -185,9 +192,9 @@ class Program:
         """
         if not isinstance(function, Function):
             raise TypeError(f"launch takes a function of a SourceModule first, not {function!r}")
-        slots = arguments.slots_of(function.signature)
+        slots = argument_binding.slots_of(function.signature)
         if len(args) != len(slots):
-            raise TypeError(arguments.wrong_count(function.signature, len(args)))
+            raise TypeError(argument_binding.wrong_count(function.signature, len(args)))
         placed = tuple(self._placed(slot, value) for slot, value in zip(slots, args, strict=True))
         bytes_shared = operator.index(shared)
         if bytes_shared < 0:
@@ -206,7 +213,10 @@ class Program:
         else:
             if block is None:
                 raise TypeError(f"{function.name}: block is missing, such as (256, 1, 1); or give threads")
-            shape, blocks = arguments.dimensions("block", block), arguments.dimensions("grid", grid)
+            shape, blocks = (
+                argument_binding.dimensions("block", block),
+                argument_binding.dimensions("grid", grid),
+            )
             where += f" block={shape} grid={blocks}"
             step = Step(function, placed, blocks, shape, bytes_shared, 0, where)
         for slot, place in zip(slots, placed, strict=True):
@@ -215,7 +225,7 @@ class Program:
         self._open[-1].append(step)
         self._prepared.clear()
 
-    def _placed(self, slot: arguments.Slot, value: Any) -> Place | bytes | None:
+    def _placed(self, slot: argument_binding.Slot, value: Any) -> Place | bytes | None:
         """Return what a kernel's parameter is given, checked."""
         if isinstance(value, Handle):
             if value.program is not self:
@@ -281,17 +291,17 @@ class Program:
             raise ValueError(f"{self.name} is called inside a block of repeat; call it behind the block")
         given = self._checked_inputs({**(inputs or {}), **arrays})
         wanted = self._checked_outputs(dict(out or {}))
-        isolates = run.isolates(isolate, timeout)
+        isolates = execute.isolates(isolate, timeout)
         beside = next((each for each in (*given.values(), *wanted.values()) if isinstance(each, There)), None)
         if beside is not None:
             check_reach(self.name, isolates)
-        plan = run.choose(self.name, cache.why_not_cuda)
+        plan = execute.choose(self.name, cache.why_not_cuda)
         results: dict[str, Array] = {}
         buffers: list[Buffer] = []
         while True:
             lowered = self._lowered(plan.engine, isolates, timeout)
             request = lowered.request(self.name, buffers, symbols)
-            request.waits = time_kernel or asked.here.get().wait
+            request.waits = time_kernel or context.here.get().wait
             if not buffers:
                 # What may be refused writes nothing, and neither does what a helper process runs.
                 is_safe = lowered.fits and not (isolates or symbols)
@@ -303,14 +313,14 @@ class Program:
                 ]
             try:
                 if isolates:
-                    outcome = run.run_request(request, plan, isolate=True, timeout=timeout)
+                    outcome = execute.run_request(request, plan, isolate=True, timeout=timeout)
                 else:
                     outcome = lowered.run(request, plan)
                 break
             except (errors.NoDevice, errors.OutOfMemory) as error:
                 if beside is not None:
                     raise
-                plan = run.taken_over(error, plan, any(each.up and each.down for each in buffers))
+                plan = execute.taken_over(error, plan, any(each.up and each.down for each in buffers))
             except errors.Error:
                 if not lowered.is_gone():
                     raise
@@ -322,7 +332,7 @@ class Program:
         return (results, outcome.seconds * 1e3) if time_kernel else results
 
     def _lowered(self, engine: str, isolate: bool, timeout: float | None) -> Lowered:
-        device = asked.devices_asked()[0] if engine == "cuda" else 0
+        device = context.devices_asked()[0] if engine == "cuda" else 0
         found = self._prepared.get((engine, device))
         if found is None:
             found = Lowered(self._steps, engine, device, isolate=isolate, timeout=timeout)
@@ -394,7 +404,7 @@ class Program:
             array = np.ascontiguousarray(array, memory.dtype)
         elif memory.kind == "output":
             is_place = target is not None and _is_dense(target)
-            array = target if is_place else result_memory.empty(memory.shape, memory.dtype)
+            array = target if is_place else allocator.empty(memory.shape, memory.dtype)
         elif memory.kind == "inout" and array is not None and not (array is target and _is_dense(array)):
             others = [*given.values(), *(each for name, each in wanted.items() if name != memory.name)]
             is_free = target is not None and not any(np.may_share_memory(target, each) for each in others)
@@ -472,7 +482,7 @@ def _on_host(arrays: Mapping[str, Any]) -> dict[str, Array]:
 
 def _copied(array: Array, dtype: DType, target: Array | None) -> Array:
     """Copy to a dense array, or return a new one."""
-    result = result_memory.empty(array.shape, dtype) if target is None else target
+    result = allocator.empty(array.shape, dtype) if target is None else target
     if _is_dense(array):
         copy(result, array)
     else:

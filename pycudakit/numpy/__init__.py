@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from numpy import *  # noqa: F403
 
-    from pycudakit.numpy._names import coverage as coverage
+    from pycudakit.numpy._exports import coverage
 else:
-    from pycudakit.numpy import _names, _submodules
+    from pycudakit.numpy import _exports, _submodules
 
     _submodules.find_numpys()
-    _names.show(__name__, coverage=lambda: _names.coverage)
+    _exports.show(__name__, coverage=lambda: _exports.coverage)

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 _HERE = __name__.rpartition(".")[0]
-_OURS = frozenset({f"{_HERE}.{name}" for name in ("_names", "_submodules", "linalg", "random")})
+_OURS = frozenset({f"{_HERE}.{name}" for name in ("_exports", "_submodules", "linalg", "random")})
 
 
 class _Numpys(Loader):

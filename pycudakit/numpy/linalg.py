@@ -5,6 +5,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from numpy.linalg import *  # noqa: F403
 else:
-    from pycudakit.numpy import _names
+    from pycudakit.numpy import _exports
 
-    _names.show(__name__)
+    _exports.show(__name__)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from numpy.random import *  # noqa: F403
 else:
-    from pycudakit.numpy import _generators, _names
+    from pycudakit.numpy import _exports, _generators
 
-    _names.show(
+    _exports.show(
         __name__, Generator=lambda: _generators.Generator, default_rng=lambda: _generators.default_rng
     )

@@ -4,8 +4,8 @@
 """
 
 from pycudakit import _lazy
+from pycudakit.random.dask_arrays import on_dask
 from pycudakit.random.generator import Generator, default_rng
-from pycudakit.random.many import on_dask
 
 __all__ = ["Generator", "default_rng", "on_dask"]
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pycudakit._families.sort import functions
-from pycudakit._library.types import FLOAT64, INT64, Array, DType
+from pycudakit._families.sort import sorting
+from pycudakit._native.dtypes import FLOAT64, INT64, Array, DType
 
 
 class Draws(Protocol):
@@ -148,7 +148,7 @@ def choose(generator: Draws, a: Any, size: Any, replace: bool, p: Any, axis: int
         if p is None:
             chosen: Any = generator.integers(0, population, size) if population else np.empty(size, INT64)
         else:
-            chosen = functions.searchsorted(sums_of(p), generator.random(size), side="right")
+            chosen = sorting.searchsorted(sums_of(p), generator.random(size), side="right")
     else:
         check_sample(population, count, p)
         found = _without_replacement(generator, population, count, p, shuffled)
@@ -237,7 +237,7 @@ def _without_replacement(
         waiting = generator.exponential(1.0, population)
         with np.errstate(divide="ignore"):
             waiting /= p
-        first: Array = functions.argsort(waiting, kind="stable")[:count]
+        first: Array = sorting.argsort(waiting, kind="stable")[:count]
         return first
     if are_few(population, count):
         return _floyd(generator, population, count, shuffled)

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._calls.invocation import one_call
-from pycudakit._calls.others import open_to_others
-from pycudakit._library.types import FLOAT64, INT64
+from pycudakit._interop.foreign_arrays import open_to_others
+from pycudakit._native.dtypes import FLOAT64, INT64
+from pycudakit._runtime.native_call import one_call
 from pycudakit.random import multivariate
-from pycudakit.random.ahead import drawn_ahead
-from pycudakit.random.base import Base, as_operand, checked_out, float_type
-from pycudakit.random.draws import (
+from pycudakit.random.draw_requests import (
     BETA,
     BINOMIAL,
     EXPONENTIAL,
@@ -23,6 +21,8 @@ from pycudakit.random.draws import (
     POISSON,
     UNIFORM,
 )
+from pycudakit.random.generator_base import Base, as_operand, checked_out, float_type
+from pycudakit.random.prefetch import drawn_ahead
 
 ONE, TWO = np.array(1.0), np.array(2.0)
 

@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pycudakit._calls import above, others
-from pycudakit._calls.invocation import nothing, one_call
-from pycudakit._calls.others import open_to_others
-from pycudakit.random.ahead import drawn_ahead
-from pycudakit.random.base import NUMPYS, fitting, shape_of
+from pycudakit._interop import foreign_arrays
+from pycudakit._interop.foreign_arrays import open_to_others
+from pycudakit._runtime import late_bound
+from pycudakit._runtime.native_call import nothing, one_call
 from pycudakit.random.choice import choose, ends, permuted, shuffle
-from pycudakit.random.draws import BITS, INTEGERS, UNIFORM
-from pycudakit.random.further import Further
+from pycudakit.random.compound_distributions import Further
+from pycudakit.random.draw_requests import BITS, INTEGERS, UNIFORM
+from pycudakit.random.generator_base import NUMPYS, fitting, shape_of
+from pycudakit.random.prefetch import drawn_ahead
 
 __all__ = ["Generator", "default_rng"]
 
@@ -209,11 +210,13 @@ class Generator(Further):
         >>> sorted(deck)
         ['a', 'b', 'c']
         """
-        if others.takes_devices() and others.lies_on_device(x):
-            others.check_devices("shuffle", ["self", "x"], (self, x), {})
-            above.call_on_device(Generator.shuffle, self, x, axis)
+        if foreign_arrays.takes_devices() and foreign_arrays.lies_on_device(x):
+            foreign_arrays.check_devices("shuffle", ["self", "x"], (self, x), {})
+            late_bound.call_on_device(Generator.shuffle, self, x, axis)
             return
-        others.read(x, "shuffle, x", by_numpy=True)  # which refuses what lies on a GPU that is not used
+        foreign_arrays.read(
+            x, "shuffle, x", by_numpy=True
+        )  # which refuses what lies on a GPU that is not used
         if self._is_numpys():
             self._by_numpy("shuffle", lambda g: g.shuffle(x, axis))
         else:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._calls.floating import level_of_caller
-from pycudakit._library.types import FLOAT64, Array
-from pycudakit.random.base import shape_of
+from pycudakit._native.dtypes import FLOAT64, Array
+from pycudakit._runtime.fp_errors import level_of_caller
+from pycudakit.random.generator_base import shape_of
 
 _METHODS = {"eigh", "svd", "cholesky"}
 _NOT_VALID = "covariance is not symmetric positive-semidefinite."

@@ -1,7 +1,7 @@
 """What tests of the contract share."""
 
 import pytest
-from helpers.plans import Plan
+from helpers.residency import Plan
 
 
 @pytest.fixture

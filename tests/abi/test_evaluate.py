@@ -5,8 +5,8 @@ import ctypes
 import numpy as np
 import pytest
 
-from pycudakit._library import abi
-from pycudakit._programs.values import operations
+from pycudakit._element_programs.values import operations
+from pycudakit._native import abi
 
 F32, F64, I64, BOOL = (abi.TYPES.index(np.dtype(t)) for t in ("float32", "float64", "int64", "bool"))
 

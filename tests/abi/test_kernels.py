@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pycudakit import errors
-from pycudakit._library import abi, loader
+from pycudakit._native import abi, loader
 from pycudakit.kernels.compiling import cache
 from pycudakit.kernels.compiling.source import Signature, Source
 

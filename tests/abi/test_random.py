@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from pycudakit._library import abi
+from pycudakit._native import abi
 
 TYPE = {str(t): code for code, t in enumerate(abi.TYPES)}
 INVALID_ARGUMENT = 1

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from abi.test_evaluate import count, instruction, null, operand, option, rest
 
-from pycudakit._library import abi
-from pycudakit._programs.values import operations
+from pycudakit._element_programs.values import operations
+from pycudakit._native import abi
 
 F32, F64, I64, U8, BOOL = (
     abi.TYPES.index(np.dtype(t)) for t in ("float32", "float64", "int64", "uint8", "bool")

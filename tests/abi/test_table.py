@@ -15,8 +15,8 @@ import pytest
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit._calls import record
-from pycudakit._library import abi, loader
+from pycudakit._native import abi, loader
+from pycudakit._runtime import call_log
 
 LIBRARIES = [name for name in ("cpu", "cuda") if loader.find(name)]
 
@@ -167,7 +167,7 @@ def test_constants(header):
     ]
     for name in ours:
         assert getattr(abi, name) == constants.pop(f"PK_{name}"), name
-    assert tuple(name.upper() for name in record.STAGES) == (
+    assert tuple(name.upper() for name in call_log.STAGES) == (
         *("STAGE", "UPLOAD", "KERNEL", "DOWNLOAD", "UNSTAGE", "COMPUTE"),
     )
     assert constants.pop("PK_TYPE_COUNT") == len(abi.TYPES)
@@ -241,7 +241,7 @@ def test_elf_reader_agrees_with_nm(monkeypatch):
 
 def test_abi_version_is_checked():
     code = """if True:
-        from pycudakit._library import abi
+        from pycudakit._native import abi
         abi.ABI_VERSION += 1
         import pycudakit as pk
         status = pk.engines()["cpu"]

@@ -7,7 +7,7 @@ import pytest
 
 import pycudakit as pk
 from pycudakit.__main__ import main
-from pycudakit._cli import bench, bench_families, report
+from pycudakit._cli import bench, bench_cases, report
 
 needs_cpu = pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
 
@@ -28,7 +28,7 @@ def test_every_family_is_on_the_page(files):
         (files / "markdown").read_text(),
     )
     names = set(report.families(run))
-    assert {*bench.FAMILIES, *bench_families.FAMILIES} == names
+    assert {*bench.FAMILIES, *bench_cases.FAMILIES} == names
     for name in names:
         assert f"<h2 id='{name}'>" in page
         assert f"## {name}\n" in text

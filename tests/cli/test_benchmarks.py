@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import pycudakit as pk
-from pycudakit._cli import bench, measure
-from pycudakit._cli.measure import interleave
+from pycudakit._cli import bench, timing
+from pycudakit._cli.timing import interleave
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 EXPERIMENTS = ["access", "block_size", "overlap", "stages", "transfers"]
@@ -367,7 +367,7 @@ def test_the_engine_is_as_before():
 def clock(monkeypatch):
     """A clock that stands still, and is set by its `now`."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     return clock
 
 

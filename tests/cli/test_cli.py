@@ -12,7 +12,7 @@ import pytest
 
 import pycudakit as pk
 from pycudakit.__main__ import main
-from pycudakit._cli import bench, work
+from pycudakit._cli import bench, common
 
 ROOT = Path(__file__).resolve().parents[2]
 needs_cpu = pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
@@ -150,7 +150,7 @@ def test_a_busy_machine_is_told(monkeypatch):
     said = []
     for load in (0.5, 4.0, 4.1):
         monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
-        work.tell_if_busy(said.append)
+        common.tell_if_busy(said.append)
     assert said == ["This machine is busy (load 4.1, processors 4): times mean little."]
 
 

@@ -8,17 +8,17 @@ import sys
 import pytest
 
 import pycudakit as pk
-from pycudakit._cli import rates, tune
-from pycudakit._library import measured
-from pycudakit._library.version import __version__
+from pycudakit._cli import measure_rates, tune
+from pycudakit._native import calibration_file
+from pycudakit._native.version import __version__
 
 CONSTANTS = {"CALL": 1e-3, "ALONE_BANDWIDTH": 5e9, "ALONE": 2e-5}
 ROWS = {"add": " ".join(["9.00/0.10"] * 12)}
 USED = """
 import json, sys
 import pycudakit as pk
-from pycudakit._calls import cost
-from pycudakit._programs import estimate
+from pycudakit._runtime import cost
+from pycudakit._element_programs import estimate
 print(json.dumps([cost.CALL, cost.ALONE_BANDWIDTH, estimate.ALONE, estimate.measured("add", 3)]))
 """
 
@@ -54,8 +54,8 @@ def test_it_measures_keeps_tells_and_forgets(folder, capsys, monkeypatch):
     monkeypatch.setattr(tune, "LARGE", 1 << 20)
     assert tune.run(print) == 0
     assert "auto decides by them in processes to come" in capsys.readouterr().out
-    found = measured.understood((folder / "times.txt").read_text())
-    assert set(found.rates) == set(rates.names())
+    found = calibration_file.understood((folder / "times.txt").read_text())
+    assert set(found.rates) == set(measure_rates.names())
     assert {"ALONE", "ALONE_BANDWIDTH", "THREAD_BANDWIDTH", "HOST_BANDWIDTH", "CALL"} <= set(found.constants)
     assert all(value > 0 for value in found.constants.values())
     assert used()[0][:3] == [found.constants[name] for name in CONSTANTS]
@@ -70,19 +70,19 @@ def test_it_measures_keeps_tells_and_forgets(folder, capsys, monkeypatch):
 
 def test_what_was_measured_is_used_unless_it_is_turned_off(folder, monkeypatch):
     before = usual()
-    (folder / "times.txt").write_text(measured.written("2026-01-02", CONSTANTS, ROWS))
+    (folder / "times.txt").write_text(calibration_file.written("2026-01-02", CONSTANTS, ROWS))
     assert used() == ([1e-3, 5e9, 2e-5, [9.0, 0.1]], "")
     monkeypatch.setenv("PYCUDAKIT_TUNED", "0")
     assert used() == (before, "")
 
 
-RIGHT = measured.written("2026-01-02", CONSTANTS, ROWS)
+RIGHT = calibration_file.written("2026-01-02", CONSTANTS, ROWS)
 
 
 def sealed(text):
     """Return a text whose checksum is right."""
     body = text.rstrip("\n").rpartition("\n")[0]
-    return f"{body}\n{measured._checksum(body)}\n"
+    return f"{body}\n{calibration_file._checksum(body)}\n"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def sealed(text):
         (sealed(RIGHT.replace("CALL: 0.001", "CALL: fast")), "it is damaged"),
         (sealed(RIGHT.replace("CALL: 0.001", "CALL: nan")), "it is damaged"),
         (sealed(RIGHT.replace(__version__, "0.0.9")), "it is of pycudakit 0.0.9"),
-        (sealed(RIGHT.replace(f"times {measured.FORM}", "times 99")), "it is of another form"),
+        (sealed(RIGHT.replace(f"times {calibration_file.FORM}", "times 99")), "it is of another form"),
         (sealed(RIGHT.replace("processors", "abaci")), "it is of another machine"),
     ],
 )
@@ -120,7 +120,9 @@ def test_a_folder_that_cannot_be_written(folder, monkeypatch, capsys):
     if pk.engines()["cpu"]:
         assert tune.run(print) == 1
         assert "set PYCUDAKIT_CACHE_DIR to a folder that can" in capsys.readouterr().out
-    assert measured._read() == measured.Measured()  # as where HOME is /dev/null: no reason to warn
+    assert (
+        calibration_file._read() == calibration_file.Measured()
+    )  # as where HOME is /dev/null: no reason to warn
     assert tune.run(print, reset=True) == 0
     assert "Nothing was measured here" in capsys.readouterr().out
 
@@ -128,7 +130,7 @@ def test_a_folder_that_cannot_be_written(folder, monkeypatch, capsys):
 def test_what_lies_there_and_cannot_be_read(folder, capsys):
     (folder / "times.txt").mkdir()
     with pytest.warns(RuntimeWarning, match="it cannot be read"):
-        measured._read()
+        calibration_file._read()
     assert tune.run(print, reset=True) == 1
     assert f"{folder / 'times.txt'} cannot be removed: " in capsys.readouterr().out
 
@@ -142,9 +144,9 @@ def test_what_cannot_be_is_not_believed():
 def test_importing_costs_next_to_nothing(folder):
     """Reading the file takes less than two milliseconds, on a machine that has nothing else to do."""
     (folder / "times.txt").write_text(
-        measured.written("2026-01-02", CONSTANTS, dict.fromkeys(rates.names(), ROWS["add"]))
+        calibration_file.written("2026-01-02", CONSTANTS, dict.fromkeys(measure_rates.names(), ROWS["add"]))
     )
-    code = "import time, pycudakit\nfrom pycudakit._library import measured\n"
+    code = "import time, pycudakit\nfrom pycudakit._native import measured\n"
     code += "def read():\n    t = time.thread_time(); measured._read(); return time.thread_time() - t\n"
     code += "print(min(read() for _ in range(50)))"
     assert float(python("-c", code).stdout) < 2e-3

@@ -352,7 +352,7 @@ def test_paths_in_cmake(name):
         text += "".join(body.replace(f"${{{variable}}}", item) for item in items.split())
     paths = [path for path in paths_in(text) if not path.endswith("/")]  # such as `csrc/${name}.cu`
     assert [path for path in paths if not is_there(path)] == []
-    if name in ("CMakeLists.txt", "cmake/pass_headers.cmake"):
+    if name in ("CMakeLists.txt", "cmake/jit_headers.cmake"):
         assert len(paths) > 10
 
 

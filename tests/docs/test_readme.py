@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.versions import has_numpy
+from helpers.numpy_versions import has_numpy
 
 import pycudakit as pk
-from pycudakit._calls import asked
+from pycudakit._runtime import context
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.is_file()]
@@ -29,10 +29,10 @@ pytestmark = [
 def _as_a_process_starts():
     """Start each page from the default engine and NumPy's default warnings."""
 
-    before, warnings = asked.process, np.seterr(all="warn", under="ignore")
+    before, warnings = context.process, np.seterr(all="warn", under="ignore")
     pk.set_engine("auto")
     yield
-    asked.process = before
+    context.process = before
     np.seterr(**warnings)
 
 
@@ -190,11 +190,11 @@ def test_the_map_names_what_there_is():
         "csrc/common",
         "pycudakit",
         "pycudakit/_families/elementwise",
-        "pycudakit/_programs",
+        "pycudakit/_element_programs",
     )
     bases += (
-        "pycudakit/_calls",
-        "pycudakit/_library",
+        "pycudakit/_runtime",
+        "pycudakit/_native",
         "pycudakit/fusing",
         "pycudakit/kernels",
         "pycudakit/kernels/running",

@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 from elementwise.test_functions import BINARY, UNARY, compare
+from helpers.numpy_versions import has_numpy
 from helpers.strategies import (
     DTYPES,
     FLOATS,
@@ -23,7 +24,6 @@ from helpers.strategies import (
     outcome,
     special_values,
 )
-from helpers.versions import has_numpy
 from hypothesis import assume, given
 from hypothesis import strategies as st
 

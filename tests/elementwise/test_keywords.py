@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.numpy_versions import since
 from helpers.strategies import assert_same_outcome, outcome
-from helpers.versions import since
 from numpy.testing import assert_array_equal
 
 import pycudakit as pk

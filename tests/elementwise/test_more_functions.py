@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from helpers.numpy_versions import since
 from helpers.strategies import FLOATS
-from helpers.versions import since
 from hypothesis import given
 from hypothesis import strategies as st
 

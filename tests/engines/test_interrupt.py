@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.processes import python
-from helpers.sanitized import SANITIZED
+from helpers.sanitizers import SANITIZED
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit._calls import invocation, watch
-from pycudakit._calls.plan import Plan
+from pycudakit._runtime import interrupts, native_call
+from pycudakit._runtime.engine_choice import Plan
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals"),
@@ -152,7 +152,7 @@ print(json.dumps([under_way, bool((results[0] == call()).all())]))
 
 def test_an_exception_of_a_progress_function(engine):
     code = """
-from pycudakit._calls import progress as module
+from pycudakit._runtime import progress as module
 module.LONG = module.PAUSE = 0.1
 told = []
 def progress(done, total):
@@ -191,8 +191,8 @@ print(json.dumps(time.time()))
 
 def test_watchers_are_few(monkeypatch):
     """One for each call under way at once, however many calls there are."""
-    made, init = [], watch.Watcher.__init__
-    monkeypatch.setattr(watch.Watcher, "__init__", lambda self: (made.append(self), init(self))[1])
+    made, init = [], interrupts.Watcher.__init__
+    monkeypatch.setattr(interrupts.Watcher, "__init__", lambda self: (made.append(self), init(self))[1])
     with pk.engine("cpu"):
         pk.add(np.ones(9), 1)
         pk.cumsum(np.ones(9))
@@ -203,7 +203,7 @@ def test_watchers_are_few(monkeypatch):
     assert len(made) == before
 
 
-class Failing(invocation.Invocation):
+class Failing(native_call.Invocation):
     """An entry that is stopped, and fails otherwise on its way out."""
 
     def __init__(self, fails):

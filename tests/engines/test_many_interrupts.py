@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from helpers.processes import python
-from helpers.sanitized import SANITIZED
+from helpers.sanitizers import SANITIZED
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals"),
@@ -21,7 +21,7 @@ MOST = int(os.environ.get("PYCUDAKIT_TEST_INTERRUPTS", "3000"))  # 100000 by han
 CODE = """
 import ctypes, random, signal
 import pycudakit as pk
-from pycudakit._library import result_memory
+from pycudakit._native import result_memory
 pk.set_engine("ENGINE")
 
 class Enough(Exception):

@@ -6,13 +6,13 @@ import pickle
 
 import numpy as np
 import pytest
+from helpers.numpy_versions import has_numpy
 from helpers.processes import ENDS, ends_well, python
 from helpers.threads import run_in_threads
-from helpers.versions import has_numpy
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit._library import loader, pinned, present
+from pycudakit._native import engine_status, loader, pinned
 
 KINDS = ["?", "i1", ">i4", "<u8", "f2", "float32", ">f8", "c16", "M8[s]", "S7", "U3", "V5"]
 STRUCTURED = np.dtype([("a", "i1"), ("b", ">f8", (2,)), ("c", "S3")], align=True)
@@ -123,7 +123,7 @@ def test_calls_take_them(engine):
 
 def test_memory_comes_back_with_the_last_view(monkeypatch):
     returned = []
-    library = loader.library("cuda" if present.status("cuda") else "cpu")
+    library = loader.library("cuda" if engine_status.status("cuda") else "cpu")
     give_back = library.pk_pinned_return
 
     class Library:

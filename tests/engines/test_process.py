@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from helpers.processes import LIBRARY, failure, python
-from helpers.sanitized import SANITIZED
+from helpers.sanitizers import SANITIZED
 
 import pycudakit as pk
 from pycudakit import _lazy, errors
-from pycudakit._library import loader
+from pycudakit._native import loader
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
@@ -156,12 +156,12 @@ FIRST = [
     "from pycudakit import *",
     "from pycudakit import histogram",
     "from pycudakit import linalg",
-    "from pycudakit._families.histogram.functions import bincount",
+    "from pycudakit._families.histogram.histogram import bincount",
     "from pycudakit.linalg import norm",
     "import pycudakit.linalg",
     "import pycudakit.random as numbers",
-    "import importlib; importlib.import_module('pycudakit._families.histogram.functions')",
-    "import pycudakit._families.select.quantiles, pycudakit._families.reduce.nan",
+    "import importlib; importlib.import_module('pycudakit._families.histogram.histogram')",
+    "import pycudakit._families.select.quantiles, pycudakit._families.reduce.nan_functions",
     "import pickle; pickle.loads(b'cpycudakit\\nhistogram\\n.')",
     "import doctest, pycudakit.linalg; doctest.testmod(sys.modules['pycudakit.linalg'])",
     "import pycudakit; pycudakit.linalg",
@@ -204,7 +204,7 @@ barrier, wrong = threading.Barrier(16), []
 def ask(seed):
     names = sorted(pk.__all__)
     random.Random(seed).shuffle(names)
-    families = ["histogram.functions", "reduce.nan", "select.quantiles"]
+    families = ["histogram.histogram", "reduce.nan_functions", "select.quantiles"]
     modules = ["pycudakit.linalg", *(f"pycudakit._families.{family}" for family in families)]
     barrier.wait()
     try:

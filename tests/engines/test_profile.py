@@ -13,8 +13,8 @@ from helpers.long_calls import long_call
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit._calls import cost, invocation, progress, record
-from pycudakit._library import abi
+from pycudakit._native import abi
+from pycudakit._runtime import call_log, cost_model, native_call, progress
 
 LARGE = np.linspace(1, 2, 3_000_000)
 CUDA_STAGES = ["stage", "upload", "kernel", "download", "unstage"]
@@ -23,7 +23,7 @@ CUDA_STAGES = ["stage", "upload", "kernel", "download", "unstage"]
 @pytest.fixture(autouse=True)
 def _many_spans(monkeypatch):
     """Keep no more of them than a test needs."""
-    monkeypatch.setattr(invocation, "_SPANS", 5000)
+    monkeypatch.setattr(native_call, "_SPANS", 5000)
 
 
 # ---- Calls ------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def test_threads_are_counted_once(engine, name):
     """Also by calls that share out their work several times."""
     arguments = {"add": (LARGE, LARGE), "bincount": (LARGE.astype(int), LARGE)}.get(name, (LARGE,))
     getattr(pk, name)(*arguments)
-    assert 1 <= pk.last_call().threads <= cost.threads()
+    assert 1 <= pk.last_call().threads <= cost_model.threads()
 
 
 def covered(spans, margin):
@@ -77,7 +77,7 @@ def test_stages_of_calls_of_any_length(engine, size):
     # rounded to half a bit, and to whole ones later.
     resolution = 1.25 * max(0.25e-6, call.spans["end"].max() / 2047)
     for stage, seconds in call.stages.items():
-        spans = call.spans[call.spans["stage"] == record.STAGES.index(stage)]
+        spans = call.spans[call.spans["stage"] == call_log.STAGES.index(stage)]
         if stage in ("compute", "kernel"):
             assert spans["elements"].sum() == size
         assert covered(spans, -resolution) <= seconds
@@ -105,7 +105,7 @@ def test_link_share():
 
 def test_link_share_of_two(monkeypatch):
     links = {0: pk.Link(10e9, 20e9), 2: pk.Link(30e9, 5e9)}
-    monkeypatch.setattr(record, "link_speed", links.__getitem__)
+    monkeypatch.setattr(call_log, "link_speed", links.__getitem__)
     call = pk.Call("add", "cuda", "", 0.5, bytes_up=4 * 10**9, bytes_down=5 * 10**9, devices=(0, 2))
     assert call.link_share == pytest.approx(5 / 25 / 0.5)
 
@@ -139,7 +139,7 @@ def test_every_call_is_collected(engine):
         assert call.spans_left_out == 0
         assert call.spans["end"].max() <= call.seconds + 1e-4  # a GPU's clock is another
         assert (call.spans["begin"] <= call.spans["end"]).all()
-        assert {record.STAGES[stage] for stage in call.spans["stage"]} <= set(call.stages)
+        assert {call_log.STAGES[stage] for stage in call.spans["stage"]} <= set(call.stages)
         lanes = call.spans[np.lexsort((call.spans["begin"], call.spans["lane"], call.spans["device"]))]
         same = (np.diff(lanes["lane"]) == 0) & (np.diff(lanes["device"]) == 0)
         assert (lanes["end"][:-1] <= lanes["begin"][1:] + 1e-5)[same].all()
@@ -224,7 +224,7 @@ sub       cuda    3,000.000  1,000.0  1,000.0  100.000  200.000  300.000   400.0
 
 
 def test_table_of_calls_on_gpus(monkeypatch):
-    monkeypatch.setattr(record, "link_speed", lambda _: pk.Link(1e9, 1e9))
+    monkeypatch.setattr(call_log, "link_speed", lambda _: pk.Link(1e9, 1e9))
     stages = dict(zip(CUDA_STAGES, (0.1, 0.2, 0.3, 0.4, 0.5), strict=True))
     calls = [
         pk.Call("add", "cuda", "why", 1.0, 2 * 10**8, 10**8, 9, 9, stages, (0,), 0.5),
@@ -380,7 +380,7 @@ def test_trace_of_nothing(tmp_path):
 def test_spans_that_find_no_place(engine, monkeypatch):
     with pk.profile() as whole:
         pk.add(LARGE, LARGE)
-    monkeypatch.setattr(invocation, "_SPANS", 1)
+    monkeypatch.setattr(native_call, "_SPANS", 1)
     with pk.profile() as p:
         pk.add(LARGE, LARGE)
     (call,) = p.calls

@@ -7,17 +7,17 @@ import traceback
 
 import numpy as np
 import pytest
+from helpers.numpy_versions import has_numpy
 from helpers.strategies import assert_same_outcome, assert_values, broadcast_shapes, build, layouts, outcome
 from helpers.threads import run_in_threads
-from helpers.versions import has_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pycudakit as pk
+from pycudakit._element_programs.element_function import compile_function
 from pycudakit._families.expression import evaluate
-from pycudakit._families.expression.language import ARITIES, MOST_OPERANDS
-from pycudakit._library import abi
-from pycudakit._programs.function import compile_function
+from pycudakit._families.expression.parser import ARITIES, MOST_OPERANDS
+from pycudakit._native import abi
 
 FUNCTIONS = {name: getattr(np, name) for name in ARITIES if hasattr(np, name)}
 FUNCTIONS["astype"] = lambda x, dtype: np.asarray(x).astype(dtype)[()]

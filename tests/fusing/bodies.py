@@ -4,8 +4,8 @@ import ast
 import re
 
 import numpy as np
+from helpers.numpy_versions import has_numpy
 from helpers.strategies import outcome
-from helpers.versions import has_numpy
 
 import pycudakit as pk
 

@@ -3,10 +3,10 @@
 import os
 
 import pytest
-from helpers import rows
+from helpers import row_tiles
 
 import pycudakit as pk
-from pycudakit.fusing.arrays.device import Scope
+from pycudakit.fusing.memory.residency import Scope
 
 _NAMED = os.environ.get("PYCUDAKIT_TEST_ENGINES")
 _AVAILABLE = [name for name in ("cpu", "cuda") if pk.engines()[name].available]
@@ -29,7 +29,7 @@ def engine(request):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Cut whatever can be cut, in blocks of some KiB."""
-    rows.cut(monkeypatch)
+    row_tiles.cut(monkeypatch)
 
 
 @pytest.fixture
@@ -37,6 +37,6 @@ def small_gpu(monkeypatch):
     """A GPU that is none, with little memory."""
     if pk.engines()["cuda"]:
         pytest.skip("there is a GPU")
-    gpu = rows.put_gpus(monkeypatch)
+    gpu = row_tiles.put_gpus(monkeypatch)
     with pk.engine("cuda"):
         yield gpu

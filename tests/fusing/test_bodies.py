@@ -2,8 +2,8 @@
 
 import pytest
 from fusing.bodies import SIZES, check, near, pool, split, written
+from helpers.numpy_versions import has_numpy
 from helpers.strategies import assert_values, outcome
-from helpers.versions import has_numpy
 
 import pycudakit as pk
 

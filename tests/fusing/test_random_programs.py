@@ -4,13 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers import stand_in_gpu
+from helpers import fake_gpu
 from helpers.strategies import assert_values, build
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
-from pycudakit.fusing.arrays import device
+from pycudakit.fusing.memory import residency
 
 LARGEST = 40_000  # elements
 NAMES = [f"v{n}" for n in range(8)]
@@ -294,6 +294,6 @@ def test_random_programs_of_what_a_device_keeps(program):
     if pk.engines()["cuda"]:
         pytest.skip("there is a GPU")
     with pytest.MonkeyPatch.context() as patched, pk.engine("cuda"):
-        stand_in_gpu.put(patched)
-        patched.setattr(device, "LEAST", 1)
+        fake_gpu.put(patched)
+        patched.setattr(residency, "LEAST", 1)
         check(*program)

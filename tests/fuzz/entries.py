@@ -17,8 +17,8 @@ import numpy as np
 
 import pycudakit as pk
 from pycudakit._families.take import put_rows
-from pycudakit._library import abi, loader
-from pycudakit.fusing.passes import rows as in_rows
+from pycudakit._native import abi, loader
+from pycudakit.fusing.schedule import tile_rows as in_rows
 
 MOST_OF_AN_ENTRY = 3  # calls whose arguments are spoilt
 CODES = {"what", "kind", "type", "how", "op", "mode", "flags", "quotient", "values", "opcode"}

@@ -5,7 +5,7 @@ import ctypes
 
 import numpy as np
 
-from pycudakit._library import abi
+from pycudakit._native import abi
 
 # The fields of tables that may be any number, and, beside those of 64 bits without a sign, the addresses.
 CODES = {"image", "kernel", "buffer", "offset", "first_argument", "shared", "block_limit", "device_count"}

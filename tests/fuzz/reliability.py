@@ -34,22 +34,22 @@ TRIED = [
     (
         "Ctrl-C, and handlers that return, in kernels without end, in one block and many",
         "`KeyboardInterrupt` within 0.5 s (2 s where the machine is busy); one that goes on answers the same",
-        ["kernels/test_endless.py"],
+        ["kernels/test_endless_kernels.py"],
     ),
     (
         "wild pointers, null pointers, reads 2**60 elements beyond an array, with `debug=True`",
         "an error that names kernel, thread and the nearest parameter",
-        ["kernels/test_debug_wild.py"],
+        ["kernels/test_debug_out_of_bounds.py"],
     ),
     (
         f"helpers: {CRASHES} crashes, timeouts, SIGSTOP, SIGKILL of either side, children of all kinds",
         "an error in time, nothing written; no zombie and no descriptor is left, and no orphan for 2 s",
-        ["kernels/test_helpers.py", "kernels/test_helper_ends.py"],
+        ["kernels/test_workers.py", "kernels/test_worker_exit.py"],
     ),
     (
         "static objects of a source that crash, or do not end, when a helper loads its kernels",
         "an error that names the kernel, within the timeout; this process loads nothing",
-        ["kernels/test_helper_images.py"],
+        ["kernels/test_worker_static_objects.py"],
     ),
     (
         "a compiler that does not end",
@@ -59,7 +59,7 @@ TRIED = [
     (
         "85 kinds of bad input, generators, objects, what lies in `__array__`, in all of NumPy's names",
         "NumPy's answer and type, or a plain error",
-        ["others/test_bad_input.py"],
+        ["interop/test_bad_input.py"],
     ),
     (
         "inputs that another thread changes during the call",
@@ -72,7 +72,7 @@ TRIED = [
             "each or all from it on"
         ),
         "`MemoryError` or the right answer, then right answers; no memory and no descriptor is lost",
-        ["engines/test_failing.py"],
+        ["engines/test_system_call_failures.py"],
     ),
     (
         "64 threads in blocks of 1,024 threads that wait for each other; a stack that is not deep enough",
@@ -82,22 +82,22 @@ TRIED = [
     (
         "no more memory, processes, descriptors, locked memory or bytes of files; a full disk; small stacks",
         "right answers, or an error in one line of what needs more; right answers when there is more",
-        ["engines/test_limits.py"],
+        ["engines/test_resource_limits.py"],
     ),
     (
         "libraries that are cut off, lack entries or may not be read; settings and compilers that are none",
         "each engine says why in a line; `auto` says it once, and is right without",
-        ["engines/test_broken.py"],
+        ["engines/test_broken_installations.py"],
     ),
     (
         "arrays of 2**31 + 5 elements; of 2**40 and 2**36 elements of stride 0, in 150 calls, `auto` too",
         "right answers, or `MemoryError`; whatever takes long ends when a signal comes",
-        ["engines/test_large.py"],
+        ["engines/test_large_arrays.py"],
     ),
     (
         "memmaps whose files were cut off, in functions of all families",
         "an error that names the file, before anybody looks at the memory",
-        ["others/test_memory_maps.py"],
+        ["interop/test_memory_maps.py"],
     ),
     (
         "interpreters within a process, one after the other and at once",
@@ -107,7 +107,7 @@ TRIED = [
     (
         "the end of a process while daemon threads and handlers of `atexit` compute",
         "it ends within 5 s with its own exit code",
-        ["engines/test_ending.py"],
+        ["engines/test_process_exit.py"],
     ),
 ]
 

@@ -8,7 +8,7 @@ import pytest
 from helpers.processes import python
 
 import pycudakit as pk
-from pycudakit._library import abi
+from pycudakit._native import abi
 
 SCRIPT = Path(__file__).with_name("entries.py")
 CALLS = int(os.environ.get("PYCUDAKIT_FUZZ_CALLS", "20000"))  # 1000000 by hand

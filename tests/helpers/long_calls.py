@@ -6,7 +6,7 @@ import time
 import numpy as np
 
 import pycudakit as pk
-from pycudakit._calls import cost
+from pycudakit._runtime import cost_model
 
 MOST_ELEMENTS, MOST_TERMS = 100_000_000, 64
 
@@ -30,7 +30,7 @@ def _seconds(call):
     taken, used = time.perf_counter() - began, time.process_time() - used
     if pk.last_call().engine != "cpu":
         return taken
-    return min(taken, used / min(cost.threads(), os.cpu_count()))
+    return min(taken, used / min(cost_model.threads(), os.cpu_count()))
 
 
 def long_call(seconds):

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import pycudakit as pk
-from helpers.sanitized import SANITIZED
+from helpers.sanitizers import SANITIZED
 from pycudakit import errors
-from pycudakit._library import loader
+from pycudakit._native import loader
 
 LIBRARY = loader.find("cpu")
 
@@ -68,7 +68,7 @@ def python(code, *, check=True, env=None, timeout=240, cwd=None):
 
 @functools.cache
 def failing_calls():
-    """Return a library to preload, failing.cpp; a test is skipped where there is none."""
+    """Return a library to preload, system_call_failures.cpp; a test is skipped where there is none."""
     if platform.libc_ver()[0] != "glibc":
         pytest.skip("takes the place of glibc's functions")
     if pk.build_info()["cpu"]["sanitizers"]:
@@ -78,7 +78,7 @@ def failing_calls():
         pytest.skip("needs a C++ compiler")
     made = Path(tempfile.mkdtemp()) / "failing.so"
     atexit.register(shutil.rmtree, made.parent)
-    source = Path(__file__).with_name("failing.cpp")
+    source = Path(__file__).with_name("system_call_failures.cpp")
     options = ["-std=c++17", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared"]
     subprocess.run([compiler, *options, str(source), "-o", str(made), "-ldl"], check=True)
     return str(made)

@@ -13,9 +13,9 @@ from scipy import ndimage
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit._calls.operands import describe as describe_operand
-from pycudakit._library import abi, loader
-from pycudakit.image._shape import split
+from pycudakit._native import abi, loader
+from pycudakit._runtime.operands import describe as describe_operand
+from pycudakit.image._axes import split
 
 DTYPES = ["uint8", "uint16", "float32"]
 MODES = ["reflect", "nearest", "mirror", "wrap", "constant"]

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from helpers.pictures import TYPES, kinds, scene, types
+from helpers.images import TYPES, kinds, scene, types
 from helpers.strategies import arrays, assert_values, lay_out
 from hypothesis import given
 from hypothesis import strategies as st

@@ -6,15 +6,15 @@ import sys
 
 import numpy as np
 import pytest
-from helpers.pictures import METHODS, TYPES, kinds, scene, types
+from helpers.images import METHODS, TYPES, kinds, scene, types
 from helpers.strategies import LAYOUTS, arrays, assert_values, build, lay_out
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit._library import abi, loader
-from pycudakit.image import _shape
+from pycudakit._native import abi, loader
+from pycudakit.image import _axes
 
 WEIGHTS = {"BT.601": ((299, 587, 114), 1000), "BT.709": ((2126, 7152, 722), 10000)}
 
@@ -357,7 +357,7 @@ def test_threads_and_instruction_sets_give_the_same_bits():
     ],
 )
 def test_shapes(shape, axis, want):
-    assert _shape.split(np.empty(shape), axis) == want
+    assert _axes.split(np.empty(shape), axis) == want
 
 
 def test_the_package():

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from helpers.pictures import METHODS, TYPES, kinds, types
+from helpers.images import METHODS, TYPES, kinds, types
 from helpers.strategies import LAYOUTS, arrays, assert_values, build, lay_out
 from hypothesis import given
 from hypothesis import strategies as st

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
-from pycudakit._library import abi, loader
+from pycudakit._native import abi, loader
 
 RNG = np.random.default_rng(3)
 # NumPy's roundings where its compiler makes no fused operations, else within a few of them.

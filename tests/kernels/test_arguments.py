@@ -7,7 +7,7 @@ from helpers.user_kernels import module
 import pycudakit as pk
 from pycudakit import In, InOut, Out
 from pycudakit.kernels.reading import signatures
-from pycudakit.kernels.running import arguments
+from pycudakit.kernels.running import argument_binding
 
 TEXT = """
 #include <stdint.h>
@@ -53,8 +53,8 @@ def get(engine):
 def bound(declared, given, size=0):
     """Bind one argument to a kernel of one parameter, without a compiler."""
     signature = signatures.parse(f"__global__ void k({declared}) {{}}").signature("k")
-    [slot] = arguments.slots_of(signature, [size] if size else [])
-    return arguments.bind(signature, [slot], [given])
+    [slot] = argument_binding.slots_of(signature, [size] if size else [])
+    return argument_binding.bind(signature, [slot], [given])
 
 
 def value(declared, given, size=0):

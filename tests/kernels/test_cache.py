@@ -14,7 +14,7 @@ from helpers.user_kernels import python
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit.kernels.compiling import cache, disk
+from pycudakit.kernels.compiling import cache, disk_cache
 from pycudakit.kernels.compiling.source import Compiled, Source
 
 TEXT = "__global__ void k(int *x) { x[0] = 1; }"
@@ -176,7 +176,7 @@ def test_where_nothing_can_be_written(compiler, monkeypatch, tmp_path, engine):
 def test_a_folder_that_others_may_write_to_is_not_trusted(compiler, tmp_path):
     (tmp_path / "cache" / "images").mkdir(parents=True)
     (tmp_path / "cache" / "images").chmod(0o777)
-    disk._warn.cache_clear()
+    disk_cache._warn.cache_clear()
     with pytest.warns(RuntimeWarning, match=r"not kept in .*images: others may write to .*chmod go-w"):
         get()
     assert not list((tmp_path / "cache" / "images").iterdir())
@@ -201,14 +201,14 @@ def test_no_cache(compiler, tmp_path):
 def test_where_it_is(monkeypatch, tmp_path):
     monkeypatch.delenv("PYCUDAKIT_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert disk.cache_folder() == tmp_path / "pycudakit"
+    assert disk_cache.cache_folder() == tmp_path / "pycudakit"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert disk.cache_folder() == tmp_path / ".cache" / "pycudakit"
+    assert disk_cache.cache_folder() == tmp_path / ".cache" / "pycudakit"
 
 
 def test_the_least_recently_used_goes_first(compiler, monkeypatch, tmp_path):
-    monkeypatch.setattr(disk, "_MOST_KEPT", 3 * len(b"image 1"))
+    monkeypatch.setattr(disk_cache, "_MOST_KEPT", 3 * len(b"image 1"))
     monkeypatch.setattr(cache, "_KEPT", 2)
     for index in range(3):
         before = set((tmp_path / "cache").glob("images/*"))

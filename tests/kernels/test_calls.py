@@ -10,7 +10,7 @@ from helpers.user_kernels import ADD, module, operands, python
 import pycudakit as pk
 from pycudakit import In, Out, SourceModule, errors
 from pycudakit.kernels.compiling import cache
-from pycudakit.kernels.running import run
+from pycudakit.kernels.running import execute
 
 
 @pytest.fixture
@@ -64,13 +64,13 @@ def test_a_gpu_that_ran_out_of_memory_under_auto(monkeypatch):
     with pk.engine("cpu"):
         function = SourceModule(ADD).get_function("add")
         function.ready("cpu")
-    pretended = run.Plan("add", "cuda", "auto: pretended", automatic=True)
+    pretended = execute.Plan("add", "cuda", "auto: pretended", automatic=True)
     monkeypatch.setattr(function, "_plan", lambda: pretended)
     ready = function.ready
     monkeypatch.setattr(
         function, "ready", lambda engine, *_, **__: _Full() if engine == "cuda" else ready("cpu")
     )
-    monkeypatch.setattr("pycudakit._calls.asked.devices_asked", lambda: (0,))
+    monkeypatch.setattr("pycudakit._runtime.context.devices_asked", lambda: (0,))
     a, b, c = operands(4)
     with pytest.warns(RuntimeWarning, match="the CPU engine took over: no memory"):
         function(a, b, Out(c), 4, block=4)
@@ -200,7 +200,7 @@ def test_the_environment_isolates(engine, add, monkeypatch):
     np.testing.assert_array_equal(out, a[::-1] + b)
     assert pk.last_call().function == "add"
     monkeypatch.setenv("PYCUDAKIT_ISOLATE", "0")
-    assert not run.isolates(None, None)
+    assert not execute.isolates(None, None)
 
 
 def test_after_a_fault_on_a_gpu():

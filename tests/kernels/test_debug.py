@@ -13,7 +13,7 @@ from helpers.user_kernels import RNG, run
 import pycudakit as pk
 from pycudakit import errors
 from pycudakit.kernels import In, InOut, Out, SourceModule
-from pycudakit.kernels.compiling import dialect, host_compiler
+from pycudakit.kernels.compiling import cuda_to_cpp, host_compiler
 from pycudakit.kernels.compiling.source import Signature, Source
 
 pytestmark = pytest.mark.cpu
@@ -290,9 +290,9 @@ def test_which_kernels_wait():
     __global__ void e() { if (blockIdx.x) return; }
     """
     names = ("a", "b", "c", "d<Sum>", "d<Other>", "e")
-    assert dialect.waiting(source_of(text, kernels=names)) == {"a", "c", "d<Sum>"}
-    assert dialect.waiting(source_of('#include "mine.h"\n' + text, kernels=names)) == set(names)
-    assert dialect.waiting(source_of("namespace g = cooperative_groups;", kernels=names)) == set(names)
+    assert cuda_to_cpp.waiting(source_of(text, kernels=names)) == {"a", "c", "d<Sum>"}
+    assert cuda_to_cpp.waiting(source_of('#include "mine.h"\n' + text, kernels=names)) == set(names)
+    assert cuda_to_cpp.waiting(source_of("namespace g = cooperative_groups;", kernels=names)) == set(names)
 
 
 def test_which_variables_there_are():
@@ -309,14 +309,14 @@ def test_which_variables_there_are():
     namespace n { __device__ int inside; }
     __device__ int after_namespaces;
     """
-    assert dialect.variables(text) == ["a", "b", "d"]
+    assert cuda_to_cpp.variables(text) == ["a", "b", "d"]
 
 
 def test_lines_stay():
     text = "void f() {\n  extern __shared__ __align__(8)\n  float x[];\n"
     text += "  __shared__ int a[3],\n  b;\n  int last; }\n"
     for is_checked in (False, True):
-        made = dialect.translated(text, checked=is_checked)
+        made = cuda_to_cpp.translated(text, checked=is_checked)
         assert made.count("\n") == text.count("\n")
         assert made.split("\n")[5] == text.split("\n")[5]
         assert "extern" not in made

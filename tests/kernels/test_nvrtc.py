@@ -7,8 +7,8 @@ from helpers.threads import run_in_threads
 
 from pycudakit import errors
 from pycudakit.kernels.compiling import nvrtc
+from pycudakit.kernels.compiling.extern_c import blanked, wrapped
 from pycudakit.kernels.compiling.source import Signature, Source
-from pycudakit.kernels.compiling.wrapping import blanked, wrapped
 
 ADD = """
 __global__ void add(const float *a, const float *b, float *out, int n) {
@@ -319,7 +319,7 @@ def test_the_hosts_numbers(compile):
 
 @pytest.mark.parametrize("standard", ["c++14", "c++17", "c++20"])
 def test_only_modules_that_print_carry_it(compile, standard):
-    symbol = b"_ZN9pycudakit7printedIvEE"  # as csrc/cuda/kernels/printed.h has it
+    symbol = b"_ZN9pycudakit7printedIvEE"  # as csrc/cuda/kernels/device_printf.h has it
     options = (f"-std={standard}",)
     assert symbol not in compile(source(ADD, "add", options=options)).data
     text = '__global__ void f(char *c, long n, bool b) { printf("%s %p %ld %d %c", c, c, n, b, c[0]); }'

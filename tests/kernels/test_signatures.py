@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pycudakit import errors
-from pycudakit.kernels.reading import signatures, tokens
+from pycudakit.kernels.reading import preprocessor, signatures
 
 
 def parsed(text, *options, include=lambda _: None):
@@ -315,8 +315,8 @@ def test_what_is_no_source_is_left_to_the_compiler(text):
 
 
 def test_splitting_keeps_template_arguments_together():
-    given = [token for _, token in tokens.tokens("a, b<c, d>, e(f, g)")]
-    assert ["".join(t.text for t in part) for part in tokens.split(given)] == ["a", "b<c,d>", "e(f,g)"]
+    given = [token for _, token in preprocessor.tokens("a, b<c, d>, e(f, g)")]
+    assert ["".join(t.text for t in part) for part in preprocessor.split(given)] == ["a", "b<c,d>", "e(f,g)"]
 
 
 def test_what_is_nested_too_deep_is_refused():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from helpers.processes import failing_calls, python
-from helpers.sanitized import SANITIZED
+from helpers.sanitizers import SANITIZED
 
 pytestmark = [pytest.mark.cpu, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 

@@ -3,7 +3,7 @@
 import helpers.strategies as gen
 import numpy as np
 import pytest
-from helpers.exact import agrees, expected
+from helpers.exact_sums import agrees, expected
 from hypothesis import given
 from hypothesis import strategies as st
 

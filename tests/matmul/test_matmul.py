@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit._library import abi, loader
+from pycudakit._native import abi, loader
 
 sizes = st.one_of(st.integers(0, 9), st.sampled_from([31, 33, 48, 49, 63, 65, 70]))
 

@@ -3,7 +3,7 @@
 import helpers.strategies as gen
 import numpy as np
 import pytest
-from helpers.exact import INFINITY, agrees, inner, slack_of
+from helpers.exact_sums import INFINITY, agrees, inner, slack_of
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.versions import since
+from helpers.numpy_versions import since
 
 import pycudakit as pk
 

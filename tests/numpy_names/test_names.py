@@ -8,7 +8,7 @@ import sys
 
 import numpy  # noqa: ICN001  (`np` is ours)
 import pytest
-from helpers.versions import has_numpy, since
+from helpers.numpy_versions import has_numpy, since
 
 import pycudakit as pk
 import pycudakit.numpy as np

@@ -62,7 +62,7 @@ def test_a_notebook(tmp_path):
     text, shown = EXAMPLES["Jupyter"]
     explained = 'with pk.engine("cpu"):\n    plan = wave.explain(y)\nplan'
     slow = """
-from pycudakit._calls import progress
+from pycudakit._runtime import progress
 progress.LONG = progress.PAUSE = 0.0  # which are for calls of a second and more
 with pk.engine("cpu", progress=True):
     pk.sort(np.arange(5e6))

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from helpers.exact import agrees, error, expected, function, inner, root, slack_of, total
+from helpers.exact_sums import agrees, error, expected, function, inner, root, slack_of, total
 from helpers.strategies import FLOATS
 
 import pycudakit as pk

@@ -6,7 +6,7 @@ import warnings
 import helpers.strategies as gen
 import numpy as np
 import pytest
-from helpers.exact import both
+from helpers.exact_sums import both
 from hypothesis import given
 from hypothesis import strategies as st
 

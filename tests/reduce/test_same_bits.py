@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from engines.test_same_bits import canonical, isas
 from helpers.digests import digest_in_process
-from helpers.sanitized import SANITIZED
+from helpers.sanitizers import SANITIZED
 from helpers.strategies import FLOATS, assert_values, lay_out, layouts, outcome, seeds, values
 from hypothesis import given
 from hypothesis import strategies as st

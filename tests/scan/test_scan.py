@@ -10,7 +10,7 @@ import threading
 
 import numpy as np
 import pytest
-from helpers.sanitized import SANITIZED
+from helpers.sanitizers import SANITIZED
 from helpers.strategies import (
     DTYPES,
     FLOATS,

@@ -10,16 +10,16 @@ import warnings
 import helpers.strategies as gen
 import numpy as np
 import pytest
-from helpers.versions import has_numpy
+from helpers.numpy_versions import has_numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit._calls import cost
-from pycudakit._families.select import rows
-from pycudakit._families.select.points import METHODS
-from pycudakit._library import abi, loader
+from pycudakit._families.select import order_statistics
+from pycudakit._families.select.quantile_interpolation import METHODS
+from pycudakit._native import abi, loader
+from pycudakit._runtime import cost_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -376,17 +376,17 @@ def test_auto_sees_how_quick_numpy_is(monkeypatch, dtype, nanoseconds, is_numpys
     array = (np.arange(301 * 301) * 7919 % 1000).astype(dtype).reshape(301, 301)
     ticks = iter(range(100))
     monkeypatch.delenv("PYCUDAKIT_TUNED")
-    clock = types.SimpleNamespace(perf_counter=lambda: next(ticks) * cost.SEEN * nanoseconds * 1e-9)
-    rows._numpys_partition.cache_clear()
+    clock = types.SimpleNamespace(perf_counter=lambda: next(ticks) * cost_model.SEEN * nanoseconds * 1e-9)
+    order_statistics._numpys_partition.cache_clear()
     try:
         with monkeypatch.context() as patch, pk.engine("auto"):
-            patch.setattr(cost, "time", clock)
+            patch.setattr(cost_model, "time", clock)
             # Calls would be answered as others of their form were.
-            plans = [rows.planned("median", array, 0.5, (1, None, False))[0] for _ in range(2)]
+            plans = [order_statistics.planned("median", array, 0.5, (1, None, False))[0] for _ in range(2)]
             assert {plan.engine == "numpy" for plan in plans} == {is_numpys}
             assert next(ticks) == 6  # three tries, at their begins and ends
     finally:
-        rows._numpys_partition.cache_clear()
+        order_statistics._numpys_partition.cache_clear()
 
 
 def test_auto():

@@ -4,8 +4,8 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.numpy_versions import has_numpy, since
 from helpers.strategies import assert_same_outcome, each_with_smoke, outcome
-from helpers.versions import has_numpy, since
 
 import pycudakit as pk
 from pycudakit import errors

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import pycudakit as pk
-from pycudakit._calls import composite
-from pycudakit._families.sort import sets
+from pycudakit._families.sort import set_operations
+from pycudakit._runtime import composite
 
 NAMES = ["union1d", "intersect1d", "setdiff1d", "setxor1d", "isin"]
 SIZE = 20_000
@@ -92,7 +92,7 @@ def test_64_bits_with_a_sign_and_without(engine):
 @pytest.mark.parametrize("piece", [1, 7, 100])
 def test_isin_in_pieces(engine, monkeypatch, piece):
     """However large the elements are, it takes the memory of a piece of them."""
-    monkeypatch.setattr(sets, "_PIECE", piece)
+    monkeypatch.setattr(set_operations, "_PIECE", piece)
     x, known = np.arange(100, dtype=np.uint8).reshape(4, 25).T, [3, 99, 98, 256, -1]
     for invert in (False, True):
         assert_same(pk.isin(x, known, invert=invert), np.isin(x, known, invert=invert))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.numpy_versions import has_numpy
 from helpers.sorting import LONG, draw_axis, mixed
 from helpers.strategies import (
     DTYPES,
@@ -13,13 +14,12 @@ from helpers.strategies import (
     describe,
     outcome,
 )
-from helpers.versions import has_numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit._library import abi, loader
+from pycudakit._native import abi, loader
 
 RNG = np.random.default_rng(0)
 

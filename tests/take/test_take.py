@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
+from helpers.numpy_versions import has_numpy
 from helpers.strategies import DTYPES, arrays, assert_same_outcome, each_with_smoke, outcome
-from helpers.versions import has_numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit._calls.plan import small_call
 from pycudakit._families import take as take_module
+from pycudakit._runtime.engine_choice import small_call
 
 
 def compare(name, *arguments, **keywords):

@@ -3,10 +3,10 @@
 #include <cstring>
 
 #include "common/image.h"
-#include "cuda/plan/homes.h"
-#include "cuda/stream/resident.h"
-#include "cuda/stream/stream.h"
-#include "cuda/stream/tuning.h"
+#include "cuda/pipeline/broadcast_buffers.h"
+#include "cuda/pipeline/pipeline.h"
+#include "cuda/residency/operands.h"
+#include "cuda/runtime/tuning.h"
 
 namespace pk::image::filters {
 

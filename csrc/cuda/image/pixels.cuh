@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/image.h"
-#include "cuda/stream/runtime.h"
+#include "cuda/runtime/cuda.h"
 
 namespace pk::image {
 

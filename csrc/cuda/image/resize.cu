@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "cuda/plan/homes.h"
-#include "cuda/stream/resident.h"
-#include "cuda/stream/stream.h"
+#include "cuda/pipeline/broadcast_buffers.h"
+#include "cuda/pipeline/pipeline.h"
+#include "cuda/residency/operands.h"
 #include "pixels.cuh"
 
 namespace pk::image {

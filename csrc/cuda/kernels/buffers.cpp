@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cuda/stream/tuning.h"
-#include "traffic.h"
+#include "cuda/pipeline/staged_copy.h"
+#include "cuda/runtime/tuning.h"
 
 namespace pk::kernels {
 

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "common/call/status.h"
-#include "cuda/stream/runtime.h"
+#include "cuda/runtime/cuda.h"
 
 namespace pk::cublas {
 

@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._calls import above, others
-from pycudakit._calls.arguments import broadcast, broadcast_shapes
-from pycudakit._calls.deferred import Deferred
-from pycudakit._families.elementwise import compound
-from pycudakit._families.elementwise.fast import call
-from pycudakit._families.expression.language import (
+from pycudakit._element_programs import device_launch
+from pycudakit._element_programs.builder import Builder
+from pycudakit._element_programs.element_function import ElementFunction, checked_output
+from pycudakit._element_programs.ufunc_lowering import write_ufunc
+from pycudakit._element_programs.values import Scalar, Value
+from pycudakit._families.elementwise import non_ufuncs
+from pycudakit._families.elementwise.fast_path import call
+from pycudakit._families.expression.parser import (
     ARITIES,
     CONSTANTS,
     ERRORS,
@@ -33,13 +35,12 @@ from pycudakit._families.expression.language import (
     parse,
     suggestion,
 )
-from pycudakit._families.expression.reduced import reduce_program
-from pycudakit._library.types import masked_arrays
-from pycudakit._programs import queued
-from pycudakit._programs.builder import Builder
-from pycudakit._programs.function import ElementFunction, checked_output
-from pycudakit._programs.ufuncs import write_ufunc
-from pycudakit._programs.values import Scalar, Value
+from pycudakit._families.expression.reductions import reduce_program
+from pycudakit._interop import foreign_arrays
+from pycudakit._native.dtypes import masked_arrays
+from pycudakit._runtime import late_bound
+from pycudakit._runtime.lazy_array import Deferred
+from pycudakit._runtime.ufunc_arguments import broadcast, broadcast_shapes
 
 # ---- Steps as a program ------------------------------------------------------------------------------
 
@@ -165,26 +166,26 @@ def _write_clip(builder: Builder, x: Value | Scalar, *limits: Value | Scalar) ->
             number = limit.value if isinstance(limit, Scalar) else None
             if type(number) is int and (number <= info.min if bound == "maximum" else number >= info.max):
                 del kept[bound]
-    return compound.write_clip(tuple(kept), builder, x, *kept.values(), **_KEYWORDS)[0]
+    return non_ufuncs.write_clip(tuple(kept), builder, x, *kept.values(), **_KEYWORDS)[0]
 
 
 def _write_step(builder: Builder, step: Step, values: list[Any]) -> Value:
     name = step.function
     if name == "where":
-        return compound.write_where(builder, *values)[0]
+        return non_ufuncs.write_where(builder, *values)[0]
     if name == "clip":
         return _write_clip(builder, *values)
     if name == "astype":
         return builder.cast(_with_dtype(builder, values[0]), step.value)
     if name == "round":
-        power = Scalar(float, None, compound.power_of_ten(abs(step.value)))
-        write = compound.round_function(step.value).write
+        power = Scalar(float, None, non_ufuncs.power_of_ten(abs(step.value)))
+        write = non_ufuncs.round_function(step.value).write
         return write(builder, _with_dtype(builder, values[0]), power, **_KEYWORDS)[0]
     if name == "nan_to_num":
         x = _with_dtype(builder, values[0])
         limits = np.finfo(x.dtype if x.dtype.kind == "f" else np.float64)
         numbers = (0.0, float(limits.max), float(limits.min))
-        return compound.write_nan_to_num(builder, x, *(Scalar(float, None, n) for n in numbers))[0]
+        return non_ufuncs.write_nan_to_num(builder, x, *(Scalar(float, None, n) for n in numbers))[0]
     if name == "power" and step.is_operator:
         base, exponent = values
         literal = exponent.value if isinstance(exponent, Scalar) else None
@@ -224,9 +225,9 @@ def _find(parsed: Parsed, name: str, written: str, scopes: Sequence[Mapping[str,
 
 
 def _as_value(name: str, value: Any) -> Any:
-    if not others.is_ordinary(value):
+    if not foreign_arrays.is_ordinary(value):
         by_numpy = None if isinstance(value, masked_arrays()) else True
-        value = others.read(value, f"evaluate, {name!r}", by_numpy)
+        value = foreign_arrays.read(value, f"evaluate, {name!r}", by_numpy)
     kind = type(value)
     if kind is np.ndarray or kind in NUMBERS or hasattr(kind, "__array_ufunc__"):
         return value
@@ -299,16 +300,16 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
     else:
         raise TypeError(f"operands is a mapping of names, not a {type(operands).__name__}")
     found = {name: _find(parsed, name, written, scopes) for name, written in parsed.names}
-    if others.takes_devices() and any(map(others.lies_on_device, (*found.values(), out))):
+    if foreign_arrays.takes_devices() and any(map(foreign_arrays.lies_on_device, (*found.values(), out))):
         result = _queued(parsed, list(found.values()), out)
         if result is not None:
             return result
-        others.check_devices("evaluate", evaluate, (), {**found, "out": out})
-        return above.call_on_device(evaluate, expression, found, out)
-    if any(map(others.has_dask, found.values())):
-        return above.call_on_dask("evaluate", (expression, found), {"out": out})
+        foreign_arrays.check_devices("evaluate", evaluate, (), {**found, "out": out})
+        return late_bound.call_on_device(evaluate, expression, found, out)
+    if any(map(foreign_arrays.has_dask, found.values())):
+        return late_bound.call_on_dask("evaluate", (expression, found), {"out": out})
     if out is not None and not isinstance(out, np.ndarray):
-        others.read(out, "evaluate, out")
+        foreign_arrays.read(out, "evaluate, out")
         raise TypeError(f"out is an ndarray, not a {type(out).__name__}")
     values = [_as_value(name, value) for name, value in found.items()]
 
@@ -351,7 +352,7 @@ def _queued(parsed: Parsed, values: list[Any], out: Any) -> Any:
     if exponents:
         plan = _baked(plan, are_numbers, inputs, exponents)
         inputs = plan.bind(values)
-    return queued.call(plan.function, inputs, out)
+    return device_launch.call(plan.function, inputs, out)
 
 
 def _compute(

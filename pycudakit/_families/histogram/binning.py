@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._calls import invocation
-from pycudakit._calls.invocation import last_call, run
-from pycudakit._calls.operands import code_for, describe
-from pycudakit._calls.plan import Plan
-from pycudakit._families.reduce import extremes
-from pycudakit._library import abi, result_memory
-from pycudakit._library.types import FLOAT32, FLOAT64, INT64, UINT64, Array, DType
+from pycudakit._families.reduce import min_max
+from pycudakit._native import abi, allocator
+from pycudakit._native.dtypes import FLOAT32, FLOAT64, INT64, UINT64, Array, DType
+from pycudakit._runtime import native_call
+from pycudakit._runtime.engine_choice import Plan
+from pycudakit._runtime.native_call import last_call, run
+from pycudakit._runtime.operands import code_for, describe
 
 MOST = 2**31 - 256
 
@@ -151,8 +151,8 @@ def _shape(array: Array) -> tuple[Array, int]:
 
 def extent(chosen: Plan, values: Array) -> Array:
     """Return the least and the greatest element, or NaN for both if any is NaN."""
-    if result_memory.is_at_home():  # which the entry brings to the host
-        return np.array([extremes.min(values), extremes.max(values)], values.dtype.newbyteorder("="))
+    if allocator.is_at_home():  # which the entry brings to the host
+        return np.array([min_max.min(values), min_max.max(values)], values.dtype.newbyteorder("="))
     bits = np.zeros(2, np.uint64)
     run(chosen, "pk_extent", table([values]), *_shape(values), bits, size=values.size)
     return _elements(bits, values)
@@ -222,7 +222,7 @@ def _tell_of_the_host(chosen: Plan, size: int, why: str = _NO_ROOM) -> None:
     """Let `last_call` say why the GPU did not do it, if so."""
     call = last_call() if chosen.engine == "cuda" and size else None
     if call is not None and call.engine == "cuda" and not call.stages.get("kernel"):
-        invocation.add_reason(why)
+        native_call.add_reason(why)
 
 
 def weigh(
@@ -244,7 +244,7 @@ def weigh(
 
 def passed(chosen: Plan, values: Array, bins: Bins, right: bool, decreasing: bool) -> Array:
     """Return how many edges come before each element."""
-    result = result_memory.empty(values.shape, np.int64)
+    result = allocator.empty(values.shape, np.int64)
     operands = table([values, result])
     run(chosen, "pk_digitize", operands, *_shape(values), bins.row, right, decreasing, size=values.size)
     return result

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._calls import asked, cost, floating, invocation, operands
-from pycudakit._calls.arguments import as_order, broadcast_shapes, needs_copy, one_out
-from pycudakit._calls.plan import NOTHING, Cost, Plan, plan_call
-from pycudakit._calls.record import Call
-from pycudakit._calls.small import answered_by
-from pycudakit._families.elementwise.methods import as_ufunc
-from pycudakit._library import abi, loader, result_memory
-from pycudakit._library.types import BOOL, FLOAT16, FLOAT32, FLOAT64, Array, DType
+from pycudakit._families.elementwise.ufunc_methods import as_ufunc
+from pycudakit._native import abi, allocator, loader
+from pycudakit._native.dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, Array, DType
+from pycudakit._runtime import context, cost_model, fp_errors, native_call, operands
+from pycudakit._runtime.call_log import Call
+from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._runtime.engine_choice import NOTHING, Cost, Plan, plan_call
+from pycudakit._runtime.ufunc_arguments import as_order, broadcast_shapes, needs_copy, one_out
 
 NONE: Any = np._NoValue  # noqa: SLF001
 PRECISIONS = ("highest", "exact", "tf32", "bf16")
@@ -144,9 +144,9 @@ def _along(
     out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
     arrays = [operands.as_array(x1), operands.as_array(x2), None if out is None else operands.as_array(out)]
     if arrays[0] is None or arrays[1] is None or (out is not None and arrays[2] is None):
-        return invocation.by_numpy_alone("matmul", numpy)
+        return native_call.by_numpy_alone("matmul", numpy)
     if not (isinstance(axes, list) and len(axes) == 3 and all(np.shape(pair) == (2,) for pair in axes)):
-        return invocation.by_numpy_alone("matmul", numpy, "axes of vectors")  # or it raises
+        return native_call.by_numpy_alone("matmul", numpy, "axes of vectors")  # or it raises
     try:
         moved = [
             a if a is None else np.moveaxis(a, pair, (-2, -1)) for a, pair in zip(arrays, axes, strict=True)
@@ -158,12 +158,12 @@ def _along(
     return np.moveaxis(result, (-2, -1), axes[2]) if out is None else out
 
 
-_record_small = invocation.recorder(Call("matmul", "numpy", cost.SMALL))
+_record_small = native_call.recorder(Call("matmul", "numpy", cost_model.SMALL))
 
 
 def _is_small(x1: Any, x2: Any) -> bool:
     """Tell whether `auto` runs, and NumPy will multiply these first: what is decided quickly."""
-    if asked.fast() != "auto":
+    if context.fast() != "auto":
         return False
     if type(x1) is not np.ndarray or type(x2) is not np.ndarray or x1.dtype != x2.dtype:
         return False
@@ -210,7 +210,7 @@ def product(
     else:
         plan = plan_call(name, [a, b], NOTHING, foreign)
     if plan.engine == "numpy" or a is None or b is None or shape is None or types is None:
-        return invocation.by_numpy(name, plan.reason, numpy)
+        return native_call.by_numpy(name, plan.reason, numpy)
 
     common, result_type = types
     target = out
@@ -220,7 +220,7 @@ def product(
         or not (out.flags.c_contiguous and out.flags.aligned)
         or needs_copy(out, [a, b])
     ):
-        target = result_memory.empty(shape, common)
+        target = allocator.empty(shape, common)
     x, y = a.astype(common, copy=False), b.astype(common, copy=False)
     if plan.engine == "cpu" and common in _BLAS:
         target = _by_blas(plan, x, y, target, precision, warns)
@@ -288,12 +288,12 @@ def _cost_of(sizes: tuple[int, int, int, int], a: Array, b: Array, types: tuple[
     up = (a.size + b.size) * common.itemsize
     if common in _BLAS:
         # Ours is NumPy's own; where there is more to it, a GPU may be quicker.
-        alone = products / (_BLAS[common] * cost.threads())
-        return Cost(0.0 if alone < cost.WORTH_WAKING else None, alone, up, down, on_gpu)
+        alone = products / (_BLAS[common] * cost_model.threads())
+        return Cost(0.0 if alone < cost_model.WORTH_WAKING else None, alone, up, down, on_gpu)
     alone = products / _LOOPS
-    if alone > cost.SHARED_WORK:
-        alone /= cost.threads()
-    return Cost(2e-6 + products / _NUMPYS_LOOPS, cost.CALL + alone, up, down, on_gpu)
+    if alone > cost_model.SHARED_WORK:
+        alone /= cost_model.threads()
+    return Cost(2e-6 + products / _NUMPYS_LOOPS, cost_model.CALL + alone, up, down, on_gpu)
 
 
 # ---- On the CPU, by NumPy -----------------------------------------------------------------------------
@@ -314,14 +314,14 @@ def _by_blas(plan: Plan, x: Array, y: Array, target: Array, precision: str, warn
             for rows in _in_rows(x, y, result):
                 multiply(*rows)
     reason = f"{plan.reason}; by NumPy's BLAS"
-    invocation.done(Call(plan.function, "cpu", reason, time.perf_counter() - began, began=began))
+    native_call.done(Call(plan.function, "cpu", reason, time.perf_counter() - began, began=began))
     return result
 
 
 def _in_rows(x: Array, y: Array, target: Array) -> list[tuple[Array, ...]]:
     """Return operands and targets of NumPy's, each of which takes a moment."""
     products = float(target.size) * x.shape[-1]
-    parts = products / (_BLAS[x.dtype] * cost.threads() * _PATIENCE)
+    parts = products / (_BLAS[x.dtype] * cost_model.threads() * _PATIENCE)
     if parts < 2 or x.ndim < 2:
         return [(x, y, target)]
     if target.ndim > 2:
@@ -392,12 +392,12 @@ def _by_library(
         m, batch, places = m * batch, 1, np.zeros((1, 2), np.int64)  # one taller matrix
     flags = abi.TRANSPOSED_A * a_turned | abi.TRANSPOSED_B * b_turned
     method = ctypes.c_int64()
-    met = invocation.run(
+    met = native_call.run(
         *(plan, f"pk_matmul_{name}", a, b, target.view(stored)),
         *(m, n, k, places, batch, flags, PRECISIONS.index(precision), ctypes.byref(method)),
         size=target.size,
     )
-    invocation.add_reason(f"by {_METHODS[method.value]}")
+    native_call.add_reason(f"by {_METHODS[method.value]}")
     return met
 
 
@@ -413,8 +413,8 @@ def _warn(name: str, x: Array, y: Array, result: Array) -> None:
 
     if result.dtype.kind != "f":
         return
-    result_memory.look(x, y, result)
+    allocator.look(x, y, result)
     if (np.isnan(result) & ~in_either(np.isnan(x), np.isnan(y))).any():
-        floating.report("invalid", name)
+        fp_errors.report("invalid", name)
     if (np.isinf(result) & ~in_either(~np.isfinite(x), ~np.isfinite(y))).any():
-        floating.report("over", name)
+        fp_errors.report("over", name)

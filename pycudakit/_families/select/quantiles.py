@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._calls.invocation import one_call
-from pycudakit._calls.operands import as_array
-from pycudakit._calls.small import answered_by
-from pycudakit._families.select.points import Points, are_valid
-from pycudakit._families.select.rows import Request, Selector, by_numpy, planned, warn_of_only_nan
-from pycudakit._families.select.weighted import weighted_quantiles
-from pycudakit._library.types import Array
+from pycudakit._families.select.order_statistics import Request, Selector, by_numpy, planned, warn_of_only_nan
+from pycudakit._families.select.quantile_interpolation import Points, are_valid
+from pycudakit._families.select.weighted_quantiles import weighted_quantiles
+from pycudakit._native.dtypes import Array
+from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.operands import as_array
 
 MASKED_BELOW = 600  # NumPy takes shorter rows by way of a masked array, which adds in their own type
 

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._library import abi, loader
-from pycudakit._library.version import __version__
-from pycudakit.kernels.compiling import disk, headers, trust
+from pycudakit._native import abi, loader
+from pycudakit._native.version import __version__
+from pycudakit.kernels.compiling import disk_cache, include_tracking, path_security
 from pycudakit.kernels.compiling.source import Binary, Compiled, Source
 
 _COMPILERS = {"cuda": "pycudakit.kernels.compiling.nvrtc", "cpu": "pycudakit.kernels.compiling.host_compiler"}
@@ -87,19 +87,19 @@ def arch(device: int) -> str:
 def _from_disk_or_compiler(
     source: Source, engine: str, compiler: Any, key: bytes, cache_dir: CacheDir
 ) -> _Kept:
-    folder = None if cache_dir is False else disk.folder(cache_dir if cache_dir is not True else None)
+    folder = None if cache_dir is False else disk_cache.folder(cache_dir if cache_dir is not True else None)
     if folder is not None:
-        found = disk.read(folder, key)
+        found = disk_cache.read(folder, key)
         if found is not None:
             return _loaded(found, key, engine, folder)
     read = _headers(source, engine, compiler)
     started = time.time_ns()
     compiled: Compiled = compiler.compile(source)
     read = _with_own_list(read, compiled.read, started)
-    found = disk.Found(compiled.data, compiled.symbols, compiled.log, read or {}, started)
+    found = disk_cache.Found(compiled.data, compiled.symbols, compiled.log, read or {}, started)
     if folder is not None and read is not None:
         try:
-            disk.write(folder, key, found)
+            disk_cache.write(folder, key, found)
         except OSError:  # it is full, or may not be written to
             folder = None
     else:
@@ -108,25 +108,25 @@ def _from_disk_or_compiler(
 
 
 def _with_own_list(
-    looked_for: dict[str, headers.State | None] | None, listed: tuple[str, ...], started: int
-) -> dict[str, headers.State | None] | None:
+    looked_for: dict[str, include_tracking.State | None] | None, listed: tuple[str, ...], started: int
+) -> dict[str, include_tracking.State | None] | None:
     """Return all that a compilation depended on; None if that is not known, or changed meanwhile."""
-    if looked_for is None or not headers.have_not_changed(looked_for):
+    if looked_for is None or not include_tracking.have_not_changed(looked_for):
         return None
-    others = headers.read_by_compiler((path for path in listed if path not in looked_for), started)
+    others = include_tracking.read_by_compiler((path for path in listed if path not in looked_for), started)
     return None if others is None else looked_for | others
 
 
 def _loaded(
-    found: disk.Found, key: bytes, engine: str, folder: Path | None, *, is_known: bool = True
+    found: disk_cache.Found, key: bytes, engine: str, folder: Path | None, *, is_known: bool = True
 ) -> _Kept:
     own = hashlib.sha256(key + hashlib.sha256(found.data).digest()).digest()[:16]
     data = found.data
     if engine == "cpu":  # whose library takes a path
-        if folder is None or not trust.runs_code(folder):
-            folder = disk.private_folder()
-            disk.write(folder, key, found)
-        data = os.fsencode(disk.image_path(folder, key, found.data))
+        if folder is None or not path_security.runs_code(folder):
+            folder = disk_cache.private_folder()
+            disk_cache.write(folder, key, found)
+        data = os.fsencode(disk_cache.image_path(folder, key, found.data))
     loaded = Loaded(Binary(data, own, engine), found.symbols, found.log)
     return _Kept(loaded, found.read if is_known else None, found.made)
 
@@ -141,7 +141,7 @@ def _key(source: Source, engine: str, fingerprint: str) -> bytes:
     """
     whole = [str(_FORM), __version__, engine, fingerprint]
     whole += [f"{field.name}={getattr(source, field.name)!r}" for field in fields(source)]
-    whole += map(os.path.abspath, headers.folders_of(source.include_dirs, source.options))
+    whole += map(os.path.abspath, include_tracking.folders_of(source.include_dirs, source.options))
     if engine == "cuda" and _INCLUDES.search(source.text):
         whole.append(os.getcwd())  # where NVRTC looks
     return hashlib.sha256("\0".join(whole).encode("utf-8", "surrogatepass")).digest()
@@ -150,12 +150,12 @@ def _key(source: Source, engine: str, fingerprint: str) -> bytes:
 _INCLUDES = re.compile(r"include|import")
 
 
-def _headers(source: Source, engine: str, compiler: Any) -> dict[str, headers.State | None] | None:
+def _headers(source: Source, engine: str, compiler: Any) -> dict[str, include_tracking.State | None] | None:
     """Return what a source may include, there or not; None if that cannot be told."""
-    folders = headers.folders_of(source.include_dirs, source.options)
+    folders = include_tracking.folders_of(source.include_dirs, source.options)
     folders += [Path(folder) for folder in compiler.folders()]
     folders += [Path(), Path(source.name).parent] if engine == "cuda" else []
-    return headers.looked_for(source.text, source.options, folders)
+    return include_tracking.looked_for(source.text, source.options, folders)
 
 
 # ---- In memory -------------------------------------------------------------------------------------
@@ -166,11 +166,11 @@ class _Kept:
     """A binary, what its compiler read, and when that was; None if nobody knows."""
 
     loaded: Loaded
-    read: headers.States | None
+    read: include_tracking.States | None
     made: int
 
     def is_current(self) -> bool:
-        if self.read is None or not headers.are_as_they_were(self.read, self.made):
+        if self.read is None or not include_tracking.are_as_they_were(self.read, self.made):
             return False
         binary = self.loaded.binary
         return binary.engine != "cpu" or os.path.exists(binary.data)  # unless somebody emptied the cache

@@ -21,9 +21,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pycudakit import errors
-from pycudakit.kernels.compiling import dialect, wrapping
+from pycudakit.kernels.compiling import cuda_to_cpp, extern_c
+from pycudakit.kernels.compiling.extern_c import directives, line_directive, preprocessing, wrapped
 from pycudakit.kernels.compiling.source import Compiled, Source
-from pycudakit.kernels.compiling.wrapping import directives, line_directive, preprocessing, wrapped
 
 _HEADERS = Path(__file__).parent / "include"
 _FLAGS = [
@@ -143,7 +143,7 @@ def _fingerprint(*environment: str) -> str:
             told.update(f"{real} {about.st_size} {about.st_mtime_ns}".encode())
     for file in sorted(path for path in _HEADERS.rglob("*") if path.is_file()):
         told.update(file.read_bytes())
-    own = (Path(__file__), Path(dialect.__file__), Path(wrapping.__file__))
+    own = (Path(__file__), Path(cuda_to_cpp.__file__), Path(extern_c.__file__))
     told.update(b"".join(file.read_bytes() for file in own))
     told.update(f"{platform.machine()} {_processor()}".encode())
     return told.hexdigest()
@@ -151,9 +151,9 @@ def _fingerprint(*environment: str) -> str:
 
 def translated(source: Source) -> str:
     """Return the C++ that a source becomes: its dialect, the source, and a table of its kernels."""
-    text = dialect.translated(source.text, checked=source.debug)
+    text = cuda_to_cpp.translated(source.text, checked=source.debug)
     body = line_directive(1, source.name) + text if source.no_extern_c else wrapped(text, source.name)
-    waits = dialect.waiting(source)
+    waits = cuda_to_cpp.waiting(source)
     entries = [
         f"    pk_entry<(&{kernel.name})>::pk_{'waits' if kernel.name in waits else 'loops'}"
         f"({json.dumps(kernel.name)}),"
@@ -161,7 +161,7 @@ def translated(source: Source) -> str:
     ]
     symbols = [
         f"    {{{json.dumps(name)}, (void *)&{name}, sizeof({name})}},"
-        for name in dialect.variables(source.text)
+        for name in cuda_to_cpp.variables(source.text)
     ]
     lines = [
         *_prologue(source),

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pycudakit import errors
+from pycudakit.kernels.compiling.extern_c import directives, line_directive, preprocessing, wrapped
 from pycudakit.kernels.compiling.source import Compiled, Source
-from pycudakit.kernels.compiling.wrapping import directives, line_directive, preprocessing, wrapped
 
 _OWN = Path(__file__).parent / "device_include"
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")

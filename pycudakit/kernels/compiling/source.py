@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pycudakit._library.types import DType
+from pycudakit._native.dtypes import DType
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._library.types import DType
+from pycudakit._native.dtypes import DType
 from pycudakit.kernels.compiling.source import Parameter
-from pycudakit.kernels.reading import tokens
-from pycudakit.kernels.reading.tokens import Token
+from pycudakit.kernels.reading import preprocessor
+from pycudakit.kernels.reading.preprocessor import Token
 
 # Of a type as `_spelled` writes it.
 _BASIC = {
@@ -101,9 +101,9 @@ def without_attributes(given: Sequence[Token]) -> list[Token]:
         token = given[at]
         following = given[at + 1].text if at + 1 < len(given) else ""
         if is_attribute(token.text) and following == "(":
-            at = tokens.closing(given, at + 1)
+            at = preprocessor.closing(given, at + 1)
         elif token.text == "[" and following == "[":
-            at = tokens.closing(given, at)
+            at = preprocessor.closing(given, at)
         else:
             out.append(token)
         at += 1

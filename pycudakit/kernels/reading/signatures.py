@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pycudakit import errors
 from pycudakit.kernels.compiling.source import Parameter, Signature
-from pycudakit.kernels.reading import tokens
+from pycudakit.kernels.reading import preprocessor
 from pycudakit.kernels.reading.declarators import (
     base_of,
     first,
@@ -18,7 +18,7 @@ from pycudakit.kernels.reading.declarators import (
     template_end,
     without_attributes,
 )
-from pycudakit.kernels.reading.tokens import Token
+from pycudakit.kernels.reading.preprocessor import Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Declarations:
         return known
 
     def _read(self, name: str) -> Signature:
-        given = [token for kind, token in tokens.tokens(name) if kind == "token"]
+        given = [token for kind, token in preprocessor.tokens(name) if kind == "token"]
         base, _, rest = name.partition("<")
         declared = self._kernels[self._full_name(base.strip())]
         types = dict(self._types)
@@ -79,7 +79,7 @@ class Declarations:
             start = first(given, "<")
             if start == len(given) or given[-1].text != ">":
                 raise KeyError(name)
-            types.update(_instance(declared.template, tokens.split(given[start + 1 : -1])))
+            types.update(_instance(declared.template, preprocessor.split(given[start + 1 : -1])))
             called = declared.name + joined(given[start:])
         elif rest or declared.template is not None:
             raise KeyError(name)
@@ -102,7 +102,7 @@ def parse(
     text: str,
     file: str = "kernel.cu",
     options: Iterable[str] = (),
-    include: tokens.Include = lambda _: None,
+    include: preprocessor.Include = lambda _: None,
 ) -> Declarations:
     """Read what a source declares.
 
@@ -115,7 +115,7 @@ def parse(
     """
     found = Declarations(file)
     try:
-        given = tokens.preprocessed(text, _defines(options), include)
+        given = preprocessor.preprocessed(text, _defines(options), include)
         _Reader(found).read(given, "")
     except RecursionError:
         raise errors.CompileError(f"{file}: what it declares is nested too deep") from None
@@ -150,7 +150,7 @@ class _Reader:
             if text == ";":
                 self._declaration(given[start:at], scope)
             elif text == "{":
-                end = tokens.closing(given, at)
+                end = preprocessor.closing(given, at)
                 head = given[start:at]
                 inner = _inner_scope(head, scope)
                 if inner is not None:
@@ -162,7 +162,7 @@ class _Reader:
                     self._declaration(head, scope)
                 at = end
             elif text in ("(", "["):
-                at = tokens.closing(given, at) + 1
+                at = preprocessor.closing(given, at) + 1
                 continue
             else:
                 at += 1
@@ -175,7 +175,7 @@ class _Reader:
         template = None
         while words[:1] == ["template"] and words[1:2] == ["<"]:
             end = template_end(given, 1)
-            template = tokens.split(given[2:end])
+            template = preprocessor.split(given[2:end])
             given, words = given[end + 1 :], words[end + 1 :]
         if "__global__" in words:
             self._kernel(given, template, scope)
@@ -196,7 +196,7 @@ class _Reader:
             if given[at].text == "(" and at:
                 name = given[at - 1]
                 if name.is_name and not is_attribute(name.text):
-                    parameters, _ = tokens.arguments(given, at)
+                    parameters, _ = preprocessor.arguments(given, at)
                     full = scope + name.text
                     if [[t.text for t in p] for p in parameters] == [["void"]]:
                         parameters = []
@@ -206,7 +206,7 @@ class _Reader:
                     return
                 if name.text == ">":
                     return  # a specialisation, or an instantiation, of a template that is declared elsewhere
-                at = tokens.closing(given, at)
+                at = preprocessor.closing(given, at)
             at += 1
 
     def _typedef(self, given: Sequence[Token]) -> None:
@@ -228,7 +228,7 @@ class _Reader:
         given = without_attributes(given[: first(given, "=")])
         if any(token.text == "(" for token in given):
             return  # a function's declaration
-        parts = tokens.split(given) or [[]]
+        parts = preprocessor.split(given) or [[]]
         base, _, _ = base_of(parts[0])
         for part in [parts[0], *([*base, *other] for other in parts[1:])]:
             try:

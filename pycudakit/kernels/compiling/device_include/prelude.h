@@ -145,7 +145,7 @@ using ::sqrt, ::cbrt, ::exp, ::exp2, ::expm1, ::log, ::log2, ::log10, ::log1p, :
     ::logb, ::scalbn, ::lrint, ::lround, ::llrint, ::llround, ::isnan, ::isinf, ::isfinite, ::signbit;
 }  // namespace std
 
-// What a kernel prints is a record in the memory of its run, which csrc/cuda/kernels/printed.h reads:
+// What a kernel prints is a record in the memory of its run, which csrc/cuda/kernels/device_printf.h reads:
 //   bytes of it all (32 bits), count of arguments (32) | the format | each argument: its kind (64) and value
 // A text is its length (64) and characters. All are rounded up to 8 bytes.
 namespace pycudakit {

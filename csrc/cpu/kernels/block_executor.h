@@ -1,0 +1,163 @@
+// One thread of the CPU that runs blocks of a kernel, one after the other.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/call/call.h"
+#include "common/kernels.h"
+#include "compiled_module.h"
+#include "fibers.h"
+#include "guarded_memory.h"
+#include "preemption.h"
+
+namespace pk::kernels {
+
+// What kernels print in a call.
+class Printed {
+   public:
+    Printed(uint8_t *text, int64_t capacity) : text_(text), capacity_(capacity) {}
+    void add(const char *text, int64_t bytes);
+    int64_t length() const { return length_; }
+
+   private:
+    std::mutex mutex_;
+    uint8_t *text_;
+    int64_t capacity_, length_ = 0;
+};
+
+// A launch, as all threads that run its blocks share it.
+struct Launch {
+    const pk_image_kernel &kernel;
+    bool checked;
+    Code code;         // the kernel's own
+    std::string name;  // "kernel 'blur'"
+    Shape shape;
+    int64_t shared;
+    void *const *arguments;
+    Arena *arena;  // of the buffers, where accesses are checked
+    std::chrono::milliseconds block_limit;
+    Call &call;
+    Printed &printed;
+};
+
+class Worker {
+   public:
+    Worker();
+
+    void begin(const Launch &launch);
+    void run(int64_t first, int64_t count);  // blocks; throws what became of them
+
+    // The one whose kernel the calling thread runs, or null.
+    static Worker *of_this_thread();
+
+    // For a handler of a signal that came when the thread was at that instruction: asks whether the call goes
+    // on, at once in the kernel's own code, which holds nobody's locks, and else when the kernel next asks
+    // for something.
+    void interrupted(uint64_t at);
+    bool is_inside() const { return inside_.load(std::memory_order_relaxed); }
+    bool is_due() const { return due_.load(std::memory_order_relaxed); }
+
+    int64_t stacks = 0;  // that it may have: lending.h's
+
+   private:
+    enum class State : uint8_t { READY, BARRIER, WARP, ACTIVE, DONE };
+
+    struct Thread {
+        State state;
+        int fiber;  // -1: it has not begun
+        int32_t line;
+        uint32_t lanes;  // that came to the same line
+    };
+
+    // Lanes that wait for each other, and what they say.
+    struct Record {
+        int warp;
+        int32_t operation;
+        uint32_t mask, arrived;
+        bool open;
+        int readers;  // that have not seen the values
+        uint64_t values[PK_WARP];
+    };
+
+    // What services are given is the first member.
+    struct Held {
+        pk_context context;
+        Worker *worker;
+    };
+
+    template <class Body>
+    static auto asked(pk_context *context, Body &&body);
+    static const pk_services SERVICES;
+    static void base();
+    [[noreturn]] void live();
+
+    void enter(int thread);
+    void run_block(int64_t block);
+    void go(int fiber);
+    void change_to(int thread);
+    void suspend();
+    void look();
+    void finish();
+    int next() const;
+    int take_fiber();
+    void wait_for_stacks();
+    [[noreturn]] void abandon();
+    [[noreturn]] void stop(const std::string &why);
+
+    void complete_barrier();
+    void complete(Record &record);
+    void complete_without(int thread);
+    Record &record_of(int32_t operation, uint32_t mask);
+    bool wake_active();
+    void begin_waiting();
+    bool alone() const { return size_ == 1; }
+
+    int32_t barrier(int32_t line, int32_t value);
+    uint32_t exchange(int32_t line, int32_t operation, uint32_t mask, uint64_t value, uint64_t *values);
+    uint32_t active(int32_t line);
+    void yield();
+    void access(uint64_t address, uint64_t bytes, int32_t how);
+    void check_limit();
+    bool is_memory(uint64_t address);
+    void *variable(int32_t index, int64_t bytes, int64_t item, const char *name);
+
+    std::string thread_name(int thread) const;
+    std::string block_name() const;
+    std::string where() const;
+    std::string stuck() const;
+
+    Held held_{};
+    const Launch *launch_ = nullptr;
+    Fibers fibers_;
+    std::vector<int> idle_;
+    std::vector<Thread> threads_;
+    std::vector<uint32_t> done_lanes_;  // of each warp
+    std::vector<Record> records_;
+    std::vector<char> shared_;
+    std::unique_ptr<Arena> arena_;  // of shared memory, where accesses are checked
+    std::vector<void *> variables_;
+    std::array<uint64_t, 64> pages_{};  // that are known to be there, where accesses are checked
+
+    // The first fiber runs blocks from first_ as a loop, where no thread waits for another. That is for
+    // kernels of which this worker has seen a block that was quick.
+    bool loops_ = false, may_loop_ = false, waited_ = false;
+    std::array<const pk_image_kernel *, 16> quick_{};
+    int64_t first_ = 0, count_ = 0;
+    int current_ = 0, fiber_ = 0, size_ = 0, done_ = 0, arrived_ = 0;
+    int32_t counting_ = 0, counted_ = 0;
+    int64_t switches_ = 0;
+    bool looks_ = false;               // whether the call goes on is asked on the thread's own stack
+    std::atomic<bool> inside_{false};  // the kernel has the thread
+    std::atomic<bool> due_{false};     // to be asked
+    Clock::time_point began_{};
+    std::exception_ptr failure_;
+};
+
+}  // namespace pk::kernels

@@ -1,0 +1,13 @@
+#include "cache_flush.h"
+
+#include "module_cache.h"
+#include "worker_pool.h"
+
+namespace pk::kernels {
+
+void release() {
+    release_workers();
+    release_modules();
+}
+
+}  // namespace pk::kernels

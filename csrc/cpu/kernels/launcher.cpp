@@ -1,0 +1,248 @@
+#include "launcher.h"
+
+#include <algorithm>
+#include <atomic>
+#include <shared_mutex>
+#include <thread>
+
+#include "buffers.h"
+#include "common/call/thread_pool.h"
+#include "module_cache.h"
+#include "worker_pool.h"
+
+namespace pk::kernels {
+
+namespace {
+
+// Spreads a launch's blocks over threads, in shares of a millisecond or so. Returns how many threads that
+// took.
+int64_t spread(const Launch &launch, Call &call) {
+    constexpr double SHORT = 0.5e-3, LONG = 2e-3, WORTH_WAKING = 50e-6;
+    const auto blocks = uint64_t(launch.shape.blocks());
+    std::atomic<uint64_t> next{0}, share{1};
+    std::atomic<int64_t> threads{0};
+    auto work = [&](Worker &worker, uint64_t most) {
+        double took = 0;
+        for (uint64_t rounds = 0; rounds < most; ++rounds) {
+            const uint64_t count = share, first = next.fetch_add(count);
+            if (first >= blocks) break;
+            const double begin = call.seconds();
+            worker.run(int64_t(first), int64_t(std::min(count, blocks - first)));
+            took = call.seconds() - begin;
+            const uint64_t fair = (blocks - first) / uint64_t(4 * thread_count()) + 1;
+            if (took < SHORT) share = std::min(2 * count, fair);
+            if (took > LONG || count > fair) share = std::max<uint64_t>(1, std::min(count / 2, fair));
+            call.look();
+        }
+        return took;
+    };
+    const DefaultFloatingPoint environment;
+    Lent own;
+    own->begin(launch);
+    const Interrupting interrupting(*own);
+    const double first = work(*own, 1);
+    const bool few = double(blocks - 1) * first < WORTH_WAKING;
+    const auto most = int64_t(std::min<uint64_t>(uint64_t(thread_count()), blocks - 1));
+    const std::thread::id caller = std::this_thread::get_id();
+    run_on_threads(few ? 1 : most, call, [&] {
+        if (next >= blocks) return;
+        const DefaultFloatingPoint environment_there;
+        if (std::this_thread::get_id() == caller) {
+            ++threads;
+            work(*own, blocks);
+            return;
+        }
+        Lent worker;
+        // A thread that helps need not: others' kernels may have all stacks for long.
+        if (launch.kernel.waits != 0 && !take_stacks(*worker, launch.shape.threads())) return;
+        ++threads;
+        worker->begin(launch);
+        const Interrupting interrupting_there(*worker);
+        work(*worker, blocks);
+    });
+    return std::max<int64_t>(1, threads);
+}
+
+class Runner {
+   public:
+    Runner(const Run &run, Printed &printed, Call &call) : run_(run), printed_(printed), call_(call) {
+        for (const pk_image &image : run.images) modules_.push_back(load_module(image));
+        for (const pk_kernel &kernel : run.kernels)
+            kernels_.push_back(
+                &modules_[size_t(kernel.image)]->kernel(text_of(kernel.symbol, kernel.symbol_bytes)));
+        for (const pk_step &step : run.steps) {
+            if (step.kernel != PK_REPEAT)
+                require_allowed(run, step, limits_of(*kernels_[size_t(step.kernel)]));
+        }
+        lock();
+        innermost = this;
+    }
+    ~Runner() {
+        if (innermost == this) innermost = outer_;
+        for (Module *module : changed_) module->restore();
+    }
+    Runner(const Runner &) = delete;
+    Runner &operator=(const Runner &) = delete;
+
+    void operator()() {
+        const bool checked =
+            std::any_of(modules_.begin(), modules_.end(), [](auto &module) { return module->checked(); });
+        Memory memory(run_, checked, call_);
+        prepare(memory);
+        if (outer_ == nullptr) {
+            run_steps(memory);
+        } else {
+            elsewhere([&] { run_steps(memory); });
+        }
+        memory.deliver(call_);
+    }
+
+   private:
+    void run_steps(Memory &memory) {
+        int64_t threads = 1;
+        {
+            Lane lane(call_);
+            const double begin = call_.seconds();
+            run_.each([&](const pk_step &step) {
+                threads = std::max(threads, launch(step, memory));
+                call_.advance(1);
+                ++call_.report.chunks;
+            });
+            lane.add(PK_COMPUTE, begin, call_.seconds(), 0, call_.report.chunks);
+        }
+        call_.report.threads = threads;
+    }
+
+    // On a thread of its own: a kernel that waits on this one has its place, such as blockIdx, in variables
+    // of the thread.
+    template <class Body>
+    void elsewhere(Body body) {
+        std::exception_ptr error;
+        std::atomic<bool> ended{false};
+        std::thread thread([&] {
+            try {
+                body();
+            } catch (...) {
+                error = std::current_exception();
+            }
+            ended = true;
+        });
+        while (!ended) {
+            std::this_thread::sleep_for(std::chrono::microseconds(200));
+            call_.ask();
+        }
+        thread.join();
+        if (error) std::rethrow_exception(error);
+    }
+
+    // In the order of their addresses, so that two runs never wait for each other.
+    void lock() {
+        std::vector<Module *> modules;
+        for (const auto &module : modules_) modules.push_back(module.get());
+        std::sort(modules.begin(), modules.end());
+        modules.erase(std::unique(modules.begin(), modules.end()), modules.end());
+        for (Module *module : modules) {
+            const bool changes = std::any_of(run_.symbols.begin(), run_.symbols.end(), [&](auto &symbol) {
+                return modules_[size_t(symbol.image)].get() == module;
+            });
+            if (const Runner *holder = holder_of(module)) {
+                const auto &alone = holder->changed_;
+                if (changes || std::find(alone.begin(), alone.end(), module) != alone.end())
+                    fail(PK_INVALID_ARGUMENT,
+                         named(kernel_of(module)) +
+                             " has symbols, and is run by a signal's handler during another " +
+                             "run of its module, which would see them; run it after that");
+                continue;
+            }
+            if (changes) {
+                alone_.emplace_back(module->mutex, std::defer_lock);
+                while (!alone_.back().try_lock()) wait();
+                changed_.push_back(module);
+            } else {
+                together_.emplace_back(module->mutex, std::defer_lock);
+                while (!together_.back().try_lock()) wait();
+            }
+        }
+        try {
+            for (const pk_symbol &symbol : run_.symbols) modules_[size_t(symbol.image)]->set(symbol);
+        } catch (...) {
+            for (Module *module : changed_) module->restore();
+            throw;
+        }
+    }
+
+    // Which of the runs that this thread is in has it locked.
+    const Runner *holder_of(const Module *module) const {
+        const Runner *runner = outer_;
+        auto has = [&](auto &held) { return held.get() == module; };
+        while (runner != nullptr && std::none_of(runner->modules_.begin(), runner->modules_.end(), has))
+            runner = runner->outer_;
+        return runner;
+    }
+
+    const pk_kernel &kernel_of(const Module *module) const {
+        return *std::find_if(run_.kernels.begin(), run_.kernels.end(), [&](const pk_kernel &kernel) {
+            return modules_[size_t(kernel.image)].get() == module;
+        });
+    }
+
+    void wait() {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+        call_.look();
+    }
+
+    // Where each argument lies. Of those that are addresses, in a table of their own.
+    void prepare(const Memory &memory) {
+        addresses_.resize(size_t(run_.arguments.size));
+        for (int64_t i = 0; i < run_.arguments.size; ++i) {
+            const pk_argument &argument = run_.arguments[i];
+            void *&address = addresses_[size_t(i)];
+            if (argument.buffer >= 0) address = memory[argument.buffer] + argument.offset;
+            const void *place =
+                argument.buffer == PK_VALUE_ARGUMENT ? run_.value_of(i) : static_cast<const void *>(&address);
+            arguments_.push_back(const_cast<void *>(place));
+        }
+    }
+
+    int64_t launch(const pk_step &step, Memory &memory) {
+        const pk_image_kernel &kernel = *kernels_[size_t(step.kernel)];
+        const pk_kernel &named_kernel = run_.kernels[step.kernel];
+        const Launch launch{kernel,
+                            modules_[size_t(named_kernel.image)]->checked(),
+                            modules_[size_t(named_kernel.image)]->code(),
+                            named(named_kernel),
+                            shape_of(step, limits_of(kernel)),
+                            step.shared,
+                            arguments_.data() + step.first_argument,
+                            memory.arena(),
+                            std::chrono::milliseconds(run_.block_limit),
+                            call_,
+                            printed_};
+        return spread(launch, call_);
+    }
+
+    const Run &run_;
+    Printed &printed_;
+    Call &call_;
+    std::vector<std::shared_ptr<Module>> modules_;
+    std::vector<const pk_image_kernel *> kernels_;
+    std::vector<std::unique_lock<std::shared_mutex>> alone_;
+    std::vector<std::shared_lock<std::shared_mutex>> together_;
+    std::vector<Module *> changed_;
+    std::vector<void *> addresses_, arguments_;
+
+    // What a call asks of Python may run others on its thread.
+    static thread_local const Runner *innermost;
+    const Runner *const outer_ = innermost;
+};
+
+thread_local const Runner *Runner::innermost = nullptr;
+
+}  // namespace
+
+void run(const Run &run, Printed &printed, Call &call) {
+    Runner runner(run, printed, call);
+    runner();
+}
+
+}  // namespace pk::kernels

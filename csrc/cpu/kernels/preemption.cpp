@@ -1,0 +1,197 @@
+#include "preemption.h"
+
+#include "block_executor.h"
+
+#if defined(PK_INTERRUPTING)
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/call/forks.h"
+#include "common/call/thread_pool.h"
+#endif
+
+namespace pk::kernels {
+
+#if !defined(PK_INTERRUPTING)
+
+Code code_around(const void *) { return {}; }
+Interrupting::Interrupting(Worker &worker) : worker_(worker) {}
+Interrupting::~Interrupting() = default;
+
+#else
+
+namespace {
+
+uint64_t place_of(const ucontext_t *context) {
+#if defined(__x86_64__)
+    return uint64_t(context->uc_mcontext.gregs[REG_RIP]);
+#else
+    return uint64_t(context->uc_mcontext.pc);
+#endif
+}
+
+// It may not come back: the thread then goes on where it entered the kernel. So it is on the kernel's own
+// stack, and blocks no signal.
+void handle(int, siginfo_t *, void *context) {
+    const int saved = errno;
+    if (Worker *worker = Worker::of_this_thread())
+        worker->interrupted(place_of(static_cast<const ucontext_t *>(context)));
+    errno = saved;
+}
+
+bool is_ours(const struct sigaction &action) {
+    return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == handle;
+}
+
+// A signal that nobody else handles, or 0.
+int take_signal() {
+    for (int number = SIGRTMAX; number >= SIGRTMIN; --number) {
+        struct sigaction now{};
+        if (sigaction(number, nullptr, &now) != 0) continue;
+        if (is_ours(now)) return number;
+        if ((now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL) continue;
+        struct sigaction wanted{};
+        wanted.sa_sigaction = handle;
+        wanted.sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER;
+        sigemptyset(&wanted.sa_mask);
+        if (sigaction(number, &wanted, nullptr) == 0) return number;
+    }
+    return 0;
+}
+
+std::mutex mutex;
+
+// Looks around while kernels run. A forked child makes one of its own, and none is ever destroyed.
+class Watchman {
+   public:
+    Watchman() : signal_(take_signal()) {
+        // Kernels run as well without.
+        if (signal_ != 0 && !start_thread([this] { watch(); })) signal_ = 0;
+    }
+
+    int signal() const { return signal_; }
+
+    // With the mutex held.
+    void add(Worker &worker) {
+        entries_.push_back({&worker, pthread_self(), false});
+        if (rests_) begin_.notify_one();
+    }
+    void remove(const Worker &worker) {
+        const auto at = std::find_if(entries_.begin(), entries_.end(),
+                                     [&](const Entry &entry) { return entry.worker == &worker; });
+        if (at == entries_.end()) return;
+        *at = entries_.back();
+        entries_.pop_back();
+    }
+
+   private:
+    struct Entry {
+        Worker *worker;
+        pthread_t thread;
+        bool seen;
+    };
+
+    void watch() {
+        // Soon again, where a thread was met outside the kernel's own code.
+        constexpr std::chrono::milliseconds ROUND(20), SOON(1);
+        constexpr int ROUNDS = 50;  // without any kernel, before it rests
+        std::unique_lock<std::mutex> lock(mutex);
+        for (int idle = 0;; ++idle) {
+            if (idle == ROUNDS) {
+                rests_ = true;
+                begin_.wait(lock, [&] { return !entries_.empty(); });
+                rests_ = false;
+            }
+            if (!entries_.empty()) idle = 0;
+            const bool missed = send();
+            lock.unlock();
+            std::this_thread::sleep_for(missed ? SOON : ROUND);
+            lock.lock();
+        }
+    }
+
+    // Returns whether any thread is still to be met. Who is in the list lives, and waits for the mutex to go.
+    bool send() {
+        struct sigaction now{};
+        if (sigaction(signal_, nullptr, &now) != 0 || !is_ours(now)) return false;
+        bool missed = false;
+        for (Entry &entry : entries_) {
+            const bool seen = std::exchange(entry.seen, true);
+            if (!seen || !entry.worker->is_inside()) continue;
+            missed = missed || entry.worker->is_due();
+            pthread_kill(entry.thread, signal_);
+        }
+        return missed;
+    }
+
+    int signal_;
+    bool rests_ = false;
+    std::condition_variable begin_;
+    std::vector<Entry> entries_;
+};
+
+Watchman *watchman = nullptr;
+
+// A thread of the library's pool blocks all signals, and so may a thread of the caller's.
+void let_in(int signal) {
+    static thread_local int let = 0;
+    if (let == signal) return;
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, signal);
+    pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+    let = signal;
+}
+
+}  // namespace
+
+Code code_around(const void *function) {
+    struct Search {
+        uint64_t address;
+        Code found;
+    } search{reinterpret_cast<uint64_t>(function), {}};
+    dl_iterate_phdr(
+        [](dl_phdr_info *library, size_t, void *data) {
+            auto &wanted = *static_cast<Search *>(data);
+            for (int i = 0; i < library->dlpi_phnum; ++i) {
+                const auto &part = library->dlpi_phdr[i];
+                const Code code{library->dlpi_addr + part.p_vaddr, part.p_memsz};
+                if (part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0 || !code.has(wanted.address))
+                    continue;
+                wanted.found = code;
+                return 1;
+            }
+            return 0;
+        },
+        &search);
+    return search.found;
+}
+
+Interrupting::Interrupting(Worker &worker) : worker_(worker) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    hold_over_forks<mutex, watchman>();
+    if (watchman == nullptr) watchman = new Watchman;
+    if (watchman->signal() == 0) return;
+    let_in(watchman->signal());
+    watchman->add(worker);
+}
+
+Interrupting::~Interrupting() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (watchman != nullptr) watchman->remove(worker_);
+}
+
+#endif
+
+}  // namespace pk::kernels

@@ -1,0 +1,93 @@
+#include "worker_pool.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "common/call/forks.h"
+#include "common/call/thread_pool.h"
+
+namespace pk::kernels {
+
+namespace {
+
+using Workers = std::vector<std::unique_ptr<Worker>>;
+
+// A forked child begins anew: its parent's may have been in use.
+struct Lending {
+    Workers idle;
+    int64_t taken = 0;  // stacks, of all workers
+};
+Lending *lending = nullptr;
+std::mutex mutex;
+
+// With the mutex held.
+Lending &all() {
+    hold_over_forks<mutex, lending>();
+    if (lending == nullptr) lending = new Lending;
+    return *lending;
+}
+
+// With the mutex held. In the child of a fork, one that was taken before is not counted.
+void end(std::unique_ptr<Worker> worker) { all().taken = std::max<int64_t>(0, all().taken - worker->stacks); }
+
+// Those that idle workers may keep: a block for each thread of this engine, and some for callers' threads.
+int64_t most_kept() {
+    constexpr int64_t BLOCK = 1024, SOME = 8192;
+    return std::min(Fibers::most() / 2, std::max(SOME, BLOCK * thread_count()));
+}
+
+}  // namespace
+
+Lent::Lent() {
+    {
+        const std::lock_guard<std::mutex> lock(mutex);
+        Workers &idle = all().idle;
+        if (!idle.empty()) {
+            worker_ = std::move(idle.back());
+            idle.pop_back();
+            return;
+        }
+    }
+    worker_ = std::make_unique<Worker>();
+}
+
+Lent::~Lent() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    try {
+        Lending &to = all();
+        int64_t kept = worker_->stacks;
+        for (const auto &worker : to.idle) kept += worker->stacks;
+        if (kept <= most_kept()) {
+            to.idle.push_back(std::move(worker_));
+        } else {
+            end(std::move(worker_));
+        }
+    } catch (const std::bad_alloc &) {
+        if (lending != nullptr) end(std::move(worker_));
+    }
+}
+
+bool take_stacks(Worker &worker, int64_t count) {
+    const int64_t more = count - worker.stacks;
+    if (more <= 0) return true;
+    const std::lock_guard<std::mutex> lock(mutex);
+    Lending &from = all();
+    while (from.taken + more > Fibers::most() && !from.idle.empty()) {
+        end(std::move(from.idle.back()));
+        from.idle.pop_back();
+    }
+    if (from.taken + more > Fibers::most()) return false;
+    from.taken += more;
+    worker.stacks = count;
+    return true;
+}
+
+void release_workers() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    for (auto &worker : all().idle) end(std::move(worker));
+    all().idle.clear();
+}
+
+}  // namespace pk::kernels

@@ -1,0 +1,268 @@
+// The interpreter kernel: every thread walks a program over a few elements.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "interpreter.h"
+#include "strided_access.cuh"
+#include "value.cuh"
+
+namespace pk {
+
+namespace device {
+
+constexpr int MOST_THREADS = 1024;
+constexpr int MOST_REGISTERS = 16;
+constexpr int SHARED_BYTES = 48 << 10;
+
+// The registers that fit in shared memory, and then the elements that a thread holds at once.
+inline int registers_in_shared(int registers, int block) {
+    return std::min({registers, MOST_REGISTERS, SHARED_BYTES / (8 * block)});
+}
+inline int elements_per_thread(int in_shared, int block) {
+    return std::min(8, SHARED_BYTES / (8 * block * std::max(1, in_shared)));
+}
+
+// One thread's view of the registers of its elements: each 8 bytes, holding a value of its type's class.
+struct Registers {
+    uint64_t *shared;
+    uint64_t *spilled;
+    int64_t count;
+    int in_shared, per_thread;
+
+    __device__ uint64_t &at(int index, int e, int64_t element) const {
+        if (index < in_shared) return shared[(index * per_thread + e) * int(blockDim.x) + threadIdx.x];
+        return spilled[(index - in_shared) * count + element];
+    }
+    template <class T>
+    __device__ T get(int index, int e, int64_t element) const {
+        T value;
+        memcpy(&value, &at(index, e, element), sizeof(value));
+        return value;
+    }
+    template <class T>
+    __device__ void set(int index, int e, int64_t element, T value) const {
+        uint64_t bits = 0;
+        memcpy(&bits, &value, sizeof(value));
+        at(index, e, element) = bits;
+    }
+};
+
+// Everything a step needs, for the elements of one thread.
+struct Context {
+    const Interpretation &call;
+    const Registers &registers;
+    int64_t first;  // the thread's elements are first, first + blockDim.x, ...
+
+    // body(e, element) for each of the thread's elements.
+    template <class Body>
+    __device__ void each(Body body) const {
+#pragma unroll 1
+        for (int e = 0; e < call.per_thread; ++e) {
+            const int64_t element = first + int64_t(e) * blockDim.x;
+            if (element < call.count) body(e, element);
+        }
+    }
+
+    __device__ void report(const DeviceStep &step, unsigned met) const {
+        if (met == 0) return;
+        unsigned *word = reinterpret_cast<unsigned *>(call.memory) + step.origin;
+        if ((*static_cast<volatile unsigned *>(word) & met) != met) atomicOr(word, met);
+    }
+
+    // The first of a step's elements, where they lie side by side.
+    template <class T>
+    __device__ T *dense(const DeviceStep &step, int32_t source) const {
+        if (source == int32_t(Source::home)) return reinterpret_cast<T *>(step.value) + call.start;
+        return reinterpret_cast<T *>(call.memory + call.operands + call.rounded * step.value);
+    }
+};
+
+__device__ inline bool is_dense(int32_t source) {
+    return source == int32_t(Source::chunk) || source == int32_t(Source::home);
+}
+
+// Calls body with a value of the class that computes with a type.
+template <class Body>
+__device__ void with_class(int type, Body body) {
+    switch (type) {
+        case PK_INT8:
+        case PK_INT16:
+        case PK_INT32: return body(int32_t());
+        case PK_INT64: return body(int64_t());
+        case PK_BOOL:
+        case PK_UINT8:
+        case PK_UINT16:
+        case PK_UINT32: return body(uint32_t());
+        case PK_UINT64: return body(uint64_t());
+        case PK_FLOAT64: return body(double());
+        default: return body(float());
+    }
+}
+
+// Calls body with a value of the type that an array stores.
+template <class Body>
+__device__ void with_stored(int type, Body body) {
+    switch (type) {
+        case PK_BOOL: return body(Bool());
+        case PK_INT8: return body(int8_t());
+        case PK_INT16: return body(int16_t());
+        case PK_INT32: return body(int32_t());
+        case PK_INT64: return body(int64_t());
+        case PK_UINT8: return body(uint8_t());
+        case PK_UINT16: return body(uint16_t());
+        case PK_UINT32: return body(uint32_t());
+        case PK_UINT64: return body(uint64_t());
+        case PK_FLOAT16: return body(HalfBits());
+        case PK_FLOAT32: return body(float());
+        default: return body(double());
+    }
+}
+
+__device__ inline void load(const Context &context, const DeviceStep &step) {
+    with_stored(step.type, [&](auto stored) {
+        using T = decltype(stored);
+        auto set = [&](int e, int64_t element, T value) {
+            context.registers.set(step.target, e, element, widen(value));
+        };
+        if (is_dense(step.a)) {
+            const T *from = context.dense<const T>(step, step.a);
+            context.each([&](int e, int64_t element) { set(e, element, from[element]); });
+        } else if (step.a == int(Source::home_strided)) {
+            const Finder finder(context.call, step);
+            context.each([&](int e, int64_t element) { set(e, element, finder.at<const T>(element)); });
+        } else if (step.a == int(Source::constant)) {
+            T value;
+            memcpy(&value, &step.value, sizeof(value));
+            context.each([&](int e, int64_t element) { set(e, element, value); });
+        } else {
+            const auto *table = reinterpret_cast<const int64_t *>(context.call.resident + step.value);
+            const auto *from =
+                reinterpret_cast<const T *>(context.call.resident + step.value + data_after(*table));
+            context.each([&](int e, int64_t element) {
+                set(e, element, from[spread(table, context.call.start + element)]);
+            });
+        }
+    });
+}
+
+// Two loads that follow each other, of one type, so that the link is waited for once.
+__device__ inline bool load_both(const Context &context, const DeviceStep &step, const DeviceStep &next) {
+    if (next.op != PK_LOAD || !is_dense(step.a) || !is_dense(next.a) || step.type != next.type) return false;
+    with_stored(step.type, [&](auto stored) {
+        using T = decltype(stored);
+        const T *from = context.dense<const T>(step, step.a);
+        const T *then = context.dense<const T>(next, next.a);
+        context.each([&](int e, int64_t element) {
+            const T first = from[element], second = then[element];
+            context.registers.set(step.target, e, element, widen(first));
+            context.registers.set(next.target, e, element, widen(second));
+        });
+    });
+    return true;
+}
+
+__device__ inline void store(const Context &context, const DeviceStep &step) {
+    with_class(step.type, [&](auto computed) {
+        using From = decltype(computed);
+        with_stored(step.type, [&](auto stored) {
+            using T = decltype(stored);
+            if constexpr (std::is_same<decltype(widen(stored)), From>::value) {
+                auto value = [&](int e, int64_t element) {
+                    return narrow<T>(context.registers.get<From>(step.a, e, element));
+                };
+                if (is_dense(step.b)) {
+                    T *to = context.dense<T>(step, step.b);
+                    context.each([&](int e, int64_t element) { to[element] = value(e, element); });
+                } else {
+                    const Finder finder(context.call, step);
+                    context.each([&](int e, int64_t element) { finder.at<T>(element) = value(e, element); });
+                }
+            }
+        });
+    });
+}
+
+__device__ inline void cast(const Context &context, const DeviceStep &step) {
+    with_class(step.type, [&](auto computed) {
+        using From = decltype(computed);
+        with_stored(step.to, [&](auto stored) {
+            unsigned met = 0;
+            context.each([&](int e, int64_t element) {
+                const From value = context.registers.get<From>(step.a, e, element);
+                context.registers.set(step.target, e, element, cast_to<decltype(stored)>(value, met));
+            });
+            context.report(step, met);
+        });
+    });
+}
+
+template <class Op, class T>
+__device__ void operate(const Context &context, const DeviceStep &step) {
+    unsigned met = 0;
+    context.each([&](int e, int64_t element) {
+        const Registers &registers = context.registers;
+        if constexpr (Op::arity == 3) {
+            const auto condition = uint8_t(registers.get<uint32_t>(step.a, e, element));
+            const T b = registers.get<T>(step.b, e, element), c = registers.get<T>(step.c, e, element);
+            registers.set(step.target, e, element, T(Op::apply(condition, b, c)));
+        } else {
+            const T a = registers.get<T>(step.a, e, element);
+            T b = a;
+            if constexpr (Op::arity == 2) b = registers.get<T>(step.b, e, element);
+            registers.set(step.target, e, element, applied<Op>(step.type, a, b, met));
+        }
+    });
+    context.report(step, met);
+}
+
+constexpr uint32_t SIGNED_32 = 1u << PK_INT8 | 1u << PK_INT16 | 1u << PK_INT32;
+constexpr uint32_t UNSIGNED_32 = 1u << PK_BOOL | 1u << PK_UINT8 | 1u << PK_UINT16 | 1u << PK_UINT32;
+constexpr uint32_t FLOAT_32 = 1u << PK_FLOAT16 | 1u << PK_FLOAT32;
+
+template <class T>
+constexpr uint32_t types_of_class = std::is_same<T, int32_t>::value    ? SIGNED_32
+                                    : std::is_same<T, uint32_t>::value ? UNSIGNED_32
+                                    : std::is_same<T, int64_t>::value  ? 1u << PK_INT64
+                                    : std::is_same<T, uint64_t>::value ? 1u << PK_UINT64
+                                    : std::is_same<T, float>::value    ? FLOAT_32
+                                                                       : 1u << PK_FLOAT64;
+
+template <class Op>
+__device__ void operate_on(const Context &context, const DeviceStep &step) {
+    with_class(step.type, [&](auto value) {
+        using T = decltype(value);
+        if constexpr ((Op::types & types_of_class<T>) != 0) operate<Op, T>(context, step);
+    });
+}
+
+__global__ void __launch_bounds__(MOST_THREADS) interpret(const __grid_constant__ Interpretation call) {
+    extern __shared__ uint64_t shared[];
+    const Registers registers{shared, reinterpret_cast<uint64_t *>(call.memory + call.scratch), call.count,
+                              call.registers_in_shared, call.per_thread};
+    const Context context{call, registers, int64_t(blockIdx.x) * blockDim.x * call.per_thread + threadIdx.x};
+    const DeviceStep *steps = call.steps == nullptr ? call.inline_steps : call.steps;
+#pragma unroll 1
+    for (int32_t i = 0; i < call.step_count; ++i) {
+        const DeviceStep step = steps[i];
+        switch (step.op) {
+            case PK_LOAD:
+                if (i + 1 < call.step_count && load_both(context, step, steps[i + 1])) {
+                    ++i;
+                } else {
+                    load(context, step);
+                }
+                break;
+            case PK_STORE: store(context, step); break;
+            case PK_CAST: cast(context, step); break;
+#define PK_OP(name) \
+    case ops::op_##name: operate_on<ops::name>(context, step); break;
+#include "ops.def"
+            default: break;
+        }
+    }
+}
+
+}  // namespace device
+}  // namespace pk

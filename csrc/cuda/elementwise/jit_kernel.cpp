@@ -1,0 +1,257 @@
+#include "jit_kernel.h"
+
+#include <algorithm>
+#include <cstring>
+#include <list>
+#include <sstream>
+#include <unordered_map>
+
+#include "common/operations.h"
+#include "cuda/runtime/tuning.h"
+#include "jit_headers.h"
+
+namespace pk {
+
+namespace {
+
+// Where there are more, all start again.
+constexpr size_t MOST_PASSES = 1024;
+
+struct Known {
+    std::mutex mutex;
+    std::unordered_map<std::string, std::shared_ptr<Pass>> passes;  // by the bytes of their steps
+    std::list<std::shared_ptr<Pass>> wanted;
+    uint64_t numbers = 0;
+};
+
+// Never destroyed: at the process's exit the driver may be gone before it.
+Known &known() {
+    static Known *const known = new Known;
+    return *known;
+}
+
+std::string key_of(const std::vector<DeviceStep> &steps, int dims, bool is_heeded) {
+    std::string key(reinterpret_cast<const char *>(steps.data()), steps.size() * sizeof(DeviceStep));
+    return (key += char(dims)) += char(is_heeded);
+}
+
+// A header's text, with what it includes where it does so. Those in <> are in jit_std.h.
+void include(const std::string &name, std::vector<std::string> &included, std::ostream &out) {
+    const auto *const header =
+        std::find_if(std::begin(jit_headers), std::end(jit_headers), [&](const JitHeader &one) {
+            const std::string path = one.name, end = "/" + name;
+            return path.size() >= end.size() && path.compare(path.size() - end.size(), end.size(), end) == 0;
+        });
+    require(header != std::end(jit_headers), "a header of compiled passes is missing");
+    const bool is_known = std::find(included.begin(), included.end(), header->name) != included.end();
+    const std::string text = header->text;
+    if (is_known && text.find("#pragma once") != std::string::npos) return;
+    included.emplace_back(header->name);
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+        if (line.rfind("#include \"", 0) == 0) {
+            include(line.substr(10, line.rfind('"') - 10), included, out);
+        } else if (line.rfind("#include <", 0) != 0 && line != "#pragma once") {
+            out << line << '\n';
+        }
+    }
+}
+
+const std::string &headers() {
+    static const std::string text = [] {
+        std::ostringstream out;
+        std::vector<std::string> included;
+        for (const char *name : {"jit_std.h", "jit_prelude.cuh"}) include(name, included, out);
+        return out.str();
+    }();
+    return text;
+}
+
+const char *const operations[] = {
+#define PK_OP(name) #name,
+#include "ops.def"
+};
+
+// Writes a program as C++, in which the value of step i is v<i>.
+class Writer {
+   public:
+    Writer(std::ostream &out, const std::vector<DeviceStep> &steps) : out_(out), steps_(steps) {
+        for (size_t i = 0; i < steps.size(); ++i) write(i);
+    }
+
+   private:
+    void write(size_t i) {
+        const DeviceStep &step = steps_[i];
+        out_ << "        ";
+        if (step.op == PK_STORE) {
+            out_ << "store<" << int(step.type) << ">(" << way(step.b, step.c) << ", elements, " << of(step.a)
+                 << ");\n";
+            return;
+        }
+        out_ << "const auto v" << i << " = ";
+        const std::string met = ", met[" + std::to_string(step.origin) + "]);\n";
+        if (step.op == PK_LOAD) {
+            out_ << "load<" << int(step.type) << ">(" << way(step.a, step.c) << ", elements);\n";
+        } else if (step.op == PK_CAST) {
+            out_ << "cast<" << int(step.to) << ">(" << of(step.a) << met;
+        } else if (step.c >= 0) {
+            out_ << "choose<ops::" << name(step) << ">(" << of(step.a) << ", " << of(step.b) << ", "
+                 << of(step.c) << ");\n";
+        } else {
+            out_ << "operate<ops::" << name(step) << ", " << int(step.type) << ">(" << of(step.a) << ", "
+                 << of(step.b >= 0 ? step.b : step.a) << met;
+        }
+        const auto target = size_t(step.target);
+        if (target >= holders_.size()) holders_.resize(target + 1);
+        holders_[target] = i;
+    }
+
+    static const char *name(const DeviceStep &step) { return operations[step.op - PK_FIRST_OPERATION]; }
+    std::string of(int32_t reg) const { return "v" + std::to_string(holders_[size_t(reg)]); }
+    std::string way(int32_t source, int32_t strides) {
+        const std::string place = std::to_string(places_++);
+        switch (Source(source)) {
+            case Source::constant: return "Constant{" + place + "}";
+            case Source::home_strided: return "Strided{" + place + ", " + std::to_string(strides) + "}";
+            case Source::resident: return ++places_, "Spread{" + place + "}";
+            default: return "Dense{" + place + "}";
+        }
+    }
+
+    std::ostream &out_;
+    const std::vector<DeviceStep> &steps_;
+    std::vector<size_t> holders_;  // for each register the step whose value it holds
+    int places_ = 0;
+};
+
+// The elements that a thread takes at once, so that their values stay in its registers.
+int together(const std::vector<DeviceStep> &steps) {
+    int32_t last = 0;
+    for (const DeviceStep &step : steps) last = std::max(last, step.target);
+    return last < 8 ? 4 : (last < 16 ? 2 : 1);
+}
+
+cudaLibrary_t loaded(const std::vector<char> &image) {
+    cudaLibrary_t library = nullptr;
+    const cudaError_t error =
+        cudaLibraryLoadData(&library, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+    return error == cudaSuccess ? library : nullptr;
+}
+
+}  // namespace
+
+std::shared_ptr<Pass> Pass::of(const std::vector<DeviceStep> &steps, int dims, bool is_heeded) {
+    std::vector<DeviceStep> kept = steps;
+    int places = 0;
+    for (DeviceStep &step : kept) {
+        if (step.op != PK_LOAD && step.op != PK_STORE) continue;
+        int32_t &source = step.op == PK_LOAD ? step.a : step.b;
+        places += source == int32_t(Source::resident) ? 2 : 1;
+        if (source == int32_t(Source::home)) source = int32_t(Source::chunk);  // which is found alike
+        if (source != int32_t(Source::home_strided)) step.c = -1;
+        if (step.op == PK_STORE) step.target = -1;
+        step.value = 0;
+    }
+    if (places > device::Sweep::MOST_PLACES) return nullptr;
+    const std::string key = key_of(kept, dims, is_heeded);
+    Known &from = known();
+    const std::lock_guard<std::mutex> lock(from.mutex);
+    std::shared_ptr<Pass> &found = from.passes[key];
+    if (found == nullptr) {
+        if (from.passes.size() > MOST_PASSES) from.passes.clear();
+        return from.passes[key] = std::make_shared<Pass>(std::move(kept), dims, is_heeded, ++from.numbers);
+    }
+    return found;
+}
+
+void Pass::release() {
+    Known &from = known();
+    const std::lock_guard<std::mutex> lock(from.mutex);
+    from.passes.clear();
+    from.wanted.clear();
+}
+
+Pass::Pass(std::vector<DeviceStep> steps, int dims, bool is_heeded, uint64_t number)
+    : number(number), steps_(std::move(steps)), dims_(dims), is_heeded_(is_heeded) {}
+
+std::string Pass::source() const {
+    int32_t instructions = 1;
+    for (const DeviceStep &step : steps_) instructions = std::max(instructions, step.origin + 1);
+    std::ostringstream out;
+    out << headers() << "\nnamespace pk::device {\nstruct Pass {\n    static constexpr int DIMS = " << dims_
+        << ", TOGETHER = " << together(steps_) << ", INSTRUCTIONS = " << instructions
+        << ";\n    static constexpr bool IS_HEEDED = " << is_heeded_
+        << ";\n    template <class Elements>\n"
+           "    static __device__ void run(const Elements &elements, unsigned *met) {\n";
+    Writer(out, steps_);
+    out << "    }\n};\n}\nextern \"C\" __global__ void __launch_bounds__(pk::device::Sweep::THREADS)\n"
+           "pass(const __grid_constant__ pk::device::Sweep sweep) {\n"
+           "    pk::device::go_over<pk::device::Pass>(sweep);\n}\n";
+    return out.str();
+}
+
+bool Pass::launch(const device::Sweep &sweep, cudaStream_t queue) {
+    const void *const found = is_compiled() ? kernel() : nullptr;
+    if (found == nullptr) {
+        // A short call that comes often is worth it, too.
+        constexpr int64_t OFTEN = 512;
+        const int64_t least = tuned(Tune::worth_compiling);
+        const int64_t more = std::max(sweep.count * int64_t(steps_.size()), least / OFTEN);
+        const int64_t before = work_.fetch_add(more, std::memory_order_relaxed);
+        if (before < least && before + more >= least) {
+            Known &to = known();
+            const std::lock_guard<std::mutex> lock(to.mutex);
+            to.wanted.push_back(shared_from_this());
+        }
+        return false;
+    }
+    constexpr int64_t MOST_BLOCKS = 1 << 16;  // of several tiles each, memory is slower
+    const int64_t tile = int64_t(device::Sweep::THREADS) * together(steps_);
+    const auto blocks = unsigned(std::min(MOST_BLOCKS, (sweep.count + tile - 1) / tile));
+    void *arguments[] = {const_cast<device::Sweep *>(&sweep)};
+    PK_CUDA(cudaLaunchKernel(found, blocks, device::Sweep::THREADS, arguments, 0, queue));
+    return true;
+}
+
+const void *Pass::kernel() {
+    int device = 0;
+    PK_CUDA(cudaGetDevice(&device));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = kernels_.find(device);
+    if (found != kernels_.end()) return found->second;
+    const void *&kernel = kernels_[device] = nullptr;
+    if (library_.get() == nullptr) library_ = Library(loaded(image_));
+    cudaKernel_t found_there = nullptr;
+    // The image may be for another GPU, or none.
+    if (library_.get() != nullptr) (void)cudaLibraryGetKernel(&found_there, library_.get(), "pass");
+    (void)cudaGetLastError();
+    return kernel = reinterpret_cast<const void *>(found_there);
+}
+
+void Pass::compiled(std::vector<char> image) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    image_ = std::move(image);
+    is_compiled_.store(!image_.empty(), std::memory_order_release);
+}
+
+std::shared_ptr<Pass> wanted_pass() {
+    Known &from = known();
+    const std::lock_guard<std::mutex> lock(from.mutex);
+    return from.wanted.empty() ? nullptr : from.wanted.front();
+}
+
+void pass_compiled(uint64_t number, std::vector<char> image) {
+    std::shared_ptr<Pass> pass;
+    {
+        Known &from = known();
+        const std::lock_guard<std::mutex> lock(from.mutex);
+        const auto found = std::find_if(from.wanted.begin(), from.wanted.end(),
+                                        [&](auto &wanted) { return wanted->number == number; });
+        if (found == from.wanted.end()) return;  // it was released
+        pass = *found;
+        from.wanted.erase(found);
+    }
+    pass->compiled(std::move(image));
+}
+
+}  // namespace pk

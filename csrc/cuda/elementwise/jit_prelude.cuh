@@ -1,0 +1,200 @@
+// What the source of a compiled pass stands on, which pass.cpp writes. NVRTC alone reads this.
+#pragma once
+
+#include "fast_path.cuh"
+#include "jit_params.h"
+#include "value.cuh"
+
+namespace pk::device {
+
+template <int type>
+struct stored_of : type_of<type> {};
+template <>
+struct stored_of<PK_BOOL> {
+    using type = Bool;
+};
+template <>
+struct stored_of<PK_FLOAT16> {
+    using type = HalfBits;
+};
+template <int type>
+using Stored = typename stored_of<type>::type;
+
+// A value for each of the elements that a thread takes at once.
+template <class T, int count>
+struct Values {
+    T of[count];
+};
+
+// These elements, and their coordinates from the last dimension on, if it takes any to find an operand's.
+template <int count_, int dims>
+struct Elements {
+    static constexpr int count = count_;
+    const Sweep &sweep;
+    const int64_t first;
+    uint32_t coordinates[count][dims == 0 ? 1 : dims];
+
+    __device__ Elements(const Sweep &sweep, int64_t first) : sweep(sweep), first(first) {
+#pragma unroll
+        for (int e = 0; e < count; ++e) {
+            auto left = uint32_t(sweep.start + (*this)[e]);
+#pragma unroll
+            for (int d = 0; d + 1 < dims; ++d) {
+                const Divisor size(sweep.coordinates, d);
+                const uint32_t outer = size.divide(left);
+                coordinates[e][d] = left - outer * size.size;
+                left = outer;
+            }
+            if (dims != 0) coordinates[e][dims - 1] = left;
+        }
+    }
+    __device__ int64_t operator[](int e) const { return first + e * int64_t(Sweep::THREADS); }
+
+    // The bytes from an operand's first element of the call.
+    __device__ int64_t away(int e, int strides) const {
+        int64_t bytes = 0;
+#pragma unroll
+        for (int d = 0; d < dims; ++d) bytes += coordinates[e][d] * sweep.coordinates[strides + d];
+        return bytes;
+    }
+};
+
+// The ways in which an operand's elements lie: each says where one is, by the operand's place in the sweep.
+struct Dense {
+    int place;
+    template <class T, class E>
+    __device__ T *find(const E &elements, int e) const {
+        return reinterpret_cast<T *>(elements.sweep.places[place]) + elements[e];
+    }
+};
+struct Strided {
+    int place, strides;
+    template <class T, class E>
+    __device__ T *find(const E &elements, int e) const {
+        return reinterpret_cast<T *>(elements.sweep.places[place] + elements.away(e, strides));
+    }
+};
+struct Spread {
+    int place;  // of its table; behind it that of its elements
+    template <class T, class E>
+    __device__ T *find(const E &elements, int e) const {
+        const auto *const table = reinterpret_cast<const int64_t *>(elements.sweep.places[place]);
+        return reinterpret_cast<T *>(elements.sweep.places[place + 1]) +
+               spread(table, elements.sweep.start + elements[e]);
+    }
+};
+struct Constant {
+    int place;
+    template <class T, class E>
+    __device__ T *find(const E &elements, int) const {
+        return reinterpret_cast<T *>(&elements.sweep.places[place]);
+    }
+};
+
+template <int type, class Way, class E>
+__device__ auto load(Way way, const E &elements) {
+    using T = Stored<type>;
+    Values<decltype(widen(T())), E::count> values;
+#pragma unroll
+    for (int e = 0; e < E::count; ++e) values.of[e] = widen(*way.template find<const T>(elements, e));
+    return values;
+}
+
+template <int type, class Way, class E, class T>
+__device__ void store(Way way, const E &elements, const Values<T, E::count> &values) {
+    using To = Stored<type>;
+#pragma unroll
+    for (int e = 0; e < E::count; ++e) *way.template find<To>(elements, e) = narrow<To>(values.of[e]);
+}
+
+template <int to, class T, int count>
+__device__ auto cast(const Values<T, count> &values, unsigned &met) {
+    Values<decltype(widen(Stored<to>())), count> results;
+#pragma unroll
+    for (int e = 0; e < count; ++e) results.of[e] = cast_to<Stored<to>>(values.of[e], met);
+    return results;
+}
+
+template <class T, int count>
+struct Met {
+    Values<T, count> results;
+    unsigned met;
+};
+
+// Where not all elements are usual: out of the way of what is executed if they are.
+template <class Op, int type, class T, int count>
+__device__ __noinline__ Met<T, count> operate_on_any(Values<T, count> a, Values<T, count> b) {
+    using Quickly = Quick<Op, T>;
+    Met<T, count> done{};
+#pragma unroll
+    for (int e = 0; e < count; ++e) {
+        const T x = a.of[e], y = b.of[e];
+        if (Quickly::beyond(x, y) < Quickly::LIMIT) {
+            done.results.of[e] = wrap(type, Quickly::apply(x, y));
+        } else if (Quickly::is_of_zero(x, y)) {
+            done.results.of[e] = Quickly::of_zero(x, y);
+        } else {
+            done.results.of[e] = applied<Op>(type, x, y, done.met);
+        }
+    }
+    return done;
+}
+
+template <class Op, int type, class T, int count>
+__device__ auto operate(const Values<T, count> &a, const Values<T, count> &b, unsigned &met) {
+    Values<decltype(applied<Op>(type, a.of[0], b.of[0], met)), count> results;
+    if constexpr (Quick<Op, T>::is_known && count != 1) {
+        uint32_t most = 0;
+#pragma unroll
+        for (int e = 0; e < count; ++e) most = max(most, Quick<Op, T>::beyond(a.of[e], b.of[e]));
+        if (__builtin_expect(most < Quick<Op, T>::LIMIT, 1)) {
+#pragma unroll
+            for (int e = 0; e < count; ++e) results.of[e] = wrap(type, Quick<Op, T>::apply(a.of[e], b.of[e]));
+        } else {
+            const Met<T, count> done = operate_on_any<Op, type>(a, b);
+            results = done.results;
+            met |= done.met;
+        }
+    } else {
+#pragma unroll
+        for (int e = 0; e < count; ++e) results.of[e] = applied<Op>(type, a.of[e], b.of[e], met);
+    }
+    return results;
+}
+
+template <class Op, class T, int count>
+__device__ auto choose(const Values<uint32_t, count> &conditions, const Values<T, count> &yes,
+                       const Values<T, count> &no) {
+    Values<T, count> results;
+#pragma unroll
+    for (int e = 0; e < count; ++e)
+        results.of[e] = T(Op::apply(uint8_t(conditions.of[e]), yes.of[e], no.of[e]));
+    return results;
+}
+
+// Calls Pass::run for all elements, as many at once as it says.
+template <class Pass>
+__device__ void go_over(const Sweep &sweep) {
+    unsigned met[Pass::INSTRUCTIONS] = {};
+    constexpr int64_t TILE = Sweep::THREADS * Pass::TOGETHER;
+    for (int64_t tile = blockIdx.x * TILE; tile < sweep.count; tile += gridDim.x * TILE) {
+        const int64_t first = tile + threadIdx.x;
+        if (tile + TILE <= sweep.count) {
+            Pass::run(Elements<Pass::TOGETHER, Pass::DIMS>(sweep, first), met);
+        } else {
+#pragma unroll 1
+            for (int64_t element = first; element < sweep.count; element += Sweep::THREADS)
+                Pass::run(Elements<1, Pass::DIMS>(sweep, element), met);
+        }
+    }
+    // Where nobody heeds what is met, nobody has computed it, either.
+    if constexpr (Pass::IS_HEEDED) {
+#pragma unroll
+        for (int i = 0; i < Pass::INSTRUCTIONS; ++i) {
+            if (met[i] != 0 && (static_cast<volatile unsigned *>(sweep.notes)[i] & met[i]) != met[i])
+                atomicOr(sweep.notes + i, met[i]);
+        }
+    }
+}
+
+}  // namespace pk::device

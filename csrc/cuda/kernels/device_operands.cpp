@@ -1,0 +1,26 @@
+#include "device_operands.h"
+
+#include <algorithm>
+#include <string>
+
+#include "common/call/status.h"
+#include "cuda/runtime/stream_memory.h"
+
+namespace pk::kernels {
+
+There::There(const Run &run, int device) {
+    for (const pk_buffer &buffer : run.buffers) {
+        if (buffer.bytes == 0) continue;
+        is_enough_ &= is_in_place(buffer);
+        if (!lies_there(buffer)) continue;
+        const int own = device_of({reinterpret_cast<const void *>(buffer.address)});
+        if (own != device)
+            fail(PK_INVALID_ARGUMENT, "an array lies on GPU " + std::to_string(own) +
+                                          ", and kernels are asked to run on GPU " + std::to_string(device) +
+                                          ": name its GPU by devices=");
+        const auto stream = reinterpret_cast<cudaStream_t>(buffer.stream);
+        if (std::find(streams_.begin(), streams_.end(), stream) == streams_.end()) streams_.push_back(stream);
+    }
+}
+
+}  // namespace pk::kernels

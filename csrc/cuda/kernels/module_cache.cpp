@@ -1,0 +1,233 @@
+#include "module_cache.h"
+
+#include <algorithm>
+#include <cstring>
+#include <list>
+
+#include "device_printf.h"
+
+namespace pk::kernels {
+
+namespace {
+
+constexpr size_t MOST_MODULES = 64;
+constexpr int WARP = 32;
+
+int current_device() {
+    int device = 0;
+    PK_CUDA(cudaGetDevice(&device));
+    return device;
+}
+
+int attribute(cudaDeviceAttr what, int device) {
+    int value = 0;
+    PK_CUDA(cudaDeviceGetAttribute(&value, what, device));
+    return value;
+}
+
+// The block that keeps most threads on a multiprocessor: of several, the largest.
+int64_t suggested_block(const void *function, int most) {
+    int best = 0, threads = 0;
+    for (int block = most / WARP * WARP; block >= WARP; block -= WARP) {
+        int blocks = 0;
+        PK_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, block, 0));
+        if (blocks * block > threads) {
+            threads = blocks * block;
+            best = block;
+        }
+    }
+    return best != 0 ? best : most;
+}
+
+void add_parameters(pk_kernel_limits &limits, const void *function) {
+    cudaError_t error = cudaSuccess;
+    for (size_t i = 0; i < PK_MAX_PARAMETERS; ++i) {
+        size_t offset = 0, bytes = 0;
+        error = cudaFuncGetParamInfo(function, i, &offset, &bytes);
+        if (error != cudaSuccess) break;
+        limits.parameter_bytes[limits.parameters++] = int64_t(bytes);
+    }
+    (void)cudaGetLastError();
+    // The one after the last is an invalid value; anything else, a driver that does not tell.
+    if (error != cudaSuccess && error != cudaErrorInvalidValue) limits.parameters = -1;
+}
+
+Loaded describe(cudaLibrary_t library, const std::string &symbol, int device) {
+    cudaKernel_t kernel = nullptr;
+    PK_CUDA(cudaLibraryGetKernel(&kernel, library, symbol.c_str()));
+    Loaded found{reinterpret_cast<const void *>(kernel), {}};
+    cudaFuncAttributes attributes{};
+    PK_CUDA(cudaFuncGetAttributes(&attributes, found.function));
+    pk_kernel_limits &limits = found.limits;
+    limits.threads = attributes.maxThreadsPerBlock;
+    limits.block[0] = attribute(cudaDevAttrMaxBlockDimX, device);
+    limits.block[1] = attribute(cudaDevAttrMaxBlockDimY, device);
+    limits.block[2] = attribute(cudaDevAttrMaxBlockDimZ, device);
+    limits.grid[0] = attribute(cudaDevAttrMaxGridDimX, device);
+    limits.grid[1] = attribute(cudaDevAttrMaxGridDimY, device);
+    limits.grid[2] = attribute(cudaDevAttrMaxGridDimZ, device);
+    limits.static_shared = int64_t(attributes.sharedSizeBytes);
+    limits.shared = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - limits.static_shared;
+    if (limits.shared > attributes.maxDynamicSharedSizeBytes)
+        PK_CUDA(cudaFuncSetAttribute(found.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     int(limits.shared)));
+    limits.registers = attributes.numRegs;
+    limits.suggested_block = suggested_block(found.function, attributes.maxThreadsPerBlock);
+    add_parameters(limits, found.function);
+    return found;
+}
+
+Library load(const pk_image &image) {
+    cudaLibrary_t library = nullptr;
+    PK_CUDA(cudaLibraryLoadData(&library, reinterpret_cast<const void *>(image.address), nullptr, nullptr, 0,
+                                nullptr, nullptr, 0));
+    return Library(library);
+}
+
+std::optional<Variable> variable_of(cudaLibrary_t library, std::string_view name) {
+    void *address = nullptr;
+    size_t bytes = 0;
+    const cudaError_t error = cudaLibraryGetGlobal(&address, &bytes, library, std::string(name).c_str());
+    if (error == cudaErrorSymbolNotFound) {
+        (void)cudaGetLastError();
+        return std::nullopt;
+    }
+    check_cuda(error, "cudaLibraryGetGlobal", __FILE__, __LINE__);
+    return Variable{address, int64_t(bytes)};
+}
+
+using Key = std::pair<uint64_t, uint64_t>;
+
+struct Kept {
+    Key key;
+    std::shared_ptr<Module> module;
+};
+
+// The last used in front. Never destroyed: at the process's exit the driver may be gone before it.
+struct Shelf {
+    std::mutex mutex;
+    std::list<Kept> modules;
+};
+
+Shelf &shelf() {
+    static Shelf *const shelf = new Shelf;
+    return *shelf;
+}
+
+}  // namespace
+
+Module::Module(const pk_image &image) : library_(load(image)) {}
+
+// Kernels that were queued may still run. A failure here has no one to report to.
+Module::~Module() {
+    if (!was_queued_) return;
+    int before = 0;
+    (void)cudaGetDevice(&before);
+    for (const auto &known : kernels_) {
+        (void)cudaSetDevice(known.first.first);
+        (void)cudaDeviceSynchronize();
+    }
+    (void)cudaSetDevice(before);
+}
+
+const Loaded &Module::kernel(std::string_view symbol, const std::string &label) {
+    const Place place(current_device(), symbol);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto known = kernels_.find(place);
+    if (known != kernels_.end()) return known->second;
+    try {
+        return kernels_.emplace(place, describe(library_.get(), place.second, place.first)).first->second;
+    } catch (const Failure &failure) {
+        fail(failure.status(),
+             label + " is not to be had from its image, which may be for another GPU: " + failure.what());
+    }
+}
+
+std::optional<Variable> Module::variable(std::string_view name) const {
+    return variable_of(library_.get(), name);
+}
+
+const std::vector<char> &Module::pristine(std::string_view name, const pk_image &image) {
+    const Place place(current_device(), name);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto known = pristine_.find(place);
+    if (known != pristine_.end()) return known->second;
+    // Kernels may have written the variable since.
+    const Library fresh = load(image);
+    const std::optional<Variable> variable = variable_of(fresh.get(), name);
+    std::vector<char> bytes(size_t(variable ? variable->bytes : 0));
+    if (!bytes.empty())
+        PK_CUDA(cudaMemcpy(bytes.data(), variable->address, bytes.size(), cudaMemcpyDeviceToHost));
+    return pristine_.emplace(place, std::move(bytes)).first->second;
+}
+
+std::optional<Variable> Module::printed() {
+    const int device = current_device();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto known = printed_.find(device);
+    if (known != printed_.end()) return known->second;
+    return printed_[device] = variable_of(library_.get(), PRINTED_SYMBOL);
+}
+
+Use::Use(std::shared_ptr<Module> module, bool alone, Call &call) : module_(std::move(module)), alone_(alone) {
+    std::unique_lock<std::mutex> lock(module_->mutex_);
+    struct Waiting {
+        Waiting(Module &module, bool alone) : module(module), counts(alone) { module.waiting_ += counts; }
+        ~Waiting() { module.waiting_ -= counts; }
+        Module &module;
+        const int counts;
+    } waiting(*module_, alone);
+    auto is_free = [&] {
+        return !module_->alone_ && (alone ? module_->users_ == 0 : module_->waiting_ == 0);
+    };
+    while (!module_->changed_.wait_for(lock, Call::PATIENCE, is_free)) {
+        lock.unlock();
+        struct Again {
+            ~Again() { lock.lock(); }
+            std::unique_lock<std::mutex> &lock;
+        } again{lock};
+        call.look();
+    }
+    ++module_->users_;
+    module_->alone_ = alone;
+}
+
+Use::~Use() {
+    if (module_ == nullptr) return;
+    {
+        const std::lock_guard<std::mutex> lock(module_->mutex_);
+        --module_->users_;
+        if (alone_) module_->alone_ = false;
+    }
+    module_->changed_.notify_all();
+}
+
+std::shared_ptr<Module> loaded(const pk_image &image) {
+    const Key key(image.key[0], image.key[1]);
+    Shelf &from = shelf();
+    const std::lock_guard<std::mutex> lock(from.mutex);
+    auto known =
+        std::find_if(from.modules.begin(), from.modules.end(), [&](auto &kept) { return kept.key == key; });
+    if (known != from.modules.end()) {
+        from.modules.splice(from.modules.begin(), from.modules, known);
+    } else {
+        from.modules.push_front({key, std::make_shared<Module>(image)});
+        if (from.modules.size() > MOST_MODULES) from.modules.pop_back();
+    }
+    return from.modules.front().module;
+}
+
+void unload(const pk_image &image) {
+    const Key key(image.key[0], image.key[1]);
+    Shelf &from = shelf();
+    const std::lock_guard<std::mutex> lock(from.mutex);
+    from.modules.remove_if([&](auto &kept) { return kept.key == key; });
+}
+
+void release_modules() {
+    Shelf &from = shelf();
+    const std::lock_guard<std::mutex> lock(from.mutex);
+    from.modules.remove_if([](auto &kept) { return kept.module.use_count() == 1; });
+}
+
+}  // namespace pk::kernels

@@ -1,0 +1,168 @@
+#include "broadcast_buffers.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+
+#include "common/call/thread_pool.h"
+#include "cuda/runtime/inline_upload.h"
+#include "cuda/runtime/tuning.h"
+
+namespace pk {
+
+static constexpr int64_t ALIGNMENT = 256;
+// Bytes that a thread stages at once: as many as the smallest slot holds.
+static constexpr int64_t PIECE = 256 << 10;
+
+static Layout distinct_elements(const Layout &layout, const View &view) {
+    Layout distinct = layout;
+    distinct.views = {view};
+    distinct.shape.clear();
+    distinct.views[0].strides.clear();
+    for (size_t d = 0; d < layout.shape.size(); ++d) {
+        if (view.strides[d] == 0) continue;
+        distinct.shape.push_back(layout.shape[d]);
+        distinct.views[0].strides.push_back(view.strides[d]);
+    }
+    distinct.size = 1;
+    for (int64_t n : distinct.shape) distinct.size *= n;
+    return distinct;
+}
+
+Spread::Spread(const Layout &layout, const View &view)
+    : distinct(distinct_elements(layout, view)), size(distinct.size) {
+    struct Dimension {
+        int64_t shape, stride;
+    };
+    std::vector<Dimension> dimensions;  // the last first, neighbours of one kind as one
+    int64_t stride = 1;
+    for (size_t d = layout.shape.size(); d-- > 0;) {
+        const bool repeats = view.strides[d] == 0;
+        if (!dimensions.empty() && (dimensions.back().stride == 0) == repeats) {
+            dimensions.back().shape *= layout.shape[d];
+        } else {
+            dimensions.push_back({layout.shape[d], repeats ? 0 : stride});
+        }
+        if (!repeats) stride *= layout.shape[d];
+    }
+    if (dimensions.back().stride == 0) dimensions.pop_back();
+    table.push_back(int64_t(dimensions.size()));
+    for (const Dimension &dimension : dimensions) {
+        table.push_back(dimension.shape);
+        table.push_back(dimension.stride);
+    }
+}
+
+int64_t Resident::reserve(int64_t bytes) {
+    const int64_t offset = bytes_;
+    bytes_ += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return offset;
+}
+
+int64_t Resident::add(const void *bytes, int64_t count) {
+    are_parameters_ = false;
+    return add_parameters(bytes, count);
+}
+
+int64_t Resident::add_parameters(const void *bytes, int64_t count) {
+    const int64_t offset = reserve(count);
+    const auto *from = static_cast<const char *>(bytes);
+    for (int64_t done = 0; done < count; done += PIECE) {
+        const int64_t part = std::min(PIECE, count - done);
+        pieces_.push_back(
+            {offset + done, part, [=](char *to) { std::memcpy(to, from + done, size_t(part)); }});
+    }
+    return offset;
+}
+
+int64_t Resident::add(Spread given) {
+    are_parameters_ = false;
+    const auto spread = std::make_shared<const Spread>(std::move(given));
+    const int64_t offset = reserve(spread->table_bytes());
+    pieces_.push_back({offset, spread->table_bytes(), [=](char *to) {
+                           std::memcpy(to, spread->table.data(), size_t(spread->table_bytes()));
+                       }});
+    const View &view = spread->distinct.views[0];
+    const int64_t data = reserve(spread->size * view.item);
+    for (int64_t done = 0; done < spread->size; done += PIECE / view.item) {
+        const int64_t part = std::min(PIECE / view.item, spread->size - done);
+        pieces_.push_back({data + done * view.item, part * view.item, [=](char *to) {
+                               spread->distinct.gather(spread->distinct.views[0], done, part, to);
+                           }});
+    }
+    return offset;
+}
+
+int64_t Resident::add(const Layout &layout, const View &view, int64_t start, int64_t count) {
+    are_parameters_ = false;
+    const int64_t offset = reserve(count * view.item), most = PIECE / view.item;
+    for (int64_t done = 0; done < count; done += most) {
+        const int64_t part = std::min(most, count - done);
+        pieces_.push_back({offset + done * view.item, part * view.item,
+                           [=, &layout, &view](char *to) { layout.gather(view, start + done, part, to); }});
+    }
+    return offset;
+}
+
+bool Resident::upload(Call &call, const std::vector<int> &devices) {
+    if (bytes_ == 0) return true;
+    const Line *const line = Line::on(devices);
+    if (line != nullptr && are_parameters_ && bytes_ <= MOST_WITH_LAUNCHES) return upload_in(*line);
+    for (int device : devices) {
+        const CurrentDevice current(device);
+        blocks_.emplace_back(device, bytes_);
+        if (blocks_.back().memory() == nullptr) {
+            blocks_.clear();
+            return false;
+        }
+    }
+    for (size_t place = 0; place < devices.size(); ++place) {
+        upload_pieces(call, devices[place], blocks_[place].memory());
+    }
+    return true;
+}
+
+bool Resident::upload_in(const Line &line) {
+    const CurrentDevice current(line.device);
+    Block block(line.device, bytes_, false, true);
+    if (block.memory() == nullptr) return false;
+    std::vector<char> staged;
+    for (const Piece &piece : pieces_) {
+        staged.resize(size_t(piece.bytes));
+        piece.write(staged.data());
+        write_with_launches(staged.data(), piece.bytes, block.memory() + piece.offset, line.stream);
+    }
+    blocks_.push_back(std::move(block));
+    return true;
+}
+
+void Resident::upload_pieces(Call &call, int device, char *memory) const {
+    std::atomic<size_t> next{0};
+    const int64_t threads = std::min(bytes_ / PIECE + 1, tuned(Tune::threads));
+    run_on_threads(threads, call, [&] {
+        if (next >= pieces_.size()) return;
+        const CurrentDevice current(device);
+        const Lease lease(Lease::usual(Lease::staged), {0, 0}, device, 1, call);
+        const Slot &slot = *lease.slots().front();
+        Lane lane(call);
+        int64_t sent = 0;
+        for (size_t i = next++; i < pieces_.size(); i = next++) {
+            const double begin = call.seconds();
+            const Piece &piece = pieces_[i];
+            piece.write(slot.host());
+            const double staged = call.seconds();
+            PK_CUDA(cudaMemcpyAsync(memory + piece.offset, slot.host(), size_t(piece.bytes),
+                                    cudaMemcpyHostToDevice, slot.queue.get()));
+            PK_CUDA(cudaStreamSynchronize(slot.queue.get()));
+            lane.add(PK_STAGE, begin, staged, piece.bytes, 0);
+            lane.add(PK_UPLOAD, staged, call.seconds(), piece.bytes, 0, slot.device, slot.number);
+            sent += piece.bytes;
+            call.look();
+        }
+        const std::lock_guard<std::mutex> lock(call.mutex);
+        call.report.bytes_up += sent;
+    });
+}
+
+}  // namespace pk

@@ -1,0 +1,159 @@
+#include "staged_copy.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "common/call/thread_pool.h"
+#include "cuda/pipeline/staging_slots.h"
+#include "cuda/runtime/pinned_memory.h"
+#include "cuda/runtime/tuning.h"
+
+namespace pk::kernels {
+
+// Smaller arrays are staged, pinned or not: asking the driver takes longer.
+static constexpr int64_t WORTH_ASKING = 256 << 10;
+static constexpr int64_t SMALLEST_PIECE = 128 << 10;
+
+void Traffic::add(char *host, char *device, int64_t bytes) {
+    if (bytes == 0) return;
+    const bool direct = bytes >= WORTH_ASKING && is_pinned(host, bytes);
+    (direct ? pinned_ : arrays_).push_back({host, device, bytes});
+    if (!direct) bytes_ += bytes;
+}
+
+// One thread's share: while one of its slots is on its way, another is filled or emptied.
+class Traffic::Thread {
+   public:
+    Thread(const Traffic &traffic, const Lease &lease)
+        : traffic_(traffic), call_(traffic.call_), lane_(call_) {
+        for (const auto &slot : lease.slots()) passages_.push_back({*slot});
+    }
+
+    void take(const Array &piece) {
+        Passage &passage = next();
+        finish(passage);
+        begin(passage, piece);
+        call_.look();
+    }
+    void finish_all() {
+        for (size_t i = 0; i < passages_.size(); ++i) finish(next());
+    }
+
+   private:
+    struct Passage {
+        const Slot &slot;
+        Array piece{};
+        double queued = 0;
+    };
+
+    Passage &next() { return passages_[turn_++ % passages_.size()]; }
+
+    void begin(Passage &passage, const Array &piece) {
+        const Slot &slot = passage.slot;
+        const bool up = traffic_.is_up_;
+        if (up) {
+            const double begin = call_.seconds();
+            std::memcpy(slot.host(), piece.host, size_t(piece.bytes));
+            lane_.add(PK_STAGE, begin, call_.seconds(), piece.bytes, 0);
+        }
+        const cudaStream_t queue = (up ? slot.queues.up : slot.queues.down).get();
+        passage.queued = call_.seconds();
+        PK_CUDA(cudaMemcpyAsync(up ? piece.device : slot.host(), up ? slot.host() : piece.device,
+                                size_t(piece.bytes), up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
+                                queue));
+        PK_CUDA(cudaEventRecord(slot.uploaded.get(), queue));
+        passage.piece = piece;
+    }
+
+    void finish(Passage &passage) {
+        const Slot &slot = passage.slot;
+        const Array piece = passage.piece;
+        passage.piece = {};
+        if (piece.bytes == 0) return;
+        PK_CUDA(cudaEventSynchronize(slot.uploaded.get()));
+        const bool up = traffic_.is_up_;
+        const double now = call_.seconds();
+        lane_.add(up ? PK_UPLOAD : PK_DOWNLOAD, std::max(passage.queued, free_since_), now, piece.bytes, 0,
+                  slot.device, slot.number);
+        free_since_ = now;
+        if (!up) {
+            std::memcpy(piece.host, slot.host(), size_t(piece.bytes));
+            lane_.add(PK_UNSTAGE, now, call_.seconds(), piece.bytes, 0);
+        }
+        const std::lock_guard<std::mutex> lock(call_.mutex);
+        call_.report.chunks += 1;
+    }
+
+    const Traffic &traffic_;
+    Call &call_;
+    Lane lane_;
+    std::vector<Passage> passages_;
+    size_t turn_ = 0;
+    double free_since_ = call_.seconds();
+};
+
+void Traffic::run(cudaStream_t queue) {
+    run_pinned(queue);
+    run_staged();
+}
+
+// They may be freed when the call ends, and so it waits for them in any case.
+void Traffic::run_pinned(cudaStream_t queue) {
+    if (pinned_.empty()) return;
+    Lane lane(call_);
+    const double begin = call_.seconds();
+    int64_t bytes = 0;
+    for (const Array &array : pinned_) {
+        PK_CUDA(cudaMemcpyAsync(is_up_ ? array.device : array.host, is_up_ ? array.host : array.device,
+                                size_t(array.bytes), is_up_ ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
+                                queue));
+        call_.report.chunks += 1;
+        bytes += array.bytes;
+    }
+    PK_CUDA(cudaStreamSynchronize(queue));
+    lane.add(is_up_ ? PK_UPLOAD : PK_DOWNLOAD, begin, call_.seconds(), bytes, 0);
+}
+
+// On the way up, small pieces go first, so that the link has something to do soon; on the way down, they are
+// the last, which nothing hides.
+std::vector<Traffic::Array> Traffic::cut(int64_t threads) const {
+    const int64_t most =
+        std::clamp(bytes_ / (4 * threads), SMALLEST_PIECE, Lease::usual(Lease::staged).host) / 256 * 256;
+    std::vector<Array> pieces;
+    int64_t all_done = 0;
+    for (const Array &array : arrays_) {
+        for (int64_t done = 0; done < array.bytes;) {
+            const int64_t share = (is_up_ ? all_done : bytes_ - all_done) / threads / 256 * 256;
+            const int64_t bytes = std::min(std::clamp(share, SMALLEST_PIECE, most), array.bytes - done);
+            pieces.push_back({array.host + done, array.device + done, bytes});
+            done += bytes;
+            all_done += bytes;
+        }
+    }
+    return pieces;
+}
+
+void Traffic::run_staged() {
+    if (arrays_.empty()) return;
+    const int64_t threads = std::clamp<int64_t>(bytes_ / tuned(Tune::worth_a_thread), 1,
+                                                std::min(tuned(Tune::threads), thread_count()));
+    const std::vector<Array> pieces = cut(threads);
+    std::atomic<size_t> next{0};
+    run_on_threads(threads, call_, [&] {
+        if (next >= pieces.size()) return;
+        const CurrentDevice current(device_);
+        const Lease lease(Lease::usual(Lease::staged), {0, 0}, device_, tuned(Tune::slots), call_);
+        try {
+            Thread thread(*this, lease);
+            for (size_t i = next++; i < pieces.size(); i = next++) thread.take(pieces[i]);
+            thread.finish_all();
+        } catch (...) {
+            next = pieces.size();
+            for (const auto &slot : lease.slots()) slot->drain();
+            throw;
+        }
+    });
+}
+
+}  // namespace pk::kernels

@@ -1,0 +1,202 @@
+// Kernels of reductions: the partials of a chunk's blocks.
+#pragma once
+
+#include "common/reduce.h"
+#include "common/reduce_ops.h"
+#include "common/types.h"
+#include "cuda/runtime/cuda.h"
+
+namespace pk::reduction {
+
+// What the kernels are given: a chunk's values, in slabs, and where its partials go.
+struct Given {
+    const char *values, *others;
+    int type;
+    Slabs slabs;
+    int64_t first_unit, units, start;  // the chunk's, and its first element
+    char *partials;
+    bool joins_blocks;  // where that can be done at once
+};
+
+namespace device {
+
+constexpr int COLUMNS = 16, THREADS = LANES * COLUMNS;
+
+template <class Word>
+__device__ Word shuffled_down(Word word, int threads, int width) {
+    static_assert(sizeof(Word) == sizeof(unsigned long long), "words have 8 bytes");
+    const auto bits = bit_cast<unsigned long long>(word);
+    return bit_cast<Word>(__shfl_down_sync(0xffffffffu, bits, unsigned(threads), width));
+}
+
+// What a thread reads at once, so that it comes over the link together.
+constexpr int TOGETHER = 4;
+
+// So many elements, of TOGETHER at most, `step` apart, as bits.
+template <class Bits>
+__device__ void read_bits(const char *values, int64_t first, int64_t step, int count, uint64_t *bits) {
+#pragma unroll
+    for (int i = 0; i < TOGETHER; ++i) {
+        if (i < count) bits[i] = reinterpret_cast<const Bits *>(values)[first + i * step];
+    }
+}
+__device__ void read(const char *values, int type, int64_t first, int64_t step, int count, uint64_t *bits) {
+    switch (type) {
+        case PK_BOOL:
+        case PK_INT8:
+        case PK_UINT8: return read_bits<uint8_t>(values, first, step, count, bits);
+        case PK_INT16:
+        case PK_UINT16:
+        case PK_FLOAT16: return read_bits<uint16_t>(values, first, step, count, bits);
+        case PK_INT32:
+        case PK_UINT32:
+        case PK_FLOAT32: return read_bits<uint32_t>(values, first, step, count, bits);
+        default: return read_bits<uint64_t>(values, first, step, count, bits);
+    }
+}
+
+// An element, as the class of its type's values.
+template <class Word>
+__device__ Word value_of(uint64_t bits, int type) {
+    switch (type) {
+        case PK_BOOL: return Word(bits != 0);
+        case PK_INT8: return Word(int64_t(int8_t(bits)));
+        case PK_INT16: return Word(int64_t(int16_t(bits)));
+        case PK_INT32: return Word(int64_t(int32_t(bits)));
+        case PK_INT64: return Word(int64_t(bits));
+        case PK_FLOAT16: return Word(half::to_float(uint16_t(bits)));
+        case PK_FLOAT32: return Word(bit_cast<float>(uint32_t(bits)));
+        case PK_FLOAT64: return Word(bit_cast<double>(bits));
+        default: return Word(bits);
+    }
+}
+
+// One column of one slab in one unit: where its values begin and its partial goes.
+struct Column {
+    int64_t rows, first_row, at, partial;  // at, of `inner` elements a row
+    __device__ Column(const Given &given, int64_t index) {
+        const int64_t width = given.slabs.inner, of_unit = given.slabs.slabs_a_unit() * width;
+        const int64_t number = given.first_unit + index / of_unit, slab = index % of_unit / width;
+        const Slabs::Unit unit = given.slabs.unit(number);
+        rows = index < given.units * of_unit && slab < unit.slabs ? unit.rows : 0;
+        first_row = unit.block * Slabs::BLOCK;
+        at = given.slabs.start(number) - given.start + slab * given.slabs.length * width + index % width;
+        partial = index;
+    }
+};
+
+// How many of its lane's rows a thread takes from this one on.
+__device__ int rows_at_once(const Column &column, int64_t row) {
+    return int(min(int64_t(TOGETHER), (column.rows - row + LANES - 1) / LANES));
+}
+
+// A kind as a thread gathers it: its lane of its column, joined with the other lanes in shared memory.
+template <class Op, bool has_others>
+struct Gathering {
+    using Word = typename Op::Word;
+    static constexpr int WORDS = Op::WORDS, PARTIAL = Op::PARTIAL;
+    Word lane[WORDS], pivot = Word();
+
+    __device__ void gather(const Given &given, const Column &column, int row_lane) {
+        Op::start(lane);
+        const int64_t width = given.slabs.inner;
+        uint64_t values[TOGETHER], others[TOGETHER];
+        auto read_from = [&](int64_t first, int count) {
+            read(given.values, given.type, first, LANES * width, count, values);
+            if (has_others) read(given.others, other_type(given), first, LANES * width, count, others);
+        };
+        auto value = [&](int i) { return value_of<Word>(values[i], given.type); };
+        auto other = [&](int i) {
+            return has_others ? value_of<Word>(others[i], other_type(given)) : Word(1);
+        };
+        if (Op::has_pivot && column.rows > 0) {
+            read_from(column.at, 1);
+            if (other(0) != 0) pivot = value(0);
+        }
+        for (int64_t row = row_lane; row < column.rows; row += LANES * TOGETHER) {
+            const int count = rows_at_once(column, row);
+            read_from(column.at + row * width, count);
+#pragma unroll
+            for (int i = 0; i < TOGETHER; ++i) {
+                if (i < count) Op::add(lane, value(i), other(i), pivot);
+            }
+        }
+    }
+    __device__ void join(const Word *other) { Op::join(lane, other); }
+    __device__ void close(Word *partial) const { Op::close(lane, pivot, partial); }
+
+   private:
+    // A mask is of bools, a factor of the values' type.
+    __device__ static int other_type(const Given &given) {
+        return std::is_base_of<SumInteger, Op>::value || is_dot ? given.type : int(PK_BOOL);
+    }
+    static constexpr bool is_dot =
+        std::is_base_of<Dot<true>, Op>::value || std::is_base_of<Dot<false>, Op>::value;
+};
+
+template <bool largest, class T>
+struct Placing {
+    using Word = int64_t;
+    static constexpr int WORDS = 2, PARTIAL = 2;
+    Word lane[WORDS];
+
+    __device__ void gather(const Given &given, const Column &column, int row_lane) {
+        Placed<T> best{T(), -1};
+        const int64_t width = given.slabs.inner;
+        uint64_t values[TOGETHER];
+        for (int64_t row = row_lane; row < column.rows; row += LANES * TOGETHER) {
+            const int count = rows_at_once(column, row);
+            read(given.values, given.type, column.at + row * width, LANES * width, count, values);
+#pragma unroll
+            for (int i = 0; i < TOGETHER; ++i) {
+                const int64_t place = column.first_row + row + i * LANES;
+                if (i < count)
+                    take_better<largest>(best, Placed<T>{value_of<T>(values[i], given.type), place});
+            }
+        }
+        put(best);
+    }
+    __device__ void join(const Word *other) {
+        Placed<T> best = placed(lane);
+        take_better<largest>(best, placed(other));
+        put(best);
+    }
+    __device__ void close(Word *partial) const {
+        partial[0] = lane[0];
+        partial[1] = lane[1];
+    }
+
+   private:
+    __device__ static Placed<T> placed(const Word *words) { return {bit_cast<T>(words[0]), words[1]}; }
+    __device__ void put(Placed<T> best) {
+        lane[0] = bit_cast<int64_t>(best.value);
+        lane[1] = best.row;
+    }
+};
+
+template <class Kind>
+__global__ void __launch_bounds__(THREADS) reduce(const __grid_constant__ Given given, bool lanes_first) {
+    using Word = typename Kind::Word;
+    __shared__ Word lanes[LANES][COLUMNS][Kind::WORDS];
+    const int thread = int(threadIdx.x);
+    // What lies side by side is read by neighbouring threads.
+    const int lane = lanes_first ? thread % LANES : thread / COLUMNS;
+    const int place = lanes_first ? thread / LANES : thread % COLUMNS;
+    const Column column(given, int64_t(blockIdx.x) * COLUMNS + place);
+    Kind kind;
+    kind.gather(given, column, lane);
+    for (int w = 0; w < Kind::WORDS; ++w) lanes[lane][place][w] = kind.lane[w];
+    for (int half = LANES / 2; half != 0; half /= 2) {
+        __syncthreads();
+        if (lane < half) {
+            kind.join(lanes[lane + half][place]);
+            for (int w = 0; w < Kind::WORDS; ++w) lanes[lane][place][w] = kind.lane[w];
+        }
+    }
+    if (lane == 0 && column.rows > 0)
+        kind.close(reinterpret_cast<Word *>(given.partials) + column.partial * Kind::PARTIAL);
+}
+
+}  // namespace device
+
+}  // namespace pk::reduction

@@ -1,0 +1,46 @@
+#include "copy_bandwidth.h"
+
+#include <map>
+#include <mutex>
+
+#include "common/call/call.h"
+#include "common/call/status.h"
+#include "cuda.h"
+#include "cuda/pipeline/staging_slots.h"
+
+namespace pk {
+
+// Seconds of one copy of a slot's pinned memory, many in a row.
+static double copy_seconds(const Slot &slot, cudaMemcpyKind kind) {
+    constexpr int COPIES = 12;
+    void *const to = kind == cudaMemcpyHostToDevice ? slot.memory() : slot.host();
+    void *const from = kind == cudaMemcpyHostToDevice ? slot.host() : slot.memory();
+    const size_t bytes = size_t(std::min(slot.host_bytes, slot.device_bytes));
+    const cudaStream_t queue = slot.queue.get();
+    PK_CUDA(cudaMemcpyAsync(to, from, bytes, kind, queue));  // the first is slower
+    PK_CUDA(cudaEventRecord(slot.origin.get(), queue));
+    for (int i = 0; i < COPIES; ++i) PK_CUDA(cudaMemcpyAsync(to, from, bytes, kind, queue));
+    PK_CUDA(cudaEventRecord(slot.uploaded.get(), queue));
+    PK_CUDA(cudaEventSynchronize(slot.uploaded.get()));
+    float milliseconds = 0;
+    PK_CUDA(cudaEventElapsedTime(&milliseconds, slot.origin.get(), slot.uploaded.get()));
+    return milliseconds * 1e-3 / COPIES / double(bytes);
+}
+
+pk_link link_speed(int device) {
+    static std::mutex mutex;
+    static std::map<int, pk_link> measured;
+    const std::lock_guard<std::mutex> lock(mutex);
+    const auto known = measured.find(device);
+    if (known != measured.end()) return known->second;
+    const CurrentDevice current(device);
+    pk_report report;
+    Call call(nullptr, &report);
+    const Lease lease(Lease::usual(Lease::staged), {0, 0}, device, 1, call);
+    const Slot &slot = *lease.slots().front();
+    const pk_link link{1 / copy_seconds(slot, cudaMemcpyHostToDevice),
+                       1 / copy_seconds(slot, cudaMemcpyDeviceToHost)};
+    return measured[device] = link;
+}
+
+}  // namespace pk

@@ -1,0 +1,231 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "common/call/call.h"
+#include "common/call/status.h"
+#include "common/call/thread_pool.h"
+#include "cuda.h"
+
+namespace pk {
+
+static pk_status status_of(cudaError_t error) {
+    switch (error) {
+        case cudaErrorMemoryAllocation: return PK_OUT_OF_MEMORY;
+        case cudaErrorNoDevice:
+        case cudaErrorInsufficientDriver: return PK_NO_DEVICE;
+        default: return PK_DEVICE_ERROR;
+    }
+}
+
+// An error that every later call of the process gets, too.
+static bool is_sticky(cudaError_t error) {
+    switch (error) {
+        case cudaErrorIllegalAddress:
+        case cudaErrorLaunchFailure:
+        case cudaErrorLaunchTimeout:
+        case cudaErrorHardwareStackError:
+        case cudaErrorIllegalInstruction:
+        case cudaErrorMisalignedAddress:
+        case cudaErrorInvalidAddressSpace:
+        case cudaErrorInvalidPc:
+        case cudaErrorAssert:
+        case cudaErrorECCUncorrectable:
+        case cudaErrorNvlinkUncorrectable:
+        case cudaErrorContextIsDestroyed: return true;
+        default: return false;
+    }
+}
+
+static std::atomic<cudaError_t> sticky{cudaSuccess};
+
+static std::string described(cudaError_t error) {
+    return std::string(cudaGetErrorName(error)) + " (" + cudaGetErrorString(error) + ")";
+}
+
+static const char *const REMEDY =
+    "CUDA is unusable in this process from here on, whichever library's kernel it was: start a new process, "
+    "or "
+    "use the engine 'cpu'";
+
+void check_cuda(cudaError_t error, const char *call, const char *file, int line) {
+    if (error == cudaSuccess) return;
+    (void)cudaGetLastError();  // the failure is reported here, not by some later call
+    const std::string path = file;
+    const size_t name = path.rfind("csrc/");
+    std::string message = described(error) + " from " + call + " at " +
+                          (name == std::string::npos ? path : path.substr(name)) + ":" + std::to_string(line);
+    if (is_sticky(error)) {
+        sticky = error;
+        message += std::string("; ") + REMEDY;
+    }
+    fail(status_of(error), message);
+}
+
+static std::atomic<int64_t> calls_to_fault{0};
+
+void arm_faults() {
+    const char *text = std::getenv("PYCUDAKIT_FAIL_CUDA_CALL");
+    calls_to_fault = text == nullptr ? 0 : std::atoll(text);
+}
+
+bool fault_due() { return calls_to_fault > 0 && --calls_to_fault == 0; }
+
+cudaError_t fault_of(const char *call) {
+    const bool allocates = std::strstr(call, "Malloc") != nullptr || std::strstr(call, "Alloc(") != nullptr;
+    return allocates ? cudaErrorMemoryAllocation : cudaErrorUnknown;
+}
+
+static std::string release_name(int version) {
+    return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+void require_cuda() {
+    static std::atomic<pid_t> user{0};  // the process that used CUDA first
+    const pid_t process = getpid();
+    if (sticky != cudaSuccess && user == process) {
+        fail(PK_NO_DEVICE, "an earlier " + described(sticky) + "; " + REMEDY);
+    }
+    if (user == process) return;
+    if (user != 0) {
+        fail(PK_NO_DEVICE,
+             "this process was forked from one that used CUDA, which does not survive a fork: start "
+             "processes with the 'spawn' or 'forkserver' method, or use the engine 'cpu'");
+    }
+    int count = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaSuccess && count > 0) {
+        user = process;
+        return;
+    }
+    (void)cudaGetLastError();
+    if (error == cudaErrorNoDevice || error == cudaSuccess) {
+        fail(PK_NO_DEVICE, "no device: the driver is there and sees no GPU");
+    }
+    if (error == cudaErrorInitializationError) {
+        fail(PK_NO_DEVICE,
+             "CUDA does not start here, as in a process that was forked while its parent used CUDA: start "
+             "processes with the 'spawn' or 'forkserver' method, or use the engine 'cpu'");
+    }
+    int driver = 0, runtime = 0;
+    PK_CUDA(cudaDriverGetVersion(&driver));
+    PK_CUDA(cudaRuntimeGetVersion(&runtime));
+    if (driver == 0) fail(PK_NO_DEVICE, "no driver: no NVIDIA driver is installed here");
+    if (error == cudaErrorInsufficientDriver) {
+        fail(PK_NO_DEVICE, "driver too old for this build: the driver supports CUDA " + release_name(driver) +
+                               " and this build needs CUDA " + release_name(runtime));
+    }
+    PK_CUDA(error);
+}
+
+int device_count() {
+    require_cuda();
+    int devices = 0;
+    PK_CUDA(cudaGetDeviceCount(&devices));
+    return devices;
+}
+
+CurrentDevice::CurrentDevice(int device) : device_(device) {
+    PK_CUDA(cudaGetDevice(&previous_));
+    if (device != previous_) PK_CUDA(cudaSetDevice(device));
+}
+
+CurrentDevice::~CurrentDevice() {
+    if (device_ != previous_) (void)cudaSetDevice(previous_);
+}
+
+DeviceMemory device_memory(int64_t bytes) {
+    void *memory = nullptr;
+    try {
+        PK_CUDA(cudaMalloc(&memory, size_t(bytes)));
+    } catch (const Failure &failure) {
+        size_t free = 0, total = 0;
+        if (failure.status() != PK_OUT_OF_MEMORY || cudaMemGetInfo(&free, &total) != cudaSuccess) throw;
+        fail(PK_OUT_OF_MEMORY, std::string(failure.what()) + ": asked for " + std::to_string(bytes) +
+                                   " bytes; " + std::to_string(free) + " of the device's " +
+                                   std::to_string(total) + " are free");
+    }
+    return DeviceMemory(memory);
+}
+
+static constexpr size_t HUGE_PAGE = 2 << 20;
+
+PinnedMemory::PinnedMemory(int64_t bytes, bool for_children) : bytes_(size_t(bytes)) {
+    try {
+        map(for_children);
+        PK_CUDA(cudaHostRegister(memory_, bytes_, cudaHostRegisterPortable | cudaHostRegisterMapped));
+    } catch (const Failure &) {
+        unmap();  // where the system does not register memory, the driver's own will do
+        PK_CUDA(cudaHostAlloc(&memory_, bytes_, cudaHostAllocPortable | cudaHostAllocMapped));
+    }
+}
+
+void PinnedMemory::map(bool for_children) {
+    mapped_bytes_ = bytes_ + (bytes_ < HUGE_PAGE ? 0 : HUGE_PAGE);
+    mapping_ = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapping_ == MAP_FAILED) {
+        mapping_ = nullptr;
+        fail(PK_OUT_OF_MEMORY, "out of host memory: asked for " + std::to_string(bytes_) + " bytes to pin");
+    }
+    const auto start = reinterpret_cast<uintptr_t>(mapping_);
+    const bool huge = mapped_bytes_ != bytes_;
+    memory_ = reinterpret_cast<void *>(huge ? (start + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE : start);
+    (void)madvise(memory_, bytes_, MADV_HUGEPAGE);
+    touch(for_children);
+    // What a child shares is copied when written to, which may take it away from where the GPU finds it.
+    if (!for_children) (void)madvise(mapping_, mapped_bytes_, MADV_DONTFORK);
+}
+
+// The driver would have the pages made one after the other. Slots are made by threads that are many already.
+void PinnedMemory::touch(bool with_threads) {
+    constexpr size_t SHARE = 4 * HUGE_PAGE, SMALL_PAGE = 4096;
+    pk_report report;
+    Call call(nullptr, &report);
+    std::atomic<size_t> next{0};
+    run_on_threads(with_threads ? int64_t(bytes_ / SHARE) : 1, call, [&] {
+        for (size_t at = next.fetch_add(SHARE); at < bytes_; at = next.fetch_add(SHARE)) {
+            const size_t end = std::min(at + SHARE, bytes_);
+            for (; at < end; at += SMALL_PAGE) static_cast<volatile char *>(memory_)[at] = 0;
+        }
+    });
+}
+
+void PinnedMemory::unmap() {
+    if (mapping_ != nullptr) munmap(mapping_, mapped_bytes_);
+    mapping_ = nullptr;
+}
+
+PinnedMemory::~PinnedMemory() {
+    if (memory_ == nullptr) return;
+    if (mapping_ == nullptr) {
+        (void)cudaFreeHost(memory_);
+    } else {
+        (void)cudaHostUnregister(memory_);
+        unmap();
+    }
+}
+
+void *PinnedMemory::on_device() const {
+    void *address = nullptr;
+    PK_CUDA(cudaHostGetDevicePointer(&address, memory_, 0));
+    return address;
+}
+
+Stream stream() {
+    cudaStream_t stream = nullptr;
+    PK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    return Stream(stream);
+}
+
+Event event() {
+    cudaEvent_t event = nullptr;
+    PK_CUDA(cudaEventCreate(&event));
+    return Event(event);
+}
+
+}  // namespace pk

@@ -1,0 +1,117 @@
+#include "pinned_memory.h"
+
+#include <cuda.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "common/device.h"
+#include "cuda.h"
+
+namespace pk {
+
+namespace {
+
+struct Pool {
+    std::mutex mutex;
+    std::unordered_map<uint64_t, PinnedMemory> taken;  // by address
+    std::multimap<int64_t, PinnedMemory> kept;         // by bytes
+    pid_t owner = getpid();                            // pinned memory is not a forked child's to free
+};
+
+// Never destroyed: at the process's exit the driver may be gone before it.
+Pool &pool() {
+    static Pool *const pool = new Pool;
+    return *pool;
+}
+
+// Blocks come in sizes of which two neighbours differ by an eighth at most, so that arrays of about one size
+// use the same.
+int64_t rounded(int64_t bytes) {
+    int64_t step = 4096;
+    while (step * 16 <= bytes) step *= 2;
+    return (bytes + step - 1) / step * step;
+}
+
+PinnedMemory take(int64_t bytes) {
+    try {
+        return PinnedMemory(bytes, true);
+    } catch (const Failure &failure) {
+        if (failure.status() != PK_OUT_OF_MEMORY) throw;
+    }
+    release_pinned_arrays();
+    return PinnedMemory(bytes, true);
+}
+
+}  // namespace
+
+bool is_pinned(const void *memory, int64_t bytes) {
+    cudaPointerAttributes attributes{};
+    PK_CUDA(cudaPointerGetAttributes(&attributes, memory));
+    if (attributes.type != cudaMemoryTypeHost) return false;
+    // Of the whole range, not of its first byte alone.
+    using GetAttribute = CUresult (*)(void *, CUpointer_attribute, CUdeviceptr);
+    void *entry = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+    PK_CUDA(
+        cudaGetDriverEntryPointByVersion("cuPointerGetAttribute", &entry, 12000, cudaEnableDefault, &found));
+    if (found != cudaDriverEntryPointSuccess) return false;
+    const auto get = reinterpret_cast<GetAttribute>(entry);
+    const auto address = reinterpret_cast<CUdeviceptr>(attributes.devicePointer);
+    CUdeviceptr start = 0;
+    size_t size = 0;
+    return get(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address) == CUDA_SUCCESS &&
+           get(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address) == CUDA_SUCCESS &&
+           address + size_t(bytes) <= start + size;
+}
+
+void add_pinned_arrays(pk_memory &memory) {
+    Pool &from = pool();
+    const std::lock_guard<std::mutex> lock(from.mutex);
+    for (const auto &block : from.taken) memory.arrays_bytes += block.second.bytes();
+    for (const auto &block : from.kept) memory.arrays_kept += block.second.bytes();
+}
+
+void release_pinned_arrays() {
+    Pool &from = pool();
+    std::multimap<int64_t, PinnedMemory> released;
+    const std::lock_guard<std::mutex> lock(from.mutex);
+    released.swap(from.kept);
+}
+
+uint64_t take_pinned_array(int64_t bytes) {
+    require_cuda();
+    const int64_t size = rounded(bytes);
+    Pool &from = pool();
+    PinnedMemory memory;
+    {
+        const std::lock_guard<std::mutex> lock(from.mutex);
+        const auto kept = from.kept.find(size);
+        if (kept != from.kept.end()) {
+            memory = std::move(kept->second);
+            from.kept.erase(kept);
+        }
+    }
+    if (memory.get() == nullptr) memory = take(size);
+    const std::lock_guard<std::mutex> lock(from.mutex);
+    const auto address = reinterpret_cast<uint64_t>(memory.get());
+    from.taken[address] = std::move(memory);
+    return address;
+}
+
+void return_pinned_array(uint64_t address) {
+    Pool &to = pool();
+    if (to.owner != getpid()) return;
+    const std::lock_guard<std::mutex> lock(to.mutex);
+    const auto taken = to.taken.find(address);
+    require_taken(taken != to.taken.end());
+    const int64_t size = taken->second.bytes();
+    to.kept.emplace(size, std::move(taken->second));
+    to.taken.erase(taken);
+}
+
+}  // namespace pk

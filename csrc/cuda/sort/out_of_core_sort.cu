@@ -1,0 +1,505 @@
+// Sorting on a GPU. As many rows, or as much of one, as there is room for go up and stay; then one bucket of
+// them after the other is sorted while the last one comes down: some whole rows, or of a long row a range of
+// keys. What is left of still longer rows follows in the same way, and the host merges.
+#include <condition_variable>
+#include <cstring>
+
+#include "common/sort_unique.h"
+#include "cuda/runtime/pinned_memory.h"
+#include "device_radix_sort.cuh"
+#include "device_sort.h"
+#include "host_merge.h"
+#include "sort_workspace.cuh"
+
+namespace pk {
+
+const int HOST_STAGE = PK_UNSTAGE;
+
+namespace {
+
+// Takes buckets through the device, and their results out of it.
+template <class Order>
+class Sorting {
+   public:
+    using Key = typename Order::Key;
+    using Sorter = DeviceSorter<Order>;
+
+    Sorting(const Order &ordering, const Rows &rows, Needs needs, Call &call)
+        : rows_(rows),
+          wants_order_(needs.order),
+          call_(call),
+          needs_(needs),
+          equipment_(call, needs_.count * int64_t(sizeof(Key))),
+          sorter_(ordering, needs_,
+                  equipment_.take_memory(Sorter::bytes_for(needs_, equipment_.most_memory()))) {
+        sorter_.place(equipment_.memory());
+        const Slot &slot = equipment_.slot();
+        for (int i = 0; i < Sorter::RESULTS; ++i) {
+            const int64_t place = room() + i * int64_t(sizeof(uint32_t));
+            sorter_.found[i] = reinterpret_cast<uint32_t *>(slot.host_on_device() + place);
+            found_[i] = reinterpret_cast<const uint32_t *>(slot.host() + place);
+        }
+    }
+
+    // The distinct elements of the one row into `out`; returns how many.
+    int64_t run_distinct(Key *out) {
+        const int64_t size = rows_.columns;
+        if (size <= sorter_.resident) return sort(0, size, size, out, nullptr, size);
+        std::vector<Run> all = runs();
+        const Scratch<Key> items(size), other(size);
+        int64_t count = 0;
+        for (Run &run : all) {
+            run.count = sort(run.start, run.count, size, items.get() + run.start, nullptr, run.count);
+            count += run.count;
+        }
+        const HostWork timed(call_, size);
+        const Key *const merged = merge(call_, all, items.get(), other.get(), count, less());
+        return ordering().of_floats
+                   ? copy_distinct(call_, typename Order::OfFloats(), merged, count, needs_.splits_nan, out)
+                   : copy_distinct(call_, typename Order::OfIntegers(), merged, count, needs_.splits_nan,
+                                   out);
+    }
+
+    // Into `out`, or into `order` what is wanted of it.
+    void run(Key *out, int64_t *order, int64_t kept) {
+        const int64_t columns = rows_.columns;
+        if (columns > sorter_.resident) {
+            for (int64_t row = 0; row < rows_.count; ++row) {
+                if (wants_order_) {
+                    merge_order(row * columns, order + row * kept, kept);
+                } else {
+                    merge_keys(row * columns, out + row * columns);
+                }
+            }
+            return;
+        }
+        const int64_t at_once = columns > sorter_.bucket ? 1 : sorter_.resident / columns;
+        for (int64_t row = 0; row < rows_.count; row += at_once) {
+            const int64_t count = std::min(at_once, rows_.count - row);
+            sort(row * columns, count * columns, columns, out + (wants_order_ ? 0 : row * columns),
+                 order + (wants_order_ ? row * kept : 0), kept);
+        }
+    }
+
+   private:
+    // Elements from `start` on, which are whole rows, or a part of one. Returns how many results there are.
+    int64_t sort(int64_t start, int64_t count, int64_t columns, Key *out, int64_t *order, int64_t kept) {
+        upload(start, count);
+        sorter_.forget_last();
+        std::vector<Bucket<Key>> buckets;
+        if (columns <= sorter_.bucket) {
+            const int64_t rows = sorter_.bucket / columns;
+            for (int64_t begin = 0; begin < count; begin += rows * columns) {
+                const int64_t part = std::min(rows * columns, count - begin);
+                buckets.push_back(
+                    {begin, begin + part, 0, 0, false, part, begin / columns * kept, part / columns * kept});
+            }
+        } else {
+            split(buckets, 0, Order::ALL, count, count);
+            int64_t first = 0;
+            for (Bucket<Key> &bucket : buckets) {
+                bucket.first = first;
+                bucket.results = std::clamp<int64_t>(kept - first, 0, bucket.count);
+                first += bucket.count;
+            }
+            while (buckets.back().results == 0) buckets.pop_back();
+        }
+        const int64_t results = download(buckets, columns, out, order, kept);
+        call_.advance(count);
+        return results;
+    }
+
+    void upload(int64_t start, int64_t count) {
+        const auto *const from = static_cast<const char *>(rows_.in) + start * int64_t(sizeof(Key));
+        const int64_t bytes = count * int64_t(sizeof(Key));
+        const bool direct = bytes >= WORTH_ASKING && is_pinned(from, bytes);
+        const int64_t piece = direct ? DIRECT_PIECE : equipment_.slot().host_bytes / 64 * 64;
+        std::atomic<int64_t> next{0};
+        equipment_.on_slots(direct ? 1 : bytes / piece + 1, [&](const Slot &slot, Lane &lane) {
+            for (int64_t at = next.fetch_add(piece); at < bytes; at = next.fetch_add(piece)) {
+                const int64_t part = std::min(piece, bytes - at), elements = part / int64_t(sizeof(Key));
+                const double begin = call_.seconds();
+                if (!direct) std::memcpy(slot.host(), from + at, size_t(part));
+                const double staged = call_.seconds();
+                PK_CUDA(cudaMemcpyAsync(reinterpret_cast<char *>(sorter_.elements) + at,
+                                        direct ? from + at : slot.host(), size_t(part),
+                                        cudaMemcpyHostToDevice, slot.queues.up.get()));
+                PK_CUDA(cudaEventRecord(slot.uploaded.get(), slot.queues.up.get()));
+                PK_CUDA(cudaEventSynchronize(slot.uploaded.get()));
+                if (!direct) lane.add(PK_STAGE, begin, staged, part, elements);
+                lane.add(PK_UPLOAD, staged, call_.seconds(), part, elements, slot.device, slot.number);
+                report(part, 0);
+            }
+        });
+    }
+
+    void report(int64_t up, int64_t down) {
+        {
+            const std::lock_guard<std::mutex> lock(call_.mutex);
+            call_.report.bytes_up += up;
+            call_.report.bytes_down += down;
+            call_.report.chunks += 1;
+        }
+        call_.look();
+    }
+
+    // What was counted on the device.
+    std::vector<uint32_t> counted() {
+        std::vector<uint32_t> counts(Sorter::COUNTS);
+        const Slot &slot = equipment_.slot();
+        const size_t bytes = counts.size() * sizeof(uint32_t);
+        PK_CUDA(cudaMemcpyAsync(slot.host(), sorter_.counts, bytes, cudaMemcpyDeviceToHost,
+                                equipment_.compute()));
+        PK_CUDA(cudaEventRecord(slot.computed.get(), equipment_.compute()));
+        PK_CUDA(cudaEventSynchronize(slot.computed.get()));
+        std::memcpy(counts.data(), slot.host(), bytes);
+        call_.look();
+        return counts;
+    }
+
+    // Adds buckets of what has keys from low to high.
+    void split(std::vector<Bucket<Key>> &buckets, Key low, Key high, int64_t matching, int64_t count) {
+        if (matching == 0) return;
+        if (matching <= sorter_.bucket) {
+            buckets.push_back({0, count, low, high, true, matching, 0, 0});
+        } else if (low == high) {
+            split_equal(buckets, low, count);
+        } else {
+            const auto range = uint64_t(Key(high - low));
+            const int shift = std::max(0, Sorter::bits_of(range) - device::DIGIT);
+            sorter_.count_keys(count, low, high, shift, equipment_.compute());
+            const std::vector<uint32_t> counts = counted();
+            const auto last = int64_t(range >> shift);
+            auto low_of = [&](int64_t bin) { return Key(low + Key(uint64_t(bin) << shift)); };
+            auto high_of = [&](int64_t bin) { return bin == last ? high : Key(low_of(bin + 1) - 1); };
+            int64_t first = 0, sum = 0;  // of the bins that will be a bucket
+            for (int64_t bin = 0; bin <= last; ++bin) {
+                const auto own = int64_t(counts[size_t(bin)]);
+                if (sum + own > sorter_.bucket) {
+                    split(buckets, low_of(first), high_of(bin - 1), sum, count);
+                    sum = 0;
+                }
+                if (own > sorter_.bucket) {
+                    split(buckets, low_of(bin), high_of(bin), own, count);
+                } else {
+                    if (sum == 0) first = bin;
+                    sum += own;
+                }
+            }
+            split(buckets, low_of(first), high, sum, count);
+        }
+    }
+
+    // Of those with one key, which come in the order in which they are.
+    void split_equal(std::vector<Bucket<Key>> &buckets, Key key, int64_t count) {
+        const int64_t chunk = sorter_.bucket / device::THREADS * device::THREADS;
+        require(count / chunk < Sorter::COUNTS, "there is too little memory for so many equal elements");
+        sorter_.count_equal(count, key, chunk, equipment_.compute());
+        const std::vector<uint32_t> counts = counted();
+        for (int64_t begin = 0; begin < count; begin += chunk) {
+            const auto own = int64_t(counts[size_t(begin / chunk)]);
+            if (own == 0) continue;
+            const int64_t end = std::min(count, begin + chunk);
+            Bucket<Key> *const before = buckets.empty() ? nullptr : &buckets.back();
+            const bool joins = before != nullptr && before->low == key && before->high == key &&
+                               before->count + own <= sorter_.bucket;
+            if (joins) {
+                before->end = end;
+                before->count += own;
+            } else {
+                buckets.push_back({begin, end, key, key, true, own, 0, 0});
+            }
+        }
+    }
+
+    // Some of a bucket's results, as many as a slot has room for.
+    struct Piece {
+        size_t bucket;
+        int64_t begin, count;
+    };
+
+    // Results on their way out: where they go, and which buckets are under way, for the threads that take
+    // them.
+    struct Delivery {
+        const std::vector<Bucket<Key>> &buckets;
+        const int64_t columns, kept;
+        Key *const out;
+        int64_t *const order;
+
+        std::vector<Piece> pieces{};
+        std::mutex mutex{};  // guards what follows
+        std::condition_variable changed{};
+        std::vector<int64_t> left{};  // of each bucket's pieces
+        size_t launched = 0;
+        bool failed = false;
+        std::vector<double> when{};    // each was launched
+        std::vector<int64_t> first{};  // result of each bucket that is sorted, and of the next one
+    };
+
+    // Returns how many results there are.
+    int64_t download(const std::vector<Bucket<Key>> &buckets, int64_t columns, Key *out, int64_t *order,
+                     int64_t kept) {
+        Delivery delivery{buckets, columns, kept, out, order};
+        cut_up(delivery);
+        launch_what_has_room(delivery);
+        std::atomic<size_t> next{0};
+        equipment_.on_slots(int64_t(delivery.pieces.size()), [&](const Slot &slot, Lane &lane) {
+            double since = call_.seconds();  // the slot did nothing
+            try {
+                for (size_t i = next++; i < delivery.pieces.size(); i = next++) {
+                    take(delivery, delivery.pieces[i], slot, lane, since);
+                }
+            } catch (...) {
+                {
+                    const std::lock_guard<std::mutex> lock(delivery.mutex);
+                    delivery.failed = true;
+                }
+                delivery.changed.notify_all();
+                throw;
+            }
+        });
+        return needs_.distinct ? delivery.first.back() : buckets.back().first + buckets.back().results;
+    }
+
+    void cut_up(Delivery &delivery) const {
+        const int64_t most = room() / sorter_.result_item();
+        delivery.when.resize(delivery.buckets.size());
+        delivery.first.push_back(0);
+        for (size_t bucket = 0; bucket < delivery.buckets.size(); ++bucket) {
+            const int64_t results = delivery.buckets[bucket].results;
+            int64_t count = 0;
+            for (int64_t begin = 0; begin < results; begin += most, ++count) {
+                delivery.pieces.push_back({bucket, begin, std::min(most, results - begin)});
+            }
+            delivery.left.push_back(count);
+        }
+    }
+
+    // Launches the buckets that have a buffer for their results; buffers take turns. The mutex is held, or
+    // nobody else is there.
+    void launch_what_has_room(Delivery &delivery) {
+        for (size_t &next = delivery.launched; next < delivery.buckets.size(); ++next) {
+            if (next >= Sorter::RESULTS && delivery.left[next - Sorter::RESULTS] != 0) return;
+            delivery.when[next] = call_.seconds();
+            const size_t buffer = next % Sorter::RESULTS;
+            sorter_.sort(delivery.buckets[next], delivery.columns, delivery.kept, int(buffer),
+                         equipment_.compute());
+            PK_CUDA(cudaEventRecord(equipment_.sorted(buffer).get(), equipment_.compute()));
+        }
+    }
+
+    // Returns false if it will never be launched.
+    bool wait_until_launched(Delivery &delivery, size_t bucket) {
+        std::unique_lock<std::mutex> lock(delivery.mutex);
+        while (delivery.launched <= bucket) {
+            if (delivery.failed) return false;
+            delivery.changed.wait_for(lock, Call::PATIENCE);
+            lock.unlock();
+            call_.look();
+            lock.lock();
+        }
+        return true;
+    }
+
+    // Takes a piece home. `since` is when the slot was last at work.
+    void take(Delivery &delivery, const Piece &piece, const Slot &slot, Lane &lane, double &since) {
+        if (!wait_until_launched(delivery, piece.bucket)) return;
+        const size_t buffer = piece.bucket % Sorter::RESULTS;
+        PK_CUDA(cudaEventSynchronize(equipment_.sorted(buffer).get()));
+        const double sorted = call_.seconds();
+        if (piece.begin == 0) {
+            lane.add(PK_KERNEL, std::max(since, delivery.when[piece.bucket]), sorted, 0,
+                     delivery.buckets[piece.bucket].count, slot.device, slot.number);
+        }
+        const auto [first, end] = results_of(piece.bucket, delivery);
+        const int64_t at = first + piece.begin, item = sorter_.result_item();
+        const int64_t count = std::clamp<int64_t>(end - at, 0, piece.count), bytes = count * item;
+        if (count != 0) {
+            PK_CUDA(cudaMemcpyAsync(slot.host(), sorter_.results[buffer] + piece.begin * item, size_t(bytes),
+                                    cudaMemcpyDeviceToHost, slot.queues.down.get()));
+            PK_CUDA(cudaEventRecord(slot.downloaded.get(), slot.queues.down.get()));
+            PK_CUDA(cudaEventSynchronize(slot.downloaded.get()));
+            lane.add(PK_DOWNLOAD, sorted, call_.seconds(), bytes, count, slot.device, slot.number);
+        }
+        const double downloaded = since = call_.seconds();
+        {
+            const std::lock_guard<std::mutex> lock(delivery.mutex);
+            if (--delivery.left[piece.bucket] == 0) launch_what_has_room(delivery);
+        }
+        delivery.changed.notify_all();
+        if (count == 0) return;
+        put(delivery, slot.host(), at, count);
+        lane.add(PK_UNSTAGE, downloaded, call_.seconds(), bytes, count);
+        report(0, bytes);
+    }
+
+    // Results from pinned memory to where they are wanted.
+    void put(const Delivery &delivery, const char *from, int64_t at, int64_t count) const {
+        if (wants_order_) {
+            const auto *const places = reinterpret_cast<const uint32_t *>(from);
+            for (int64_t i = 0; i < count; ++i) delivery.order[at + i] = base_ + int64_t(places[i]);
+        } else {
+            std::memcpy(delivery.out + at, from, size_t(count) * sizeof(Key));
+        }
+    }
+
+    // The first result of a bucket that is sorted, and the one past its last.
+    std::pair<int64_t, int64_t> results_of(size_t bucket, Delivery &delivery) const {
+        const Bucket<Key> &own = delivery.buckets[bucket];
+        if (!needs_.distinct) return {own.first, own.first + own.results};
+        const std::lock_guard<std::mutex> lock(delivery.mutex);
+        // A buffer is not used again before some results of its bucket were asked for here.
+        std::vector<int64_t> &first = delivery.first;
+        while (first.size() <= bucket + 1) {
+            first.push_back(first.back() + int64_t(*found_[(first.size() - 1) % Sorter::RESULTS]));
+        }
+        return {first[bucket], first[bucket + 1]};
+    }
+
+    // A row in runs, as long as there is room for.
+    std::vector<Run> runs() const {
+        std::vector<Run> runs;
+        for (int64_t start = 0; start < rows_.columns; start += sorter_.resident) {
+            runs.push_back({start, std::min(sorter_.resident, rows_.columns - start)});
+        }
+        return runs;
+    }
+
+    void merge_keys(int64_t row, Key *out) {
+        const std::vector<Run> all = runs();
+        const Scratch<Key> scratch(rows_.columns);
+        const bool is_even = merge_rounds(all.size()) % 2 == 0;
+        Key *const items = is_even ? out : scratch.get(), *const other = is_even ? scratch.get() : out;
+        for (const Run &run : all) {
+            sort(row + run.start, run.count, rows_.columns, items + run.start, nullptr, run.count);
+        }
+        const HostWork timed(call_, rows_.columns);
+        merge(call_, all, items, other, rows_.columns, less());
+    }
+
+    void merge_order(int64_t row, int64_t *order, int64_t kept) {
+        std::vector<Run> all = runs();
+        const Scratch<int64_t> items(rows_.columns), other(rows_.columns);
+        for (Run &run : all) {
+            const int64_t own = std::min(kept, run.count);
+            base_ = run.start;
+            sort(row + run.start, run.count, rows_.columns, nullptr, items.get() + run.start, own);
+            run.count = own;
+        }
+        base_ = 0;
+        const HostWork timed(call_, rows_.columns);
+        const auto *const in = static_cast<const Key *>(rows_.in) + row;
+        auto less = [&](int64_t a, int64_t b) { return ordering().key(in[a]) < ordering().key(in[b]); };
+        const int64_t *const merged = merge(call_, all, items.get(), other.get(), kept, less);
+        in_pieces(call_, kept, 1 << 20, [&](int64_t, int64_t begin, int64_t end) {
+            std::copy(merged + begin, merged + end, order + begin);
+        });
+    }
+
+    const Order &ordering() const { return sorter_.ordering(); }
+    auto less() const {
+        return [this](Key a, Key b) { return ordering().key(a) < ordering().key(b); };
+    }
+    // Bytes of a slot's host memory for results: behind them is what the device tells of their number.
+    int64_t room() const { return equipment_.slot().host_bytes / 4096 * 4096 - 4096; }
+
+    static constexpr int64_t WORTH_ASKING = 256 << 10, DIRECT_PIECE = 16 << 20;
+
+    const Rows &rows_;
+    const bool wants_order_;
+    Call &call_;
+    const Needs needs_;
+    Equipment equipment_;
+    Sorter sorter_;
+    const uint32_t *found_[Sorter::RESULTS];
+    int64_t base_ = 0;  // the place in its row of the first resident element
+};
+
+// The same of rows that lie on a device, into memory there.
+template <class Order>
+auto sorter_there(const Order &ordering, const Rows &rows, bool wants_order) {
+    using Sorter = DeviceSorter<Order>;
+    static_assert(Sorter::MOST == MOST_THERE);
+    check_there(rows.elements());
+    return Sorter(typename Sorter::There(), ordering, {rows.elements(), wants_order, rows.count > 1});
+}
+
+// In several rows, and of other types, elements are sorted as keys.
+bool is_row_of_floats(const Rows &rows) {
+    return rows.type.is_float && rows.type.bytes == int(sizeof(float)) && rows.count == 1;
+}
+
+}  // namespace
+
+int64_t bytes_there(const SortRequest &request) {
+    if (is_row_of_floats(request)) return bytes_of_floats_there(request.columns);
+    int64_t bytes = 0;
+    with_late_ordering(request.type, false, request.count > 1, [&](auto ordering) {
+        bytes = sorter_there(ordering, request, false).place_there(nullptr, nullptr, nullptr);
+    });
+    return bytes;
+}
+
+int64_t bytes_there(const ArgsortRequest &request) {
+    int64_t bytes = 0;
+    with_late_ordering(request.type, request.descending, true, [&](auto ordering) {
+        bytes = sorter_there(ordering, request, true).place_there(nullptr, nullptr, nullptr);
+    });
+    return bytes;
+}
+
+void sort_there(const SortRequest &request, char *memory, cudaStream_t queue) {
+    if (is_row_of_floats(request)) {
+        sort_floats_there(static_cast<const float *>(request.in), static_cast<float *>(request.out),
+                          request.columns, memory, queue);
+        return;
+    }
+    with_late_ordering(request.type, false, request.count > 1, [&](auto ordering) {
+        using Key = typename decltype(ordering)::Key;
+        auto sorter = sorter_there(ordering, request, false);
+        sorter.place_there(memory, static_cast<const Key *>(request.in), static_cast<Key *>(request.out));
+        sorter.sort_all(request.columns, request.columns, queue);
+    });
+}
+
+void sort_there(const ArgsortRequest &request, char *memory, cudaStream_t queue) {
+    with_late_ordering(request.type, request.descending, true, [&](auto ordering) {
+        using Key = typename decltype(ordering)::Key;
+        auto sorter = sorter_there(ordering, request, true);
+        sorter.place_there(memory, static_cast<const Key *>(request.in), nullptr);
+        sorter.sort_all(request.columns, request.kept, queue);
+        const int64_t results = request.count * request.kept;
+        device::widen_places<<<unsigned((results + device::THREADS - 1) / device::THREADS), device::THREADS,
+                               0, queue>>>(reinterpret_cast<const uint32_t *>(sorter.results[0]), results,
+                                           request.order);
+        PK_CUDA(cudaGetLastError());
+    });
+}
+
+void sort_rows(const Rows &rows, void *out, Call &call) {
+    with_late_ordering(rows.type, false, false, [&](auto ordering) {
+        using Order = decltype(ordering);
+        Sorting<Order> sorting(ordering, rows, {rows.count * rows.columns, false, rows.count > 1}, call);
+        sorting.run(static_cast<typename Order::Key *>(out), nullptr, rows.columns);
+    });
+}
+
+int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call) {
+    int64_t found = 0;
+    with_late_ordering(row.type, false, false, [&](auto ordering) {
+        using Order = decltype(ordering);
+        Sorting<Order> sorting(ordering, row, {row.columns, false, false, true, splits_nan}, call);
+        found = sorting.run_distinct(static_cast<typename Order::Key *>(values));
+    });
+    return found;
+}
+
+void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descending, Call &call) {
+    with_late_ordering(rows.type, descending, true, [&](auto ordering) {
+        using Order = decltype(ordering);
+        Sorting<Order> sorting(ordering, rows, {rows.count * rows.columns, true, rows.count > 1}, call);
+        sorting.run(nullptr, order, kept);
+    });
+}
+
+}  // namespace pk

@@ -1,0 +1,86 @@
+"""What to do about what is missing, a line each: the cause, as the kit tells it, and the remedy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from pycudakit import errors
+from pycudakit._families.matmul import matmul
+from pycudakit._native import loader
+from pycudakit.kernels.compiling import host_compiler, nvrtc
+
+INSTALL = "install pycudakit again, or run `pip install .` in its sources"
+_AGAIN = f"install the library and the package from one release: {INSTALL}"
+
+
+def _of_library(name: str) -> str:
+    folder = os.environ.get("PYCUDAKIT_LIBRARY_DIR")
+    if folder:
+        return f"set PYCUDAKIT_LIBRARY_DIR to a folder that has {loader.file_name(name)}, or unset it"
+    return INSTALL
+
+
+def _of_devices(_: str) -> str:
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        shown = os.environ["CUDA_VISIBLE_DEVICES"]
+        return f"CUDA_VISIBLE_DEVICES is {shown!r} and decides what is seen: unset it, or name a GPU as 0"
+    return "look whether `nvidia-smi -L` lists a GPU; a container has to be started with --gpus all"
+
+
+# What a reason begins with or has in it, and what to do.
+_REMEDIES: dict[str, Callable[[str], str]] = {
+    "no library built": _of_library,
+    "does not open": lambda _: f"see that the file can be read and is whole, or {INSTALL}",
+    "is not a library of pycudakit": _of_library,
+    "of the ABI": lambda _: _AGAIN,
+    "no driver": lambda _: (
+        "if there is an NVIDIA GPU, install its driver, 580 or newer; "
+        "a container has to be started with --gpus all"
+    ),
+    "driver too old": lambda _: "update NVIDIA's driver to 580 or newer, or build with an nvcc of CUDA 12",
+    "no device": _of_devices,
+}
+
+
+def explained(name: str, reason: str) -> str:
+    """Return one line: why an engine is not available, and what to do.
+
+    Examples
+    --------
+    >>> from pycudakit._cli.diagnostics import explained
+    >>> explained("cuda", "driver too old for this build").partition(": ")[2]
+    "update NVIDIA's driver to 580 or newer, or build with an nvcc of CUDA 12"
+    """
+    cause = " ".join(reason.split())
+    for words, remedy in _REMEDIES.items():
+        if words in cause:
+            cause = cause.removesuffix(": install the two from one release").removesuffix(loader.ASK)
+            return f"{cause}: {remedy(name)}"
+    return cause
+
+
+def compilers() -> dict[str, str]:
+    """Return what is opened at run time: its version or place, or what is missing and the remedy."""
+    return {"nvrtc": _told(_nvrtc), "cublas": _told(_cublas), "c++": _told(host_compiler.path)}
+
+
+def _told(found: Callable[[], str]) -> str:
+    try:
+        return found()
+    except errors.Error as error:
+        return "missing: " + " ".join(str(error).split())
+
+
+def _nvrtc() -> str:
+    return "{}.{}".format(*nvrtc.version())
+
+
+def _cublas() -> str:
+    if loader.find("cuda") is None:
+        return "not looked for without the cuda library"
+    if matmul.cublas():
+        return "found"
+    raise errors.NoDevice(
+        'products on a GPU do without cuBLAS, which is slower: pip install "pycudakit[cuda13]"'
+    )

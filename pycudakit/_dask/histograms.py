@@ -1,0 +1,119 @@
+"""Counts of Dask arrays' elements: those of blocks, added up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._dask.call_arguments import Asked, Function, flat
+from pycudakit._dask.lazy_imports import dask_array
+
+
+def _counted(function: Function, x: Any, shape: tuple[int, ...]) -> Any:
+    """Return the sums over all blocks of what a function counts in each, along the first axis."""
+    da = dask_array()
+    rows = da.map_blocks(
+        _as_row,
+        x,
+        function,
+        shape,
+        drop_axis=list(range(1, x.ndim)),
+        new_axis=list(range(1, 1 + len(shape))),
+        chunks=((1,) * x.numblocks[0], *((n,) for n in shape)),
+        dtype=np.intp,
+        meta=np.empty((0,) * (1 + len(shape)), np.intp),
+    )
+    return da.reduction(rows, np.sum, np.sum, axis=0, dtype=np.intp)
+
+
+def _as_row(block: Any, function: Function, shape: tuple[int, ...]) -> Any:
+    counts = function(block) if block.size else np.zeros(shape)
+    return np.asarray(counts, np.intp)[np.newaxis]
+
+
+def histogram(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return how many elements are in each bin."""
+    asked = Asked(function, args, kwargs, "bins range density")
+    x, bins, span, density = args[0], asked["bins"], asked["range"], asked["density"]
+    _check_bins("histogram", np.ndim(bins) == 0, bins, span)
+    edges = np.histogram_bin_edges(np.empty(0, x.dtype), bins, span)
+    counts = _counted(_CountsOfBins(function, bins, span), flat(x), (len(edges) - 1,))
+    return (counts / np.diff(edges) / counts.sum() if density else counts), edges
+
+
+def histogramdd(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return how many rows are in each box."""
+    asked = Asked(function, args, kwargs, "bins range")
+    x, bins, span = args[0], asked["bins"], asked["range"]
+    _check_bins("histogramdd", _are_numbers(bins), bins, span)
+    x = x.reshape(-1, 1) if x.ndim == 1 else x.rechunk({1: -1})
+    edges = np.histogramdd(np.empty((0, x.shape[1])), bins, span)[1]
+    shape = tuple(len(each) - 1 for each in edges)
+    return _counted(_CountsOfBins(function, bins, span), x, shape).astype(np.float64), edges
+
+
+def histogram2d(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return how many pairs are in each box."""
+    asked = Asked(function, args, kwargs, "bins range", lazy="x y")
+    bins, span = asked["bins"], asked["range"]
+    _check_bins("histogram2d", _are_numbers(bins), bins, span)
+    both = [dask_array().asarray(asked[name]) for name in ("x", "y")]
+    _, *edges = np.histogram2d([], [], bins, span)
+    shape = tuple(len(each) - 1 for each in edges)
+    pairs = dask_array().stack(both, axis=1).rechunk({1: -1})
+    return _counted(_CountsOfPairs(function, bins, span), pairs, shape).astype(np.float64), *edges
+
+
+def _check_bins(title: str, is_count: bool, bins: Any, span: Any) -> None:
+    if is_count and (span is None or isinstance(bins, str)):
+        raise errors.Unsupported(
+            f"{title} of a Dask array: give the edges, or a number of bins and their range=(low, high)"
+        )
+
+
+def _are_numbers(bins: Any) -> bool:
+    """Tell whether some axis is given how many bins it has, and no edges."""
+    return any(np.ndim(each) == 0 for each in ([bins] if np.ndim(bins) == 0 else bins))
+
+
+class _CountsOfBins:
+    def __init__(self, function: Function, bins: Any, span: Any) -> None:
+        self._given = function, bins, span
+
+    def __call__(self, block: Any) -> Any:
+        function, bins, span = self._given
+        return function(block, bins, span)[0]
+
+
+class _CountsOfPairs(_CountsOfBins):
+    def __call__(self, block: Any) -> Any:
+        function, bins, span = self._given
+        return function(block[:, 0], block[:, 1], bins, span)[0]
+
+
+def bincount(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return how often each integer is there."""
+    asked = Asked(function, args, kwargs, "minlength")
+    count = asked["minlength"]
+    one = np.zeros((1,) * args[0].ndim, args[0].dtype)
+    function(one, minlength=count)  # which refuses what NumPy refuses
+    if not count:
+        raise errors.Unsupported("bincount of a Dask array: with minlength, one more than the largest value")
+    return _counted(_CountsOfValues(function, count), args[0], (int(count),))
+
+
+class _CountsOfValues:
+    def __init__(self, function: Function, count: int) -> None:
+        self._given = function, count
+
+    def __call__(self, block: Any) -> Any:
+        function, count = self._given
+        counts = function(block, minlength=count)
+        if len(counts) > count:
+            raise errors.InvalidArgument(
+                f"bincount of a Dask array: minlength is {count}, and there is a value of {len(counts) - 1}"
+            )
+        return counts

@@ -1,0 +1,205 @@
+"""NumPy's functions, and the programs that compute them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit._element_programs.builder import Builder
+from pycudakit._element_programs.program import ElementProgram
+from pycudakit._element_programs.ufunc_lowering import write_ufunc
+from pycudakit._element_programs.values import OF_ANY_INTEGER, Scalar, Value, beyond_all
+from pycudakit._native import abi
+from pycudakit._native.dtypes import BOOL, FLOAT64, INT64
+from pycudakit._runtime import context, native_call
+from pycudakit._runtime.call_log import Call
+from pycudakit._runtime.cost_model import SMALL
+
+Results = tuple[Value, ...]
+
+_LARGEST = 2**63 - 1
+
+
+class ElementFunction:
+    """A NumPy function that a program can compute.
+
+    Parameters
+    ----------
+    name
+        NumPy's name, which is also the public one.
+    numpy
+        NumPy's own function.
+    write
+        Adds the function to a program: called with the builder, the arguments, and the keywords
+        `out`, `dtype` and `casting` of `Builder.call`.
+    labels
+        What errors call the inputs, if those have names.
+    types_numbers
+        Whether Python numbers alone get a type, as from a ufunc.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        numpy: Callable[..., Any],
+        write: Callable[..., Results] | None = None,
+        outputs: int = 1,
+        labels: tuple[str, ...] = (),
+        types_numbers: bool = True,
+    ) -> None:
+        self.name = name
+        self.numpy = numpy
+        self.write = write or functools.partial(_write_ufunc, name)
+        self.outputs = outputs
+        self.labels = labels
+        self.types_numbers = types_numbers
+        self.harmless = 0 if name == "arctanh" else 1  # an argument that it does not object to
+        self.numpy_below: dict[tuple[Any, ...], float] = {}  # elements, by the arguments' types, once known
+        self.record_small = native_call.recorder(Call(name, "numpy", SMALL))
+
+    def is_small(self, first: Any, *others: Any) -> bool:
+        """Tell whether NumPy will answer a plain call first, and if so, record that it did."""
+        if type(first) is not np.ndarray or context.fast() != "auto":
+            return False
+        types = [first.dtype]
+        for other in others:
+            if type(other) is not np.ndarray:
+                types.append(type(other))
+            elif other.shape == first.shape:
+                types.append(other.dtype)
+            else:
+                return False
+        small = first.size < self.numpy_below.get(tuple(types), 0)
+        if small:
+            self.record_small()
+        return small
+
+
+def _write_ufunc(name: str, builder: Builder, *arguments: Value | Scalar, **keywords: Any) -> Results:
+    return write_ufunc(builder, name, *arguments, **keywords)
+
+
+@functools.lru_cache(1024)
+def compile_function(
+    function: ElementFunction,
+    types: tuple[Any, ...],
+    outs: tuple[Any, ...],
+    masked: bool,
+    dtype: Any,
+    casting: str,
+) -> ElementProgram:
+    """Return the program of a function for arguments of these types: dtypes, or `int` and `float`."""
+    builder = Builder()
+    arguments: list[Value | Scalar] = [
+        Scalar(t, i) if isinstance(t, type) else builder.load("input", i, t) for i, t in enumerate(types)
+    ]
+    mask = builder.load("mask", 0, BOOL) if masked else None
+    if mask is not None:
+        builder.mask, builder.harmless = mask, function.harmless
+        arguments = [a if isinstance(a, Scalar) else builder.masked(a) for a in arguments]
+    results = function.write(builder, *arguments, out=outs, dtype=dtype, casting=casting)
+    with builder.naming(function.numpy.__name__):
+        results = tuple(builder.convert(r, o or r.dtype) for r, o in zip(results, outs, strict=True))
+    if mask is not None:
+        olds = [
+            builder.load("out", i, r.dtype) if outs[i] is not None else builder.constant(0, r.dtype)
+            for i, r in enumerate(results)
+        ]
+        results = tuple(builder.select(mask, r, old) for r, old in zip(results, olds, strict=True))
+    for i, result in enumerate(results):
+        builder.store(result, i)
+    return builder.finish()
+
+
+@functools.lru_cache(512)
+def plain_program(
+    function: ElementFunction, types: tuple[Any, ...], out: int | None
+) -> ElementProgram | None:
+    """Return the program for arguments of these types, codes of pk_type or `int` and `float`.
+
+    None if it may refuse an element when others are written already.
+    """
+    program = compile_function(
+        function,
+        tuple(abi.TYPES[t] if type(t) is int else t for t in types),
+        (None if out is None else abi.TYPES[out],) * function.outputs,
+        False,
+        None,
+        "same_kind",
+    )
+    return None if program.may_refuse else program
+
+
+_COMPARISONS = frozenset(name for name in OF_ANY_INTEGER if not name.startswith("logical_"))
+
+
+def as_numpy_takes_numbers(name: str, inputs: Sequence[Any], dtype: Any = None) -> Sequence[Any]:
+    """Give a type to Python numbers alone, and replace those out of range where that does no harm."""
+    if all(type(value) in (int, float) for value in inputs):
+        return _ranked(inputs) if name in _COMPARISONS else _typed(name, inputs, dtype)
+    if name not in OF_ANY_INTEGER or not any(type(value) is int for value in inputs):
+        return inputs
+    first = next(value for value in inputs if type(value) is not int)
+    dtype = first.dtype if hasattr(first, "dtype") else np.asarray(first).dtype
+    if dtype.kind not in "iu":
+        return inputs
+    limits = np.iinfo(dtype)
+    beyond = [type(value) is int and not limits.min <= value <= limits.max for value in inputs]
+    return [beyond_all(v) if b else v for v, b in zip(inputs, beyond, strict=True)]
+
+
+def _ranked(numbers: Sequence[Any]) -> Sequence[Any]:
+    """Return integers of any size as small ones that compare as they do; other numbers as arrays."""
+    if all(type(value) is int for value in numbers):
+        ranks = sorted({*numbers})
+        return [np.asarray(ranks.index(value), INT64) for value in numbers]
+    return _typed("", numbers, None)
+
+
+def _typed(name: str, numbers: Sequence[Any], dtype: Any) -> Sequence[Any]:
+    """Return Python numbers as arrays; raises `OverflowError` for integers that NumPy has no room for."""
+    if all(type(value) is int for value in numbers):
+        limits = np.iinfo(np.int64)
+        if dtype is None and not all(limits.min <= value <= limits.max for value in numbers):
+            if len(numbers) == 1:
+                return [np.asarray(value) for value in numbers]  # unsigned, or an object
+            if _takes_integers_as_floats(name):
+                return [np.asarray(float(value)) for value in numbers]
+        elif dtype is not None and np.dtype(dtype).kind in "iu" and not _computes_integers(name):
+            return [np.asarray(bool(value), INT64) for value in numbers]  # of whose type NumPy complains
+        wanted = np.dtype(dtype) if dtype is not None else INT64
+        if wanted.kind == "O":  # NumPy's alone
+            return numbers
+        return [np.asarray(value, wanted if wanted.kind in "iuf" else INT64) for value in numbers]
+    return [np.asarray(value, FLOAT64 if abs(value) > _LARGEST else None) for value in numbers]
+
+
+@functools.cache
+def _loop_of_integers(name: str) -> str:
+    """Return the kinds that NumPy's ufunc of this name has integers as, and its result."""
+    ufunc = getattr(np, name, None)
+    if not isinstance(ufunc, np.ufunc):
+        return ""
+    return "".join(d.kind for d in ufunc.resolve_dtypes((INT64,) * ufunc.nin + (None,) * ufunc.nout))
+
+
+def _takes_integers_as_floats(name: str) -> bool:
+    return _loop_of_integers(name)[:1] == "f"
+
+
+def _computes_integers(name: str) -> bool:
+    kinds = _loop_of_integers(name)
+    return not kinds or kinds[-1] in "iu"
+
+
+def checked_output(name: str, result: Value, out: tuple[Any, ...], casting: str) -> tuple[Value]:
+    """Refuse an output that NumPy would refuse, with its words."""
+    if out[0] is not None and not np.can_cast(result.dtype, out[0], casting=casting):  # type: ignore[arg-type]
+        raise TypeError(
+            f"Cannot cast ufunc '{name}' output from {result.dtype!r} to {out[0]!r} "
+            f"with casting rule '{casting}'"
+        )
+    return (result,)

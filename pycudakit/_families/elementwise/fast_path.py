@@ -1,0 +1,303 @@
+"""The fast way of an elementwise call: what it takes is prepared once for a function and its types.
+
+Plain are arrays of native types, of one shape, and Python numbers beside them. All else goes the full way.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from pycudakit._element_programs import device_launch
+from pycudakit._element_programs.element_function import ElementFunction, plain_program
+from pycudakit._element_programs.prepared_program import works_of
+from pycudakit._families.elementwise import general_path
+from pycudakit._families.elementwise.ufunc_methods import NOT_GIVEN, UfuncAttributes
+from pycudakit._interop.cuda_libraries import library_of_type
+from pycudakit._native import allocator, engine_status
+from pycudakit._native.allocator import listeners
+from pycudakit._native.dtypes import CODES
+from pycudakit._runtime import context, native_call
+from pycudakit._runtime.dispatch_cache import short_way
+from pycudakit._runtime.engine_choice import asked_for
+from pycudakit._runtime.operands import allocate, layout_of
+
+_here = context.here
+
+
+class Unary(UfuncAttributes, Protocol):
+    """A function of one array."""
+
+    def __call__(
+        self,
+        x: Any,
+        /,
+        out: Any = NOT_GIVEN,
+        *,
+        where: Any = True,
+        casting: str = "same_kind",
+        order: str = "K",
+        dtype: Any = None,
+        subok: bool = True,
+        signature: Any = None,
+        sig: Any = None,
+    ) -> Any:
+        """Compute element by element."""
+        ...
+
+
+class Binary(UfuncAttributes, Protocol):
+    """A function of two arrays."""
+
+    def __call__(
+        self,
+        x1: Any,
+        x2: Any,
+        /,
+        out: Any = NOT_GIVEN,
+        *,
+        where: Any = True,
+        casting: str = "same_kind",
+        order: str = "K",
+        dtype: Any = None,
+        subok: bool = True,
+        signature: Any = None,
+        sig: Any = None,
+    ) -> Any:
+        """Compute element by element."""
+        ...
+
+
+# Small calls go straight to NumPy. The two closures below are all that pycudakit adds to them, so
+# `asked.fast()` is written out in them, and in `call`, to spare a call. They know arrays of one shape;
+# numbers, lists, broadcasts and `out` have the short way of all functions.
+
+
+def unary(function: ElementFunction, ufunc: Any) -> Unary:
+    """Return a function of one array, of which small ones go to NumPy at once."""
+    below, record_small = function.numpy_below, function.record_small
+    short = short_way(ufunc, lambda x, out=None: call(function, (x,), out))
+
+    def call_unary(
+        x: Any,
+        /,
+        out: Any = NOT_GIVEN,
+        *,
+        where: Any = True,
+        casting: str = "same_kind",
+        order: str = "K",
+        dtype: Any = None,
+        subok: bool = True,
+        signature: Any = None,
+        sig: Any = None,
+    ) -> Any:
+        if (
+            (_here.get().fast or context.process) == "auto"
+            and type(x) is np.ndarray
+            and x.size < below.get((x.dtype,), 0)
+            and out is NOT_GIVEN
+            and where is True
+            and dtype is signature is sig is None
+            and order == "K"
+        ):
+            result = ufunc(x, casting=casting)
+            record_small()
+            return result
+        if out is NOT_GIVEN:
+            out = None
+            if where is not True:
+                general_path.warn_of_where(x, where)
+        elif type(out) is tuple and len(out) == 1:
+            (out,) = out
+        if order == "K" and subok is True and signature is sig is None and out is not ...:
+            if (
+                where is True
+                and dtype is None
+                and casting == "same_kind"
+                and (_here.get().fast or context.process) == "auto"
+            ):
+                return short(x) if out is None else short(x, out)
+            return call(function, (x,), out, where, dtype, casting)
+        given = general_path.one_signature(signature, sig)
+        return general_path.with_keywords(function, (x,), out, where, dtype, casting, order, subok, given)
+
+    return cast("Unary", call_unary)  # which functions.py gives the attributes of a ufunc
+
+
+def binary(function: ElementFunction, ufunc: Any) -> Binary:
+    """Return a function of two arrays, of which small ones go to NumPy at once."""
+    below, record_small = function.numpy_below, function.record_small
+    short = short_way(_taking_out(ufunc), lambda x1, x2, out=None: call(function, (x1, x2), out))
+
+    def call_binary(
+        x1: Any,
+        x2: Any,
+        /,
+        out: Any = NOT_GIVEN,
+        *,
+        where: Any = True,
+        casting: str = "same_kind",
+        order: str = "K",
+        dtype: Any = None,
+        subok: bool = True,
+        signature: Any = None,
+        sig: Any = None,
+    ) -> Any:
+        if (
+            (_here.get().fast or context.process) == "auto"
+            and type(x1) is np.ndarray
+            and x1.size
+            < below.get(
+                (x1.dtype, x2.dtype if type(x2) is np.ndarray and x2.shape == x1.shape else type(x2)), 0
+            )
+            and out is NOT_GIVEN
+            and where is True
+            and dtype is signature is sig is None
+            and order == "K"
+        ):
+            result = ufunc(x1, x2, casting=casting)
+            record_small()
+            return result
+        if out is NOT_GIVEN:
+            out = None
+            if where is not True:
+                general_path.warn_of_where(x1, x2, where)
+        elif type(out) is tuple and len(out) == 1:
+            (out,) = out
+        if order == "K" and subok is True and signature is sig is None and out is not ...:
+            if (
+                where is True
+                and dtype is None
+                and casting == "same_kind"
+                and (_here.get().fast or context.process) == "auto"
+            ):
+                return short(x1, x2) if out is None else short(x1, x2, out)
+            return call(function, (x1, x2), out, where, dtype, casting)
+        return general_path.with_keywords(
+            function,
+            (x1, x2),
+            out,
+            where,
+            dtype,
+            casting,
+            order,
+            subok,
+            general_path.one_signature(signature, sig),
+        )
+
+    return cast("Binary", call_binary)
+
+
+def _taking_out(ufunc: Any) -> Any:
+    """Return a ufunc that takes `out` by position, at which NumPy warns: one may have meant an operand."""
+    if ufunc in (np.maximum, np.minimum):
+        return lambda x1, x2, out=None: ufunc(x1, x2, out=out)
+    return ufunc
+
+
+def _takes(function: ElementFunction, out: Any, shape: tuple[int, ...], inputs: Sequence[Any]) -> bool:
+    """Tell whether a result can be put at once into what is given for it."""
+    return (
+        function.outputs == 1
+        and type(out) is np.ndarray
+        and out.shape == shape
+        and out.dtype in CODES
+        and out.flags.c_contiguous
+        and out.flags.writeable
+        and not any(
+            type(value) is np.ndarray and value is not out and np.may_share_memory(value, out)
+            for value in inputs
+        )
+    )
+
+
+def call(
+    function: ElementFunction,
+    inputs: Sequence[Any],
+    out: Any = None,
+    where: Any = True,
+    dtype: Any = None,
+    casting: str = "same_kind",
+    numpy_call: Callable[..., Any] | None = None,
+) -> Any:
+    """Compute a function on the engine that is asked for, or on the one that will answer first.
+
+    `numpy_call` takes the place of the function's own `numpy` where that needs other arguments.
+    """
+    engine = _here.get().fast or context.process
+    # With `out=`, a call under `auto` is mostly NumPy's, which is decided on the full way.
+    automatic = engine == "auto" and out is None and engine_status.status("cpu").available
+    is_plain = (
+        (automatic or engine in ("cpu", "cuda"))
+        and where is True
+        and dtype is None
+        and casting == "same_kind"
+    )
+    shape, size, is_dense = None, 0, True
+    types: list[Any] = []
+    for value in inputs if is_plain else ():
+        kind = type(value)
+        if kind is np.ndarray:
+            code = CODES.get(value.dtype)
+            if shape is None:
+                shape, size = value.shape, value.size
+            elif value.shape != shape:
+                code = None
+            if code is None:
+                is_plain = False
+                break
+            is_dense &= value.flags.c_contiguous
+            types.append(code)
+        elif kind is int or kind is float:
+            types.append(kind)
+        else:
+            if library_of_type(kind) is not None:
+                result = device_launch.call(function, inputs, out)
+                if result is not None:
+                    return result
+            is_plain = False
+            break
+    if not is_plain or shape is None or (out is not None and not _takes(function, out, shape, inputs)):
+        return general_path.call(function, inputs, out, where, dtype, casting, numpy_call)
+
+    plan = None if automatic else asked_for(function.name, engine)  # or NoDevice, before anything is compiled
+    program = plain_program(function, tuple(types), None if out is None else CODES[out.dtype])
+    if program is None:
+        return general_path.call(function, inputs, out, where, dtype, casting, numpy_call)
+    if plan is None:
+        plan = general_path.choose(function, program, inputs, size, size * program.in_bytes)
+        if plan.engine == "numpy":
+            compute = functools.partial(numpy_call or function.numpy, *inputs)
+            return native_call.by_numpy(function.name, plan.reason, compute)
+    if out is not None:
+        results = [out]
+    elif is_dense:
+        is_small = size * program.out_bytes < allocator.LEAST and listeners.told is None
+        empty = np.empty if is_small else allocator.empty
+        results = [empty(shape, dtype) for dtype in program.out_dtypes]
+    else:
+        arrays = [value for value in inputs if type(value) is np.ndarray]
+        results = [allocate(dtype, shape, arrays) for dtype in program.out_dtypes]
+    works = works_of(program)
+    work = works.take()
+    try:
+        if is_dense:
+            work.aim(size, *results, None, *inputs)
+        else:
+            values = [*results, None, *inputs]
+            layouts = [layout_of(value) if type(value) is np.ndarray else None for value in values]
+            work.aim_anywhere(shape, values, layouts)
+    except OverflowError:  # an integer that its company's type cannot hold
+        works.give_back(work)
+        return general_path.call(function, inputs, out, where, dtype, casting, numpy_call)
+    try:
+        if work.run(plan, size):
+            work.report_met()
+    finally:
+        works.give_back(work)
+    if out is None and not shape:
+        results = [result[()] for result in results]
+    return results[0] if function.outputs == 1 else tuple(results)

@@ -1,0 +1,362 @@
+"""The full way of an elementwise call: masks, types, outputs, broadcasting, and whatever else NumPy takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._element_programs import device_launch, program_cost
+from pycudakit._element_programs.element_function import (
+    ElementFunction,
+    as_numpy_takes_numbers,
+    compile_function,
+)
+from pycudakit._element_programs.prepared_program import works_of
+from pycudakit._element_programs.program import ElementProgram
+from pycudakit._interop import foreign_arrays
+from pycudakit._native import engine_status
+from pycudakit._native.dtypes import Array, code_of
+from pycudakit._runtime import context, late_bound, native_call, operands
+from pycudakit._runtime.cost_model import WORTH_WAKING
+from pycudakit._runtime.engine_choice import Plan, asked_for
+from pycudakit._runtime.fp_errors import level_of_caller
+from pycudakit._runtime.operands import layout_of
+from pycudakit._runtime.ufunc_arguments import as_argument, as_mask, as_order, as_outs, broadcast, needs_copy
+
+
+def _refuse(name: str, engine: str, value: Any, label: str = "") -> errors.Unsupported:
+    what = f"an array of {value.dtype}" if type(value) is np.ndarray else f"a {type(value).__name__}"
+    what += f" as {label}" * bool(label)
+    return errors.Unsupported(
+        f"{name}: the {engine} engine takes bool, integers and floats of up to 64 bits, and got {what}; "
+        "convert it, or use the engine 'auto'"
+    )
+
+
+def _check_exponents(program: ElementProgram, inputs: Sequence[Any], mask: Array | None) -> None:
+    if program.out_dtypes[0].kind not in "iu":
+        return
+    exponent = np.asarray(inputs[1])
+    negative = exponent < 0 if mask is None else (exponent < 0) & mask
+    if exponent.dtype.kind == "i" and negative.any():
+        raise ValueError("Integers to negative integer powers are not allowed.")
+
+
+def _type_of(argument: Any) -> Any:
+    return argument.dtype.newbyteorder("=") if isinstance(argument, np.ndarray) else type(argument)
+
+
+@dataclass
+class _Request:
+    """A call's arguments as they will be computed with, or the first that NumPy alone takes."""
+
+    arguments: list[Any]
+    outs: list[Array | None]
+    mask: Array | None
+    dtype: np.dtype[Any] | None
+    foreign: tuple[Any, str] | None = None  # the value, and what errors call it
+
+    @functools.cached_property
+    def types(self) -> tuple[Any, ...]:
+        """The arguments' types: dtypes, or `int` and `float`."""
+        return tuple(_type_of(argument) for argument in self.arguments)
+
+    @functools.cached_property
+    def read(self) -> list[Array]:
+        """The arrays that are read."""
+        arrays = [np.asarray(a) for a in self.arguments]
+        return arrays if self.mask is None else [*arrays, self.mask]
+
+
+def _read(function: ElementFunction, inputs: Sequence[Any], out: Any, where: Any, dtype: Any) -> _Request:
+    if function.types_numbers:
+        inputs = as_numpy_takes_numbers(function.name, inputs, dtype)
+    request = _Request(
+        arguments=[as_argument(value) for value in inputs],
+        outs=as_outs(out, function.outputs),
+        mask=as_mask(where),
+        dtype=None if dtype is None else np.dtype(dtype),
+    )
+    named = zip(inputs, request.arguments, [*function.labels, *[""] * len(inputs)], strict=False)
+    foreign = [(value, label) for value, argument, label in named if argument is None]
+    foreign += [(o, "out") for o in request.outs if o is not None and as_argument(o) is None]
+    if request.dtype is not None and code_of(request.dtype) is None:
+        foreign.append((np.empty(0, request.dtype), "dtype"))
+    request.foreign = foreign[0] if foreign else None
+    return request
+
+
+def _compile(function: ElementFunction, request: _Request, casting: str) -> ElementProgram:
+    outs = [None if o is None else o.dtype for o in request.outs]
+    if casting == "no" and hasattr(function.numpy, "resolve_dtypes"):  # "no" counts the byte order
+        exact = (a.dtype if isinstance(a, np.ndarray) else type(a) for a in request.arguments)
+        function.numpy.resolve_dtypes((*exact, *outs), casting=casting)
+    return compile_function(
+        function,
+        request.types,
+        tuple(None if o is None else o.newbyteorder("=") for o in outs),
+        request.mask is not None,
+        request.dtype,
+        casting,
+    )
+
+
+def _outputs(
+    program: ElementProgram, request: _Request, shape: tuple[int, ...]
+) -> tuple[list[Array], list[Array]]:
+    """Return the outputs, and what to compute into: copies of those that overlap what is read."""
+    arrays = [a for a in (*request.arguments, request.mask) if isinstance(a, np.ndarray)]
+    finals: list[Array] = []
+    targets: list[Array] = []
+    for out, dtype in zip(request.outs, program.out_dtypes, strict=True):
+        if out is None:
+            target = final = operands.allocate(dtype, shape, arrays)
+        else:
+            target = final = out
+            overlaps = needs_copy(out, [*arrays, *finals]) or any(np.may_share_memory(out, f) for f in finals)
+            if overlaps or program.may_refuse:
+                target = out.copy()
+        finals.append(final)
+        targets.append(target)
+    return finals, targets
+
+
+_USUAL = {"out": None, "where": True, "dtype": None, "signature": None, "casting": "same_kind", "order": "K"}
+_USUAL["subok"] = True
+
+
+def _unusual(function: ElementFunction, keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return those keywords of a call that say something."""
+    given = {name: value for name, value in keywords.items() if value is not _USUAL[name]}
+    if "where" in given:
+        # Or NumPy warns, which `warn_of_where` has done if it is to be done.
+        given.setdefault("out", None if function.outputs == 1 else (None,) * function.outputs)
+    return given
+
+
+_NDARRAYS = np.ndarray.__array_ufunc__
+
+
+def warn_of_where(*values: Any) -> None:
+    """Warn, as NumPy does since 2.4, of a result that is new where nothing was computed.
+
+    It does not where the class of a value has a ufunc's call for itself.
+    """
+    if any(getattr(type(value), "__array_ufunc__", _NDARRAYS) is not _NDARRAYS for value in values):
+        return
+    if np.lib.NumpyVersion(np.__version__) >= "2.4.0":
+        text = "'where' used without 'out', expect uninitialized memory in output. "
+        text += "If this is intentional, use out=None."
+        warnings.warn(text, UserWarning, stacklevel=level_of_caller())
+
+
+def one_signature(signature: Any, sig: Any) -> Any:
+    """Return the signature that was given by either name."""
+    if signature is not None and sig is not None:
+        raise TypeError("cannot specify both 'sig' and 'signature'")
+    return sig if signature is None else signature
+
+
+def with_keywords(
+    function: ElementFunction,
+    inputs: Sequence[Any],
+    out: Any,
+    where: Any,
+    dtype: Any,
+    casting: str,
+    order: str,
+    subok: bool,
+    signature: Any,
+) -> Any:
+    """Compute a function that is called with NumPy's less usual keywords."""
+    if signature is not None and dtype is not None:
+        raise TypeError("cannot specify both 'signature' and 'dtype'")
+    if context.current() in ("auto", "numpy"):
+        given = {"out": out, "where": where, "dtype": dtype, "signature": signature}
+        given |= {"casting": casting, "order": order, "subok": subok}
+        compute = functools.partial(function.numpy, *inputs, **_unusual(function, given))
+        return native_call.by_numpy(function.name, "auto: only NumPy has such keywords", compute)
+    if not isinstance(subok, bool):
+        raise TypeError("'subok' must be a boolean")
+    order = as_order(order)
+    if signature is not None:
+        value = foreign_arrays.decider((*inputs, out, where))
+        if value is not None:
+            return foreign_arrays.decided(function.name, value, lambda: None)
+        inputs, _ = foreign_arrays.read_all(function.name, function.labels or function.numpy, inputs, {})
+        inputs = _as_in_signature(function, inputs, signature, casting)
+    result = call(function, inputs, None if out is ... else out, where, dtype, casting, None)
+    if out is not None and out is not ...:
+        return result
+    if order == "A":
+        order = "F" if all(np.asarray(value).flags.f_contiguous for value in inputs) else "C"
+    results = [
+        np.asarray(part, order=order) if out is ... or np.ndim(part) else part  # type: ignore[call-overload]
+        for part in (result if function.outputs > 1 else (result,))
+    ]
+    return tuple(results) if function.outputs > 1 else results[0]
+
+
+def _as_in_signature(
+    function: ElementFunction, inputs: Sequence[Any], signature: Any, casting: str
+) -> list[Array]:
+    """Return the inputs converted to a loop's types."""
+    values = [value if type(value) in (float, int) else np.asarray(value) for value in inputs]
+    none = [np.empty(0, value.dtype) if isinstance(value, np.ndarray) else value for value in values]
+    function.numpy(*none, signature=signature, casting=casting)  # raises what NumPy refuses
+    given = (*(_type_of(value) for value in values), *(None,) * function.outputs)
+    resolve: Any = function.numpy.resolve_dtypes  # type: ignore[attr-defined]
+    types = resolve(given, signature=_listed(signature, len(values), function.outputs), casting=casting)
+    return [np.asarray(value).astype(dtype, copy=False) for value, dtype in zip(values, types, strict=False)]
+
+
+def _listed(signature: Any, inputs: int, outputs: int) -> tuple[Any, ...]:
+    """Return a signature as dtypes, of inputs and outputs."""
+    listed = tuple(signature.replace("->", "")) if isinstance(signature, str) else signature
+    listed = listed if isinstance(listed, tuple) else (listed,)
+    if len(listed) == 1:  # of the outputs
+        listed = (*(None,) * inputs, *listed * outputs)
+    return tuple(None if each is None else np.dtype(each) for each in listed)
+
+
+def choose(
+    function: ElementFunction, program: ElementProgram, arguments: Sequence[Any], size: int, up: int
+) -> Plan:
+    """Return where a plain call runs under `auto`; note for which sizes it will be NumPy next time."""
+    plan = program_cost.choose(function.name, program, size, up)
+    if plan.engine == "numpy":
+        known = program_cost.estimate(program)
+        below = min(known.numpy_below, WORTH_WAKING / known.numpy)
+        function.numpy_below[tuple(map(_type_of, arguments))] = below
+    return plan
+
+
+def _is_read(out: Array | None, read: Sequence[Array]) -> bool:
+    return out is not None and any(np.may_share_memory(out, array) for array in read)
+
+
+def _said(where: Any, **keywords: Any) -> dict[str, Any]:
+    """Return the keywords that somebody gave."""
+    given = {name: value for name, value in keywords.items() if value is not None}
+    return given if where is True else {**given, "where": where}
+
+
+def call(
+    function: ElementFunction,
+    inputs: Sequence[Any],
+    out: Any,
+    where: Any,
+    dtype: Any,
+    casting: str,
+    numpy_call: Callable[..., Any] | None,
+) -> Any:
+    """Compute a function of whatever NumPy takes: see `fast.call`."""
+    original = inputs
+
+    def compute(inputs: Sequence[Any]) -> Any:
+        if numpy_call is not None:
+            return numpy_call(*inputs)
+        given = _unusual(function, {"out": out, "dtype": dtype, "where": where, "casting": casting})
+        return function.numpy(*inputs, **given)
+
+    if not all(map(foreign_arrays.is_ordinary, (*inputs, out, where))):
+        if where is True and dtype is None and casting == "same_kind":
+            result = device_launch.call(function, inputs, out)
+            if result is not None:
+                return result
+        named = {"out": out, "where": where, "dtype": dtype, "casting": casting}
+        if (answer := late_bound.played(function, inputs, named)) is not NotImplemented:
+            return answer
+        if any(map(foreign_arrays.has_dask, (*inputs, out, where))):
+            cast = None if casting == "same_kind" else casting
+            named = _said(out=out, where=where, dtype=dtype, casting=cast)
+            return late_bound.call_on_dask(function.name, inputs, named)
+        if foreign_arrays.takes_devices() and any(map(foreign_arrays.lies_on_device, (*inputs, out, where))):
+            named = {"out": out, "where": where}
+            foreign_arrays.check_devices(function.name, function.labels or function.numpy, inputs, named)
+            named |= {"dtype": dtype, "casting": casting}
+            return late_bound.call_on_device(function, *inputs, **named)
+        value = foreign_arrays.decider((*inputs, out, where))
+        if value is not None:
+            return foreign_arrays.decided(function.name, value, functools.partial(compute, inputs))
+        if context.current() not in ("auto", "numpy"):
+            foreign_arrays.check_indices(function.name, original)
+        named = {"out": out, "where": where}
+        parameters = function.labels or function.numpy
+        heeds_masks = function.numpy is not np.where
+        inputs, named = foreign_arrays.read_all(
+            function.name, parameters, inputs, named, heeds_masks=heeds_masks
+        )
+        out, where = named["out"], named["where"]
+
+    def by_numpy(reason: str) -> Any:
+        return native_call.by_numpy(function.name, reason, functools.partial(compute, inputs))
+
+    engine = context.current()
+    plan = (
+        None if engine == "auto" else asked_for(function.name, engine)
+    )  # or NoDevice, before anything is read
+    if plan is not None and engine == "numpy":
+        return by_numpy(plan.reason)
+    if plan is None and not (engine_status.status("cpu").available or engine_status.status("cuda").available):
+        return by_numpy(f"auto: {engine_status.status('cpu').reason}")
+
+    request = _read(function, inputs, out, where, dtype)
+    if request.foreign is not None:
+        if plan is None:
+            return by_numpy("auto: only NumPy takes these types")
+        raise _refuse(function.name, engine, *request.foreign)
+    program = _compile(function, request, casting)
+    shape = broadcast(request.read, request.outs)
+    if function.name == "power" and 0 not in shape:
+        _check_exponents(program, request.arguments, request.mask)
+    if plan is None:
+        plan = _choose(function, program, request, shape)
+        if plan.engine == "numpy":
+            return by_numpy(plan.reason)
+        if any(_is_read(out, request.read) for out in request.outs):  # no other engine could go on
+            plan = dataclasses.replace(plan, automatic=False)
+    results, targets = _outputs(program, request, shape)
+    _run(plan, program, shape, (*targets, request.mask, *request.arguments))
+    for result, target in zip(results, targets, strict=True):
+        if result is not target:
+            result[...] = target
+    finished = tuple(
+        result[()] if o is None and result.ndim == 0 else result
+        for result, o in zip(results, request.outs, strict=True)
+    )
+    if original is not inputs and out is None:
+        finished = tuple(foreign_arrays.like(result, original) for result in finished)
+    return finished if function.outputs > 1 else finished[0]
+
+
+def _choose(
+    function: ElementFunction, program: ElementProgram, request: _Request, shape: tuple[int, ...]
+) -> Plan:
+    """Return where a call runs under `auto`."""
+    size = math.prod(shape)
+    up = sum(array.nbytes for array in request.read)
+    if request.mask is None and request.dtype is None and not any(o is not None for o in request.outs):
+        return choose(function, program, request.arguments, size, up)
+    return program_cost.choose(function.name, program, size, up)
+
+
+def _run(plan: Plan, program: ElementProgram, shape: tuple[int, ...], values: Sequence[Any]) -> None:
+    works = works_of(program)
+    work = works.take()
+    size = values[0].size
+    try:
+        layouts = [layout_of(value) if isinstance(value, np.ndarray) else None for value in values]
+        work.aim_anywhere(shape, values, layouts)
+        if work.run(plan, size):
+            work.report_met()
+    finally:
+        works.give_back(work)

@@ -1,0 +1,352 @@
+"""NumPy's `flip`, `roll`, `transpose` and their like, whose results are new arrays in C order."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pycudakit._element_programs.builder import Builder
+from pycudakit._element_programs.element_function import ElementFunction
+from pycudakit._families.elementwise.fast_path import call
+from pycudakit._native import allocator
+from pycudakit._native.dtypes import Array
+from pycudakit._runtime import native_call, operands
+from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._runtime.native_call import one_call
+
+
+def _write_copy(_: Any, x: Any, **__: Any) -> tuple[Any, ...]:
+    return (x,)
+
+
+def copying(name: str, numpy: Callable[..., Any]) -> ElementFunction:
+    """Return a function that copies, by NumPy's of that name."""
+    return ElementFunction(name, numpy, _write_copy)
+
+
+_FLIP, _ROLL, _TRANSPOSE, _SWAPAXES, _CONTIGUOUS = (
+    copying(name, getattr(np, name))
+    for name in ("flip", "roll", "transpose", "swapaxes", "ascontiguousarray")
+)
+
+
+def _write_triangle(
+    lower: bool, builder: Builder, x: Any, row: Any, column: Any, **_: Any
+) -> tuple[Any, ...]:
+    """Keep what is in a column up to the row's number, or from there on."""
+    kept = builder.apply("less_equal", *((column, row) if lower else (row, column)))
+    return (builder.select(kept, x, builder.constant(0, x.dtype)),)
+
+
+_TRIL, _TRIU = (
+    ElementFunction(name, getattr(np, name), functools.partial(_write_triangle, name == "tril"))
+    for name in ("tril", "triu")
+)
+TRIANGLES = {"tril": _TRIL, "triu": _TRIU}
+
+
+def rows_of_triangle(number: Any, columns: int, k: int) -> Any:
+    """Return the number that each row keeps columns up to, or from."""
+    return (number + max(-len(number) - 1, min(k, columns + 1)))[:, None]
+
+
+def copy_into(function: ElementFunction, source: Array, out: Array) -> None:
+    """Copy on the engine, in the name of a function."""
+    call(function, (source,), out, numpy_call=lambda values: np.copyto(out, values))
+
+
+def dense(function: ElementFunction, view: Array) -> Array:
+    out = allocator.empty(view.shape, view.dtype)
+    copy_into(function, view, out)
+    return out
+
+
+def as_laid_out(function: ElementFunction, found: Array, target: Array) -> Array:
+    """Return an array that lies in memory as another one: itself, or that, with its elements."""
+    if found.strides == target.strides:
+        return found
+    copy_into(function, found, target)
+    return target
+
+
+# What NumPy has of these as views, or in another order.
+
+
+def _numpys_flip(m: Any, axis: Any = None) -> Any:
+    return np.flip(m, axis).copy()
+
+
+def _numpys_roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    return np.array(np.roll(a, shift, axis), order="C", copy=None)
+
+
+def _numpys_transpose(a: Any, axes: Any = None) -> Any:
+    return np.transpose(a, axes).copy()
+
+
+def _numpys_swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    return np.swapaxes(a, axis1, axis2).copy()
+
+
+def _numpys_contiguous(a: Any, dtype: Any = None) -> Any:
+    return np.array(a, dtype, order="C", ndmin=1)
+
+
+@answered_by(_numpys_flip)
+def flip(m: Any, axis: Any = None) -> Any:
+    """Return a C-contiguous copy with the elements along some axes in reverse.
+
+    Parameters
+    ----------
+    m : array_like
+        What to reverse.
+    axis : int or tuple of ints, optional
+        The axes; all of them if None.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.flip([[1, 2], [3, 4]], axis=1)
+    array([[2, 1],
+           [4, 3]])
+    """
+    array = operands.as_array(m)
+    if array is None:
+
+        def by_numpy() -> Any:
+            made = np.flip(m, axis)  # a scalar or an object, if there are no dimensions
+            return np.array(made, order="C", copy=True, subok=True) if isinstance(made, np.ndarray) else made
+
+        return native_call.by_numpy_alone("flip", by_numpy)
+    out = dense(_FLIP, np.asarray(np.flip(array, axis)))
+    return out if out.ndim else out[()]  # as NumPy does
+
+
+@answered_by(_numpys_roll if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None)  # which takes floats
+@one_call("roll")
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """Return a C-contiguous copy whose elements are moved along some axes, from the end to the beginning.
+
+    Parameters
+    ----------
+    a : array_like
+        What to roll.
+    shift : int or tuple of ints
+        By how many places; for several axes, one for each or one for all.
+    axis : int or tuple of ints, optional
+        The axes; the flattened array is rolled if None.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.roll([1, 2, 3, 4, 5], 2)
+    array([4, 5, 1, 2, 3])
+    """
+    array = operands.as_array(a)
+    if array is None:
+        return native_call.by_numpy_alone(
+            "roll", lambda: np.array(np.roll(a, shift, axis), order="C", copy=True, subok=True)
+        )
+    out = allocator.empty(array.shape, array.dtype)
+    source, target = array, out
+    if axis is None:
+        source, target, axis = array.ravel(), out.reshape(-1), 0
+    axes = normalize_axis_tuple(axis, source.ndim, allow_duplicate=True)
+    shifts = dict.fromkeys(range(source.ndim), 0)
+    together = np.broadcast(shift, axes)
+    if together.ndim > 1:
+        raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
+    for by, along in together:
+        shifts[int(along)] += int(by)
+    blocks = []  # along each axis, where elements go and where they come from
+    for along, by in shifts.items():
+        size = source.shape[along]
+        first = by % size if size else 0  # the place of what was the first
+        parts = [(slice(first, None), slice(0, size - first)), (slice(0, first), slice(size - first, None))]
+        blocks.append(parts if first else parts[:1])
+    for block in itertools.product(*blocks):
+        to: Any = (..., *(part[0] for part in block))
+        come: Any = (..., *(part[1] for part in block))
+        copy_into(_ROLL, source[come], target[to])
+    return out
+
+
+def copied(function: ElementFunction, a: Any, view_of: Callable[[Any], Any]) -> Any:
+    """Return a C-contiguous copy of a view of an array."""
+    array = operands.as_array(a)
+    if array is None:
+        return native_call.by_numpy_alone(
+            function.name, lambda: np.array(view_of(a), order="C", copy=True, subok=True)
+        )
+    return dense(function, np.asarray(view_of(array)))
+
+
+def contiguous(array: Array) -> Array:
+    """Return an array, or a copy in C order if it is in no order that a product takes."""
+    turned = array.swapaxes(-1, -2) if array.ndim > 1 else array
+    if array.flags.c_contiguous or turned.flags.c_contiguous:
+        return array
+    return dense(_CONTIGUOUS, array)
+
+
+@answered_by(_numpys_transpose)
+def transpose(a: Any, axes: Any = None) -> Any:
+    """Return a C-contiguous copy with the axes in another order.
+
+    NumPy gives a view; here it is a new array, which the next call reads in order.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axes : tuple of ints, optional
+        The axes in their new order; reversed if None.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.transpose([[1, 2, 3], [4, 5, 6]])
+    array([[1, 4],
+           [2, 5],
+           [3, 6]])
+    """
+    return copied(_TRANSPOSE, a, lambda array: np.transpose(array, axes))
+
+
+@answered_by(_numpys_swapaxes)
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    """Return a C-contiguous copy with two axes interchanged.
+
+    NumPy gives a view; here it is a new array, which the next call reads in order.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis1, axis2 : int
+        The axes.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.swapaxes([[1, 2, 3]], 0, 1)
+    array([[1],
+           [2],
+           [3]])
+    """
+    return copied(_SWAPAXES, a, lambda array: np.swapaxes(array, axis1, axis2))
+
+
+@answered_by(_numpys_contiguous)
+def ascontiguousarray(a: Any, dtype: Any = None) -> Any:
+    """Return a C-contiguous copy, of one dimension at least.
+
+    NumPy gives the array itself if it is contiguous; here it is always a new one.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    dtype : dtype, optional
+        The type of the result.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.ascontiguousarray([[1, 2], [3, 4]])[:, ::-1].flags.c_contiguous
+    False
+    """
+    if dtype is not None and np.dtype(dtype) != getattr(a, "dtype", None):
+        a = np.asarray(a, dtype)
+    return copied(_CONTIGUOUS, a, np.atleast_1d)
+
+
+@answered_by(np.tril)
+def tril(m: Any, k: int = 0) -> Any:
+    """Return a copy with zeros above a diagonal.
+
+    Parameters
+    ----------
+    m : array_like
+        A matrix, or a stack of them.
+    k : int, optional
+        The diagonal, counted upwards from the main one.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.tril([[1, 2], [3, 4]])
+    array([[1, 0],
+           [3, 4]])
+    """
+    return _triangle(_TRIL, m, k)
+
+
+@answered_by(np.triu)
+def triu(m: Any, k: int = 0) -> Any:
+    """Return a copy with zeros below a diagonal.
+
+    Parameters
+    ----------
+    m, k
+        As for `tril`.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.triu([[1, 2], [3, 4]])
+    array([[1, 2],
+           [0, 4]])
+    """
+    return _triangle(_TRIU, m, k)
+
+
+def _triangle(function: ElementFunction, m: Any, k: Any) -> Any:
+    array = operands.as_array(m)
+    if array is None:
+        return native_call.by_numpy_alone(function.name, lambda: function.numpy(m, k))
+    try:
+        by = operator.index(k)
+    except TypeError:
+        return function.numpy(m, k)
+    if array.ndim < 2:
+        if array.ndim == 0:
+            return function.numpy(m, k)  # raises
+        array = np.broadcast_to(array, (array.size, array.size))
+    rows, columns = array.shape[-2:]
+    row = rows_of_triangle(np.arange(rows), columns, by)
+    kept = np.empty((rows, columns), bool)  # as NumPy has it, to lay the result out by
+    out = operands.allocate(array.dtype.newbyteorder("="), array.shape, [kept, array])
+    call(
+        function,
+        (array, row, np.arange(columns)),
+        out,
+        numpy_call=lambda values, _, __: np.copyto(out, function.numpy(values, k)),
+    )
+    return out

@@ -1,0 +1,419 @@
+"""NumPy's elementwise functions that take several operations, or a signature of their own."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from pycudakit._element_programs.builder import Builder
+from pycudakit._element_programs.element_function import ElementFunction, checked_output
+from pycudakit._element_programs.ufunc_lowering import write_ufunc
+from pycudakit._element_programs.values import Scalar, Value
+from pycudakit._families.elementwise.fast_path import call
+from pycudakit._families.elementwise.ufuncs import positive
+from pycudakit._interop.foreign_arrays import open_to_others
+from pycudakit._native import allocator
+from pycudakit._native.dtypes import BOOL, FLOAT64, INT32, code_of
+from pycudakit._runtime import native_call
+from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._runtime.ufunc_arguments import as_argument, broadcasts_to, refuse_byte_order
+
+
+class _NotGiven:
+    def __repr__(self) -> str:
+        return "<no value>"
+
+
+_NOT_GIVEN: Any = _NotGiven()
+
+
+def _promoted(arguments: tuple[Value | Scalar, ...]) -> np.dtype[Any]:
+    return np.result_type(*(a.type(1) if isinstance(a, Scalar) else a.dtype for a in arguments))
+
+
+def write_where(builder: Builder, condition: Any, *branches: Any, **_: Any) -> tuple[Value, ...]:
+    """Add `where` to a program."""
+    dtype = _promoted(branches)
+    yes, no = (builder.cast(branch, dtype) for branch in branches)
+    return (builder.select(builder.cast(condition, BOOL), yes, no),)
+
+
+WHERE = ElementFunction("where", np.where, write_where)
+
+
+@open_to_others
+@answered_by(np.where)
+def where(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> Any:
+    """Choose elements from `x` where the condition holds, and from `y` elsewhere.
+
+    Parameters
+    ----------
+    condition : array_like
+        What to choose by: nonzero chooses `x`.
+    x, y : array_like, optional
+        What to choose from; all three are broadcast together. Without them, the indices where the
+        condition holds, as `numpy.nonzero` has them (from NumPy, on every engine).
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.where([True, False, True], [1, 2, 3], 0)
+    array([1, 0, 3])
+    """
+    if x is _NOT_GIVEN and y is _NOT_GIVEN:
+        return np.nonzero(np.asarray(condition))
+    if x is _NOT_GIVEN or y is _NOT_GIVEN:
+        raise ValueError("either both or neither of x and y should be given")
+    if WHERE.is_small(condition, x, y):
+        return np.where(condition, x, y)
+    result = call(WHERE, (condition, as_chosen(x, y), as_chosen(y, x)))
+    return np.asarray(result)
+
+
+def as_chosen(number: Any, other: Any) -> Any:
+    """Return an integer as NumPy takes it beside a narrower type: modulo its range, or not, since 2.5."""
+    if (
+        type(number) is not int
+        or not isinstance(other, (np.ndarray, np.generic))
+        or other.dtype.kind not in "iu"
+    ):
+        return number
+    limits = np.iinfo(other.dtype)
+    if limits.min <= number <= limits.max or not -(2**63) <= number < 2**64:
+        return number
+    return np.where(True, number, other.dtype.type(0))[()]
+
+
+def write_clip(
+    bounds: tuple[str, ...], builder: Builder, *arguments: Any, out: Any, dtype: Any, casting: str
+) -> tuple[Value, ...]:
+    """Add `clip` to a program; `bounds` names the functions that apply each limit."""
+    refuse_byte_order(dtype)
+    common = dtype or _promoted(arguments)
+    for argument in arguments:
+        if isinstance(argument, Value) and not np.can_cast(argument.dtype, common, casting=casting):  # type: ignore[arg-type]
+            raise TypeError(
+                f"Cannot cast ufunc 'clip' input from {argument.dtype!r} to {common!r} "
+                f"with casting rule '{casting}'"
+            )
+    value, *limits = (builder.cast(argument, common) for argument in arguments)
+    for bound, limit in zip(bounds, limits, strict=True):
+        (value,) = write_ufunc(builder, bound, value, limit)
+    return checked_output("clip", value, out, casting)
+
+
+def _clip_function(*bounds: str) -> ElementFunction:
+    def write(builder: Builder, *arguments: Any, **keywords: Any) -> tuple[Value, ...]:
+        return write_clip(bounds, builder, *arguments, **keywords)
+
+    return ElementFunction("clip", np.clip, write)
+
+
+CLIP = {
+    (True, True): _clip_function("maximum", "minimum"),
+    (True, False): _clip_function("maximum"),
+    (False, True): _clip_function("minimum"),
+}
+
+
+@open_to_others
+@answered_by(np.clip if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None)  # which took fewer limits
+def clip(
+    a: Any,
+    a_min: Any = _NOT_GIVEN,
+    a_max: Any = _NOT_GIVEN,
+    out: Any = None,
+    *,
+    min: Any = _NOT_GIVEN,
+    max: Any = _NOT_GIVEN,
+    where: Any = True,
+    casting: str = "same_kind",
+    dtype: Any = None,
+) -> Any:
+    """Limit values to the range from `a_min` to `a_max`.
+
+    Parameters
+    ----------
+    a : array_like
+        The values.
+    a_min, a_max : array_like or None
+        The limits; None for no limit. `min` and `max` are other names for them.
+    out, where, casting, dtype
+        As for `add`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.clip([1, 5, 9], 2, 6)
+    array([2, 5, 6])
+    """
+    if (a_min is _NOT_GIVEN) != (a_max is _NOT_GIVEN):
+        missing = "a_min" if a_min is _NOT_GIVEN else "a_max"
+        raise TypeError(f"clip() missing 1 required positional argument: '{missing}'")
+    if a_min is not _NOT_GIVEN and not (min is _NOT_GIVEN and max is _NOT_GIVEN):
+        raise ValueError(
+            "Passing `min` or `max` keyword argument when `a_min` and `a_max` are provided is forbidden."
+        )
+    if out is ...:
+        return np.asarray(clip(a, a_min, a_max, min=min, max=max, where=where, casting=casting, dtype=dtype))
+    low = next((v for v in (a_min, min) if v is not _NOT_GIVEN), None)
+    high = next((v for v in (a_max, max) if v is not _NOT_GIVEN), None)
+    if type(low) is int or type(high) is int:  # limits beyond those of an integer type limit nothing
+        own = (a if isinstance(a, np.ndarray) else np.asarray(a)).dtype
+        if own.kind in "iu":
+            low = None if type(low) is int and low <= np.iinfo(own).min else low
+            high = None if type(high) is int and high >= np.iinfo(own).max else high
+    if low is None and high is None:
+        return positive(a, out=out, where=where, casting=casting, dtype=dtype)
+    if type(a) in (bool, float, int):
+        a = np.asarray(a)
+    limits = [limit for limit in (low, high) if limit is not None]
+    keywords: dict[str, Any] = {"where": where, "casting": casting, "dtype": dtype, "out": out}
+
+    def by_numpy(*arguments: Any) -> Any:
+        bounds = iter(arguments[1:])
+        least, most = (None if limit is None else next(bounds) for limit in (low, high))
+        return np.clip(arguments[0], least, most, **keywords)
+
+    function = CLIP[low is not None, high is not None]
+    plain = out is None and where is True and dtype is None and casting == "same_kind"
+    if plain and function.is_small(a, *limits):
+        return np.clip(a, low, high)
+    return call(function, (a, *limits), out, where, dtype, casting, numpy_call=by_numpy)
+
+
+def write_nan_to_num(builder: Builder, x: Value, *replacements: Scalar, **_: Any) -> tuple[Value, ...]:
+    """Add `nan_to_num` to a program."""
+    if x.dtype.kind != "f":
+        return (x,)
+    nan, highest, lowest = (builder.cast(replacement, x.dtype) for replacement in replacements)
+    negative = builder.apply("signbit", x)
+    (infinite,) = write_ufunc(builder, "isinf", x)
+    finite = builder.select(infinite, builder.select(negative, lowest, highest), x)
+    (is_nan,) = write_ufunc(builder, "isnan", x)
+    return (builder.select(is_nan, nan, finite),)
+
+
+_REAL = (int, float, np.integer, np.floating, np.bool_)
+
+NAN_TO_NUM = ElementFunction("nan_to_num", np.nan_to_num, write_nan_to_num)
+
+
+@open_to_others
+@answered_by(np.nan_to_num)
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    """Replace NaN and infinities by numbers.
+
+    Parameters
+    ----------
+    x : array_like
+        The values.
+    copy : bool
+        False replaces in `x` itself, which then must be an array.
+    nan, posinf, neginf : float
+        The replacements; by default 0, and the largest and least numbers of the type.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.nan_to_num([1.5, float("nan")])
+    array([1.5, 0. ])
+    """
+    if not copy and not isinstance(x, np.ndarray):
+        return np.nan_to_num(x, copy=False)  # raises: there is no array to write to
+    if copy and NAN_TO_NUM.is_small(x, 0.0, 0.0, 0.0):
+        return np.nan_to_num(x, copy, nan, posinf, neginf)
+    array = as_argument(x if isinstance(x, np.ndarray) else np.asarray(x))
+    floating = isinstance(array, np.ndarray) and array.dtype.kind == "f"
+    limits = np.finfo(array.dtype) if floating else np.finfo(FLOAT64)
+    if isinstance(array, np.ndarray) and not floating:
+        nan = posinf = neginf = 0.0  # which NumPy does not look at
+        if not copy:
+            native_call.nothing("nan_to_num")
+            return x[()] if x.ndim == 0 else x
+    numbers = (nan, limits.max if posinf is None else posinf, limits.min if neginf is None else neginf)
+
+    def by_numpy(*_: Any) -> Any:
+        return np.nan_to_num(x, copy=copy, nan=nan, posinf=posinf, neginf=neginf)
+
+    if not all(broadcasts_to(np.shape(number), np.shape(x)) for number in numbers):
+        return by_numpy()  # which raises
+    out = None
+    if isinstance(x, np.ndarray) and (not copy or not x.dtype.isnative):
+        out = np.empty_like(x) if copy else x  # NumPy's copy keeps the byte order
+    result = call(
+        NAN_TO_NUM,
+        (x if array is None else array, *(float(n) if isinstance(n, _REAL) else n for n in numbers)),
+        out=out,
+        numpy_call=by_numpy,
+    )
+    return result[()] if isinstance(result, np.ndarray) and result.ndim == 0 else result
+
+
+def power_of_ten(exponent: int) -> float:
+    """Return a power of ten as NumPy's `round` has it: tens multiplied one by one, at last infinite."""
+    return math.prod([10.0] * min(exponent, 309), start=1.0)
+
+
+@functools.lru_cache(1024)
+def round_function(decimals: int) -> ElementFunction:
+    """Return `round` to a number of decimals; its second argument is the power of ten."""
+
+    def write(
+        builder: Builder, x: Value, power: Value | Scalar, out: Any, casting: str, **_: Any
+    ) -> tuple[Value, ...]:
+        if decimals == 0 and x.dtype.kind in "fb":
+            return write_ufunc(builder, "rint", x, out=out, casting=casting)
+        if decimals >= 0 and x.dtype.kind in "iu":
+            if out[0] is not None and not np.can_cast(x.dtype, out[0], "same_kind"):
+                raise TypeError(
+                    f"Cannot cast array data from {x.dtype!r} to {out[0]!r} according to the rule 'same_kind'"
+                )
+            return (x,)
+        before, after = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+        steps = out if out[0] is not None or x.dtype.kind == "f" else (BOOL if x.dtype == BOOL else FLOAT64,)
+        (scaled,) = write_ufunc(builder, before, x, power, out=steps, casting=casting)
+        if out[0] is not None:  # which NumPy has each step written to
+            scaled = builder.cast(scaled, out[0])
+        (whole,) = write_ufunc(builder, "rint", scaled)
+        (result,) = write_ufunc(builder, after, whole, power)
+        if out[0] is not None or x.dtype.kind == "f":
+            return (result,)
+        if x.dtype.itemsize <= 2:
+            result = builder.cast(result, INT32)  # short integers wrap, as NumPy's do
+        return (builder.cast(result, x.dtype),)
+
+    return ElementFunction("round", np.round, write)
+
+
+@open_to_others
+@answered_by(np.round)
+def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    """Round to a number of decimals, ties to even.
+
+    Parameters
+    ----------
+    a : array_like
+        The values.
+    decimals : int
+        How many decimals to keep; negative counts to the left of the point.
+    out : ndarray, optional
+        Where to put the result.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.round([0.125, 2.5, 17.625], 2)
+    array([ 0.12,  2.5 , 17.62])
+    """
+    decimals = operator.index(decimals)
+    function = round_function(decimals)
+    power = power_of_ten(builtins.abs(decimals))
+    if out is None and function.is_small(a, power):
+        return np.round(a, decimals)
+    if out is not None and not isinstance(out, np.ndarray):
+        raise TypeError("output must be an array")
+    if out is not None and out.shape != np.shape(a):
+        if np.ndim(a) or out.size != 1:
+            return np.round(a, decimals, out=out)  # raises
+        a = np.reshape(a, out.shape)  # a number, which NumPy writes to an array of one element
+    result = call(function, (a, power), out, numpy_call=lambda *_: np.round(a, decimals, out=out))
+    if out is None and isinstance(a, np.ndarray) and a.ndim and (decimals or a.dtype.kind in "iu"):
+        return result.astype(a.dtype, copy=False)  # NumPy keeps the byte order here
+    # Of a number of NumPy's it is another one, even where `out` has the same.
+    return result[()] if out is not None and out.ndim == 0 and isinstance(a, np.generic) else result
+
+
+around = round
+
+
+def _write_sinc(builder: Builder, x: Value, **_: Any) -> tuple[Value, ...]:
+    (angle,) = write_ufunc(builder, "multiply", Scalar(float, None, np.pi), x)
+    least = builder.constant(np.finfo(angle.dtype).eps, angle.dtype)
+    divisor = builder.select(builder.cast(angle, BOOL), angle, least)
+    (sine,) = write_ufunc(builder, "sin", divisor)
+    return write_ufunc(builder, "divide", sine, divisor)
+
+
+SINC = ElementFunction("sinc", np.sinc, _write_sinc)
+
+
+@open_to_others
+@answered_by(np.sinc)
+def sinc(x: Any) -> Any:
+    """Return ``sin(pi * x) / (pi * x)``, which is 1 at 0.
+
+    Parameters
+    ----------
+    x : array_like
+        The argument.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.sinc([0.0, 0.5])
+    array([1.        , 0.63661977])
+    """
+    return np.sinc(x) if SINC.is_small(x) else call(SINC, (x,))
+
+
+@functools.cache
+def astype_function(wanted: np.dtype[Any]) -> ElementFunction:
+    def write(builder: Builder, x: Value, **_: Any) -> tuple[Value, ...]:
+        return (builder.cast(x, wanted.newbyteorder("=")),)
+
+    return ElementFunction("astype", np.astype, write)
+
+
+def _numpys_astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:  # noqa: ARG001
+    return (x if isinstance(x, (np.ndarray, np.generic)) else np.asarray(x)).astype(dtype, copy=copy)
+
+
+@open_to_others
+@answered_by(_numpys_astype)
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    """Convert to a type.
+
+    Floats become integers by truncation; out of range they become the nearest integer that the type has,
+    and NaN becomes 0, on every engine but ``"numpy"``.
+
+    Parameters
+    ----------
+    x : array_like
+        The values.
+    dtype : dtype
+        The type.
+    copy : bool
+        False returns `x` itself if it has that type already.
+    device : {None, "cpu"}
+        As for `numpy.astype`: where the result lies.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> with np.errstate(invalid="ignore"):
+    ...     pk.astype(np.array([1.7, -1.7, 300.0]), np.int8)
+    array([  1,  -1, 127], dtype=int8)
+    """
+    wanted = np.dtype(dtype)
+    array = x if isinstance(x, np.ndarray) else np.asarray(x)
+    if device not in (None, "cpu"):
+        return np.astype(array, wanted, device=device)  # raises
+    if not copy and array.dtype == wanted:
+        return array
+    if code_of(wanted) is None:
+        function = ElementFunction("astype", np.astype)
+        return call(function, (array,), dtype=wanted, numpy_call=lambda _: array.astype(wanted))
+    function = astype_function(wanted)
+    if function.is_small(x):
+        return array.astype(wanted)
+    out = None if wanted.isnative else allocator.empty(array.shape, wanted)
+    own = x if isinstance(x, np.generic) else array  # whose astype keeps scalars and subclasses what they are
+    result = call(function, (array,), out, numpy_call=lambda _: own.astype(wanted))
+    return result if isinstance(x, np.generic) or isinstance(result, np.ndarray) else np.asarray(result)

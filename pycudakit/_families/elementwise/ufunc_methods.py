@@ -1,0 +1,270 @@
+"""What NumPy's ufuncs have beside their call: `add.reduce`, `add.at`, `add.nin` and their kin."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable
+from types import MethodType
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._interop.foreign_arrays import (
+    has_dask,
+    is_dask,
+    is_device_array,
+    is_ordinary,
+    open_to_others,
+    read,
+)
+from pycudakit._native.dtypes import code_of
+from pycudakit._runtime import native_call
+from pycudakit._runtime.lazy_array import Deferred
+from pycudakit._runtime.operands import as_array
+from pycudakit._runtime.ufunc_arguments import refuse_byte_order
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MOST_DIMENSIONS = 64
+NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
+_SUMS, _EXTREMES, _SCANS = "reduce.sums_and_means", "reduce.min_max", "scan.cumulative"
+# The families' modules are imported when they are needed: `import pycudakit` stays quick.
+_REDUCTIONS = {
+    "add": (_SUMS, "sum"),
+    "multiply": (_SUMS, "prod"),
+    "logical_and": (_SUMS, "all"),
+    "logical_or": (_SUMS, "any"),
+    "maximum": (_EXTREMES, "max"),
+    "minimum": (_EXTREMES, "min"),
+}
+_SCANNED = {
+    "add": (_SCANS, "cumsum"),
+    "multiply": (_SCANS, "cumprod"),
+    "maximum": (_SCANS, "cummax"),
+    "minimum": (_SCANS, "cummin"),
+}
+_CONVERSION = ("elementwise.non_ufuncs", "astype")
+# What those do not take.
+_NUMPYS_KEYWORDS = {
+    **dict.fromkeys(("sum", "prod"), frozenset[str]()),
+    **dict.fromkeys(("max", "min"), frozenset({"dtype"})),
+    **dict.fromkeys(("all", "any"), frozenset({"dtype", "initial"})),
+}
+_NOT_SHOWN = ("out1", "out2", "sig")
+_ATTRIBUTES = ("identity", "nargs", "nin", "nout", "ntypes", "resolve_dtypes", "signature", "types")
+
+
+class UfuncAttributes(Protocol):
+    """What functions have that are ufuncs in NumPy, where `numpy.ufunc` documents it."""
+
+    identity: Any
+    nargs: int
+    nin: int
+    nout: int
+    ntypes: int
+    resolve_dtypes: Callable[..., Any]
+    signature: str | None
+    types: list[str]
+    accumulate: Callable[..., Any]
+    at: Callable[..., Any]
+    outer: Callable[..., Any]
+    reduce: Callable[..., Any]
+    reduceat: Callable[..., Any]
+
+
+def as_ufunc(function: F, shown: inspect.Signature | None = None) -> F:
+    """Give a function the attributes of NumPy's ufunc of its name, and the signature that NumPy shows."""
+    ufunc = getattr(np, function.__name__)
+    own = vars(function)
+    own.update({name: getattr(ufunc, name) for name in _ATTRIBUTES})
+    own.update({method.__name__: MethodType(method, function) for method in _METHODS})
+    own["__signature__"] = shown_signature(function) if shown is None else shown
+    return function
+
+
+def shown_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Return a function's signature as NumPy shows it: without some parameters, and with its defaults."""
+    signature = inspect.signature(function)
+    shown = [p for p in signature.parameters.values() if p.name not in _NOT_SHOWN]
+    instead = {("out", NOT_GIVEN): None, ("keepdims", np._NoValue): False}  # noqa: SLF001
+    return signature.replace(
+        parameters=[p.replace(default=instead.get((p.name, p.default), p.default)) for p in shown]
+    )
+
+
+def _counterpart(place: tuple[str, str]) -> Callable[..., Any]:
+    module, name = place
+    found = getattr(importlib.import_module(f"pycudakit._families.{module}"), name)
+    return open_to_others(found)
+
+
+def _read(function: Any, method: str, array: Any) -> Any:
+    """Return what functions take in place of an argument, which NumPy alone may take for an object."""
+    if is_ordinary(array) or is_device_array(array) or is_dask(array):
+        return array
+    return read(array, f"{function.__name__}.{method}, array")
+
+
+def _takes(array: Any, out: Any) -> bool:
+    """Tell whether a function of the kit's computes with an array, which does not decide for itself."""
+    if isinstance(out, tuple) and len(out) == 1:
+        out = out[0]
+    is_known = out is None or type(out) is np.ndarray or is_device_array(out)
+    if not is_known or isinstance(array, Deferred):
+        return False
+    if is_ordinary(array):
+        return as_array(array) is not None
+    return is_device_array(array) or (is_dask(array) and out is None)
+
+
+def _by_numpy(function: Any, method: str, foreign: str | None, *args: Any, **kwargs: Any) -> Any:
+    if any(map(has_dask, (*args, *kwargs.values()))):
+        raise errors.Unsupported(
+            f"{function.__name__}.{method} of a Dask array needs all of it at once: .compute() it first"
+        )
+    compute = functools.partial(getattr(getattr(np, function.__name__), method), *args, **kwargs)
+    if any(isinstance(value, Deferred) for value in args):  # which captures it
+        return compute()
+    if function.nin != 2 and method != "at":  # raises
+        return compute()
+    return native_call.by_numpy_alone(f"{function.__name__}.{method}", compute, foreign)
+
+
+_NUMPYS_ALONE = "only NumPy has this method"
+_USUAL = {"axis": 0, "dtype": None, "out": None, "keepdims": False, "initial": NOT_GIVEN, "where": True}
+
+
+def reduce(
+    function: Any,
+    array: Any,
+    /,
+    axis: Any = 0,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = NOT_GIVEN,
+    where: Any = True,
+) -> Any:
+    """Combine the elements along axes, as `numpy.ufunc.reduce`.
+
+    Those of `add`, `multiply`, `maximum`, `minimum`, `logical_and` and `logical_or` are `sum`, `prod`, `max`,
+    `min`, `all` and `any`; the others are NumPy's.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.add.reduce([[1, 2], [3, 4]])
+    array([4, 6])
+    """
+    given = {
+        "axis": axis,
+        "dtype": dtype,
+        "out": out,
+        "keepdims": keepdims,
+        "initial": initial,
+        "where": where,
+    }
+    given = {name: value for name, value in given.items() if value is not _USUAL[name]}
+    if isinstance(out, tuple) and len(out) == 1:
+        given["out"] = out[0]
+    array = _read(function, "reduce", array)
+    ours = _REDUCTIONS.get(function.__name__)
+    if ours is None:
+        return _by_numpy(function, "reduce", _NUMPYS_ALONE, array, **given)
+    if ours[0] == _EXTREMES and "dtype" in given and is_ordinary(array) and _takes(array, out):
+        refuse_byte_order(dtype)
+        if code_of(np.dtype(dtype)) is not None:
+            array = _counterpart(_CONVERSION)(array, given.pop("dtype"))
+    foreign = given.keys() & _NUMPYS_KEYWORDS[ours[1]]
+    if initial is None:
+        foreign |= {"initial"}
+    if foreign or not _takes(array, out):
+        why = f"a reduction with {min(foreign)}={given[min(foreign)]}" if foreign else None
+        return _by_numpy(function, "reduce", why, array, **given)
+    return _counterpart(ours)(array, **{"axis": axis, **given})
+
+
+def accumulate(function: Any, array: Any, /, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+    """Return all results on the way along an axis, as `numpy.ufunc.accumulate`.
+
+    Those of `add`, `multiply`, `maximum` and `minimum` are `cumsum`, `cumprod`, `cummax` and `cummin`; the
+    others are NumPy's.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.maximum.accumulate([1, 3, 2])
+    array([1, 3, 3])
+    """
+    given = {"axis": axis, "dtype": dtype, "out": out}
+    given = {name: value for name, value in given.items() if value is not _USUAL[name]}
+    array = _read(function, "accumulate", array)
+    ours = _SCANNED.get(function.__name__)
+    if ours is None:
+        return _by_numpy(function, "accumulate", _NUMPYS_ALONE, array, **given)
+    foreign = "an axis that is no int" if type(axis) is not int else None
+    if foreign or not _takes(array, out):
+        return _by_numpy(function, "accumulate", foreign, array, **given)
+    refuse_byte_order(dtype)
+    if np.ndim(array) == 0:
+        return getattr(np, function.__name__).accumulate(array)  # raises
+    return _counterpart(ours)(array, axis, dtype, out[0] if isinstance(out, tuple) else out)
+
+
+def outer(function: Any, a: Any, b: Any, /, **kwargs: Any) -> Any:
+    """Compute the function of each element of `a` with each of `b`, as `numpy.ufunc.outer`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.multiply.outer([1, 2], [3, 4])
+    array([[3, 4],
+           [6, 8]])
+    """
+    a, b = (_read(function, "outer", value) for value in (a, b))
+    if function.nin != 2 or function.signature is not None or not (_takes(a, None) and _takes(b, None)):
+        return _by_numpy(function, "outer", None, a, b, **kwargs)
+    if np.ndim(a) + np.ndim(b) > _MOST_DIMENSIONS:
+        return _by_numpy(function, "outer", "so many dimensions", a, b, **kwargs)
+    # To NumPy's, a number is an array of its own type.
+    a, b = (value if is_device_array(value) or is_dask(value) else np.asarray(value) for value in (a, b))
+    beside = (..., *(None,) * np.ndim(b))
+    return function(a[beside], b, **kwargs)
+
+
+def at(function: Any, a: Any, indices: Any, b: Any = NOT_GIVEN, /) -> None:
+    """Compute the function in place at indices, each as often as it is named: `numpy.ufunc.at` does.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> x = np.array([1, 2, 3])
+    >>> pk.add.at(x, [0, 0, 2], 10)
+    >>> x
+    array([21,  2, 13])
+    """
+    _by_numpy(function, "at", _NUMPYS_ALONE, a, indices, *(() if b is NOT_GIVEN else (b,)))
+
+
+def reduceat(
+    function: Any, array: Any, /, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None
+) -> Any:
+    """Combine the elements of slices along an axis: `numpy.ufunc.reduceat` does.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.add.reduceat([1, 2, 3, 4], [0, 2])
+    array([3, 7])
+    """
+    given = {"axis": axis, "dtype": dtype, "out": out}
+    given = {name: value for name, value in given.items() if value is not _USUAL[name]}
+    array = _read(function, "reduceat", array)
+    return _by_numpy(function, "reduceat", _NUMPYS_ALONE, array, indices, **given)
+
+
+_METHODS = (accumulate, at, outer, reduce, reduceat)

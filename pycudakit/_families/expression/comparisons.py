@@ -1,0 +1,192 @@
+"""NumPy's comparisons of whole arrays: how near, and whether equal, in one pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pycudakit._element_programs.builder import Builder
+from pycudakit._element_programs.element_function import ElementFunction
+from pycudakit._element_programs.ufunc_lowering import write_ufunc
+from pycudakit._element_programs.values import Scalar, Value
+from pycudakit._families.elementwise.fast_path import call
+from pycudakit._families.expression.reductions import reduce_program
+from pycudakit._runtime import context, operands
+from pycudakit._runtime.cost_model import SMALL
+from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._runtime.fp_errors import tell
+from pycudakit._runtime.native_call import by_numpy, by_numpy_alone, one_call
+
+Number = Value | Scalar
+
+
+def _write_close(
+    builder: Builder, x: Number, y: Number, rtol: Number, atol: Number, **_: Any
+) -> tuple[Value]:
+    def apply(name: str, *values: Number) -> Value:
+        return write_ufunc(builder, name, *values)[0]
+
+    if isinstance(y, Value):
+        y = builder.cast(y, np.result_type(y.dtype, 1.0))
+    distance = apply("absolute", apply("subtract", x, y))
+    share = apply("multiply", rtol, apply("absolute", y))
+    if isinstance(y, Scalar) and isinstance(rtol, Scalar):  # a Python number, which takes others' types
+        other = distance if isinstance(atol, Scalar) else atol
+        share = builder.cast(share, np.result_type(other.dtype, 1.0))
+    allowed = apply("add", atol, share)
+    is_near = apply("logical_and", apply("less_equal", distance, allowed), apply("isfinite", y))
+    return (apply("logical_or", is_near, apply("equal", x, y)),)
+
+
+def _or_both_nan(builder: Builder, result: Value, x: Number, y: Number) -> tuple[Value]:
+    both = [write_ufunc(builder, "isnan", value)[0] for value in (x, y)]
+    (are_nan,) = write_ufunc(builder, "logical_and", *both)
+    return (write_ufunc(builder, "logical_or", result, are_nan)[0],)
+
+
+def _write_close_or_nan(
+    builder: Builder, x: Number, y: Number, *tolerances: Number, **_: Any
+) -> tuple[Value]:
+    return _or_both_nan(builder, _write_close(builder, x, y, *tolerances)[0], x, y)
+
+
+def _write_equal(builder: Builder, x: Number, y: Number, **_: Any) -> tuple[Value]:
+    return (write_ufunc(builder, "equal", x, y)[0],)
+
+
+def _write_equal_or_nan(builder: Builder, x: Number, y: Number, **_: Any) -> tuple[Value]:
+    return _or_both_nan(builder, _write_equal(builder, x, y)[0], x, y)
+
+
+def _close_or_nan(a: Any, b: Any, rtol: Any, atol: Any) -> Any:
+    return np.isclose(a, b, rtol, atol, equal_nan=True)
+
+
+def _equal_or_nan(a: Any, b: Any) -> Any:
+    return (a == b) | (np.isnan(a) & np.isnan(b))
+
+
+# By whether NaN are equal.
+CLOSE = {
+    False: ElementFunction("isclose", np.isclose, _write_close, types_numbers=False),
+    True: ElementFunction("isclose", _close_or_nan, _write_close_or_nan, types_numbers=False),
+}
+_EQUAL = {
+    False: ElementFunction("array_equal", np.equal, _write_equal),
+    True: ElementFunction("array_equal", _equal_or_nan, _write_equal_or_nan),
+}
+
+
+def as_compared(a: Any, b: Any) -> tuple[Any, Any]:
+    """Return what is compared as NumPy takes it: b as a float, and no two numbers alone."""
+    if type(b) is int:
+        b = float(b)
+    if type(a) in (bool, float, int) and type(b) in (bool, float, int):
+        a = np.asarray(a)
+    return a, b
+
+
+def _tell_of_tolerances(rtol: Any, atol: Any) -> None:
+    """Raise or warn as NumPy does of tolerances that are infinite or NaN."""
+    rtol, atol = (x if isinstance(x, (float, int)) else np.asarray(x) for x in (rtol, atol))
+    if not (np.isfinite(atol).all() and np.isfinite(rtol).all()):
+        tell("invalid", f"One of rtol or atol is not valid, atol: {atol}, rtol: {rtol}")
+
+
+@answered_by(np.isclose)
+def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
+    """Tell where elements are equal within a tolerance: ``abs(a - b) <= atol + rtol * abs(b)``.
+
+    Parameters
+    ----------
+    a, b : array_like
+        What to compare, broadcast together.
+    rtol, atol : array_like
+        The relative and the absolute tolerance.
+    equal_nan : bool
+        Whether NaN is close to NaN.
+
+    Returns
+    -------
+    ndarray of bool, or bool
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.isclose([1.0, 1e10], [1.0000001, 1.1e10])
+    array([ True, False])
+    """
+    function = CLOSE[bool(equal_nan)]
+    a, b = as_compared(a, b)
+    if function.is_small(a, b, rtol, atol):
+        return np.isclose(a, b, rtol, atol, equal_nan)
+    _tell_of_tolerances(rtol, atol)
+    with np.errstate(invalid="ignore"):
+        return call(
+            function, (a, b, rtol, atol), numpy_call=lambda *_: np.isclose(a, b, rtol, atol, equal_nan)
+        )
+
+
+# Elements: of fewer, NumPy answers first under `auto`; and where it compares elements of one type alone.
+_FEW, _FEW_OF_ONE_TYPE = 10_000, 200_000
+
+
+def _is_numpys(a: Any, b: Any, few: int = _FEW) -> bool:
+    return context.current() == "auto" and max(np.size(a), np.size(b)) < few
+
+
+@answered_by(np.allclose)
+@one_call("allclose")
+def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
+    """Tell whether all elements are equal within a tolerance, as `isclose` has it, in one pass.
+
+    Parameters
+    ----------
+    a, b, rtol, atol, equal_nan
+        As for `isclose`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.allclose([1.0, 1e10], [1.0000001, 1.00001e10])
+    True
+    """
+    function = CLOSE[bool(equal_nan)]
+    a, b = as_compared(a, b)
+    if any(operands.as_array(value) is None for value in (a, b, rtol, atol)):
+        return bool(by_numpy_alone("allclose", lambda: np.allclose(a, b, rtol, atol, equal_nan)))
+    if _is_numpys(a, b):
+        return by_numpy("allclose", SMALL, lambda: np.allclose(a, b, rtol, atol, equal_nan))
+    _tell_of_tolerances(rtol, atol)
+    with np.errstate(invalid="ignore"):
+        return bool(reduce_program("all", function, (a, b, rtol, atol), None))
+
+
+@answered_by(np.array_equal)
+@one_call("array_equal")
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    """Tell whether two arrays have the same shape and elements, in one pass.
+
+    Parameters
+    ----------
+    a1, a2 : array_like
+        What to compare.
+    equal_nan : bool
+        Whether NaN equals NaN.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.array_equal([1, 2], [1.0, 2.0]), pk.array_equal([1, 2], [1, 2, 3])
+    (True, False)
+    """
+    one, other = operands.as_array(a1), operands.as_array(a2)
+    function = _EQUAL[bool(equal_nan)]
+    if one is None or other is None:
+        return bool(by_numpy_alone("array_equal", lambda: np.array_equal(a1, a2, equal_nan)))
+    if one.shape != other.shape:
+        return False
+    if _is_numpys(one, other, _FEW_OF_ONE_TYPE if one.dtype == other.dtype and not equal_nan else _FEW):
+        return by_numpy("array_equal", SMALL, lambda: np.array_equal(a1, a2, equal_nan))
+    return bool(reduce_program("all", function, (one, other), None))

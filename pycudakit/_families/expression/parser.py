@@ -1,0 +1,468 @@
+"""The language of `evaluate`: from a string to steps, one an operation, by way of Python's `ast`."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import functools
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from pycudakit._families.elementwise import ufuncs
+from pycudakit._native import abi
+
+MOST_OPERANDS = 64
+MOST_OPERATIONS = abi.MAX_INSTRUCTIONS  # of a program, with its operands and numbers
+MOST_CHARACTERS = 1 << 19
+MOST_BITS = 4096  # of an integer that Python computes
+CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
+
+# How many arguments each function takes.
+ARITIES: dict[str, tuple[int, ...]] = {
+    name: (function.nin,)
+    for name in vars(ufuncs)
+    if isinstance(function := getattr(np, name, None), np.ufunc) and function.nout == 1
+}
+ARITIES |= {"where": (3,), "clip": (3,), "nan_to_num": (1,), "round": (1, 2), "astype": (2,)}
+
+_DTYPES = {dtype.name: dtype for dtype in abi.TYPES}
+NUMBERS = (bool, int, float, complex)
+ERRORS = (ZeroDivisionError, OverflowError, TypeError, ValueError)  # that arithmetic raises
+
+
+# ---- Where in the string -----------------------------------------------------------------------------
+
+
+class Span(NamedTuple):
+    """A place in the text that Python's parser saw: lines from 1, columns in bytes from 0."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+def _span(node: ast.expr) -> Span:
+    return Span(
+        node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+    )
+
+
+class Source:
+    """An expression's text, and errors that point into it."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = re.sub("\r\n?", "\n", text).split("\n")
+        # Python's parser takes no white space in front.
+        stripped = "\n".join(self.lines).lstrip()
+        self.first = len(self.lines) - 1 - stripped.count("\n")
+        self.indent = len(self.lines[self.first]) - len(stripped.split("\n")[0])
+        self.text = stripped
+
+    def at(self, line: int, column: int) -> tuple[int, int]:
+        """Return the line and the column, from 0, in characters, of a place in the parser's text."""
+        line += self.first - 1
+        indent = self.indent if line == self.first else 0
+        seen = self.lines[line][indent:].encode(errors="surrogatepass")[:column]
+        return line, indent + len(seen.decode(errors="ignore"))
+
+    def segment(self, span: Span) -> str:
+        """Return what is written at a place of one line."""
+        (line, start), (_, end) = self.at(*span[:2]), self.at(*span[2:])
+        return self.lines[line][start:end]
+
+    def pointed(self, message: str, span: Span) -> str:
+        """Return the message with the column, and the line with a mark below it."""
+        (line, start), (end_line, end) = self.at(*span[:2]), self.at(*span[2:])
+        text = self.lines[line]
+        mark = "^" * max((end if end_line == line else len(text)) - start, 1)
+        of_line = f" of line {line + 1}" if len(self.lines) > 1 else ""
+        return f"{message} (at column {start + 1}{of_line})\n    {text}\n    {' ' * start}{mark}"
+
+    def syntax_error(self, message: str, span: Span) -> SyntaxError:
+        """Return the error, with what a traceback shows a caret by."""
+        (line, start), (end_line, end) = self.at(*span[:2]), self.at(*span[2:])
+        return SyntaxError(
+            message, ("<expression>", line + 1, start + 1, self.lines[line], end_line + 1, end + 1)
+        )
+
+    def again(self, error: Exception, span: Span) -> Exception:
+        """Return an error of Python's or NumPy's that points at a place."""
+        kind = next(kind for kind in ERRORS if isinstance(error, kind))
+        message = error.args[-1] if kind is OverflowError else error  # some come with a number
+        return kind(self.pointed(str(message), span))
+
+    def parse(self) -> ast.expr:
+        """Return Python's tree of the text."""
+        if len(self.text) > MOST_CHARACTERS:  # which Python's parser takes seconds for
+            raise ValueError(
+                f"the expression has more than {MOST_CHARACTERS} characters; compute it in parts"
+            )
+        strange = re.search("[\0\ud800-\udfff]", self.text)
+        if strange:
+            before = self.text[: strange.start()].split("\n")
+            line, column = len(before), len(before[-1].encode())
+            raise self.syntax_error(f"invalid character {strange[0]!r}", Span(line, column, line, column + 1))
+        try:
+            return ast.parse(self.text, "<expression>", mode="eval").body
+        except SyntaxError as error:
+            message, lines = error.msg, self.text.split("\n")
+            line = min(error.lineno or len(lines), len(lines))
+            column = (error.offset or 0) - 1
+            if column < 0:  # Python says so where the text ends too early
+                column = len(lines[line - 1])
+            column = len(lines[line - 1][:column].encode())
+        except (RecursionError, MemoryError):
+            message, line, column = "the expression is nested too deeply", 1, 0
+        if not self.text:
+            message = "the expression is empty"
+        raise self.syntax_error(message, Span(line, column, line, column + 1)) from None
+
+
+# ---- The language ------------------------------------------------------------------------------------
+
+OPERAND, NUMBER = "operand", "number"
+
+
+# Those that may be the outermost call of an expression, and what they take beside it.
+REDUCTIONS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        ("sum", "prod", "mean", "min", "max", "amin", "amax", "any", "all"), ("axis", "keepdims")
+    ),
+    **dict.fromkeys(("count_nonzero", "ptp", "argmin", "argmax"), ("axis", "keepdims")),
+    **dict.fromkeys(("var", "std"), ("axis", "keepdims", "ddof")),
+}
+
+
+class Step(NamedTuple):
+    """An operation on earlier steps' results; or an operand, or a number."""
+
+    function: str  # NumPy's name, or OPERAND or NUMBER
+    arguments: tuple[int, ...]
+    value: Any  # of a NUMBER; the index of an OPERAND; the decimals of round; the dtype of astype
+    is_operator: bool  # between Python numbers an operator is Python's, and a function NumPy's
+    span: Span
+
+
+@dataclass(frozen=True, eq=False)
+class Parsed:
+    """An expression as steps."""
+
+    source: Source
+    steps: tuple[Step, ...]
+    result: int  # the step that is the expression's value
+    names: tuple[tuple[str, str], ...]  # of the operands: as Python normalises them, and as written
+    reduction: tuple[str, dict[str, Any]] | None = None  # of the value, and its keywords
+
+
+_OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add",
+    ast.Sub: "subtract",
+    ast.Mult: "multiply",
+    ast.Div: "divide",
+    ast.FloorDiv: "floor_divide",
+    ast.Mod: "remainder",
+    ast.Pow: "power",
+    ast.BitAnd: "bitwise_and",
+    ast.BitOr: "bitwise_or",
+    ast.BitXor: "bitwise_xor",
+    ast.LShift: "left_shift",
+    ast.RShift: "right_shift",
+    ast.USub: "negative",
+    ast.UAdd: "positive",
+    ast.Invert: "invert",
+    ast.Not: "logical_not",
+    ast.And: "logical_and",
+    ast.Or: "logical_or",
+    ast.Eq: "equal",
+    ast.NotEq: "not_equal",
+    ast.Lt: "less",
+    ast.LtE: "less_equal",
+    ast.Gt: "greater",
+    ast.GtE: "greater_equal",
+}
+_OUTSIDE: dict[type[ast.AST], str] = {
+    ast.Attribute: "attributes are",
+    ast.Subscript: "indexing is",
+    ast.Lambda: "lambda is",
+    ast.NamedExpr: "assignment is",
+    ast.Starred: "* before an argument is",
+    ast.MatMult: "the matrix product is",
+    ast.JoinedStr: "strings are",
+    ast.Is: "'is' is",
+    ast.IsNot: "'is not' is",
+    ast.In: "'in' is",
+    ast.NotIn: "'not in' is",
+}
+_PYTHONS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "floor_divide": operator.floordiv,
+    "remainder": operator.mod,
+    "power": operator.pow,
+    "bitwise_and": operator.and_,
+    "bitwise_or": operator.or_,
+    "bitwise_xor": operator.xor,
+    "left_shift": operator.lshift,
+    "right_shift": operator.rshift,
+    "negative": operator.neg,
+    "positive": operator.pos,
+    "invert": operator.invert,
+    "logical_not": operator.not_,
+    "logical_and": lambda a, b: bool(a and b),
+    "logical_or": lambda a, b: bool(a or b),
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "where": lambda condition, x, y: x if condition else y,
+}
+
+
+def by_python(function: str, values: Sequence[Any]) -> Any:
+    """Apply an operator to Python numbers, as Python does, but don't fill the memory with one number."""
+    if len(values) == 2 and all(isinstance(value, int) for value in values):
+        a, b = values
+        bits = {"power": a.bit_length() * b, "left_shift": a.bit_length() + b}.get(function, 0)
+        if bits > MOST_BITS and not (function == "power" and a in (-1, 0, 1)):
+            raise ValueError(f"the integer has more than {MOST_BITS} bits")
+    return _PYTHONS[function](*values)
+
+
+def by_numpy(step: Step, values: Sequence[Any]) -> Any:
+    """Apply a step as NumPy does."""
+    if step.function == "round":
+        return np.round(values[0], step.value)
+    if step.function == "astype":
+        return np.asarray(values[0]).astype(step.value)
+    if step.function == "power" and step.is_operator:
+        return values[0] ** values[1]  # which NumPy computes otherwise than np.power for some exponents
+    return getattr(np, step.function)(*values)
+
+
+class _Parser:
+    """Makes steps of a tree, without recursion: trees may be deep."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.steps: list[Step] = []
+        self.names: dict[str, str] = {}
+        self.known: dict[tuple[Any, ...], int] = {}
+
+    def parse(self) -> Parsed:
+        root, reduction = self.reduced(self.source.parse())
+        pending: list[tuple[ast.expr, list[ast.expr] | None]] = [(root, None)]
+        values: list[int] = []
+        met = 1
+        while pending:
+            node, children = pending.pop()
+            if children is None:
+                children = self.children(node)
+                met += len(children)
+                if met > 4 * MOST_OPERATIONS or len(self.steps) > MOST_OPERATIONS:
+                    raise ValueError(
+                        f"the expression has more than {MOST_OPERATIONS} operations; compute it in parts"
+                    )
+                pending.append((node, children))
+                pending += [(child, None) for child in reversed(children)]
+            else:
+                first = len(values) - len(children)
+                values[first:] = [self.emit(node, values[first:])]
+        return Parsed(self.source, tuple(self.steps), values[0], tuple(self.names.items()), reduction)
+
+    def reduced(self, root: ast.expr) -> tuple[ast.expr, tuple[str, dict[str, Any]] | None]:
+        """Return what the outermost call reduces, and how; else the expression itself."""
+        if not (
+            isinstance(root, ast.Call) and isinstance(root.func, ast.Name) and root.func.id in REDUCTIONS
+        ):
+            return root, None
+        name, known = root.func.id, REDUCTIONS[root.func.id]
+        if len(root.args) != 1 or isinstance(root.args[0], ast.Starred):
+            message = f"{name} takes 1 argument, and got {len(root.args)}; others by name, as axis=0"
+            raise TypeError(self.source.pointed(message, _span(root)))
+        keywords: dict[str, Any] = {}
+        for keyword in root.keywords:
+            span = _span(keyword.value)
+            if keyword.arg not in known:
+                message = f"{name} takes {', '.join(known)}, and not {keyword.arg}"
+                raise TypeError(self.source.pointed(message, span))
+            try:
+                keywords[keyword.arg] = ast.literal_eval(keyword.value)
+            except ValueError:
+                raise TypeError(self.source.pointed(f"{keyword.arg} is to be a literal", span)) from None
+        return root.args[0], (name, keywords)
+
+    def outside(self, what: str, node: ast.expr) -> SyntaxError:
+        return self.source.syntax_error(f"{what} not part of the language", _span(node))
+
+    def children(self, node: ast.expr) -> list[ast.expr]:
+        """Return the nodes that a node computes with; refuse what is outside the language."""
+        operators: list[ast.AST] = []
+        below: list[ast.expr] = []
+        if isinstance(node, ast.BinOp):
+            operators, below = [node.op], [node.left, node.right]
+        elif isinstance(node, ast.UnaryOp):
+            operators, below = [node.op], [node.operand]
+        elif isinstance(node, ast.BoolOp):
+            below = node.values
+        elif isinstance(node, ast.Compare):
+            operators, below = [*node.ops], [node.left, *node.comparators]
+        elif isinstance(node, ast.IfExp):
+            below = [node.test, node.body, node.orelse]
+        elif isinstance(node, ast.Call):
+            below = self.arguments(node)
+        elif isinstance(node, ast.Constant):
+            if type(node.value) not in (bool, int, float):
+                what = "complex numbers" if type(node.value) is complex else f"{node.value!r:.20}"
+                raise self.outside(what + (" are" if what.endswith("s") else " is"), node)
+        elif not isinstance(node, ast.Name):
+            raise self.outside(_OUTSIDE.get(type(node), f"{type(node).__name__} is"), node)
+        for op in operators:
+            if type(op) not in _OPERATORS:
+                raise self.outside(_OUTSIDE[type(op)], node)
+        return below
+
+    def arguments(self, node: ast.Call) -> list[ast.expr]:
+        if not isinstance(node.func, ast.Name):
+            raise self.outside(_OUTSIDE.get(type(node.func), "calling this is"), node.func)
+        name, span = node.func.id, _span(node.func)
+        if name == "divmod":
+            raise TypeError(self.source.pointed("divmod has two results; take // and %", span))
+        if name in REDUCTIONS:
+            message = f"{name} may be the outermost call alone"
+            raise TypeError(self.source.pointed(message + suggestion(name, ARITIES), span))
+        if name not in ARITIES:
+            raise NameError(
+                self.source.pointed(f"{name!r} is not a function{suggestion(name, ARITIES)}", span)
+            )
+        if node.keywords:
+            raise self.outside("keywords are", node.keywords[0].value)
+        arities = ARITIES[name]
+        if len(node.args) not in arities:
+            taken = " or ".join(map(str, arities)) + " argument" + "s" * (arities != (1,))
+            message = f"{name} takes {taken}, and got {len(node.args)}"
+            raise TypeError(self.source.pointed(message, _span(node)))
+        if name == "astype":
+            dtype = node.args[1]
+            if not isinstance(dtype, ast.Name) or dtype.id not in _DTYPES:
+                known = ", ".join(_DTYPES)
+                raise TypeError(self.source.pointed(f"astype takes one of {known}", _span(dtype)))
+            return node.args[:1]
+        return node.args
+
+    def emit(self, node: ast.expr, arguments: list[int]) -> int:
+        """Add the step, or steps, of a node, and return the last."""
+        span = _span(node)
+        if isinstance(node, ast.Name):
+            return self.operand(node)
+        if isinstance(node, ast.Constant):
+            return self.number(node.value, span)
+        if isinstance(node, (ast.BinOp, ast.UnaryOp)):
+            return self.add(_OPERATORS[type(node.op)], arguments, span)
+        if isinstance(node, ast.BoolOp):
+            return self.joined(_OPERATORS[type(node.op)], arguments, span)
+        if isinstance(node, ast.Compare):
+            pairs = zip(node.ops, arguments, arguments[1:], strict=False)
+            return self.joined(
+                "logical_and", [self.add(_OPERATORS[type(op)], [a, b], span) for op, a, b in pairs], span
+            )
+        if isinstance(node, ast.IfExp):
+            return self.add("where", arguments, span)
+        called = cast(ast.Call, node)
+        name, value = cast(ast.Name, called.func).id, None
+        if name == "round":
+            decimals = [self.steps[index] for index in arguments[1:]]
+            if any(d.function != NUMBER or type(d.value) is not int for d in decimals):
+                raise TypeError(self.source.pointed("round takes a literal number of decimals", span))
+            value = decimals[0].value if decimals else 0
+            arguments = arguments[:1]
+        elif name == "astype":
+            value = _DTYPES[cast(ast.Name, called.args[1]).id]
+        return self.add(name, arguments, span, value, is_operator=False)
+
+    def joined(self, function: str, arguments: list[int], span: Span) -> int:
+        return functools.reduce(lambda a, b: self.add(function, [a, b], span), arguments)
+
+    def operand(self, node: ast.Name) -> int:
+        span = _span(node)
+        if node.id not in self.names:
+            written = self.source.segment(span)  # Python's parser normalises names
+            self.names[node.id] = written
+            if sum(name not in CONSTANTS for name in self.names) > MOST_OPERANDS:
+                raise ValueError(
+                    self.source.pointed(f"the expression has more than {MOST_OPERANDS} operands", span)
+                )
+        return self.step(Step(OPERAND, (), list(self.names).index(node.id), False, span), node.id)
+
+    def number(self, value: Any, span: Span) -> int:
+        if isinstance(value, complex):
+            raise TypeError(self.source.pointed("the number is complex", span))
+        if isinstance(value, int) and value.bit_length() > MOST_BITS:
+            raise ValueError(self.source.pointed(f"the integer has more than {MOST_BITS} bits", span))
+        bits = np.asarray(value).tobytes() if isinstance(value, (float, np.generic)) else value
+        return self.step(Step(NUMBER, (), value, False, span), type(value), bits)
+
+    def add(
+        self, function: str, arguments: list[int], span: Span, value: Any = None, is_operator: bool = True
+    ) -> int:
+        step = Step(function, tuple(arguments), value, is_operator, span)
+        inner = [self.steps[index] for index in arguments]
+        if all(argument.function == NUMBER for argument in inner):
+            try:
+                folded = self.fold(step, [argument.value for argument in inner])
+            except FloatingPointError:
+                pass  # what warns does so whenever it is evaluated
+            except ERRORS as error:
+                raise self.source.again(error, span) from None
+            else:
+                return self.number(folded, span)
+        return self.step(step, function, *arguments, value, is_operator)
+
+    def fold(self, step: Step, values: list[Any]) -> Any:
+        if step.is_operator and all(type(value) in NUMBERS for value in values):
+            return by_python(step.function, values)
+        with np.errstate(all="raise", under="ignore"):
+            return np.asarray(by_numpy(step, values))[()]
+
+    def step(self, step: Step, *key: Any) -> int:
+        """Add a step, or find it: the same operation on the same values is done once."""
+        index = self.known.setdefault((step.function, *key), len(self.steps))
+        if index == len(self.steps):
+            self.steps.append(step)
+        return index
+
+
+# What other languages call a function.
+_OTHER_NAMES = {
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+    "atan2": "arctan2",
+    "pow": "power",
+    "max": "maximum",
+    "min": "minimum",
+}
+
+
+def suggestion(name: str, known: Iterable[Any]) -> str:
+    """Return the end of a message about an unknown name."""
+    if _OTHER_NAMES.get(name) in known:
+        return f"; did you mean {_OTHER_NAMES[name]!r}?"
+    close = difflib.get_close_matches(name, [k for k in known if isinstance(k, str)], 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+@functools.lru_cache(256)
+def parse(expression: str) -> Parsed:
+    """Return the steps of an expression."""
+    return _Parser(Source(expression)).parse()

@@ -1,0 +1,71 @@
+"""Reductions of what a program computes, in the same pass."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit._element_programs.element_function import ElementFunction
+from pycudakit._families.reduce import lowering
+from pycudakit._families.reduce.reduction import Reduction, written_within
+
+_WRITES = {
+    **{
+        name: getattr(lowering, name.upper())
+        for name in ["sum", "prod", "mean", "var", "std", "min", "max", "any", "all"]
+    },
+    **{name: getattr(lowering, name.upper()) for name in ("argmin", "argmax")},
+    "amin": lowering.MIN,
+    "amax": lowering.MAX,
+    "ptp": lowering.SPREAD,
+    "count_nonzero": lowering.COUNT,
+}
+
+
+def reduce_program(
+    name: str,
+    function: ElementFunction,
+    inputs: Sequence[Any],
+    out: Any,
+    axis: Any = None,
+    keepdims: bool = False,
+    ddof: float = 0,
+) -> Any:
+    """Reduce the values of a function, as NumPy's function of that name does.
+
+    Parameters
+    ----------
+    name
+        Of the reduction.
+    function, inputs
+        What computes its argument.
+    out, axis, keepdims, ddof
+        As for NumPy.
+    """
+
+    def numpy() -> Any:
+        keywords = {"ddof": ddof} if name in ("var", "std") else {}
+        if out is not None:
+            keywords["out"] = out
+        return getattr(np, name)(function.numpy(*inputs), axis=axis, keepdims=keepdims, **keywords)
+
+    if name in ("argmin", "argmax") and isinstance(axis, tuple):
+        return numpy()  # raises
+    decides = name in ("sum", "prod")
+    given = [v if type(v) in (int, float) else np.asanyarray(v) for v in inputs]
+    call = Reduction(
+        *(name, _WRITES[name], numpy, given, axis),
+        out=out,
+        keepdims=keepdims,
+        decides=decides,
+        within=functools.partial(written_within, function),
+    )
+    if call.is_numpys or (name in ("var", "std") and ddof >= call.length):
+        return call.by_numpy()
+    result = call.reduce(ddof=ddof)
+    if name in ("sum", "prod", "mean", "var", "std", "ptp"):
+        call.warn(result, "reduce" if name in ("sum", "prod", "mean") else "subtract")
+    return call.finish(result)

@@ -1,0 +1,463 @@
+"""Counting: how many elements, or how much weight, each value or interval has."""
+
+from __future__ import annotations
+
+import math
+import operator
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit._families.histogram import binning
+from pycudakit._native import allocator
+from pycudakit._native.dtypes import BOOL, INT64, Array
+from pycudakit._runtime import cost_model, fp_errors, native_call
+from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._runtime.engine_choice import Cost, Plan, plan_call
+from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.operands import as_array
+
+_NUMPY: Any = np  # whose annotations are narrower than what it takes
+
+
+# Nanoseconds an element, NumPy's and one thread's of the CPU engine; NumPy's seconds for a call; and how many
+# calls to the library there are at most.
+_RATES = {
+    "bincount": (1.3, 0.6, 1e-6, 2),
+    "histogram": (6.0, 1.5, 40e-6, 2),
+    "histogram2d": (75.0, 15.0, 60e-6, 3),
+    "digitize": (30.0, 6.0, 5e-6, 1),
+}
+_WEIGHTED = 1.0  # nanoseconds more with weights
+_FEW = 4096  # bins that are counted quickly, and elements by which to guess how many there are
+_SAME_SUMS = 65536  # elements up to which NumPy's sums of weights are ours
+_EXACT = 2**53  # integers up to which floats are exact
+_NO_WIDTH = "its range is beyond what its floats can tell"
+_TOO_MANY = "it has more than 2**31 bins"
+
+
+class _Request:
+    """A call, and where it goes."""
+
+    plan: Plan
+
+    def __init__(
+        self, function: str, values: Sequence[Any], weights: Any, numpy_call: Callable[[], Any]
+    ) -> None:
+        self.function = function
+        self.arrays: list[Any] = [as_array(value) for value in values]
+        self.weights: Any = None if weights is None else as_array(weights)
+        self._given: list[Any] = self.arrays if weights is None else [*self.arrays, self.weights]
+        self._numpy_call = numpy_call
+
+    def is_numpys(self, foreign: str | None = None) -> bool:
+        """Tell whether the call is NumPy's; `foreign` says why it is NumPy's alone, and so may raise."""
+        self.plan = plan_call(self.function, self._given, self._cost(), foreign)
+        return self.plan.engine == "numpy"
+
+    def by_numpy(self, foreign: str | None = None) -> Any:
+        """Compute with NumPy."""
+        if foreign is not None:
+            self.is_numpys(foreign)
+        return native_call.by_numpy(self.function, self.plan.reason, self._numpy_call)
+
+    def _cost(self) -> Cost:
+        """Guess what the call takes; weights are the host's, on either engine."""
+        if any(array is None for array in self._given):
+            return Cost(None, 0.0, 0, 0)
+        size = self.arrays[0].size
+        numpys, ours_each, alone, calls = _RATES[self.function]
+        ours = 1e-9 * size * (ours_each + (0 if self.weights is None else _WEIGHTED))
+        moved = sum(array.nbytes for array in self._given)
+        workers = cost_model.threads() if ours > cost_model.SHARED_WORK else 1
+        reading = moved / min(workers * cost_model.THREAD_BANDWIDTH, cost_model.HOST_BANDWIDTH)
+        same = self.weights is None or size <= _SAME_SUMS
+        return Cost(
+            alone + 1e-9 * size * numpys if same else None,
+            calls * cost_model.CALL + max(ours / workers, reading),
+            moved,
+            8 * size if self.function == "digitize" else 0,
+            0.0 if self.weights is None else math.inf,
+        )
+
+
+@answered_by(np.bincount)
+@one_call("bincount")
+def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
+    """Count how often each integer occurs.
+
+    Parameters
+    ----------
+    x : array_like, 1-D
+        Integers, none of them negative.
+    weights : array_like, optional
+        What to add up for each element, in float64, in place of 1.
+    minlength : int
+        How many counts there are at least.
+
+    Returns
+    -------
+    ndarray
+        The count, or the weight, of each integer from 0 to the greatest in `x`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.bincount([0, 1, 1, 3])
+    array([1, 2, 0, 1])
+    """
+    request = _Request("bincount", [x], weights, lambda: _NUMPY.bincount(x, weights, minlength))
+    if request.is_numpys():
+        return request.by_numpy()
+    (values,), weights_ = request.arrays, request.weights
+    # What NumPy makes of no elements, and its errors.
+    few, end = (values[:0] if values.size and values.ndim == 1 else x), 0
+    if values.size and values.dtype.kind == "f" and not isinstance(x, np.ndarray):
+        few, values, end = [0.0], values.astype(INT64), 1  # where it takes lists of floats
+    no_weights = weights_[:end] if weights_ is not None and weights_.ndim == 1 else weights_
+    none = _NUMPY.bincount(few, no_weights, minlength)
+    if values.size == 0:
+        return none
+    if weights_ is not None and len(weights_) != len(values):
+        raise ValueError("The weights and list don't have the same length.")
+    count = _guessed_count(values) if weights_ is None else 0
+    result = None
+    if count:
+        counts = binning.count(request.plan, [values], [binning.by_value(count)])
+        if not counts[count]:
+            count = int(np.flatnonzero(counts[:count])[-1]) + 1
+            result = counts[:count]
+    if result is None:
+        least, greatest = (int(value) for value in binning.extent(request.plan, values))
+        if least < 0 or greatest > np.iinfo(INT64).max:
+            raise ValueError("'list' argument must have no negative elements")
+        count = greatest + 1
+        if count >= binning.MOST:
+            return request.by_numpy(_TOO_MANY)
+        bins = [binning.by_value(count)]
+        if weights_ is not None:
+            result, _ = binning.weigh(request.plan, [values], bins, weights_)
+        else:
+            result = binning.count(request.plan, [values], bins)[:count]
+    if count < len(none):
+        padded = np.zeros(len(none), result.dtype)
+        padded[:count] = result
+        return padded
+    return result
+
+
+def _guessed_count(values: Array) -> int:
+    """Return how many bins are worth trying before the greatest element is looked for, or 0."""
+    whole_type: int = 1 << (8 * values.itemsize - (values.dtype.kind == "i"))
+    if values.itemsize <= 2 and whole_type <= values.size:
+        return whole_type
+    if allocator.is_at_home():
+        return 0
+    few = values[:_FEW]
+    return _FEW if few.size == _FEW and 0 <= int(few.min()) <= int(few.max()) < _FEW else 0
+
+
+@answered_by(np.histogram)
+@one_call("histogram")
+def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
+    """Count the elements in each of several intervals.
+
+    Parameters
+    ----------
+    a : array_like
+        The elements.
+    bins : int, array_like or str
+        How many bins of equal width there are, or their edges, or the rule that NumPy finds them by, such as
+        ``"auto"``. A bin has its left edge and not its right one, but the last bin has both.
+    range : (float, float), optional
+        The outer edges of a number of bins; by default the least and the greatest element.
+    density : bool, optional
+        True divides by the bins' widths and by the sum of all.
+    weights : array_like, optional
+        What to add up for each element, in float64, in place of 1.
+
+    Returns
+    -------
+    hist : ndarray
+        The count, weight or density of each bin.
+    bin_edges : ndarray
+        The edges, one more than there are bins.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.histogram([1, 2, 1, 4], bins=[0, 1, 2, 3])
+    (array([0, 2, 1]), array([0, 1, 2, 3]))
+    >>> counts, edges = pk.histogram([0.1, 0.2, 0.9], bins=2, range=(0, 1))
+    >>> counts
+    array([2, 1])
+    """
+    request = _Request("histogram", [a], weights, lambda: _NUMPY.histogram(a, bins, range, density, weights))
+    if request.is_numpys():
+        return request.by_numpy()
+    (values,), weighed = request.arrays, request.weights
+    dtype = values.dtype.newbyteorder("=")
+    if weighed is not None and weighed.shape != values.shape:
+        raise ValueError("weights should have the same shape as a.")
+    by_edges = not isinstance(bins, str) and np.ndim(bins) != 0
+    if not by_edges and not isinstance(bins, str) and range is not None:
+        range = tuple(range)
+    if dtype == BOOL:
+        dtype = np.dtype(np.uint8)
+        warnings.warn(
+            f"Converting input from {BOOL} to {np.uint8} for compatibility.",
+            RuntimeWarning,
+            stacklevel=fp_errors.level_of_caller(),
+        )
+    if by_edges:
+        edges = _NUMPY.histogram_bin_edges(np.empty(0, dtype), bins)
+        foreign = foreign_edges(edges)
+        if foreign is not None:
+            return request.by_numpy(foreign)
+        found = binning.by_edges(edges, dtype) if len(edges) > 1 else None
+    elif isinstance(bins, str) or range is not None or values.size == 0 or weighed is not None:
+        # As many elements as NumPy looks at for its edges: its rules take all of them.
+        sample = values.astype(dtype) if isinstance(bins, str) else np.empty(0, dtype)
+        if range is None and values.size and not isinstance(bins, str):
+            sample = binning.extent(request.plan, values).astype(dtype)
+        rules = weighed if isinstance(bins, str) else None  # which are not for weights
+        edges = _NUMPY.histogram_bin_edges(sample, bins, range, rules)
+        if len(edges) == 1:  # a rule whose width is infinite, or wider than nothing
+            return _NUMPY.histogram(sample, bins, range, density)  # raises
+        if len(edges) > binning.MOST:
+            return request.by_numpy(_TOO_MANY)
+        found = binning.by_width(edges, *outer_edges(sample, range), dtype)
+        if found is None:
+            return request.by_numpy(_NO_WIDTH)
+    else:
+        return _between_extremes(request, values, bins, dtype, density)
+    hist = _counted(request, values, found, weighed, by_edges, len(edges))
+    return _with_edges(hist, edges, density)
+
+
+def _with_edges(hist: Array, edges: Array, density: Any) -> tuple[Array, Array]:
+    if density:
+        widths = np.array(np.diff(edges), float)
+        return hist / widths / hist.sum(), edges
+    return hist, edges
+
+
+def _between_extremes(request: _Request, values: Array, bins: Any, dtype: Any, density: Any) -> Any:
+    """Return the histogram whose range is from the least to the greatest element."""
+    edges: Array = np.empty(0)
+    try:
+        count = operator.index(bins)
+    except TypeError:
+        count = 0
+    if count < 1:
+        _NUMPY.histogram_bin_edges(edges, bins)  # raises
+    if count >= binning.MOST:
+        return request.by_numpy(_TOO_MANY)
+
+    def find(extent: Array) -> binning.Bins:
+        nonlocal edges
+        sample = extent.astype(dtype)
+        edges = _NUMPY.histogram_bin_edges(sample, bins)
+        found = binning.by_width(edges, *outer_edges(sample, None), dtype)
+        if found is None:
+            raise _NoWidthError
+        return found
+
+    try:
+        counts = binning.count_of_extent(request.plan, values, count, find)
+    except _NoWidthError:
+        return request.by_numpy(_NO_WIDTH)
+    check_lost(bool(counts[-1]), len(edges))
+    return _with_edges(counts[:count], edges, density)
+
+
+class _NoWidthError(Exception):
+    """The bins are NumPy's alone."""
+
+
+def check_lost(lost: bool, edges: int) -> None:
+    """Raise as NumPy does where an element is in none of its bins, nor outside."""
+    if lost:
+        raise IndexError(f"an index is out of bounds for axis 0 with size {edges}")
+
+
+def foreign_edges(edges: Array) -> str | None:
+    """Say why values are NumPy's alone to compare with edges, if they are."""
+    if as_array(edges) is None or edges.dtype.kind not in "biuf":
+        return "its edges are no bool, integers or floats of up to 64 bits"
+    if edges.dtype.kind == "f" and np.isnan(edges).any():
+        return "its edges hold NaN"
+    return _TOO_MANY if len(edges) > binning.MOST else None
+
+
+def outer_edges(sample: Array, range: Any) -> tuple[Any, Any]:
+    """Return the numbers that NumPy takes for the outer edges."""
+    if range is not None:
+        first, last = range
+    elif sample.size == 0:
+        first, last = 0, 1
+    else:
+        first, last = sample.min(), sample.max()
+    return (first - 0.5, last + 0.5) if first == last else (first, last)
+
+
+def _counted(
+    request: _Request,
+    values: Array,
+    bins: binning.Bins | None,
+    weights: Array | None,
+    by_edges: bool,
+    edges: int,
+) -> Array:
+    """Return the count or the weight of each bin, in NumPy's type."""
+    dtype = INT64 if weights is None else weights.dtype
+    if bins is None or values.size == 0:
+        return np.zeros(max(edges - 1, 0), dtype)
+    if weights is None:
+        counts = binning.count(request.plan, [values], [bins])
+        result, lost = counts[: bins.count], bool(counts[-1])
+    else:
+        if by_edges and dtype == BOOL:
+            _NUMPY.histogram([0.0], [0.0, 1.0], weights=[True])  # raises
+        result, lost = binning.weigh(request.plan, [values], [bins], weights, dtype.kind != "f")
+        result = result.astype(dtype, copy=False)
+    check_lost(lost, edges)
+    return result
+
+
+@answered_by(np.histogram2d)
+@one_call("histogram2d")
+def histogram2d(
+    x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> Any:
+    """Count the points in each of several rectangles.
+
+    Parameters
+    ----------
+    x, y : array_like, 1-D
+        The points' coordinates.
+    bins : int, array_like, or a list of two of these
+        How many bins each axis has, or their edges.
+    range : array_like of shape (2, 2), optional
+        The outer edges along each axis; by default the least and the greatest coordinate.
+    density : bool, optional
+        True divides by the bins' areas and by the sum of all.
+    weights : array_like, optional
+        What to add up for each point, in float64, in place of 1.
+
+    Returns
+    -------
+    H : ndarray
+        The count, weight or density of each bin, float64: `x` along the first axis.
+    xedges, yedges : ndarray
+        The edges.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> counts, xedges, yedges = pk.histogram2d([0.1, 0.7, 0.8], [0.2, 0.6, 0.9], 2, [[0, 1], [0, 1]])
+    >>> counts
+    array([[1., 0.],
+           [0., 2.]])
+    """
+    request = _Request(
+        "histogram2d", [x, y], weights, lambda: _NUMPY.histogram2d(x, y, bins, range, density, weights)
+    )
+    shapes = {array.shape for array in request.arrays if array is not None}
+    are_points = len(shapes) == 1 and len(next(iter(shapes))) == 1
+    if request.is_numpys(None if are_points or not shapes else "its points are no two lists of one length"):
+        return request.by_numpy()
+    arrays, weighed = request.arrays, request.weights
+    if weighed is not None and weighed.shape != arrays[0].shape:
+        return request.by_numpy("its weights are not one for each point")
+    edges = edges_of_points(arrays, bins, range, lambda array: binning.extent(request.plan, array))
+    found = bins_of_points(edges, arrays)
+    if isinstance(found, str):
+        return request.by_numpy(found)
+    hist = np.zeros(tuple(len(axis) + 1 for axis in edges))  # as NumPy has it, with what is outside around it
+    core = hist[1:-1, 1:-1]
+    if core.size and arrays[0].size:
+        if weighed is None:
+            result = binning.count(request.plan, arrays, found)[:-2]
+        else:
+            result, _ = binning.weigh(request.plan, arrays, found, weighed)
+        core[...] = result.reshape(core.shape)
+    if density:
+        whole = core.sum()
+        core = core / np.diff(edges[0]).reshape(-1, 1)
+        core = core / np.diff(edges[1]).reshape(1, -1)
+        core /= whole
+    return core, *edges
+
+
+def edges_of_points(
+    columns: Sequence[Any], bins: Any, range: Any, extent: Callable[[Any], Array]
+) -> list[Array]:
+    """Return the edges that NumPy finds of two points that reach as far as all do."""
+    common = np.promote_types(columns[0].dtype, columns[1].dtype)
+    sample = [np.zeros(2 if column.size else 0, common) for column in columns]
+    given: Any = bins if hasattr(bins, "__len__") and len(bins) in (1, 2) else [bins, bins]
+    for i, column in enumerate(columns):
+        is_counted = len(given) > i and np.ndim(given[i]) == 0
+        if column.size and is_counted and (range is None or len(range) <= i or range[i] is None):
+            sample[i] = extent(column).astype(common)
+    edges: list[Array] = list(_NUMPY.histogram2d(*sample, bins, range)[1:])
+    return edges
+
+
+def bins_of_points(edges: Sequence[Array], columns: Sequence[Any]) -> list[binning.Bins] | str:
+    """Return the bins along each axis, or why they are NumPy's alone."""
+    common = np.promote_types(columns[0].dtype, columns[1].dtype)
+    found = []
+    for axis in edges:
+        foreign = foreign_edges(axis)
+        mixed = common.kind in "biu" and np.promote_types(common, axis.dtype).kind == "f" != axis.dtype.kind
+        if mixed and len(axis) and abs(int(axis[-1])) > _EXACT:
+            foreign = "its edges and points are int64 and uint64"  # and equal only where floats are not
+        if foreign is None and math.prod(len(e) for e in edges) > binning.MOST:
+            foreign = _TOO_MANY
+        if foreign is not None:
+            return foreign
+        found.append(binning.by_edges(axis, common))
+    return found
+
+
+@answered_by(np.digitize)
+@one_call("digitize")
+def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    """Find the interval that each element lies in.
+
+    Parameters
+    ----------
+    x : array_like
+        The elements.
+    bins : array_like, 1-D
+        The intervals' edges, which increase or decrease.
+    right : bool
+        Whether an interval has its right edge, rather than its left one.
+
+    Returns
+    -------
+    ndarray of int
+        For each element the index of the edge that its interval ends with; 0 and ``len(bins)`` are outside.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.digitize([0.2, 6.4, 3.0], [0.0, 1.0, 2.5, 4.0, 10.0])
+    array([1, 4, 3])
+    """
+    request = _Request("digitize", [x], None, lambda: _NUMPY.digitize(x, bins, right))
+    edges = bins if isinstance(bins, np.ndarray) else np.asarray(bins)
+    if request.is_numpys(None if edges.ndim != 1 else foreign_edges(edges)):
+        return request.by_numpy()
+    (values,) = request.arrays
+    none = _NUMPY.digitize(np.empty(0, values.dtype), edges, right)  # NumPy's errors
+    if values.size == 0 or edges.size == 0:
+        return np.zeros(values.shape, none.dtype)[()]
+    decreasing = bool(edges[0] > edges[-1])
+    ordered = edges[::-1] if decreasing else edges
+    between = binning.by_edges(ordered, values.dtype)
+    return binning.passed(request.plan, values, between, bool(right), decreasing)[()]

@@ -1,0 +1,254 @@
+"""Sums of products: `dot` and `vdot` of vectors, and `average`."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pycudakit._families.elementwise.ufuncs import divide, multiply
+from pycudakit._families.matmul.matmul import product
+from pycudakit._families.reduce import lowering
+from pycudakit._families.reduce.reduction import NONE, Reduction, keywords, or_usual
+from pycudakit._families.reduce.sums_and_means import all, mean, sum
+from pycudakit._native import allocator
+from pycudakit._native.dtypes import FLOAT32, FLOAT64
+from pycudakit._runtime import native_call, operands
+from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._runtime.native_call import one_call
+
+
+def by_number(
+    multiply: Callable[..., Any],
+    a: Any,
+    b: Any,
+    out: Any = None,
+) -> Any:
+    """Multiply by a number, which is an array of its type to NumPy's `dot` and `inner`, in their order."""
+    x, y = np.asarray(a), np.asarray(b)
+    dtype = np.result_type(x, y)
+    if out is None and x.ndim + y.ndim == 2 and dtype in (FLOAT32, FLOAT64):  # for which NumPy has BLAS
+        out = allocator.empty((*x.shape, *y.shape), dtype)
+    return multiply(x, y, out=out)
+
+
+def _numpys_dot(a: Any, b: Any, out: Any = None) -> Any:
+    return np.dot(a, b, out) if np.ndim(a) and np.ndim(b) else by_number(np.multiply, a, b, out)
+
+
+@answered_by(_numpys_dot)
+def dot(a: Any, b: Any, out: Any = None) -> Any:
+    """Return the dot product of two vectors, or the product of two matrices.
+
+    Products and sums of two vectors of floats are in float64, with an account of what is rounded away; of
+    more dimensions, they are those of `matmul`.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Arrays of which the last axis of `a` is as long as the next to last of `b`, or as its only one; or
+        one of them a number, by which the other is multiplied.
+    out : ndarray, optional
+        Where to put the result.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> int(pk.dot([1, 2, 3], [4, 5, 6]))
+    32
+    """
+    x, y = np.asarray(a), np.asarray(b)
+    if x.ndim == 0 or y.ndim == 0:
+        return by_number(multiply, x, y, out)
+    axis = max(y.ndim - 2, 0)
+    if x.shape[-1] != y.shape[axis]:
+        shapes = " and ".join(str(v.shape).replace(" ", "") for v in (x, y))
+        raise ValueError(
+            f"shapes {shapes} not aligned: {x.shape[-1]} (dim {x.ndim - 1}) != {y.shape[axis]} (dim {axis})"
+        )
+    numpy = functools.partial(np.dot, a, b, out)
+    if out is not None:
+        shape = (*x.shape[:-1], *y.shape[:axis], *y.shape[axis + 1 :])
+        if out.dtype != np.result_type(x, y) or out.shape != shape or not out.flags.c_contiguous:
+            return numpy()  # raises
+    if max(x.ndim, y.ndim) > 1:
+        return contract("dot", functools.partial(np.dot, a, b), a, b, axis, out)
+    return dots("dot", numpy, a, b, out=out)
+
+
+def contract(name: str, numpy: Any, a: Any, b: Any, axis: int, out: Any = None) -> Any:
+    """Multiply along the last axis of `a` and an axis of `b`; the other axes stay, in their order.
+
+    `numpy` computes the same, without `out`.
+    """
+    x, y = operands.as_array(a), operands.as_array(b)
+    if x is None or y is None:
+        result = product(name, numpy, a, b)
+    else:
+        left = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+        turned = np.moveaxis(y, axis, 0)
+        right = turned.reshape(turned.shape[0], math.prod(turned.shape[1:]))
+        flat = left.shape[0], right.shape[1]
+        within = out
+        if out is not None:
+            overlaps = np.may_share_memory(out, x) or np.may_share_memory(out, y)
+            within = None if overlaps or not isinstance(out, np.ndarray) else out.reshape(flat)
+        result = product(name, lambda: np.asarray(numpy()).reshape(flat), left, right, within, warns="dot")
+        if within is not None and result is within:
+            return out
+        result = result.reshape((*x.shape[:-1], *turned.shape[1:]))
+    if out is None:
+        return result
+    np.copyto(out, result)
+    return out
+
+
+def dots(
+    name: str,
+    numpy: Any,
+    a: Any,
+    b: Any,
+    axis: Any = None,
+    out: Any = None,
+    *,
+    casting: Any = "unsafe",
+    warns: bool = True,
+) -> Any:
+    """Return the sums of products along an axis, or along all."""
+    call = Reduction(name, lowering.DOT, numpy, [a, b], axis, out=out, decides=False)
+    if call.is_numpys:
+        return call.by_numpy()
+    result = call.reduce()
+    if warns:
+        call.warn(result, name)
+    return call.finish(result, casting)
+
+
+@answered_by(np.vdot)
+def vdot(a: Any, b: Any, /) -> Any:
+    """Return the dot product of two arrays of one size, each as a vector.
+
+    Parameters
+    ----------
+    a, b : array_like
+        The arguments, of any shapes.
+
+    Returns
+    -------
+    scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> int(pk.vdot([[1, 2], [3, 4]], [[1, 1], [1, 1]]))
+    10
+    """
+    x, y = np.asarray(a), np.asarray(b)
+    numpy = functools.partial(np.vdot, a, b)
+    if x.size != y.size:
+        return numpy()  # raises
+    if operands.as_array(a) is None or operands.as_array(b) is None:
+        foreign = "it takes bool, integers and floats of up to 64 bits"
+        return Reduction("vdot", lowering.DOT, numpy, [a], foreign=foreign).by_numpy()
+    if x.shape != y.shape:
+        x, y = x.reshape(-1), y.reshape(-1)
+    return dots("vdot", numpy, x, y, warns=False)  # NumPy's is silent
+
+
+@answered_by(np.average)
+@one_call("average")
+def average(
+    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = NONE
+) -> Any:
+    """Return the mean along axes, in which elements may have weights.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    weights : array_like, optional
+        Of the shape of `a`, or of its shape along `axis`.
+    returned : bool, optional
+        Whether to return the sum of the weights, too.
+    keepdims : bool, optional
+        Whether the axes stay, of length 1.
+
+    Returns
+    -------
+    ndarray or scalar, or a tuple of two
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> float(pk.average([1, 2, 6], weights=[2, 1, 1]))
+    2.5
+    """
+    given = keywords(keepdims=keepdims)
+    numpy = functools.partial(np.average, a, axis, weights, returned, **given)
+    if operands.as_array(a) is None or (weights is not None and operands.as_array(weights) is None):
+        return native_call.by_numpy_alone("average", numpy)
+    array = np.asarray(a)
+    if axis is not None:
+        axis = normalize_axis_tuple(axis, array.ndim, argname="axis")
+    if weights is None:
+        result = mean(a, axis, keepdims=or_usual(keepdims, False))
+        total = result.dtype.type(array.size / max(1, np.size(result)))
+    else:
+        own = _weights_of(array, axis, np.asarray(weights))
+        least = (FLOAT64,) if array.dtype.kind in "biu" else ()
+        try:
+            dtype = np.result_type(array.dtype, own.dtype, *least)
+        except TypeError:
+            return numpy()  # raises
+        foreign = None if dtype.kind == "f" else f"weights of {own.dtype}"
+        call = Reduction(
+            *("average", lowering.DOT, numpy, [array, own], axis),
+            dtype=FLOAT64,
+            keepdims=or_usual(keepdims, False),
+            foreign=foreign,
+        )
+        if call.is_numpys:
+            return call.by_numpy()
+        sums = call.finish(call.reduce())
+        total = sum(own, axis, FLOAT64, keepdims=or_usual(keepdims, False))
+        are_there = np.ndim(sums) > 0 and any(map(allocator.is_unseen, (sums, total)))
+        if not are_there:
+            allocator.look(np.asarray(sums), np.asarray(total))
+        are_all = np.asarray(all(total) if are_there else np.all(total))
+        allocator.look(are_all)
+        if not are_all:
+            raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+        if are_there:
+            result = divide(sums, total, out=allocator.empty(sums.shape, dtype))
+        else:
+            result = np.asarray(sums / total).astype(dtype)[()]
+        if returned:
+            allocator.look(np.asarray(total))
+            total = np.asarray(total).astype(dtype)[()]
+    if not returned:
+        return result
+    if np.shape(total) != np.shape(result):
+        total = np.broadcast_to(total, np.shape(result)).copy()
+    return result, total
+
+
+def _weights_of(array: Any, axis: Any, weights: Any) -> Any:
+    """Return weights that broadcast along the axes, with NumPy's errors."""
+    if weights.shape == array.shape:
+        return weights
+    if axis is None:
+        raise TypeError("Axis must be specified when shapes of a and weights differ.")
+    if weights.shape != tuple(array.shape[d] for d in axis):
+        raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+    weights = weights.transpose(np.argsort(axis))
+    return weights.reshape(tuple(n if d in axis else 1 for d, n in enumerate(array.shape)))

@@ -1,0 +1,529 @@
+"""NumPy's products of arrays of any dimensions: `inner outer vecdot tensordot einsum kron`, and `trace`."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import string
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pycudakit._families.elementwise.manipulation import as_laid_out, ascontiguousarray, contiguous, copying
+from pycudakit._families.elementwise.ufunc_methods import as_ufunc
+from pycudakit._families.elementwise.ufuncs import multiply
+from pycudakit._families.matmul.dot import by_number, contract, dot, dots
+from pycudakit._families.matmul.matmul import NONE, laid_out, product
+from pycudakit._families.reduce import sums_and_means
+from pycudakit._native import allocator
+from pycudakit._native.dtypes import Array
+from pycudakit._runtime import native_call
+from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._runtime.engine_choice import Cost, plan_call
+from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.operands import as_array
+from pycudakit._runtime.ufunc_arguments import as_order, broadcast_shapes, one_out, refuse_byte_order
+
+
+def _numpys_inner(a: Any, b: Any, /) -> Any:
+    return np.inner(a, b) if np.ndim(a) and np.ndim(b) else by_number(np.multiply, a, b)
+
+
+def _numpys_kron(a: Any, b: Any) -> Any:
+    if np.ndim(a) and np.ndim(b):
+        return np.array(np.kron(a, b), order="C", copy=None)
+    return np.multiply(np.asarray(a), np.asarray(b))
+
+
+@answered_by(_numpys_inner)
+@one_call("inner")
+def inner(a: Any, b: Any, /) -> Any:
+    """Return the sum of products along the last axes.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Arrays whose last axes are of one length; or one of them a number.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.inner([[1, 2], [3, 4]], [10, 1])
+    array([12, 34])
+    """
+    x, y = np.asarray(a), np.asarray(b)
+    if x.ndim == 0 or y.ndim == 0:
+        return by_number(multiply, x, y)
+    numpy = functools.partial(np.inner, a, b)
+    if x.shape[-1] != y.shape[-1]:
+        return numpy()  # raises
+    if x.ndim == y.ndim == 1:
+        return dot(a, b)
+    return contract("inner", numpy, a, b, y.ndim - 1)
+
+
+@answered_by(np.outer)
+@one_call("outer")
+def outer(a: Any, b: Any, out: Any = None) -> Any:
+    """Return the products of each element of one with each of another.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Vectors, or what is flattened to them.
+    out : ndarray, optional
+        Where to put the result.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.outer([1, 2], [3, 4, 5])
+    array([[ 3,  4,  5],
+           [ 6,  8, 10]])
+    """
+    if as_array(a) is None or as_array(b) is None:
+        return native_call.by_numpy_alone("outer", functools.partial(np.outer, a, b, out))
+    return multiply(np.asarray(a).ravel()[:, None], np.asarray(b).ravel()[None, :], out=out)
+
+
+@as_ufunc
+@answered_by(np.vecdot)
+@one_call("vecdot")
+def vecdot(
+    x1: Any,
+    x2: Any,
+    /,
+    out: Any = None,
+    *,
+    axes: Any = NONE,
+    axis: Any = NONE,
+    keepdims: Any = False,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: bool = True,
+    signature: Any = None,
+    sig: Any = None,
+) -> Any:
+    """Return the sums of products of vectors, which lie along one axis.
+
+    Products and sums of floats are in float64, with an account of what is rounded away, in one order on every
+    engine.
+
+    Parameters
+    ----------
+    x1, x2 : array_like
+        Stacks of vectors, which broadcast together.
+    out : ndarray, optional
+        Where to put the result.
+    axis : int, optional
+        The axis of each, before they are broadcast; the last by default.
+    axes : list, optional
+        The axis of each, and of the result with `keepdims`.
+    keepdims : bool, optional
+        Whether the axis stays, of length 1.
+    casting, dtype, order, subok, signature, sig
+        As for `numpy.vecdot`. Calls with a signature are NumPy's alone.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.vecdot([[1, 2], [3, 4]], [10, 1])
+    array([12, 34])
+    """
+    given = {"axes": axes, "axis": axis, "keepdims": keepdims, "casting": casting, "order": order}
+    given |= {"dtype": dtype, "subok": subok, "signature": signature, "sig": sig}
+    given = {name: value for name, value in given.items() if value is not _USUAL[name]}
+    out = one_out(out)
+    if out is ...:
+        return np.asarray(vecdot(x1, x2, **given))
+    numpy = functools.partial(np.vecdot, x1, x2, out, **given)
+    if not isinstance(keepdims, bool):
+        return numpy()  # raises
+    order = as_order(order)
+    foreign = next((f"the argument {name}" for name in ("signature", "sig") if name in given), None)
+    x, y = as_array(x1), as_array(x2)
+    if x is None or y is None or foreign is not None or (out is not None and as_array(out) is None):
+        return native_call.by_numpy_alone("vecdot", numpy, foreign)
+    try:
+        first, second, kept = places(axes, axis, keepdims)
+        x, y = np.moveaxis(x, first, -1), np.moveaxis(y, second, -1)
+        moved = out if out is None or not keepdims else np.moveaxis(out, kept, -1)[..., 0]
+        shape = broadcast_shapes(x.shape[:-1], y.shape[:-1], () if moved is None else moved.shape)
+    except (TypeError, ValueError):
+        return numpy()  # raises
+    if x.shape[-1] != y.shape[-1] or not (out is None or isinstance(out, np.ndarray)):
+        return numpy()  # raises
+    if dtype is not None:
+        refuse_byte_order(dtype)
+        if not all(np.can_cast(array.dtype, dtype, casting) for array in (x, y)):
+            return numpy()  # raises
+        x, y = (array.astype(dtype, copy=False) for array in (x, y))
+    x = np.broadcast_to(x, (*shape, x.shape[-1]))
+    by_numpy = functools.partial(np.vecdot, x, y, moved, casting=casting)
+    result = dots("vecdot", by_numpy, x, y, -1, moved, casting=casting)
+    if out is not None:
+        return out
+    result = np.moveaxis(np.expand_dims(result, -1), -1, kept) if keepdims else result
+    return laid_out(result, order)
+
+
+_USUAL = {"axes": NONE, "axis": NONE, "keepdims": False, "casting": "same_kind", "order": "K"}
+_USUAL |= {"dtype": None, "subok": True, "signature": None, "sig": None}
+
+
+def places(axes: Any, axis: Any, keepdims: Any) -> tuple[int, int, int]:
+    """Return along which axes two vectors lie, and a result's axis that is kept."""
+    if axes is NONE:
+        place = -1 if axis is NONE else operator.index(axis)
+        return place, place, place
+    if axis is not NONE or not isinstance(axes, list):
+        raise TypeError("axes is a list, and takes the place of axis")
+    first, second, kept = axes if len(axes) == 3 else (*axes, -1 if keepdims else ())
+    if not keepdims and kept != ():
+        raise ValueError("a result has no axis of vectors")
+    three = (first, second, kept if keepdims else 0)
+    first, second, kept = (at[0] if type(at) is tuple and len(at) == 1 else at for at in three)
+    return operator.index(first), operator.index(second), operator.index(kept)
+
+
+@answered_by(np.tensordot)
+@one_call("tensordot")
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    """Return the sums of products along pairs of axes.
+
+    Parameters
+    ----------
+    a, b : array_like
+        The arguments.
+    axes : int, or a pair of ints or of lists of them, optional
+        How many of the last axes of `a` and the first of `b`; or which of each.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.tensordot([[1, 2], [3, 4]], [[1, 2], [3, 4]], axes=([0], [1]))
+    array([[ 7, 15],
+           [10, 22]])
+    """
+    numpy = functools.partial(np.tensordot, a, b, axes)
+    x, y = as_array(a), as_array(b)
+    if x is None or y is None:
+        return native_call.by_numpy_alone("tensordot", numpy)
+    found = pairs(axes, x.shape, y.shape)
+    if found is None:
+        return numpy()  # raises, or takes what is not among the axes
+    of_x, of_y = found
+    of_x_alone = [d for d in range(x.ndim) if d not in of_x]
+    of_y_alone = [d for d in range(y.ndim) if d not in of_y]
+    depth = math.prod(x.shape[d] for d in of_x)
+    shape = (*(x.shape[d] for d in of_x_alone), *(y.shape[d] for d in of_y_alone))
+    left = _as_matrix(x, [*of_x_alone, *of_x], math.prod(x.shape[d] for d in of_x_alone), depth)
+    right = _as_matrix(y, [*of_y, *of_y_alone], depth, math.prod(y.shape[d] for d in of_y_alone))
+    flat = left.shape[0], right.shape[1]
+    result = product("tensordot", lambda: numpy().reshape(flat), left, right, warns="dot")
+    return result.reshape(shape)
+
+
+def pairs(axes: Any, first: tuple[int, ...], second: tuple[int, ...]) -> tuple[list[int], list[int]] | None:
+    """Return along which axes of two shapes `tensordot` multiplies; None of axes that do not fit."""
+    try:
+        of_first, of_second = (
+            [normalize_axis_index(axis, len(shape)) for axis in own]
+            for own, shape in zip(_axes_of_each(axes), (first, second), strict=True)
+        )
+    except (TypeError, ValueError):
+        return None
+    fits = [first[i] for i in of_first] == [second[j] for j in of_second]
+    is_twice = len({*of_first}) < len(of_first) or len({*of_second}) < len(of_second)
+    return (of_first, of_second) if fits and not is_twice else None
+
+
+def _axes_of_each(axes: Any) -> tuple[list[int], list[int]]:
+    try:
+        iter(axes)
+    except TypeError:
+        count = operator.index(axes)
+        return list(range(-count, 0)), list(range(count))
+    first, second = axes
+    return ([*first] if np.iterable(first) else [first], [*second] if np.iterable(second) else [second])
+
+
+def _as_matrix(array: Array, order: list[int], *shape: int) -> Array:
+    """Return axes in an order as those of a matrix, or of a stack of them: a view, if there is one."""
+    matrix: Array = contiguous(array.transpose(order)).reshape(shape)
+    return matrix
+
+
+@answered_by(_numpys_kron)
+@one_call("kron")
+def kron(a: Any, b: Any) -> Any:
+    """Return the Kronecker product: copies of `b`, each multiplied by an element of `a`.
+
+    Parameters
+    ----------
+    a, b : array_like
+        The arguments.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.kron([1, 10], [[1, 2]])
+    array([[ 1,  2, 10, 20]])
+    """
+    x, y = as_array(a), as_array(b)
+    if x is None or y is None:
+        return native_call.by_numpy_alone("kron", functools.partial(np.kron, a, b))
+    if x.ndim == 0 or y.ndim == 0:
+        return multiply(x, y)
+    count = max(x.ndim, y.ndim)
+    x = x.reshape((1,) * (count - x.ndim) + x.shape)
+    y = y.reshape((1,) * (count - y.ndim) + y.shape)
+    sizes = list(zip(x.shape, y.shape, strict=True))
+    of_x = tuple(size for n, _ in sizes for size in (n, 1))
+    of_y = tuple(size for _, n in sizes for size in (1, n))
+    out = allocator.empty(tuple(size for pair in sizes for size in pair), np.result_type(x, y))
+    multiply(x.reshape(of_x), y.reshape(of_y), out=out)
+    return out.reshape([n * m for n, m in sizes])
+
+
+@answered_by(np.trace)
+@one_call("trace")
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
+    """Return the sum along the diagonal, which is that of `sum`.
+
+    Parameters
+    ----------
+    a : array_like
+        A matrix, or more dimensions.
+    offset : int, optional
+        How far above the main diagonal.
+    axis1, axis2 : int, optional
+        The axes that the matrices have.
+    dtype, out
+        As for `numpy.trace`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> int(pk.trace([[1, 2], [3, 4]]))
+    5
+    """
+    array = as_array(a)
+    numpy = functools.partial(np.trace, a, offset, axis1, axis2, dtype, out)
+    if array is None:
+        return native_call.by_numpy_alone("trace", numpy)
+    try:
+        diagonal = np.diagonal(array, offset, axis1, axis2)
+    except (TypeError, ValueError):
+        return numpy()  # raises
+    wanted = None if dtype is None else np.dtype(dtype).newbyteorder("=")  # NumPy's method takes any order
+    return sums_and_means.sum(diagonal, -1, wanted, out)
+
+
+_EINSUM = copying("einsum", np.copy)
+
+# ---- einsum ------------------------------------------------------------------------------------------
+
+
+@answered_by(np.einsum)
+@one_call("einsum")
+def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
+    """Return the sum of products that Einstein's notation describes.
+
+    Of one operand: sums, diagonals and other orders of axes; of two: what is a product of matrices, of
+    vectors or of elements, and sums of those. What is more is NumPy's alone, and so are ellipses, lists of
+    axes and keywords.
+
+    Parameters
+    ----------
+    *operands : str and array_like
+        The subscripts and the arguments, as for `numpy.einsum`.
+    out : ndarray, optional
+        Where to put the result.
+    optimize, **kwargs
+        As for `numpy.einsum`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.einsum("ij,jk->ik", [[1, 2], [3, 4]], [[1, 0], [1, 1]])
+    array([[3, 2],
+           [7, 4]])
+    """
+    given = kwargs if out is None else {**kwargs, "out": out}
+    numpy = functools.partial(np.einsum, *operands, optimize=optimize, **given)
+    if not operands:
+        return numpy()  # raises
+    subscripts, operands = operands[0], operands[1:]
+    arrays = [as_array(value) for value in operands]
+    found = None if kwargs or optimize or len(arrays) > 2 else terms(subscripts, arrays)
+    known = [array for array in arrays if array is not None]
+    if found is None or "." in subscripts:
+        if isinstance(subscripts, str) and not operands:
+            return numpy()  # raises
+        return native_call.by_numpy_alone("einsum", numpy, "einsum of this form or these types")
+    sizes: dict[str, int] = {}
+    for labels, array in zip(found[:-1], known, strict=True):
+        for label, size in zip(labels, array.shape, strict=True):
+            if sizes.setdefault(label, size) != size:
+                if 1 in (size, sizes[label]):  # NumPy broadcasts them
+                    return native_call.by_numpy_alone("einsum", numpy, "einsum of axes that broadcast")
+                return numpy()  # raises
+    plan = plan_call("einsum", arrays, Cost(0.0 if _is_small(sizes) else None, 0.0, 0, 0))
+    if plan.engine == "numpy":
+        return native_call.by_numpy("einsum", plan.reason, numpy)
+    dtype = np.result_type(*known).newbyteorder("=")
+    result = np.asarray(_summed(found, known, dtype, sizes))
+    if out is None:
+        return as_laid_out(_EINSUM, result, _new(found, known, result.dtype)) if found[-1] else result[()]
+    if not isinstance(out, np.ndarray) or out.shape != result.shape:
+        return numpy()  # raises
+    if not np.can_cast(dtype, out.dtype, "safe"):
+        return numpy()  # raises
+    np.copyto(out, result)
+    return out
+
+
+def _new(found: list[str], arrays: list[Array], dtype: Any) -> Array:
+    """Return a new array for a result, laid out as NumPy's iterator over the arrays has it."""
+    *labels, result = found
+    parts = [_distinct(own, array) for own, array in zip(labels, arrays, strict=True)]
+    axes = result + "".join(sorted({*"".join(labels)} - {*result}))
+    nditer: Any = np.nditer
+    made = nditer(
+        [*(view for _, view in parts), None],
+        flags=["zerosize_ok", "reduce_ok", "multi_index"],
+        op_flags=[["readonly"]] * len(parts) + [["readwrite", "allocate"]],
+        op_dtypes=[None] * len(parts) + [dtype],
+        op_axes=[[own.find(c) for c in axes] for own in (*(own for own, _ in parts), result)],
+    )
+    new: Array = made.operands[-1]
+    return new
+
+
+def _distinct(labels: str, array: Array) -> tuple[str, Array]:
+    """Return each label once, and an array's view that has them: of two alike, a diagonal."""
+    distinct = "".join(dict.fromkeys(labels))
+    return distinct, array if distinct == labels else np.einsum(f"{labels}->{distinct}", array)
+
+
+def _is_small(sizes: dict[str, int]) -> bool:
+    return math.prod(sizes.values()) < 100_000
+
+
+def terms(subscripts: Any, arrays: Sequence[Any]) -> list[str] | None:
+    """Return the labels of each operand and of the result, or None for what NumPy alone takes.
+
+    The axes of an ellipsis have letters that nobody else has.
+    """
+    if not isinstance(subscripts, str) or any(array is None for array in arrays):
+        return None
+    before, arrow, after = subscripts.replace(" ", "").partition("->")
+    labels = before.split(",")
+    if len(labels) != len(arrays):
+        return None
+    more = [a.ndim - len(own) + 3 if "..." in own else 0 for own, a in zip(labels, arrays, strict=True)]
+    letters = [c for c in string.ascii_letters if c not in subscripts]
+    most = max(more)
+    if min(more) < 0 or most > len(letters) or (arrow and most and "..." not in after):
+        return None
+    if not arrow:
+        after = "..." + "".join(sorted(c for c in {*before} - {*".,"} if before.count(c) == 1))
+    further = "".join(letters[:most])
+    labels = [own.replace("...", further[most - n :], 1) for own, n in zip(labels, more, strict=True)]
+    after, joined = after.replace("...", further, 1), "".join(labels)
+    if not all(c.isascii() and c.isalpha() for c in joined + after):
+        return None
+    fits = all(a.ndim == len(own) for own, a in zip(labels, arrays, strict=True))
+    return [*labels, after] if fits and len({*after}) == len(after) and {*after} <= {*joined} else None
+
+
+def _summed(found: list[str], arrays: list[Array], dtype: Any, sizes: dict[str, int]) -> Any:
+    *labels, result = found
+    views = []
+    for number, (own, array) in enumerate(zip(labels, arrays, strict=True)):
+        distinct, view = _distinct(own, array)
+        others = {*result}.union(*(other for i, other in enumerate(labels) if i != number))
+        alone = tuple(i for i, label in enumerate(distinct) if label not in others)
+        if alone and (len(arrays) > 1 or len(alone) <= len(distinct)):
+            view = _sum(view, alone, dtype)
+            distinct = "".join(label for label in distinct if label in others)
+        moved_only = len(arrays) == 1 and not alone  # NumPy keeps even the byte order
+        views.append((distinct, np.asarray(view, None if moved_only else dtype)))
+    if len(views) == 1:
+        distinct, view = views[0]
+        return ascontiguousarray(view.transpose([distinct.index(c) for c in result])).reshape(
+            [sizes[c] for c in result]
+        )
+    return _of_two(views[0], views[1], result, sizes)
+
+
+def _sum(view: Array, axes: tuple[int, ...], dtype: Any) -> Any:
+    if dtype.kind == "b":
+        return sums_and_means.any(view, axes)
+    return sums_and_means.sum(view, axes, dtype=dtype)
+
+
+def _of_two(first: tuple[str, Array], second: tuple[str, Array], result: str, sizes: dict[str, int]) -> Any:
+    (left, x), (right, y) = first, second
+    both = [c for c in left if c in right]
+    depth, stack = [c for c in both if c not in result], [c for c in result if c in both]
+    rows, columns = [c for c in result if c not in right], [c for c in result if c not in left]
+
+    def arranged(labels: str, array: Array, *groups: list[str]) -> Array:
+        order = [labels.index(c) for group in groups for c in group]
+        shape = [math.prod(sizes[c] for c in group) for group in groups]
+        return _as_matrix(array, order, *shape)
+
+    def of_elements(labels: str, array: Array) -> Array:
+        order = [labels.index(c) for c in result if c in labels]
+        shape = [sizes[c] if c in labels else 1 for c in result]
+        return np.asarray(array.transpose(order)).reshape(shape)
+
+    shape = [sizes[c] for c in (*stack, *rows, *columns)]
+    if not depth:
+        with np.errstate(all="ignore"):
+            out = allocator.empty([sizes[c] for c in result], x.dtype)
+            return multiply(of_elements(left, x), of_elements(right, y), out=out)
+    if not rows and not columns:
+        a, b = arranged(left, x, stack, depth), arranged(right, y, stack, depth)
+        found = dots("einsum", lambda: np.vecdot(a, b), a, b, -1, warns=False)
+    else:
+        a, b = arranged(left, x, stack, rows, depth), arranged(right, y, stack, depth, columns)
+        if not stack:
+            a, b = a[0], b[0]
+        found = product("einsum", lambda: np.matmul(a, b), a, b, warns=None)
+    order = [(*stack, *rows, *columns).index(c) for c in result]
+    return contiguous(np.asarray(found).reshape(shape).transpose(order))

@@ -1,0 +1,212 @@
+"""NumPy's extremes, and where they stand: NumPy's names, signatures, types and errors."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from pycudakit._families.elementwise.ufuncs import subtract
+from pycudakit._families.reduce import device_fast_path, lowering, reduce_kernel
+from pycudakit._families.reduce.reduction import NONE, Reduction, fast, keywords, or_usual
+from pycudakit._families.reduce.sums_and_means import sum_like
+from pycudakit._interop.cuda_libraries import queued_by
+from pycudakit._native.dtypes import Array
+from pycudakit._runtime import operands
+from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._runtime.native_call import one_call
+
+
+@queued_by(device_fast_path.reduction("min", lowering.MIN))
+@answered_by(np.min)
+def min(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Return the least element along axes; NaN if there is one.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims, initial, where
+        As for `numpy.min`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.min([[1, 2], [4, 3]], axis=1)
+    array([1, 3])
+    """
+    return sum_like("min", lowering.MIN, a, axis, out, keepdims, initial, where)
+
+
+@queued_by(device_fast_path.reduction("max", lowering.MAX))
+@answered_by(np.max)
+def max(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Return the largest element along axes; NaN if there is one.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims, initial, where
+        As for `numpy.max`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.max([[1, 2], [4, 3]], axis=0)
+    array([4, 3])
+    """
+    return sum_like("max", lowering.MAX, a, axis, out, keepdims, initial, where)
+
+
+amin, amax = min, max
+
+
+def place_like(name: str, write: reduce_kernel.Write, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+    """Compute where an extreme stands."""
+    if axis is None and out is None and keepdims is NONE and not name.startswith("nan"):
+        result = fast(name, write, a)
+        if result is not None:
+            return result
+    given = keywords(keepdims=keepdims)
+    numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **given)
+    is_refused = isinstance(out, tuple) or (out is not None and not np.can_cast(np.asarray(out), np.intp))
+    if isinstance(axis, tuple) or is_refused:
+        return numpy()  # raises
+    keeps = or_usual(keepdims, False)
+    call = Reduction(name, write, numpy, [a], axis, out=out, keepdims=keeps, decides=False)
+    if call.is_numpys:
+        return call.by_numpy()
+    result = call.reduce()
+    if name.startswith("nan") and call.arrays[0].dtype.kind == "f":
+        call.refuse_nothing(result)
+    return call.finish(result)
+
+
+@queued_by(device_fast_path.reduction("argmin", lowering.ARGMIN))
+@answered_by(np.argmin)
+def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
+    """Return the index of the least element along an axis, the first of several.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument; the first NaN, if there is one, counts.
+    axis : int, optional
+        Along which axis; by default, an index into the flattened array is returned.
+    out, keepdims
+        As for `numpy.argmin`.
+
+    Returns
+    -------
+    ndarray or int
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.argmin([[3, 1, 1], [5, 6, 4]], axis=1)
+    array([1, 2])
+    """
+    return place_like("argmin", lowering.ARGMIN, a, axis, out, keepdims)
+
+
+@queued_by(device_fast_path.reduction("argmax", lowering.ARGMAX))
+@answered_by(np.argmax)
+def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
+    """Return the index of the largest element along an axis, the first of several.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument; the first NaN, if there is one, counts.
+    axis : int, optional
+        Along which axis; by default, an index into the flattened array is returned.
+    out, keepdims
+        As for `numpy.argmax`.
+
+    Returns
+    -------
+    ndarray or int
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.argmax([[3, 7, 7], [5, 6, 4]], axis=1)
+    array([1, 1])
+    """
+    return place_like("argmax", lowering.ARGMAX, a, axis, out, keepdims)
+
+
+@answered_by(np.ptp)
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
+    """Return the largest element less the least, along axes.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims
+        As for `numpy.ptp`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.ptp([[4, 9], [2, 3]], axis=1)
+    array([5, 1])
+    """
+    given = keywords(keepdims=keepdims)
+    numpy = functools.partial(np.ptp, a, axis=axis, out=out, **given)
+    array = operands.as_array(a)
+    if array is not None and array.dtype == bool:
+        return numpy()  # raises
+
+    keeps = or_usual(keepdims, False)
+    call = Reduction("ptp", lowering.SPREAD, numpy, [a], axis, out=out, keepdims=keeps, decides=False)
+    if call.is_numpys:
+        return call.by_numpy()
+    if call.out is not None and call.out.dtype != call.result_type:
+        return _ptp_to(call.out, a, axis, keeps)
+    result = call.reduce()
+    call.warn(result, "subtract")
+    return call.finish(result)
+
+
+@one_call("ptp")
+def _ptp_to(out: Array, a: Any, axis: Any, keepdims: Any) -> Array:
+    """Compute to an output of another type, in NumPy's steps."""
+    resolve: Any = np.subtract.resolve_dtypes
+    resolve((out.dtype, np.asarray(a).dtype, out.dtype))  # raises what NumPy refuses, before all is written
+    return subtract(max(a, axis, out, keepdims), min(a, axis, None, keepdims), out=out)  # type: ignore[no-any-return]

@@ -1,0 +1,316 @@
+"""NumPy's reductions that skip NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pycudakit._families.reduce import lowering
+from pycudakit._families.reduce.min_max import place_like
+from pycudakit._families.reduce.reduction import NONE
+from pycudakit._families.reduce.sums_and_means import mean_like, one_of, sum_like
+from pycudakit._runtime.dispatch_cache import answered_by
+
+
+@answered_by(np.nansum)
+def nansum(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Add up the elements along axes, NaN as 0.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    dtype, out, keepdims, initial, where
+        As for `numpy.nansum`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nansum([[1, nan], [3, 4]], axis=0)
+    array([4., 4.])
+    """
+    return sum_like("nansum", lowering.NANSUM, a, axis, out, keepdims, initial, where, dtype)
+
+
+@answered_by(np.nanprod)
+def nanprod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Multiply the elements along axes, NaN as 1.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    dtype, out, keepdims, initial, where
+        As for `numpy.nanprod`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nanprod([[1, nan], [3, 4]], axis=0)
+    array([3., 4.])
+    """
+    return sum_like("nanprod", lowering.NANPROD, a, axis, out, keepdims, initial, where, dtype)
+
+
+@answered_by(np.nanmin)
+def nanmin(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Return the least element along axes, but for NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims, initial, where
+        As for `numpy.nanmin`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nanmin([[1, nan], [3, 4]], axis=0)
+    array([1., 4.])
+    """
+    return sum_like("nanmin", lowering.NANMIN, a, axis, out, keepdims, initial, where)
+
+
+@answered_by(np.nanmax)
+def nanmax(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Return the largest element along axes, but for NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims, initial, where
+        As for `numpy.nanmax`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nanmax([[1, nan], [3, 4]], axis=1)
+    array([1., 4.])
+    """
+    return sum_like("nanmax", lowering.NANMAX, a, axis, out, keepdims, initial, where)
+
+
+@answered_by(np.nanmean)
+def nanmean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE
+) -> Any:
+    """Return the mean along axes of what is no NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    dtype, out, keepdims, where
+        As for `numpy.nanmean`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nanmean([[1, nan], [3, 4]], axis=1)
+    array([1. , 3.5])
+    """
+    return mean_like("nanmean", lowering.NANMEAN, a, axis, dtype, out, keepdims, where)
+
+
+@answered_by(np.nanvar)
+def nanvar(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: Any = NONE,
+    *,
+    where: Any = NONE,
+    mean: Any = NONE,
+    correction: Any = NONE,
+) -> Any:
+    """Return the variance along axes of what is no NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    ddof, correction : float, optional
+        What is subtracted from the number of elements before dividing by it; the two are the same.
+    dtype, out, keepdims, where, mean
+        As for `numpy.nanvar`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nanvar([[1, nan], [3, 5]], axis=1)
+    array([0., 1.])
+    """
+    freedom = one_of(ddof, correction)
+    return mean_like("nanvar", lowering.NANVAR, a, axis, dtype, out, keepdims, where, freedom, mean)
+
+
+@answered_by(np.nanstd)
+def nanstd(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: Any = NONE,
+    *,
+    where: Any = NONE,
+    mean: Any = NONE,
+    correction: Any = NONE,
+) -> Any:
+    """Return the standard deviation along axes of what is no NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    ddof, correction : float, optional
+        What is subtracted from the number of elements before dividing by it; the two are the same.
+    dtype, out, keepdims, where, mean
+        As for `numpy.nanstd`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nanstd([[1, nan], [3, 5]], axis=1)
+    array([0., 1.])
+    """
+    freedom = one_of(ddof, correction)
+    return mean_like("nanstd", lowering.NANSTD, a, axis, dtype, out, keepdims, where, freedom, mean)
+
+
+@answered_by(np.nanargmin)
+def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
+    """Return the index of the least element along an axis, but for NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument; NaN alone raises `ValueError`.
+    axis : int, optional
+        Along which axis; by default, an index into the flattened array is returned.
+    out, keepdims
+        As for `numpy.nanargmin`.
+
+    Returns
+    -------
+    ndarray or int
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nanargmin([[nan, 1], [5, 4]], axis=1)
+    array([1, 1])
+    """
+    return place_like("nanargmin", lowering.NANARGMIN, a, axis, out, keepdims)
+
+
+@answered_by(np.nanargmax)
+def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
+    """Return the index of the largest element along an axis, but for NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument; NaN alone raises `ValueError`.
+    axis : int, optional
+        Along which axis; by default, an index into the flattened array is returned.
+    out, keepdims
+        As for `numpy.nanargmax`.
+
+    Returns
+    -------
+    ndarray or int
+
+    Examples
+    --------
+    >>> from math import nan
+    >>> import pycudakit as pk
+    >>> pk.nanargmax([[nan, 1], [5, 4]], axis=1)
+    array([1, 0])
+    """
+    return place_like("nanargmax", lowering.NANARGMAX, a, axis, out, keepdims)

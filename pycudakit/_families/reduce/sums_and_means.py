@@ -1,0 +1,547 @@
+"""NumPy's reductions: NumPy's names, signatures, types, errors and warnings, and one order of computing.
+
+Floats add up in float64, in an order that their number alone decides: the bits of a result don't depend on
+the engine, on threads, chunks, GPUs or the memory's layout.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from pycudakit._families.elementwise.ufuncs import signbit
+from pycudakit._families.reduce import device_fast_path, lowering, reduce_kernel
+from pycudakit._families.reduce.reduction import NONE, Reduction, fast, keywords, or_usual
+from pycudakit._interop.cuda_libraries import queued_by
+from pycudakit._native import allocator
+from pycudakit._native.dtypes import Array
+from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._runtime.native_call import as_part_of_last
+from pycudakit._runtime.operands import as_array
+from pycudakit._runtime.ufunc_arguments import refuse_byte_order
+
+
+def sum_like(
+    name: str,
+    write: reduce_kernel.Write,
+    a: Any,
+    axis: Any,
+    out: Any,
+    keepdims: Any,
+    initial: Any,
+    where: Any,
+    dtype: Any = None,
+) -> Any:
+    """Compute one of those that NumPy has as a ufunc's `reduce`."""
+    extreme = "min" in name or "max" in name
+    if name in ("nanmax", "nanmin") and isinstance(out, tuple) and len(out) == 1:  # NumPy's are of a ufunc's
+        (out,) = out
+    if axis is None and dtype is None and out is None and keepdims is initial is where is NONE:
+        result = fast(name, write, a)
+        if result is not None:
+            return result
+    given = keywords(keepdims=keepdims, initial=initial, where=where)
+    if dtype is not None:
+        refuse_byte_order(dtype)
+        given["dtype"] = dtype
+    foreign = None
+    if initial is None and where is not NONE and where is not True:
+        foreign = "an initial of None, where elements are left out"
+    elif initial is not NONE and np.ndim(initial):
+        foreign = f"an initial of {type(initial).__name__}"
+    numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **given)
+    if extreme and where is not NONE and where is not True and initial is NONE:
+        return numpy()  # raises
+    if extreme and initial is not NONE and isinstance(out, np.ndarray):
+        a = _of_types(a, out)
+    call = Reduction(
+        name,
+        write,
+        numpy,
+        [a],
+        axis,
+        dtype=dtype,
+        out=out,
+        keepdims=or_usual(keepdims, False),
+        where=or_usual(where, True),
+        decides=not extreme,
+        foreign=foreign,
+    )
+    if call.is_numpys:
+        return call.by_numpy()
+    if initial is None:  # of the elements alone
+        initial = NONE
+    elif initial is not NONE:
+        initial = np.array(initial, call.result_type)[()]  # as NumPy converts it, or refuses to
+        if extreme and call.skips_nan and np.isnan(initial):  # which is skipped, too
+            initial = NONE
+    result = call.reduce(initial=or_usual(initial, None))
+    if name.endswith("sum") and initial is not NONE and initial == 0 and np.signbit(initial):
+        _keep_negative_zeros(call, result, or_usual(where, True))
+    if not extreme:
+        is_known = initial is NONE or call.is_finite(result)
+        call.warn(result, known=None if is_known else _known_from(initial, result))
+    elif name.startswith("nan") and initial is NONE:
+        call.warn_of_nothing(result, f"All-NaN {'slice' if type(a) is np.ndarray else 'axis'} encountered")
+    return call.finish(result)
+
+
+def _of_types(a: Any, out: Array) -> Any:
+    """Return an array as the type that it and an output go to, in which an initial value is, too."""
+    array = as_array(a)
+    if array is None or as_array(out) is None:
+        return a
+    common = np.result_type(array.dtype, out.dtype)
+    return a if common == array.dtype else array.astype(common)
+
+
+def _keep_negative_zeros(call: Reduction, result: Array, where: Any) -> None:
+    """Make -0.0 of sums that began with it, and met nothing else."""
+    call.is_changed()
+    array = call.arrays[0]
+    allocator.look(result)
+    if (result == 0).any():
+        with as_part_of_last():
+            something = any(array, call.axes, where=where)
+            negative = all(signbit(array), call.axes, where=where)
+        something, negative = np.asarray(something), np.asarray(negative)
+        allocator.look(something, negative)
+        allocator.look(result, will_change=True)
+        result[negative & ~something] = -0.0
+
+
+def _known_from(initial: Any, result: Array) -> Array:
+    """Tell which results are no numbers since the initial value is none."""
+    known: Array = np.isnan(initial) | (np.isinf(initial) & np.isinf(result))
+    return known
+
+
+@queued_by(device_fast_path.reduction("sum", lowering.SUM))
+@answered_by(np.sum)
+def sum(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Add up the elements along axes.
+
+    Floats add up in float64, with an account of what is rounded away; integers wrap around, as NumPy's do.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    dtype, out, keepdims, initial, where
+        As for `numpy.sum`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.sum([[1, 2], [3, 4]], axis=0)
+    array([4, 6])
+    >>> float(pk.sum([1e16, 1.0, -1e16]))
+    1.0
+    """
+    return sum_like("sum", lowering.SUM, a, axis, out, keepdims, initial, where, dtype)
+
+
+@queued_by(device_fast_path.reduction("prod", lowering.PROD))
+@answered_by(np.prod)
+def prod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = NONE,
+    initial: Any = NONE,
+    where: Any = NONE,
+) -> Any:
+    """Multiply the elements along axes.
+
+    Floats multiply in float64 with an exponent of its own, so that only the result can overflow.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    dtype, out, keepdims, initial, where
+        As for `numpy.prod`.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.prod([[1, 2], [3, 4]], axis=1)
+    array([ 2, 12])
+    """
+    return sum_like("prod", lowering.PROD, a, axis, out, keepdims, initial, where, dtype)
+
+
+def mean_like(
+    name: str,
+    write: reduce_kernel.Write,
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    out: Any,
+    keepdims: Any,
+    where: Any,
+    ddof: float = 0,
+    mean: Any = NONE,
+) -> Any:
+    """Compute a mean, a variance or a standard deviation."""
+    if axis is None and dtype is None and out is None and keepdims is where is mean is NONE and not ddof:
+        result = fast(name, write, a)
+        if result is not None:
+            return result
+    given = keywords(keepdims=keepdims, where=where, mean=mean)
+    if not name.endswith("mean"):
+        given["ddof"] = ddof
+    _refuse_dtype(name, a, dtype)
+    numpy = functools.partial(getattr(np, name), a, axis=axis, dtype=dtype, out=out, **given)
+    foreign = None if name.startswith("nan") else _why_no_mask(or_usual(where, True))
+    if dtype is None and isinstance(out, np.ndarray) and out.dtype.kind == "f":
+        dtype = out.dtype  # so that it is rounded once
+    if dtype is not None and np.dtype(dtype).kind != "f":
+        foreign = f"a dtype of {np.dtype(dtype)} for a mean"
+    if mean is not NONE and np.broadcast_shapes(np.shape(a), np.shape(mean)) != np.shape(a):
+        foreign = "a mean that is larger than the array"
+    if mean is not NONE and dtype is None and not name.startswith("nan"):
+        off = np.result_type(np.asarray(a), mean if isinstance(mean, (int, float)) else np.asarray(mean))
+        is_float = off.kind == "f" and np.asarray(a).dtype.kind == "f"
+        dtype = off if is_float else None  # of the differences, as NumPy computes them
+    call = Reduction(
+        name,
+        write,
+        numpy,
+        [a],
+        axis,
+        dtype=dtype,
+        out=out,
+        keepdims=or_usual(keepdims, False),
+        where=or_usual(where, True),
+        decides=False,
+        foreign=foreign,
+    )
+    if not call.is_numpys and not call.skips_nan and where is NONE and ddof >= call.length > 0:
+        return call.by_numpy("there are no degrees of freedom")  # which NumPy has its own words for
+    if call.is_numpys:
+        return call.by_numpy()
+    if call.skips_nan and call.out is not None and call.out.dtype.kind != "f":
+        raise TypeError("If a is inexact, then out must be inexact")
+    if mean is not NONE:
+        result = _about(call, a, mean, or_usual(where, True), ddof, name)
+    else:
+        result = call.reduce(ddof=ddof)
+    few = name.startswith("nan") or where is not NONE
+    known = call.warn_of_few(result, ddof, mean is not NONE) if few else None
+    if mean is NONE or call.skips_nan:
+        if name.endswith("mean"):
+            call.warn(result, "reduce", known)
+        else:
+            _warn_of_variance(call, result, known)
+    is_root = name.endswith("std")
+    return call.finish(result, "same_kind" if is_root else "unsafe", saturates=not is_root)
+
+
+def _refuse_dtype(name: str, a: Any, dtype: Any) -> None:
+    """Raise as NumPy does where a mean, or its kin, cannot be of a type."""
+    refuse_byte_order(dtype)
+    if dtype is None or not name.startswith("nan") or issubclass(np.dtype(dtype).type, np.inexact):
+        return
+    array = as_array(a)
+    if array is not None and array.dtype.kind == "f":
+        raise TypeError("If a is inexact, then dtype must be inexact")
+
+
+def _why_no_mask(where: Any) -> str | None:
+    """Tell why a mask, which NumPy adds up to count it, is NumPy's alone, if it is; raise as NumPy does."""
+    if where is True or isinstance(where, np.ndarray):
+        return None
+    values = np.asarray(where)
+    if values.dtype == bool:
+        return None
+    np.add.reduce(values, axis=None, dtype=np.intp)
+    if np.array_equal(values.astype(np.intp), values.astype(bool)):
+        return None
+    return "a where of other numbers than 0 and 1"
+
+
+def _warn_of_variance(call: Reduction, result: Array, known: Array | None) -> None:
+    """Warn where NumPy's steps meet infinities: the mean, the differences from it, and their squares."""
+    if call.is_finite(result):
+        return
+    mean = call.count_of(lowering.NANMEAN if call.skips_nan else lowering.MEAN)
+    known = np.zeros(result.shape, bool) if known is None else known
+    call.warn(result, "reduce", known | ~np.isnan(mean))
+    call.warn(
+        result, "subtract", known | np.isnan(mean), over="square" if np.isfinite(mean).all() else "reduce"
+    )
+
+
+def _about(call: Reduction, a: Any, mean: Any, where: Any, ddof: float, name: str) -> Array:
+    """Return a variance, or its root, about what is given as the mean."""
+    about = Reduction(
+        *(name, lowering.NANDEVIATIONS if call.skips_nan else lowering.DEVIATIONS, call.numpy, [a, mean]),
+        call.axes,
+        where=where,
+    )
+    if about.is_numpys:
+        return np.asarray(about.by_numpy())
+    count: Any = call.count_of(lowering.NUMBERS if call.skips_nan else lowering.ONES)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sums = about.reduce()
+        allocator.look(sums)
+        variance = sums / np.maximum(count - ddof, 0)
+    root = variance if name.endswith("var") else np.sqrt(variance)
+    return np.asarray(root, call.result_type)
+
+
+@queued_by(device_fast_path.reduction("mean", lowering.MEAN))
+@answered_by(np.mean)
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE
+) -> Any:
+    """Return the arithmetic mean along axes.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    dtype, out, keepdims, where
+        As for `numpy.mean`; `dtype` is the result's, and the sum is in float64.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.mean([[1, 2], [3, 4]], axis=1)
+    array([1.5, 3.5])
+    """
+    return mean_like("mean", lowering.MEAN, a, axis, dtype, out, keepdims, where)
+
+
+@queued_by(device_fast_path.reduction("var", lowering.VAR))
+@answered_by(np.var)
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: Any = NONE,
+    *,
+    where: Any = NONE,
+    mean: Any = NONE,
+    correction: Any = NONE,
+) -> Any:
+    """Return the variance along axes, in one pass.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    ddof, correction : float, optional
+        What is subtracted from the number of elements before dividing by it; the two are the same.
+    dtype, out, keepdims, where, mean
+        As for `numpy.var`; `dtype` is the result's.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.var([[1, 2], [3, 5]], axis=1)
+    array([0.25, 1.  ])
+    """
+    freedom = one_of(ddof, correction)
+    return mean_like("var", lowering.VAR, a, axis, dtype, out, keepdims, where, freedom, mean)
+
+
+@queued_by(device_fast_path.reduction("std", lowering.STD))
+@answered_by(np.std)
+def std(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: Any = NONE,
+    *,
+    where: Any = NONE,
+    mean: Any = NONE,
+    correction: Any = NONE,
+) -> Any:
+    """Return the standard deviation along axes, in one pass.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    ddof, correction : float, optional
+        What is subtracted from the number of elements before dividing by it; the two are the same.
+    dtype, out, keepdims, where, mean
+        As for `numpy.std`; `dtype` is the result's.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.std([[1, 2], [3, 5]], axis=1)
+    array([0.5, 1. ])
+    """
+    freedom = one_of(ddof, correction)
+    return mean_like("std", lowering.STD, a, axis, dtype, out, keepdims, where, freedom, mean)
+
+
+def one_of(ddof: Any, correction: Any) -> Any:
+    """Return the one that was given."""
+    if correction is NONE:
+        return ddof
+    if ddof != 0:
+        raise ValueError("ddof and correction can't be provided simultaneously.")
+    return correction
+
+
+def _truth(
+    name: str, write: reduce_kernel.Write, a: Any, axis: Any, out: Any, keepdims: Any, where: Any
+) -> Any:
+    if axis is None and out is None and keepdims is where is NONE:
+        result = fast(name, write, a)
+        if result is not None:
+            return result
+    given = keywords(keepdims=keepdims, where=where)
+    call = Reduction(
+        name,
+        write,
+        functools.partial(getattr(np, name), a, axis=axis, out=out, **given),
+        [a],
+        axis,
+        out=out,
+        keepdims=or_usual(keepdims, False),
+        where=or_usual(where, True),
+        decides=False,
+    )
+    if call.is_numpys:
+        return call.by_numpy()
+    return call.finish(call.reduce())
+
+
+@queued_by(device_fast_path.reduction("any", lowering.ANY))
+@answered_by(np.any)
+def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
+    """Tell whether any element is true, along axes.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument; what is not zero is true, NaN included.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims, where
+        As for `numpy.any`.
+
+    Returns
+    -------
+    ndarray or bool
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.any([[0, 0], [0, 4]], axis=1)
+    array([False,  True])
+    """
+    return _truth("any", lowering.ANY, a, axis, out, keepdims, where)
+
+
+@queued_by(device_fast_path.reduction("all", lowering.ALL))
+@answered_by(np.all)
+def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
+    """Tell whether all elements are true, along axes.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument; what is not zero is true, NaN included.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    out, keepdims, where
+        As for `numpy.all`.
+
+    Returns
+    -------
+    ndarray or bool
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.all([[1, 0], [3, 4]], axis=1)
+    array([False,  True])
+    """
+    return _truth("all", lowering.ALL, a, axis, out, keepdims, where)
+
+
+_COUNTS_ARE_INTS = type(np.count_nonzero(0)) is int  # and not NumPy's integers, before NumPy 2.3
+
+
+@answered_by(np.count_nonzero)
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Count the elements that are not zero, along axes.
+
+    Parameters
+    ----------
+    a : array_like
+        The argument.
+    axis : int or tuple of int, optional
+        Along which axes; along all of them by default.
+    keepdims : bool, optional
+        Whether the axes stay, of length 1.
+
+    Returns
+    -------
+    ndarray or int
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.count_nonzero([[0, 1, 7], [3, 0, 0]], axis=1)
+    array([2, 1])
+    """
+    numpy = functools.partial(np.count_nonzero, a, axis, keepdims=keepdims)
+    call = Reduction("count_nonzero", lowering.COUNT, numpy, [a], axis, keepdims=keepdims)
+    if call.is_numpys:
+        return call.by_numpy()
+    count = call.finish(call.reduce())
+    is_number = axis is None and not keepdims and type(count) is not np.ndarray  # which only the device has
+    return int(count) if _COUNTS_ARE_INTS and is_number else count

@@ -1,0 +1,1 @@
+"""Cumulative sums, products, maxima and minima, and scans."""

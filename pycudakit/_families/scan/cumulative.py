@@ -1,0 +1,479 @@
+"""NumPy's running sums, products, maxima and minima, and differences."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._families.elementwise.ufuncs import not_equal, subtract
+from pycudakit._families.scan import device_fast_path, prepared
+from pycudakit._families.scan.prepared import Described
+from pycudakit._interop.cuda_libraries import queued_by
+from pycudakit._native import abi, allocator
+from pycudakit._native.dtypes import BOOL, FLOAT64, Array, DType, code_of
+from pycudakit._runtime import cost_model, dispatch_cache, fp_errors, native_call
+from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._runtime.engine_choice import NOTHING, Cost, plan_call
+from pycudakit._runtime.native_call import nothing, one_call, run
+from pycudakit._runtime.operands import allocate, as_array, describe
+from pycudakit._runtime.ufunc_arguments import needs_copy, refuse_byte_order
+
+# Nanoseconds an element: NumPy's, the CPU engine's on one thread, and its for sums and products of float64.
+_NUMPY, _OURS, _OURS_LONG = 2.5, 1.5, 4.0
+# Bytes that no cache holds; seconds an element for what one thread does after the others.
+_BEYOND_CACHES, _IN_ORDER = 64e6, 80e-12
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    name: str
+    ufunc: Any
+    operation: int
+    numpy: Callable[..., Any] | None
+    flags: int = 0
+
+
+def _accumulate(ufunc: Any, a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    return ufunc.accumulate(np.atleast_1d(a), axis, dtype, out)
+
+
+_numpys_cummax = functools.partial(_accumulate, np.maximum)
+_numpys_cummin = functools.partial(_accumulate, np.minimum)
+
+_CUMSUM = _Scan("cumsum", np.add, abi.SCAN_SUM, np.cumsum)
+_CUMPROD = _Scan("cumprod", np.multiply, abi.SCAN_PRODUCT, np.cumprod)
+_NANCUMSUM = _Scan("nancumsum", np.add, abi.SCAN_SUM, np.nancumsum, abi.SKIP_NAN)
+_NANCUMPROD = _Scan("nancumprod", np.multiply, abi.SCAN_PRODUCT, np.nancumprod, abi.SKIP_NAN)
+_CUMULATIVE_SUM = replace(_CUMSUM, name="cumulative_sum")
+_CUMULATIVE_PROD = replace(_CUMPROD, name="cumulative_prod")
+_EXCLUSIVE_SCAN = _Scan("exclusive_scan", np.add, abi.SCAN_SUM, None, abi.EXCLUSIVE)
+_CUMMAX = _Scan("cummax", np.maximum, abi.SCAN_MAXIMUM, _numpys_cummax)
+_CUMMIN = _Scan("cummin", np.minimum, abi.SCAN_MINIMUM, _numpys_cummin)
+
+
+@functools.cache
+def _result_type(ufunc: Any, given: DType, dtype: DType | None, out: DType | None) -> DType:
+    """Return the type that NumPy computes a scan in."""
+    computed: Any = dtype
+    if dtype is None and out is None:
+        computed = ufunc.accumulate(np.empty(0, given)).dtype
+    elif dtype is None:
+        computed = ufunc.resolve_dtypes((out, given, None))[0]
+    result: DType = np.dtype(computed).newbyteorder("=")
+    return result
+
+
+def _checked_axis(axis: Any, dimensions: int) -> int:
+    if isinstance(axis, bool | np.bool_):
+        raise TypeError("an integer is required for the axis")
+    return int(np.lib.array_utils.normalize_axis_index(operator.index(axis), dimensions))
+
+
+def _checked_out(out: Any, shape: tuple[int, ...]) -> None:
+    if not isinstance(out, np.ndarray):
+        raise TypeError("output must be an array")
+    if out.shape != shape:
+        raise ValueError(f"the output array has shape {out.shape}, and the result {shape}")
+    if not out.flags.writeable:
+        raise ValueError("output array is read-only")
+
+
+def _layout(array: Array, axis: int) -> tuple[int, ...]:
+    """Return the order of the axes: those whose elements lie farther apart than the axis's come before it."""
+    distance = [(-abs(stride), d) for d, stride in enumerate(array.strides)]
+    before = sorted(at for at in distance if at < distance[axis])
+    behind = sorted(at for at in distance if at > distance[axis])
+    return (*(d for _, d in before), axis, *(d for _, d in behind))
+
+
+def _allocate(dtype: DType, array: Array, flat: bool) -> Array:
+    if flat:
+        return allocator.empty(array.size, dtype)
+    return allocate(dtype, array.shape, [array])
+
+
+def _dense_strides(shape: tuple[int, ...], stride: int) -> tuple[int, ...]:
+    """Return the strides of a flat array that is walked in a shape."""
+    strides = []
+    for size in reversed(shape):
+        strides.append(stride)
+        stride *= size
+    return tuple(reversed(strides))
+
+
+def _described(scan: _Scan, array: Array, axis: int | None, target: Array) -> Described:
+    """Return a scan as the engines take it."""
+    operands = np.zeros(2, abi.OPERAND)
+    if axis is None:
+        shape, outer, rows = array.shape, 0, array.ndim
+        describe(operands[0], array, array.strides)
+        describe(operands[1], target, _dense_strides(shape, target.strides[0]))
+    else:
+        if target.ndim > 1:
+            order = _layout(target, axis)
+            array, target, axis = array.transpose(order), target.transpose(order), order.index(axis)
+        shape, outer, rows = array.shape, axis, 1
+        describe(operands[0], array, array.strides)
+        describe(operands[1], target, target.strides)
+    return scan.operation, scan.flags, operands, np.array(shape, np.int64), outer, rows
+
+
+def _cost_of(scan: _Scan, array: Array, result: DType) -> Cost:
+    size = array.size
+    is_float = result.kind == "f" and scan.operation in (abi.SCAN_SUM, abi.SCAN_PRODUCT)
+    each = _OURS_LONG if is_float and FLOAT64 in (array.dtype, result) else _OURS
+    work = each * 1e-9 * size
+    workers = cost_model.threads() if work > cost_model.SHARED_WORK else 1
+    cpu = work / workers
+    # The array is read twice; and, by one thread, what its blocks come to.
+    moved = 2 * array.nbytes + size * result.itemsize
+    if moved > _BEYOND_CACHES:
+        cpu = (
+            max(cpu, moved / min(workers * cost_model.THREAD_BANDWIDTH, cost_model.HOST_BANDWIDTH))
+            + size * _IN_ORDER
+        )
+    # NumPy rounds the sums and products of floats otherwise, and has no exclusive scan.
+    numpy = None if is_float or scan.numpy is None else 2e-6 + _NUMPY * 1e-9 * size
+    return Cost(numpy, cost_model.CALL + cpu, array.nbytes, size * result.itemsize)
+
+
+def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
+    def by_numpy(reason: str) -> Any:
+        if scan.numpy is None:
+            raise errors.Unsupported(f"{scan.name}: NumPy has none; {reason}")
+        return native_call.by_numpy(scan.name, reason, functools.partial(scan.numpy, a, axis, dtype, out))
+
+    if isinstance(out, np.ndarray) and out.ndim == 0:  # at which NumPy crashes
+        raise ValueError("provided out is the wrong size for the accumulation.")
+    array = as_array(a)
+    wanted = None if dtype is None else np.dtype(dtype)
+    foreign = array is None or (wanted is not None and code_of(wanted) is None)
+    foreign = foreign or (isinstance(out, np.ndarray) and as_array(out) is None)
+    if array is None or foreign:
+        planned = plan_call(scan.name, [None], NOTHING)
+        return by_numpy(planned.reason)
+
+    if array.ndim == 0:
+        array = array.reshape(1)
+    flat, along = axis is None, axis
+    if flat and (array.ndim == 1 or array.flags.c_contiguous):
+        array, along = array.reshape(-1), 0
+    result = _result_type(scan.ufunc, array.dtype, wanted, out.dtype if isinstance(out, np.ndarray) else None)
+    planned = plan_call(scan.name, [array], _cost_of(scan, array, result))
+    if planned.engine == "numpy":
+        return by_numpy(planned.reason)
+
+    if along is not None:
+        along = _checked_axis(along, array.ndim)
+    shape = (array.size,) if flat else array.shape
+    if out is not None:
+        _checked_out(out, shape)
+    target = out
+    if (
+        out is None
+        or out.dtype.newbyteorder("=") != result
+        or needs_copy(out, [array])
+        # The CPU engine can take over only what was not overwritten.
+        or (planned.automatic and planned.engine == "cuda" and np.may_share_memory(out, array))
+    ):
+        target = _allocate(result, array, flat)
+    if array.size == 0:
+        nothing(scan.name)
+        return target if out is None else out
+    described = _described(scan, array, along, target)
+    operation, flags, table, lengths, outer, rows = described
+    request = (operation, flags, table, lengths, len(lengths), outer, rows)
+    met = run(planned, "pk_scan", *request, size=array.size)
+    is_few = array.flags.c_contiguous and array.nbytes <= dispatch_cache.MOST
+    if out is None and not met and is_few and planned.engine == "cpu" and dispatch_cache.is_learning():
+        dispatch_cache.offer(target, prepared.way_of(described, array, target))
+    if met:
+        is_cast = array.dtype.kind == "f" and result.kind != "f"
+        fp_errors.report_met({"cast" if is_cast else "accumulate": met})
+    if out is not None and target is not out:
+        np.copyto(out, target, casting="unsafe")
+    return target if out is None else out
+
+
+def _there(scan: _Scan) -> Callable[..., Any]:
+    """Return what computes a scan of an array on a GPU."""
+    result_type = functools.partial(_result_type, scan.ufunc, dtype=None, out=None)
+    return device_fast_path.scan(scan.name, scan.operation, scan.flags, result_type)
+
+
+@queued_by(_there(_CUMSUM))
+@answered_by(np.cumsum)
+def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the running sum.
+
+    Parameters
+    ----------
+    a : array_like
+        What to sum.
+    axis : int, optional
+        The axis to run along; without it, along all elements in C order.
+    dtype : dtype, optional
+        The result's type: floats are summed in float64 and more, whatever it is. Elements are cast to an
+        integer's first. Integers and bools shorter than int64 give int64 or uint64, as in NumPy.
+    out : ndarray, optional
+        Where to put the result.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.cumsum([1, 2, 3])
+    array([1, 3, 6])
+    """
+    return _scan(_CUMSUM, a, axis, dtype, out)
+
+
+@queued_by(_there(_CUMPROD))
+@answered_by(np.cumprod)
+def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the running product.
+
+    Parameters
+    ----------
+    a, axis, dtype, out
+        As for `cumsum`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.cumprod([1, 2, 3, 4])
+    array([ 1,  2,  6, 24])
+    """
+    return _scan(_CUMPROD, a, axis, dtype, out)
+
+
+@queued_by(_there(_NANCUMSUM))
+@answered_by(np.nancumsum)
+def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the running sum, in which NaN counts as 0.
+
+    Parameters
+    ----------
+    a, axis, dtype, out
+        As for `cumsum`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.nancumsum([1.0, float("nan"), 3.0])
+    array([1., 1., 4.])
+    """
+    return _scan(_NANCUMSUM, a, axis, dtype, out)
+
+
+@queued_by(_there(_NANCUMPROD))
+@answered_by(np.nancumprod)
+def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the running product, in which NaN counts as 1.
+
+    Parameters
+    ----------
+    a, axis, dtype, out
+        As for `cumsum`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.nancumprod([2.0, float("nan"), 3.0])
+    array([2., 2., 6.])
+    """
+    return _scan(_NANCUMPROD, a, axis, dtype, out)
+
+
+@queued_by(_there(_CUMMAX))
+@answered_by(_numpys_cummax)
+def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the running maximum, as `numpy.maximum.accumulate`; NaN from the first NaN on.
+
+    Parameters
+    ----------
+    a, axis, out
+        As for `cumsum`.
+    dtype : dtype, optional
+        The result's type, to which elements are cast first.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.cummax([1, 3, 2, 5])
+    array([1, 3, 3, 5])
+    """
+    return _scan(_CUMMAX, a, axis, dtype, out)
+
+
+@queued_by(_there(_CUMMIN))
+@answered_by(_numpys_cummin)
+def cummin(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the running minimum, as `numpy.minimum.accumulate`; NaN from the first NaN on.
+
+    Parameters
+    ----------
+    a, axis, dtype, out
+        As for `cummax`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.cummin([4, 5, 2, 3])
+    array([4, 4, 2, 2])
+    """
+    return _scan(_CUMMIN, a, axis, dtype, out)
+
+
+@queued_by(_there(_EXCLUSIVE_SCAN))
+def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the running sum of what is before each element: 0, x0, x0 + x1, ...
+
+    NumPy has none, so the engine ``"numpy"`` raises `Unsupported`.
+
+    Parameters
+    ----------
+    a, axis, dtype, out
+        As for `cumsum`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.exclusive_scan([1, 2, 3])
+    array([0, 1, 3])
+    """
+    return _scan(_EXCLUSIVE_SCAN, a, axis, dtype, out)
+
+
+@answered_by(getattr(np, "cumulative_sum", None))  # NumPy 2.0 has none
+def cumulative_sum(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+) -> Any:
+    """Return the running sum, as the array API has it.
+
+    Parameters
+    ----------
+    x : array_like
+        What to sum.
+    axis : int
+        The axis to run along, which an array of one dimension need not be told.
+    dtype, out
+        As for `cumsum`.
+    include_initial : bool
+        Whether the sum of nothing comes first.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.cumulative_sum([1, 2, 3], include_initial=True)
+    array([0, 1, 3, 6])
+    """
+    return _cumulative(_CUMULATIVE_SUM, x, axis, dtype, out, include_initial)
+
+
+@answered_by(getattr(np, "cumulative_prod", None))  # NumPy 2.0 has none
+def cumulative_prod(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+) -> Any:
+    """Return the running product, as the array API has it.
+
+    Parameters
+    ----------
+    x, axis, dtype, out, include_initial
+        As for `cumulative_sum`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.cumulative_prod([1, 2, 3, 4])
+    array([ 1,  2,  6, 24])
+    """
+    return _cumulative(_CUMULATIVE_PROD, x, axis, dtype, out, include_initial)
+
+
+def _cumulative(scan: _Scan, x: Any, axis: int | None, dtype: Any, out: Any, include_initial: bool) -> Any:
+    array = as_array(x)
+    if array is None:
+        compute = getattr(np, scan.name)
+        return native_call.by_numpy_alone(
+            scan.name, lambda: compute(x, axis=axis, dtype=dtype, out=out, include_initial=include_initial)
+        )
+    array = np.atleast_1d(array)
+    if axis is None:
+        if array.ndim > 1:
+            raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
+        axis = 0
+    refuse_byte_order(dtype)
+    axis = _checked_axis(axis, array.ndim)
+    out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
+    if not include_initial:
+        return _scan(scan, array, axis, dtype, out)
+    shape = tuple(n + (d == axis) for d, n in enumerate(array.shape))
+    if out is None:
+        wanted = None if dtype is None else np.dtype(dtype)
+        out = allocator.empty(shape, _result_type(scan.ufunc, array.dtype, wanted, None))
+    else:
+        _checked_out(out, shape)
+    first, rest = ((slice(None),) * axis + (part,) for part in (slice(0, 1), slice(1, None)))
+    _scan(scan, array, axis, dtype, out[rest])
+    out[first] = scan.ufunc.identity
+    return out
+
+
+_NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
+
+
+@answered_by(np.diff)
+@one_call("diff")
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: Any = _NOT_GIVEN) -> Any:
+    """Return the differences of neighbours; of bools, where they differ.
+
+    Parameters
+    ----------
+    a : array_like
+        What to take the differences of.
+    n : int, optional
+        How many times.
+    axis : int, optional
+        The axis along which elements are neighbours.
+    prepend, append : array_like, optional
+        What to put before and after `a` along the axis first; a number stands for one element everywhere.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.diff([1, 4, 9, 16])
+    array([3, 5, 7])
+    >>> pk.diff([1, 4, 9, 16], n=2)
+    array([2, 2])
+    """
+    if n == 0:
+        return a
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n!r}")
+    a = np.asanyarray(a)
+    if a.ndim == 0:
+        raise ValueError("diff requires input that is at least one dimensional")
+    axis = int(np.lib.array_utils.normalize_axis_index(axis, a.ndim))
+    parts = [a]
+    for place, given in ((0, prepend), (2, append)):
+        if given is _NOT_GIVEN:
+            continue
+        part = np.asanyarray(given)
+        if part.ndim == 0:
+            part = np.broadcast_to(part, (*a.shape[:axis], 1, *a.shape[axis + 1 :]))
+        parts.insert(place, part)
+    if len(parts) > 1:
+        a = np.concatenate(parts, axis)
+    late, early = ((slice(None),) * axis + (s,) for s in (slice(1, None), slice(None, -1)))
+    differ = not_equal if a.dtype == BOOL else subtract
+    for _ in range(n):
+        a = differ(a[late], a[early])
+    return a

@@ -1,0 +1,132 @@
+"""NumPy's arithmetic of quantiles, on order statistics: where in a sorted row they lie, and between what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pycudakit._native.dtypes import Array
+
+# The formulas are numpy/lib/_function_base_impl.py's, operation by operation, so that every bit is NumPy's.
+
+
+def _by_boundaries(index: Any, takes_lower: Any) -> Any:
+    lower = np.floor(index)
+    indexes = np.where(takes_lower(index - lower, index), lower, lower + 1).astype(np.intp)
+    return np.maximum(indexes, 0)
+
+
+def _continuous(alpha: float, beta: float) -> Callable[[int, Any], Any]:
+    return lambda n, q: n * q + (alpha + q * (1 - alpha - beta)) - 1
+
+
+def _as_it_is(gamma: Any, _: Any) -> Any:
+    return gamma
+
+
+class _Method(NamedTuple):
+    place: Callable[[int, Any], Any]  # of the quantiles in a sorted row of n, between two elements
+    gamma: Callable[[Any, Any], Any] | None  # None: it is an integer
+
+
+METHODS = {
+    "inverted_cdf": _Method(lambda n, q: _by_boundaries(n * q - 1, lambda gamma, _: gamma == 0), None),
+    "averaged_inverted_cdf": _Method(lambda n, q: n * q - 1, lambda gamma, _: np.where(gamma == 0, 0.5, 1.0)),
+    "closest_observation": _Method(
+        lambda n, q: _by_boundaries(
+            n * q - 1 - 0.5, lambda gamma, index: (gamma == 0) & (np.floor(index) % 2 == 1)
+        ),
+        None,
+    ),
+    "interpolated_inverted_cdf": _Method(_continuous(0, 1), _as_it_is),
+    "hazen": _Method(_continuous(0.5, 0.5), _as_it_is),
+    "weibull": _Method(_continuous(0, 0), _as_it_is),
+    "linear": _Method(lambda n, q: (n - 1) * q, _as_it_is),
+    "median_unbiased": _Method(_continuous(1 / 3.0, 1 / 3.0), _as_it_is),
+    "normal_unbiased": _Method(_continuous(3 / 8.0, 3 / 8.0), _as_it_is),
+    "lower": _Method(lambda n, q: np.floor((n - 1) * q).astype(np.intp), None),
+    "higher": _Method(lambda n, q: np.ceil((n - 1) * q).astype(np.intp), None),
+    "midpoint": _Method(
+        lambda n, q: 0.5 * (np.floor((n - 1) * q) + np.ceil((n - 1) * q)),
+        lambda _, index: np.where(index % 1 == 0, 0.0, 0.5),
+    ),
+    "nearest": _Method(lambda n, q: np.around((n - 1) * q).astype(np.intp), None),
+}
+
+
+_PIECE = 1 << 16  # elements
+
+
+def are_valid(q: Array) -> bool:
+    """Tell whether all are from 0 to 1, as NumPy asks it."""
+    if q.ndim == 1 and q.size < 10:
+        return all(0.0 <= value <= 1.0 for value in q)
+    if q.size <= _PIECE:
+        return bool(q.min() >= 0 and q.max() <= 1)
+    pieces: Any = np.nditer(q, flags=["external_loop", "buffered"], buffersize=_PIECE)
+    return all(piece.min() >= 0 and piece.max() <= 1 for piece in pieces)  # and Ctrl-C comes in between
+
+
+def lie_at(n: Any, q: Any, method: str, floating: bool) -> tuple[list[Any], Any]:
+    """Return places in rows of `n` elements, negative ones from the end, and how far it is between two."""
+    rule = METHODS[method]
+    index = rule.place(n, q)
+    if rule.gamma is None or (method == "linear" and np.issubdtype(index.dtype, np.integer)):
+        return [index], None
+    lower = np.floor(index)
+    last = index >= n - 1
+    if floating:
+        last = last | np.isnan(index)
+    places = [
+        np.where(last, -1, np.where(index < 0, 0, place)).astype(np.intp) for place in (lower, lower + 1)
+    ]
+    return places, rule.gamma(index - places[0], index).astype(index.dtype)
+
+
+class Points:
+    """What the quantiles `q` of sorted rows of `n` elements are made of.
+
+    Attributes
+    ----------
+    places
+        Of the elements that each is one of, or between.
+    gamma
+        How far it is from the first to the second.
+    ranks
+        Of the elements that are needed, ascending.
+    """
+
+    def __init__(self, n: int, q: Array, method: str, floating: bool) -> None:
+        if method not in METHODS:
+            raise ValueError(f"{method!r} is not a valid method. Use one of: {METHODS.keys()}")
+        places, gamma = lie_at(n, q, method, floating)
+        places = [np.asanyarray(place) for place in places]
+        self.gamma: Array | None = None if gamma is None else np.asanyarray(gamma)
+        for place in places:
+            if place.size and not (-n <= place.min() and place.max() < n):
+                raise ValueError(f"kth(={place.max()}) out of bounds ({n})")
+        self.places = [np.where(place < 0, place + n, place) for place in places]
+        self.ranks = np.unique(np.concatenate([place.ravel() for place in self.places])).astype(np.int64)
+        self._at = [np.searchsorted(self.ranks, place) for place in self.places]
+
+    def between(self, found: Array, weak: bool, out: Array | None = None) -> Any:
+        """Return the quantiles; `found` has the elements of the ranks along its first axis.
+
+        `weak` says that `q` was a Python number, which leaves a float its type.
+        """
+        if self.gamma is None:
+            return np.take(found, self._at[0], axis=0, out=out)
+        gamma: Any = self.gamma
+        gamma = float(gamma) if weak else gamma.reshape(gamma.shape + (1,) * (found.ndim - 1))
+        return _interpolate(found[self._at[0]], found[self._at[1]], gamma, out)
+
+
+def _interpolate(a: Any, b: Any, t: Any, out: Array | None) -> Any:
+    difference = b - a
+    result: Any = np.asanyarray(np.add(a, difference * t, out=out))
+    np.subtract(
+        b, difference * (1 - t), out=result, where=t >= 0.5, casting="unsafe", dtype=type(result.dtype)
+    )
+    return result[()] if result.ndim == 0 and out is None else result

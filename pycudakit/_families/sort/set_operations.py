@@ -1,0 +1,231 @@
+"""NumPy's operations of sets: sorting and searching, in its order."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from pycudakit._families.sort.sort_keys import plan_is_in
+from pycudakit._families.sort.sorting import argsort, searchsorted, sort
+from pycudakit._families.sort.unique import unique
+from pycudakit._native.dtypes import Array
+from pycudakit._runtime import native_call
+from pycudakit._runtime.composite import arrays_or_answer
+from pycudakit._runtime.cost_model import QUICKER
+from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._runtime.native_call import one_call
+
+
+@answered_by(np.isin)
+@one_call("isin")
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
+) -> Any:
+    """Tell which elements are among others.
+
+    Parameters
+    ----------
+    element : array_like
+        What to look for.
+    test_elements : array_like
+        Where to look for it.
+    assume_unique, kind
+        As for `numpy.isin`; the answer does not depend on them.
+    invert : bool
+        Whether to tell which are not.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.isin([[1, 2], [3, 4]], [4, 2, 9])
+    array([[False,  True],
+           [False,  True]])
+    """
+    numpy = functools.partial(np.isin, element, test_elements, assume_unique, invert, kind=kind)
+    arrays, result = arrays_or_answer("isin", numpy, element, test_elements)
+    if not arrays:
+        return result
+    wanted, known = arrays
+    if kind not in (None, "sort", "table"):
+        raise ValueError(f"Invalid kind: '{kind}'. Please use None, 'sort' or 'table'.")
+    if kind == "table" and "f" in (wanted.dtype.kind, known.dtype.kind):
+        raise ValueError(
+            "The 'table' method is only supported for boolean or integer arrays. Please select 'sort' or "
+            "None for kind."
+        )
+    plan = plan_is_in(wanted, known, may_have_table=kind != "sort")
+    if plan.engine == "numpy":
+        return native_call.by_numpy("isin", QUICKER, numpy)  # by its values, and not for its size
+    known = sort(_as_one_type(wanted.reshape(-1)[:0], known)[1].ravel())
+    found: Array = np.zeros(wanted.shape, bool)
+    if known.size:
+        flat, told = wanted.reshape(-1), found.reshape(-1)
+        for first in range(0, flat.size, _PIECE):  # in the memory of a piece
+            piece = flat[first : first + _PIECE].astype(known.dtype, copy=False)
+            places = np.minimum(searchsorted(known, piece), known.size - 1)
+            np.equal(known[places], piece, out=told[first : first + _PIECE])
+    return np.logical_not(found, out=found) if invert else found
+
+
+_PIECE = 1 << 24  # elements
+
+
+def _as_one_type(wanted: Array, known: Array) -> tuple[Array, Array]:
+    common = np.result_type(wanted, known)
+    if common.kind == "f" and wanted.dtype.kind in "iu" and known.dtype.kind in "iu":
+        # 64 bits with a sign and without: what the type of the one has no room for is not among the other.
+        limits = np.iinfo(wanted.dtype)
+        fits = known >= 0 if limits.min == 0 else known <= np.uint64(limits.max)
+        return wanted, known[fits].astype(wanted.dtype)
+    return wanted.astype(common, copy=False), known.astype(common, copy=False)
+
+
+@answered_by(np.union1d)
+@one_call("union1d")
+def union1d(ar1: Any, ar2: Any) -> Any:
+    """Return the distinct elements of two arrays, sorted.
+
+    Parameters
+    ----------
+    ar1, ar2 : array_like
+        The arrays, of any shape.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.union1d([3, 1], [2, 3])
+    array([1, 2, 3])
+    """
+    arrays, result = arrays_or_answer("union1d", functools.partial(np.union1d, ar1, ar2), ar1, ar2)
+    if not arrays:
+        return result
+    # A Python number's type is that of its company.
+    parts = [a if type(a) in (int, float) else array for a, array in zip((ar1, ar2), arrays, strict=True)]
+    return unique(np.concatenate(parts, axis=None))
+
+
+@answered_by(np.intersect1d)
+@one_call("intersect1d")
+def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
+    """Return the distinct elements that two arrays have in common, sorted.
+
+    Parameters
+    ----------
+    ar1, ar2 : array_like
+        The arrays, of any shape.
+    assume_unique : bool
+        Whether the elements of each are known to be distinct.
+    return_indices : bool
+        Whether to return, too, where they are first in each flattened array.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.intersect1d([3, 1, 2], [2, 3, 4])
+    array([2, 3])
+    """
+    numpy = functools.partial(np.intersect1d, ar1, ar2, assume_unique, return_indices)
+    arrays, result = arrays_or_answer("intersect1d", numpy, ar1, ar2)
+    if not arrays:
+        return result
+    one, other = (array.ravel() for array in arrays)
+    firsts: list[Array] = []
+    if not assume_unique:
+        if return_indices:
+            (one, in_one), (other, in_other) = unique(one, True), unique(other, True)
+            firsts = [in_one, in_other]
+        else:
+            one, other = unique(one), unique(other)
+    both = np.concatenate((one, other))
+    if not return_indices:
+        both = sort(both)
+        return both[:-1][both[1:] == both[:-1]]
+    order = argsort(both, kind="stable")
+    both = both[order]
+    is_common = both[1:] == both[:-1]
+    places = order[:-1][is_common], order[1:][is_common] - one.size
+    if firsts:
+        places = firsts[0][places[0]], firsts[1][places[1]]
+    return both[:-1][is_common], *places
+
+
+@answered_by(np.setdiff1d)
+@one_call("setdiff1d")
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    """Return the distinct elements of one array that another has not.
+
+    Parameters
+    ----------
+    ar1, ar2 : array_like
+        The arrays, of any shape.
+    assume_unique : bool
+        Whether the elements of each are known to be distinct; the result is then in the order of `ar1`.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.setdiff1d([3, 1, 2], [2, 5])
+    array([1, 3])
+    """
+    numpy = functools.partial(np.setdiff1d, ar1, ar2, assume_unique)
+    arrays, result = arrays_or_answer("setdiff1d", numpy, ar1, ar2)
+    if not arrays:
+        return result
+    kept: Any = arrays[0].ravel() if assume_unique else unique(arrays[0])
+    return kept[isin(kept, arrays[1], invert=True)]
+
+
+@answered_by(np.setxor1d)
+@one_call("setxor1d")
+def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    """Return the elements that are in one of two arrays alone, sorted.
+
+    Parameters
+    ----------
+    ar1, ar2 : array_like
+        The arrays, of any shape.
+    assume_unique : bool
+        Whether the elements of each are known to be distinct.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.setxor1d([3, 1, 2], [2, 5])
+    array([1, 3, 5])
+    """
+    numpy = functools.partial(np.setxor1d, ar1, ar2, assume_unique)
+    arrays, result = arrays_or_answer("setxor1d", numpy, ar1, ar2)
+    if not arrays:
+        return result
+    if not assume_unique:
+        arrays = list(map(unique, arrays))
+    both = sort(np.concatenate(arrays, axis=None))
+    if both.size == 0:
+        return both
+    differs = np.concatenate(([True], both[1:] != both[:-1], [True]))
+    return both[differs[1:] & differs[:-1]]
+
+
+def _numpys_values(x: Any, /) -> Any:
+    return np.unique(x, equal_nan=False)
+
+
+@answered_by(_numpys_values)
+@one_call("unique_values")
+def unique_values(x: Any) -> Any:
+    """Return the distinct elements, each NaN for itself, as the array API has it.
+
+    Parameters
+    ----------
+    x : array_like
+        The elements.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.unique_values([3, 1, 3])
+    array([1, 3])
+    """
+    return unique(x, equal_nan=False)

@@ -1,0 +1,136 @@
+"""NumPy's `unique`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pycudakit._families.sort.sort_keys import FEW, SMALL_UNIQUE, as_keys, plan_unique
+from pycudakit._families.sort.sorting import lexsort
+from pycudakit._native import abi
+from pycudakit._native.dtypes import Array
+from pycudakit._runtime import context, native_call, operands
+from pycudakit._runtime.composite import arrays_or_answer
+from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._runtime.native_call import one_call
+
+_MOST = SMALL_UNIQUE.most
+
+
+@answered_by(np.unique)
+def unique(
+    ar: Any,
+    return_index: Any = False,
+    return_inverse: Any = False,
+    return_counts: Any = False,
+    axis: Any = None,
+    *,
+    equal_nan: Any = True,
+    sorted: Any = True,
+) -> Any:
+    """Return the distinct elements in order.
+
+    Parameters
+    ----------
+    ar : array_like
+        The elements.
+    return_index, return_inverse, return_counts : bool
+        Whether to return, too: where each first is in the flattened array; which of the distinct ones each
+        element is; how many there are of each.
+    axis : int, optional
+        Compare what lies along an axis, element by element, instead of elements.
+    equal_nan : bool
+        Whether all NaN are one.
+    sorted : bool
+        The engines return them in order, whatever it is.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.unique([3, 1, 3, 2], return_counts=True)
+    (array([1, 2, 3]), array([1, 1, 2]))
+    """
+    if (
+        type(ar) is np.ndarray
+        and ar.size <= _MOST.get(ar.dtype, 0)
+        and context.fast() == "auto"
+        and (ar.size <= FEW or not (return_index or return_inverse or return_counts))
+        and sorted
+    ):
+        result = np.unique(ar, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
+        SMALL_UNIQUE.record()
+        return result
+    SMALL_UNIQUE.learn(ar)
+    keywords = {"equal_nan": equal_nan} if sorted else {"equal_nan": equal_nan, "sorted": sorted}
+
+    def by_numpy() -> Any:
+        return np.unique(ar, return_index, return_inverse, return_counts, axis, **keywords)
+
+    array = operands.as_array(ar)
+    if array is not None and axis is not None and array.ndim > 1:
+        return _along(array, by_numpy, axis, (return_index, return_inverse, return_counts))
+    wanted = abi.UNIQUE_INDEX * bool(return_index) + abi.UNIQUE_INVERSE * bool(return_inverse)
+    order = "stable" if return_index else ("quicksort" if return_inverse else None)
+    plan = plan_unique(array, order, bool(return_counts))
+    if plan.engine == "numpy" or array is None:
+        return native_call.by_numpy("unique", plan.reason, by_numpy)
+    if axis is not None:
+        normalize_axis_index(axis, array.ndim)
+    wanted += abi.UNIQUE_COUNTS * bool(return_counts) + abi.UNIQUE_EQUAL_NAN * bool(equal_nan)
+    name, keys = as_keys(array.ravel())
+    values, found = np.empty_like(keys), np.empty(1, np.int64)
+    flags = abi.UNIQUE_INDEX, abi.UNIQUE_INVERSE, abi.UNIQUE_COUNTS
+    index, inverse, counts = (np.empty(keys.size if wanted & flag else 0, np.int64) for flag in flags)
+    native_call.run(
+        plan,
+        f"pk_unique_{name}",
+        keys,
+        keys.size,
+        wanted,
+        values,
+        index,
+        inverse,
+        counts,
+        found,
+        size=keys.size,
+    )
+    for result in (values, index, counts):
+        result.resize(min(result.size, int(found[0])), refcheck=False)
+    results = [values.view(array.dtype.newbyteorder("=")).astype(array.dtype, copy=False)]
+    if return_index:
+        results.append(index.astype(np.intp, copy=False))
+    if return_inverse:
+        results.append(inverse.astype(np.intp, copy=False).reshape(array.shape))
+    if return_counts:
+        results.append(counts.astype(np.intp, copy=False))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+@one_call("unique")
+def _along(array: Array, by_numpy: Callable[[], Any], axis: int, wanted: tuple[bool, bool, bool]) -> Any:
+    """Return what is distinct along an axis; NaN is equal to nothing there, as in NumPy."""
+    rows = np.moveaxis(array, normalize_axis_index(axis, array.ndim), 0)
+    shape = rows.shape
+    rows = np.ascontiguousarray(rows.reshape(len(rows), -1)) if array.size else rows
+    arrays, answer = arrays_or_answer(
+        "unique", by_numpy, rows, foreign=None if array.size else "it is empty along an axis"
+    )
+    if not arrays:
+        return answer
+    order = lexsort(rows.T[::-1])
+    ordered = rows[order]
+    is_first = np.concatenate(([True], (ordered[1:] != ordered[:-1]).any(axis=1)))
+    firsts = np.flatnonzero(is_first)
+    results = [np.moveaxis(ordered[firsts].reshape(-1, *shape[1:]), 0, axis)]
+    if wanted[0]:
+        results.append(order[firsts])
+    if wanted[1]:
+        inverse = np.empty(len(rows), np.intp)
+        inverse[order] = np.cumsum(is_first) - 1
+        results.append(inverse)
+    if wanted[2]:
+        results.append(np.diff(firsts, append=len(rows)))
+    return results[0] if len(results) == 1 else tuple(results)

@@ -1,0 +1,1 @@
+"""Arrays of other libraries: how they are described, read and written."""

@@ -1,0 +1,418 @@
+"""Arrays of other libraries: what lies on the host is read where it lies, without a copy."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._native import engine_status
+from pycudakit._native.dtypes import Array, check_file, masked_arrays
+from pycudakit._runtime import context, late_bound, native_call
+from pycudakit._runtime.dispatch_cache import short_way
+from pycudakit._runtime.lazy_array import Deferred
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_PROTOCOLS = ("__cuda_array_interface__", "__dlpack__", "__arrow_c_stream__", "null_count")
+_CONTAINERS = (dict, list, tuple)
+_MOST_LOOKED_AT = 64  # parts of one
+# Functions that NumPy has heed a mask, beside elementwise ones.
+_NAMES = """all allclose amax amin any argmax argmin argsort argwhere astype clip count_nonzero cumprod cumsum
+diff flatnonzero flip isclose kron max mean min nan_to_num nancumprod nancumsum nanmax nanmean nanmin nanprod
+nanstd nansum nanvar nonzero prod ptp roll round sort std sum swapaxes trace transpose unique unique_values
+var"""
+_HEED_MASKS: dict[str, str | bool] = dict.fromkeys(_NAMES.split(), True)
+_HEED_MASKS |= {"compress": "a", "take": "a", "take_along_axis": "arr"}  # of this parameter alone
+# And those that pandas has of its own, or that skip NaN, so that a null is none of their numbers.
+_NAMES = """all amax amin any argmax argmin argsort astype clip flip max mean min nanargmax nanargmin
+nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar
+prod ptp repeat round stack std sum transpose var"""
+_HEED_NULLS = frozenset(_NAMES.split())
+# And those whose result has pandas' index.
+_KEEP_THE_INDEX = frozenset({"clip", "cumprod", "cumsum", "round"})
+# And those whose result has pandas' labels otherwise, which no engine gives it.
+_NAMES = "all any argsort flip matmul max mean min prod ptp std sum transpose var"
+_LABEL = frozenset(_NAMES.split())
+
+# Types whose values are no arrays of other libraries: those that were met, and these; and types whose are.
+_ordinary: set[type] = {bool, float, int, np.ndarray, str, type(None)}
+_foreign: set[type] = set()
+
+
+def library_of(value: Any) -> str:
+    """Return the name of the library that a value's type comes from."""
+    return type(value).__module__.partition(".")[0]
+
+
+def _parts(container: Any) -> list[Any]:
+    whole = container.values() if type(container) is dict else container
+    return list(itertools.islice(whole, _MOST_LOOKED_AT))
+
+
+def is_dask(value: Any) -> bool:
+    """Tell whether a value is an array of Dask's, which lies in blocks."""
+    return library_of(value) == "dask" and hasattr(value, "dask") and hasattr(value, "chunks")
+
+
+def has_dask(value: Any) -> bool:
+    """Tell whether a value, or a part of a list or a tuple, is an array of Dask's."""
+    return is_dask(value) or (type(value) in (list, tuple) and any(map(has_dask, _parts(value))))
+
+
+def is_ordinary(value: Any) -> bool:
+    """Tell whether functions take a value as it is."""
+    kind: Any = type(value)
+    if kind in _ordinary:
+        return True
+    if kind in _foreign:
+        return False
+    if issubclass(kind, np.memmap):
+        check_file(value)
+        return kind is np.memmap
+    if kind in _CONTAINERS:
+        return all(map(is_ordinary, _parts(value)))
+    if decides(kind) or isinstance(value, masked_arrays()):
+        return False
+    if not issubclass(kind, (np.ndarray, np.generic)) and any(hasattr(kind, name) for name in _PROTOCOLS):
+        _foreign.add(kind)
+        return False
+    if isinstance(value, (np.ndarray, np.generic)) or not (
+        library_of(value) == "pandas" or is_dask(value) or any(hasattr(value, name) for name in _PROTOCOLS)
+    ):
+        _ordinary.add(kind)
+        return True
+    return False
+
+
+@functools.cache
+def decides(kind: type) -> bool:
+    """Tell whether values of a type decide themselves what NumPy's functions make of them.
+
+    These are arrays of types derived from NumPy's, and what has one of its protocols (NEP 13 and NEP 18).
+    """
+    if issubclass(kind, (Deferred, np.generic, *masked_arrays())) or kind in (np.ndarray, np.memmap):
+        return False
+    protocols = ("__array_ufunc__", "__array_function__")
+    return issubclass(kind, np.ndarray) or any(hasattr(kind, name) for name in protocols)
+
+
+def decider(values: Iterable[Any]) -> Any:
+    """Return the first of values, or of their parts, that decides what becomes of all, or None.
+
+    Columns are not asked where they are read: those that may have nulls, and on a named engine pandas' own.
+    """
+    for value in values:
+        kind: Any = type(value)
+        if kind in _CONTAINERS:
+            found = decider(_parts(value))
+            if found is not None:
+                return found
+        elif kind not in _ordinary and decides(kind) and not is_device_array(value):
+            is_read = library_of(value) == "pandas" and context.current() not in ("auto", "numpy")
+            if not is_read and not hasattr(kind, "null_count"):
+                return value
+    return None
+
+
+def decided(name: str, value: Any, by_numpy: Callable[[], Any]) -> Any:
+    """Have NumPy ask a value what becomes of a call, or refuse to lose what it is."""
+    kind, engine = type(value).__name__, context.checked_current()
+    if engine in ("auto", "numpy"):
+        return native_call.by_numpy(name, f"auto: {kind} decides what becomes of it", by_numpy)
+    raise errors.Unsupported(
+        f"{name}: not on the {engine} engine: {kind} decides what becomes of it, and would be lost: "
+        "numpy.asarray(...) first, or use the engine 'auto'"
+    )
+
+
+def is_device_array(value: Any) -> bool:
+    """Tell whether a value that is not ordinary says that it lies on a GPU."""
+    from pycudakit._interop import device_view  # noqa: PLC0415  (few calls need it)
+
+    return not isinstance(value, masked_arrays()) and device_view.is_device_array(value)
+
+
+def read(value: Any, title: str, by_numpy: bool | None = None, heeds_masks: bool = True) -> Any:
+    """Return what functions take in place of a value: NumPy's array of its memory, or what it is.
+
+    Parameters
+    ----------
+    value
+        What is given.
+    title
+        What errors call it.
+    by_numpy
+        Whether NumPy, or the other library, decides what becomes of a value that NumPy can read, as under
+        `auto`, which is what None asks for.
+    heeds_masks
+        Whether NumPy then heeds a mask.
+    """
+    if is_ordinary(value):
+        return value
+    by_numpy = context.current() in ("auto", "numpy") if by_numpy is None else by_numpy
+    kind = type(value)
+    if kind is dict:
+        return {key: read(part, title, by_numpy, heeds_masks) for key, part in value.items()}
+    if kind in _CONTAINERS:
+        return kind([read(part, title, by_numpy, heeds_masks) for part in value])
+    try:
+        return _read(value, by_numpy, heeds_masks)
+    except errors.Error as error:
+        raise type(error)(f"{title}: {error}") from None
+
+
+def _read(value: Any, by_numpy: bool, heeds_masks: bool) -> Any:
+    name = type(value).__name__
+    if isinstance(value, masked_arrays()):
+        if by_numpy and (heeds_masks or not np.ma.is_masked(value)):
+            return value
+        engine = context.current()
+        text = f"{name} has a mask, which would be lost: .filled(...) or .compressed() first"
+        if engine == "auto":
+            raise errors.Unsupported(text)
+        raise errors.Unsupported(
+            f"not on the {engine} engine: {text}" + ", or use the engine 'auto'" * heeds_masks
+        )
+    if is_device_array(value):
+        from pycudakit._interop.device_view import check, homeward  # noqa: PLC0415
+
+        check(value)
+        raise errors.Unsupported(
+            f"{name} lies on a GPU, and the engines take arrays on the host: {homeward(library_of(value))}"
+        )
+    library = library_of(value)
+    if library == "pandas":
+        return value if by_numpy else _column(value)
+    kind: Any = type(value)
+    if decides(kind) and not hasattr(kind, "null_count"):
+        return value  # as which functions refuse it
+    if not (hasattr(value, "__array__") or hasattr(value, "__dlpack__")):
+        if hasattr(kind, "__cuda_array_interface__"):
+            raise errors.InvalidArgument(f"{name} does not tell where it lies: has its memory been freed?")
+        return value
+    columns = value.columns if library == "pyarrow" and hasattr(value, "columns") else None
+    if any(map(_has_nulls, [value] if columns is None else columns)):
+        drop = ".drop_null()" if library == "pyarrow" else ".drop_nulls()"
+        way = f".fill_null(...) or {drop}" if columns is None else drop
+        raise errors.Unsupported(f"{name} has nulls, which arrays have not: {way} first")
+    if hasattr(value, "__array__"):
+        return value if by_numpy else np.asarray(value)
+    return np.from_dlpack(value)
+
+
+def _has_nulls(value: Any) -> bool:
+    """Tell whether a column, or a frame of Polars', has nulls."""
+    count = getattr(value, "null_count", 0)
+    return bool(np.any(np.asarray(count() if callable(count) else count)))
+
+
+def _type_of_pandas(value: Any) -> Any:
+    """Return the first type of a Series, Index or DataFrame that is pandas' own; its nulls are refused."""
+    types: Any = getattr(value, "dtypes", None)
+    for dtype in types if hasattr(types, "__iter__") else (getattr(value, "dtype", None),):
+        if dtype is not None and not isinstance(dtype, np.dtype):
+            if np.any(value.isna()):
+                raise errors.Unsupported(
+                    f"{type(value).__name__} of {dtype} has nulls, which arrays have not: .fillna(...) or "
+                    ".dropna() first"
+                )
+            return dtype
+    return None
+
+
+def _column(value: Any) -> Any:
+    """Return the values of pandas' Series, Index or DataFrame."""
+    known = getattr(_type_of_pandas(value), "numpy_dtype", None)
+    return value.to_numpy() if known is None else value.to_numpy(known)
+
+
+def check_nulls(
+    name: str,
+    parameters: Callable[..., Any],
+    args: Iterable[Any],
+    kwargs: Mapping[str, Any],
+) -> None:
+    """Refuse columns of pandas' with nulls, each by its argument's name, if a function does not heed them."""
+    if name not in _HEED_NULLS:
+        _check(_refuse_nulls, name, parameters, args, kwargs)
+
+
+def _refuse_nulls(value: Any) -> None:
+    if library_of(value) == "pandas":
+        _type_of_pandas(value)
+
+
+def like(result: Array, inputs: Sequence[Any]) -> Any:
+    """Return a result of the inputs' shape as pandas keeps it, with the index of what went in."""
+    framed = [value for value in inputs if library_of(value) == "pandas" and hasattr(value, "index")]
+    if not framed:
+        return result
+    first = framed[0]
+    labels = {"index": first.index, "copy": False}
+    if hasattr(first, "columns"):
+        labels["columns"] = first.columns
+    elif all(getattr(value, "name", None) == first.name for value in framed):
+        labels["name"] = first.name
+    return type(first)(result, **labels) if result.shape == first.shape else result
+
+
+def check_indices(function: str, inputs: Sequence[Any]) -> None:
+    """Refuse operands of pandas' that it would align, which an engine cannot."""
+    framed = [value for value in inputs if library_of(value) == "pandas" and hasattr(value, "index")]
+    for other in framed[1:]:
+        if other.shape != framed[0].shape or not other.index.equals(framed[0].index):
+            raise errors.Unsupported(
+                f"{function}: operands of pandas with different indices: align them first, or use the engine "
+                "'auto'"
+            )
+
+
+def _check_labels(function: str, inputs: Iterable[Any]) -> None:
+    """Refuse to lose the labels that pandas gives a result."""
+    for value in inputs:
+        if library_of(value) == "pandas" and hasattr(value, "index"):
+            raise errors.Unsupported(
+                f"{function}: {type(value).__name__} has labels, which the result would lose: "
+                ".to_numpy() first, or use the engine 'auto'"
+            )
+
+
+def _flattens(result: Array, inputs: tuple[Any, ...]) -> bool:
+    """Tell whether a result has fewer axes than the first operand, as pandas' own would not."""
+    return bool(inputs) and result.ndim < np.ndim(inputs[0])
+
+
+@functools.cache
+def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function take arrays of other libraries, and have NumPy answer small calls at once."""
+    numpy = getattr(function, "numpy_small", None)
+    name = function.__name__
+    heeds_masks = _HEED_MASKS.get(name, False)
+    by_numpy = None if hasattr(np, name) and ".image." not in function.__module__ else False
+    numpys = _numpys(function)
+    queued = getattr(function, "queued", None)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        for value in (*args, *kwargs.values()):
+            if type(value) not in _ordinary and not is_ordinary(value):
+                break
+        else:
+            return function(*args, **kwargs)
+        if queued is not None and (answer := queued(*args, **kwargs)) is not None:
+            return answer  # type: ignore[no-any-return]
+        if (answer := late_bound.played(function, args, kwargs)) is not NotImplemented:
+            return answer  # type: ignore[no-any-return]
+        if any(map(has_dask, (*args, *kwargs.values()))):
+            return late_bound.call_on_dask(name, args, kwargs, call.__module__)  # type: ignore[no-any-return]
+        if takes_devices() and any(map(lies_on_device, (*args, *kwargs.values()))):
+            check_devices(name, function, args, kwargs)
+            return late_bound.call_on_device(function, *args, **kwargs)  # type: ignore[no-any-return]
+        if numpys is not None:
+            value = decider((*args, *kwargs.values()))
+            if value is not None:
+                check_nulls(name, function, args, kwargs)
+                return decided(name, value, functools.partial(numpys, *args, **kwargs))  # type: ignore[no-any-return]
+        given, named = read_all(name, function, args, kwargs, by_numpy, heeds_masks)
+        result: Any = function(*given, **named)
+        if (name in _LABEL and np.ndim(result)) or (name in _KEEP_THE_INDEX and _flattens(result, args)):
+            _check_labels(name, args)
+        return like(result, args) if name in _KEEP_THE_INDEX else result  # type: ignore[no-any-return]
+
+    return call if numpy is None else functools.wraps(function)(short_way(numpy, call))
+
+
+def _numpys(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Return NumPy's own of a function, if it has one."""
+    if function.__module__.startswith(("pycudakit.image.", "pycudakit.random.")):
+        return None
+    room = np.linalg if function.__module__ == "pycudakit.linalg" else np
+    found = getattr(room, function.__name__, None)
+    return found if callable(found) else None
+
+
+def takes_devices() -> bool:
+    """Tell whether arrays on a GPU can be used here."""
+    return context.current() in ("auto", "cuda") and engine_status.status("cuda").available
+
+
+def lies_on_device(value: Any) -> bool:
+    """Tell whether a value, or a part of a list or a tuple, lies on a GPU."""
+    if is_ordinary(value):
+        return False
+    if type(value) in _CONTAINERS:
+        return any(map(lies_on_device, _parts(value)))
+    return is_device_array(value)
+
+
+def check_devices(
+    name: str,
+    parameters: Callable[..., Any] | Sequence[str],
+    args: Iterable[Any],
+    kwargs: Mapping[str, Any],
+) -> None:
+    """Refuse arguments on a GPU that no engine can use, each by its name."""
+    from pycudakit._interop.device_view import device_array  # noqa: PLC0415
+
+    def refuse(value: Any) -> None:
+        if lies_on_device(value):
+            device_array(value)
+
+    _check(refuse, name, parameters, args, kwargs)
+
+
+def _check(
+    refuse: Callable[[Any], None],
+    name: str,
+    parameters: Callable[..., Any] | Sequence[str],
+    args: Iterable[Any],
+    kwargs: Mapping[str, Any],
+) -> None:
+    """Have arguments, or their parts, refused; the error names the argument: its name is not cheap."""
+    for place, value in [*enumerate(args), *kwargs.items()]:
+        for part in _parts(value) if type(value) in _CONTAINERS else [value]:
+            try:
+                refuse(part)
+            except errors.Error as error:
+                title = _parameter(parameters, place) if isinstance(place, int) else place
+                raise type(error)(f"{name}, {title}: {error}") from None
+
+
+def read_all(
+    name: str,
+    parameters: Callable[..., Any] | Sequence[str],
+    args: Iterable[Any],
+    kwargs: Mapping[str, Any],
+    by_numpy: bool | None = None,
+    heeds_masks: bool | str = True,
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what a function of this name takes in place of its arguments; `out` must be an ordinary array.
+
+    `parameters` are their names, or a function that has them. `heeds_masks` may name the one whose mask NumPy
+    heeds.
+    """
+
+    def taken(value: Any, parameter: str) -> Any:
+        return read(value, f"{name}, {parameter}", by_numpy, heeds_masks in (True, parameter))
+
+    named = {key: taken(value, key) for key, value in kwargs.items()}
+    if "out" in named:
+        named["out"] = kwargs["out"]
+    given = [v if is_ordinary(v) else taken(v, _parameter(parameters, place)) for place, v in enumerate(args)]
+    return tuple(given), named
+
+
+def _parameter(parameters: Callable[..., Any] | Sequence[str], place: int) -> str:
+    """Return what a function calls an argument."""
+    try:
+        names = list(inspect.signature(parameters).parameters) if callable(parameters) else parameters
+    except ValueError:
+        names = []
+    return names[place] if place < len(names) else f"argument {place + 1}"

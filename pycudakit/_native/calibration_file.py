@@ -1,0 +1,134 @@
+"""What `pycudakit tune` measured on this machine, in place of the times that come with the package.
+
+It is read when the package is imported, so the file is plain lines that cost next to nothing to read.
+"""
+
+from __future__ import annotations
+
+import binascii
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pycudakit._native.version import __version__
+
+FORM = 1  # of the file
+_MOST = 1 << 20  # bytes of it
+AGAIN = "run `pycudakit tune` again, or `pycudakit tune --reset`"
+
+
+class Measured(NamedTuple):
+    """Times of this machine, by name, or why there are none.
+
+    Parameters
+    ----------
+    day
+        When they were measured; empty where the package's own times hold.
+    constants
+        Seconds and bytes a second, by the names that they have in the cost model.
+    rates
+        Rows of `_element_programs/measured_rates.py`.
+    ignored
+        Why a file that is there is not used.
+    """
+
+    day: str = ""
+    constants: Mapping[str, float] = {}
+    rates: Mapping[str, str] = {}
+    ignored: str = ""
+
+
+def cache_folder() -> str:
+    """Return where things are kept on disk."""
+    own = os.environ.get("PYCUDAKIT_CACHE_DIR")
+    if own:
+        return own
+    base = os.environ.get("XDG_CACHE_HOME")
+    return os.path.join(base or os.path.expanduser("~/.cache"), "pycudakit")
+
+
+def path() -> str:
+    """Return the file that the times are kept in."""
+    return os.path.join(cache_folder(), "times.txt")
+
+
+def machine() -> str:
+    """Return what tells machines apart whose times differ."""
+    model = ""
+    with contextlib.suppress(OSError):
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            lines = file.read(4096).splitlines()
+        model = next(
+            (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model
+        )
+    architecture = os.uname().machine if hasattr(os, "uname") else sys.platform
+    return f"{architecture}, {os.cpu_count()} processors, {model or 'of no name'}"
+
+
+def written(day: str, constants: Mapping[str, float], rates: Mapping[str, str]) -> str:
+    """Return the contents of a file of times."""
+    lines = [f"pycudakit {__version__} times {FORM}", machine(), day]
+    lines += [f"{name}: {value!r}" for name, value in constants.items()]
+    lines += [f"rate {name}: {row}" for name, row in rates.items()]
+    body = "\n".join(lines)
+    return f"{body}\n{_checksum(body)}\n"
+
+
+def _checksum(text: str) -> str:
+    return f"{binascii.crc32(text.encode()):08x}"
+
+
+def understood(text: str) -> Measured:
+    """Return what is in a file, or why it is not used."""
+    body, _, checksum = text.rstrip("\n").rpartition("\n")
+    if not body.startswith("pycudakit ") or _checksum(body) != checksum:
+        return Measured(ignored="it is damaged")
+    title, made_on, day, *rest = body.split("\n")
+    version, _, form = title.removeprefix("pycudakit ").partition(" times ")
+    if version != __version__:
+        return Measured(ignored=f"it is of pycudakit {version}, and this is {__version__}")
+    if form != str(FORM):
+        return Measured(ignored="it is of another form")
+    if made_on != machine():
+        return Measured(ignored=f"it is of another machine ({made_on})")
+    constants, rates = {}, {}
+    try:
+        for line in rest:
+            name, _, value = line.removeprefix("rate ").partition(": ")
+            if line.startswith("rate "):
+                rates[name] = value
+            else:
+                constants[name] = float(value)
+    except ValueError:
+        return Measured(ignored="it is damaged")
+    if not all(0 < value < float("inf") for value in constants.values()):
+        return Measured(ignored="it is damaged")
+    return Measured(day, constants, rates)
+
+
+def is_wanted() -> bool:
+    """Tell whether times of this machine count, and not only those that come with the package."""
+    return os.environ.get("PYCUDAKIT_TUNED") != "0"
+
+
+def _read() -> Measured:
+    if not is_wanted():
+        return Measured()
+    try:
+        with open(path(), "rb") as file:
+            found = understood(file.read(_MOST).decode("ascii", "replace"))
+    except OSError as error:
+        if not os.path.lexists(path()):  # nor a folder, or one that this user may not look into
+            return Measured()
+        found = Measured(ignored=f"it cannot be read ({error.strerror})")
+    if found.ignored:
+        # An import does not fail for it where warnings are errors; `pycudakit info` still tells.
+        with contextlib.suppress(RuntimeWarning):
+            warnings.warn(f"{path()} is ignored: {found.ignored}; {AGAIN}", RuntimeWarning, stacklevel=2)
+    return found
+
+
+HERE = _read()

@@ -1,0 +1,94 @@
+"""Which engines there are here, and how many GPUs."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import operator
+import os
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._native import loader
+
+
+class EngineStatus(NamedTuple):
+    """Whether an engine can run calls here, and if not, the reason."""
+
+    available: bool
+    reason: str
+
+    def __bool__(self) -> bool:
+        """Tell whether the engine is available."""
+        return self.available
+
+
+@functools.cache
+def status(name: str) -> EngineStatus:
+    """Return whether one engine is available; the answer is found once, and again after a device failed.
+
+    Warns of an engine that should be here, as `auto` does without it.
+    """
+    found, is_broken = _found(name)
+    if is_broken:
+        text = f"the {name} engine is missing, and others compute instead: {found.reason}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+    return found
+
+
+def _found(name: str) -> tuple[EngineStatus, bool]:
+    """Return whether an engine is available, and if not, whether it should be."""
+    if name in ("numpy", "auto"):
+        return EngineStatus(True, f"NumPy {np.__version__}" if name == "numpy" else "always"), False
+    try:
+        library = loader.library(name)
+    except errors.NoDevice as error:
+        return EngineStatus(False, str(error)), loader.is_broken(name)
+    try:
+        if name == "cuda":
+            devices = device_count()
+            return EngineStatus(True, f"{devices} device" + "s" * (devices != 1)), False
+        count, text = ctypes.c_int64(), ctypes.c_char_p()
+        library.pk_instruction_set(ctypes.byref(text))
+        library.pk_thread_count(ctypes.byref(count))
+    except errors.OutOfMemory:
+        raise  # the engine is there, and the next call may have more
+    except errors.Error as error:
+        return EngineStatus(False, str(error)), name == "cpu"
+    threads = f"{count.value} thread" + "s" * (count.value != 1)
+    return EngineStatus(True, f"{threads}, {(text.value or b'').decode()}"), False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=status.cache_clear)  # CUDA does not survive a fork
+
+
+def engines() -> dict[str, EngineStatus]:
+    """Return each engine with whether it can run calls here, or the one plain reason why not.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.engines()["numpy"].available
+    True
+    >>> sorted(pk.engines())
+    ['cpu', 'cuda', 'numpy']
+    """
+    return {name: _found(name)[0] for name in ("cuda", "cpu", "numpy")}
+
+
+def device_count() -> int:
+    """Return the number of GPUs; `NoDevice`, with the reason, where there is none."""
+    count = ctypes.c_int64()
+    loader.library("cuda").pk_device_count(ctypes.byref(count))
+    return count.value
+
+
+def index_of_device(device: Any) -> int:
+    """Return what is given as the index of a GPU, or raise `TypeError`."""
+    if isinstance(device, (bool, np.bool_)):
+        raise TypeError("a bool is no index of a GPU")
+    return operator.index(device)

@@ -1,0 +1,131 @@
+"""Find and open a library."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import os
+import stat
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from pycudakit import errors
+from pycudakit._native import abi
+
+_PACKAGE = __name__.partition(".")[0]
+_SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
+
+
+def file_name(engine: str) -> str:
+    """Return the file that holds an engine's library."""
+    return f"libpycudakit_{engine}{_SUFFIX}"
+
+
+def candidates(engine: str) -> Iterator[Path]:
+    """Every path at which an engine's library may lie, in the order they are tried."""
+    name = file_name(engine)
+    forced = os.environ.get("PYCUDAKIT_LIBRARY_DIR")
+    if forced:
+        yield Path(forced) / name
+        return
+    for entry in sys.modules[_PACKAGE].__path__:
+        yield Path(entry) / "lib" / name
+    # Python started inside a clone imports the clone's package, which holds no library.
+    import importlib.metadata  # noqa: PLC0415  (takes 15 ms, and is seldom needed)
+
+    try:
+        installed = importlib.metadata.files("pycudakit") or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for file in installed:
+        if file.name == name:
+            yield Path(str(file.locate()))
+
+
+def find(engine: str) -> Path | None:
+    """Return the first path that exists, or None."""
+    return next((path for path in candidates(engine) if _why_not(path) is None), None)
+
+
+def _why_not(path: Path) -> str | None:
+    """Return why there is no file at a path, which is "" if nothing is there; None if there is one."""
+    try:
+        return None if stat.S_ISREG(path.stat().st_mode) else "is no file"
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def is_broken(engine: str) -> bool:
+    """Tell whether an engine's library, which does not open, was meant to: every build has the CPU's."""
+    return engine == "cpu" or any(_why_not(path) != "" for path in candidates(engine))
+
+
+def _is_whole(path: Path) -> bool:
+    """Tell whether a library of Linux ends where its header says: what is cut off would end the process."""
+    with path.open("rb") as file:
+        head = file.read(64)
+        size = os.fstat(file.fileno()).st_size
+    if len(head) < 64 or not head.startswith(b"\x7fELF\x02\x01"):
+        return True  # the system says what it is
+    (table,), (entry, count) = struct.unpack_from("<Q", head, 40), struct.unpack_from("<HH", head, 58)
+    return bool(size >= table + entry * count)
+
+
+_opened: list[ctypes.CDLL] = []
+
+
+def _unwatch() -> None:
+    """Keep the calls of daemon threads out of Python, which ends a thread that enters it at its own end.
+
+    They go on: handlers of `atexit` that run after this one may join such threads.
+    """
+    for opened in _opened:
+        opened.pk_unwatch()
+
+
+ASK = ": `pycudakit info` says what to do"
+
+
+@functools.cache
+def library(engine: str) -> ctypes.CDLL:
+    """Open the library of an engine, ``"cpu"`` or ``"cuda"``, once."""
+    path = find(engine)
+    if path is None:
+        looked = {path: _why_not(path) for path in candidates(engine)}
+        tried = ", ".join(f"{path}" + f" ({why})" * bool(why) for path, why in looked.items())
+        raise errors.NoDevice(
+            f"no library built: {file_name(engine)} is at none of {tried or 'no path at all'}{ASK}"
+        )
+    try:
+        if not _is_whole(path):
+            raise OSError("a part of it is missing; install it again")  # noqa: TRY301
+        opened = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise errors.NoDevice(f"{path} does not open: {error}") from None
+    version = ctypes.c_int64()
+    try:
+        opened.pk_abi_version(ctypes.byref(version))
+    except AttributeError:
+        raise errors.NoDevice(f"{path} is not a library of pycudakit") from None
+    if version.value != abi.ABI_VERSION:
+        raise errors.NoDevice(
+            f"{path} speaks version {version.value} of the ABI and this pycudakit {abi.ABI_VERSION}: "
+            "install the two from one release"
+        )
+    try:
+        abi.declare(opened)
+    except AttributeError as error:
+        raise errors.NoDevice(
+            f"{path} lacks an entry ({error}): install it and the Python files from one release"
+        ) from None
+    if not _opened:
+        atexit.register(_unwatch)
+    _opened.append(opened)
+    # After all handlers of `atexit`, when nobody can join a thread any more, calls that are left are stopped.
+    ctypes.pythonapi.Py_AtExit(ctypes.cast(opened.pk_shutdown, ctypes.c_void_p))
+    return opened

@@ -1,0 +1,50 @@
+"""Where programs that are not Python's find the libraries and their header."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pycudakit import errors
+from pycudakit._native import loader
+
+
+def get_library_dir() -> str:
+    """Return the folder that the libraries lie in, and what CMake and pkg-config find them by.
+
+    Raises
+    ------
+    NoDevice
+        There is none.
+
+    Examples
+    --------
+    >>> import os
+    >>> import pycudakit as pk
+    >>> any("pycudakit_cpu" in name for name in os.listdir(pk.get_library_dir()))
+    True
+    """
+    path = loader.find("cpu")
+    if path is None:
+        raise errors.NoDevice(f"no library built: {loader.file_name('cpu')} is nowhere{loader.ASK}")
+    return str(path.parent.absolute())
+
+
+def get_include() -> str:
+    """Return the folder that ``pycudakit.h`` lies in, for compilers' ``-I``.
+
+    Raises
+    ------
+    NoDevice
+        There is none.
+
+    Examples
+    --------
+    >>> import os
+    >>> import pycudakit as pk
+    >>> os.listdir(pk.get_include())
+    ['pycudakit.h']
+    """
+    folder = Path(get_library_dir()).parent / "include"
+    if not (folder / "pycudakit.h").is_file():
+        raise errors.NoDevice(f"there is no {folder / 'pycudakit.h'}; install pycudakit again")
+    return str(folder)

@@ -1,0 +1,99 @@
+"""The constants of the streaming engine, to be changed in experiments."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._native import abi, loader
+
+
+class Tuning(NamedTuple):
+    """A constant of the streaming engine: what it is, its value, and those that it may have."""
+
+    name: str
+    text: str
+    value: int
+    usual: int
+    least: int
+    most: int
+
+
+def tunings() -> dict[str, Tuning]:
+    """Return the constants of the streaming engine, by name; none where there is no CUDA library.
+
+    They were measured, and are there for experiments: see `tuned`. The environment variable
+    ``PYCUDAKIT_STREAM_<NAME>`` sets one from outside.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> all(tuning.least <= tuning.value <= tuning.most for tuning in pk.tunings().values())
+    True
+    """
+    try:
+        library = loader.library("cuda")
+    except errors.NoDevice:
+        return {}
+    count = ctypes.c_int64()
+    library.pk_tuning_count(ctypes.byref(count))
+    rows = np.zeros(count.value, abi.TUNING)
+    for index in range(count.value):
+        library.pk_tuning_info(index, rows[index : index + 1])
+    found = (Tuning(name.decode(), text.decode(), *numbers) for name, text, *numbers in rows.tolist())
+    return {tuning.name: tuning for tuning in found}
+
+
+def tuned(**values: int) -> AbstractContextManager[None]:
+    """Set constants of the streaming engine inside a ``with`` block, for the whole process.
+
+    Parameters
+    ----------
+    **values : int
+        Values, by the names that `tunings` has.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> least = {name: tuning.least for name, tuning in pk.tunings().items()}
+    >>> with pk.tuned(**least):
+    ...     total = pk.add([1.0, 2.0], 0.5)
+    >>> total
+    array([1.5, 2.5])
+    """
+    there = tunings()
+    checked = {name: _checked(name, value, there) for name, value in values.items()}
+    return _set(checked, there)
+
+
+def _checked(name: str, value: Any, there: dict[str, Tuning]) -> int:
+    if name not in there:
+        known = f"choose one of {', '.join(there)}" if there else "without the CUDA library there are none"
+        raise errors.InvalidArgument(f"there is no constant {name!r}; {known}")
+    least, most = there[name].least, there[name].most
+    try:
+        number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or not least <= number <= most:
+        raise errors.InvalidArgument(f"{name} is {value!r}; choose an integer from {least} to {most}")
+    return number
+
+
+@contextmanager
+def _set(values: dict[str, int], there: dict[str, Tuning]) -> Iterator[None]:
+    before = {name: tuning.value for name, tuning in tunings().items()} if values else {}
+    places = {name: place for place, name in enumerate(there)}
+    try:
+        for name, value in values.items():
+            loader.library("cuda").pk_tune(places[name], value)
+        yield
+    finally:
+        for name in values:
+            loader.library("cuda").pk_tune(places[name], before[name])

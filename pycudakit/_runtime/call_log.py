@@ -1,0 +1,154 @@
+"""What ran, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._native import abi
+from pycudakit._native.hardware import link_speed
+
+# The names of the stages, in their order in the ABI.
+STAGES = ("stage", "upload", "kernel", "download", "unstage", "compute")
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a call did.
+
+    Attributes
+    ----------
+    function, engine, reason
+        What was computed, on which engine, and why there.
+    seconds
+        How long the call took; None of NumPy's calls outside a profile.
+    bytes_up, bytes_down
+        What went to the GPUs and came back.
+    chunks, threads
+        The parts that the work was cut into, and the threads of the host that took part.
+    stages
+        The seconds in which at least one chunk was in a stage: ``stage`` (copied to pinned memory),
+        ``upload``, ``kernel``, ``download`` and ``unstage`` on the engine ``"cuda"``; ``compute`` on
+        ``"cpu"``.
+    devices
+        The indices of the GPUs.
+    overlap
+        The share of the time in which at least two stages were under way.
+    began, spans, spans_left_out
+        In a profile: when the call began, on the clock of `time.perf_counter`; each stage of each chunk;
+        and how many of those there was no place for.
+    passes
+        Of a fused function: its passes, in their order, each a call as if it were made alone.
+    """
+
+    function: str
+    engine: str
+    reason: str
+    seconds: float | None = None
+    bytes_up: int = 0
+    bytes_down: int = 0
+    chunks: int = 0
+    threads: int = 1
+    stages: dict[str, float] = field(default_factory=dict)
+    devices: tuple[int, ...] = ()
+    overlap: float = 0.0
+    began: float | None = field(default=None, compare=False, repr=False)
+    spans: np.ndarray[Any, Any] | None = field(default=None, compare=False, repr=False)
+    spans_left_out: int = field(default=0, compare=False, repr=False)
+    passes: tuple[Call, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def link_share(self) -> float | None:
+        """The share of the speed of the GPUs' links that the call reached; None where none is known."""
+        if self.engine != "cuda" or not self.seconds:
+            return None
+        try:
+            links = [link_speed(device) for device in self.devices]
+        except errors.Error:  # of a call that was pickled elsewhere, or a GPU that was lost since
+            return None
+        up, down = sum(link.up for link in links), sum(link.down for link in links)
+        return max(self.bytes_up / up, self.bytes_down / down) / self.seconds
+
+
+# What a library told of a call: a `Call` is made of it when somebody asks.
+Told = tuple[str, str, str, tuple[int, ...], bytes]
+
+
+def described(
+    function: str,
+    engine: str,
+    reason: str,
+    devices: tuple[int, ...],
+    report: bytes,
+    began: float | None = None,
+    spans: np.ndarray[Any, Any] | None = None,
+) -> Call:
+    """Return what a library told, in words."""
+    row = np.frombuffer(report, abi.REPORT)[0]
+    stages = dict(zip(STAGES, row["stage_seconds"].tolist(), strict=True))
+    absent = STAGES[: abi.COMPUTE] if engine == "cpu" else STAGES[abi.COMPUTE :]
+    for name in absent:
+        del stages[name]
+    seconds, reported = float(row["seconds"]), int(row["spans"])
+    kept = None if spans is None else spans[:reported].copy()
+    return Call(
+        function,
+        engine,
+        reason,
+        seconds,
+        bytes_up=int(row["bytes_up"]),
+        bytes_down=int(row["bytes_down"]),
+        chunks=int(row["chunks"]),
+        threads=int(row["threads"]),
+        stages=stages,
+        devices=devices,
+        overlap=float(row["overlap_seconds"]) / seconds if seconds else 0.0,
+        began=began,
+        spans=kept,
+        spans_left_out=0 if kept is None else reported - len(kept),
+    )
+
+
+def joined(function: str, parts: Sequence[Call], are_passes: bool = False) -> Call:
+    """Return one call that was made of others: on the engine of the longest, and for its reason."""
+    longest = max(parts, key=lambda part: part.seconds or 0.0)
+    notes = [note for part in parts for note in part.reason.split("; ")[1:]]  # of how a part was computed
+    reason = "; ".join(dict.fromkeys([*longest.reason.split("; "), *notes]))
+    known = [part.seconds for part in parts if part.seconds is not None]
+    seconds = sum(known) if known else None
+    stages: dict[str, float] = {}
+    for part in parts:
+        for name, time in part.stages.items():
+            stages[name] = stages.get(name, 0.0) + time
+    began = next((part.began for part in parts if part.began is not None), None)
+    spans = [_since(began, part) for part in parts if part.spans is not None]
+    return Call(
+        function,
+        longest.engine,
+        reason,
+        seconds,
+        bytes_up=sum(part.bytes_up for part in parts),
+        bytes_down=sum(part.bytes_down for part in parts),
+        chunks=sum(part.chunks for part in parts),
+        threads=max(part.threads for part in parts),
+        stages=stages,
+        devices=tuple(dict.fromkeys(device for part in parts for device in part.devices)),
+        overlap=sum(part.overlap * (part.seconds or 0.0) for part in parts) / seconds if seconds else 0.0,
+        began=began,
+        spans=np.concatenate(spans) if spans else None,
+        spans_left_out=sum(part.spans_left_out for part in parts),
+        passes=tuple(replace(part, spans=None) for part in parts) if are_passes else (),
+    )
+
+
+def _since(began: float | None, part: Call) -> Any:
+    """Return a part's spans, on the clock of the whole."""
+    spans: Any = part.spans.copy() if part.spans is not None else None
+    if began is not None and part.began is not None:
+        spans["begin"] += part.began - began
+        spans["end"] += part.began - began
+    return spans

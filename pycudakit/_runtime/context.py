@@ -1,0 +1,181 @@
+"""Which engine is asked for here, and which GPUs, progress and profiles."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pycudakit import errors
+from pycudakit._native import engine_status
+from pycudakit._runtime.progress import Wanted, checked_progress
+
+NAMES = ("auto", "cuda", "cpu", "numpy")
+WATCHED = "watched"  # stands for an engine where somebody watches
+ASKED_FOR = "the engine asked for"  # why a call ran on one of the last three
+
+Devices = Literal["all"] | tuple[int, ...] | None
+
+
+def _checked(name: str, setting: str) -> str:
+    if name not in NAMES:
+        known = ", ".join(repr(known) for known in NAMES)
+        raise errors.InvalidArgument(f"{setting} is {name!r}; choose one of {known}")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked for in a context."""
+
+    engine: str | None = None
+    devices: Devices = None
+    progress: Wanted | None = None
+    profiles: tuple[list[Any], ...] = ()  # of `profile` blocks, the calls that they collect
+    wait: bool = False  # for calls of arrays on a GPU
+    # The engine, for calls that may go the fast way: on one GPU at most, and watched by nobody.
+    fast: str | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        usual = self.progress is None and not self.profiles and self.devices in (None, (0,))
+        object.__setattr__(self, "fast", self.engine if usual else WATCHED)
+
+
+# From weak to strong: the environment's, the process's, the context's.
+process: str = os.environ.get("PYCUDAKIT_ENGINE") or "auto"
+here: ContextVar[Asked] = ContextVar("pycudakit_asked", default=Asked())  # noqa: B039  (it is frozen)
+
+
+def current() -> str:
+    """Return the engine that is asked for here."""
+    return here.get().engine or process
+
+
+def fast() -> str:
+    """Return the engine that is asked for here, for calls that may go the fast way; else WATCHED."""
+    return here.get().fast or process
+
+
+def checked(engine: str) -> str:
+    """Return the engine that is asked for, refusing a misspelt PYCUDAKIT_ENGINE."""
+    return _checked(engine, "PYCUDAKIT_ENGINE")
+
+
+def checked_current() -> str:
+    """Return the engine that is asked for here, or refuse it."""
+    return checked(current())
+
+
+def is_numpys(engine: str) -> bool:
+    """Tell whether NumPy computes all, as it is the engine, or `auto` has no other."""
+    if engine != "auto":
+        return engine == "numpy"
+    return not (engine_status.status("cpu").available or engine_status.status("cuda").available)
+
+
+@contextmanager
+def asking(**changes: Any) -> Iterator[None]:
+    """Ask for something else inside a ``with`` block."""
+    token = here.set(dataclasses.replace(here.get(), **changes))
+    try:
+        yield
+    finally:
+        here.reset(token)
+
+
+def set_engine(name: str) -> None:
+    """Choose the engine for the whole process, every thread of it.
+
+    Parameters
+    ----------
+    name : {"auto", "cuda", "cpu", "numpy"}
+        ``"auto"`` takes for each call the engine that will answer first. The others are strict: a call
+        runs there or raises.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.set_engine("cpu")
+    >>> pk.add([1, 2], [3, 4])
+    array([4, 6])
+    >>> pk.set_engine("auto")
+    """
+    global process  # noqa: PLW0603
+    process = _checked(name, "name")
+
+
+def engine(
+    name: str | None = None, *, devices: Any = None, progress: Any = None, wait: bool | None = None
+) -> AbstractContextManager[None]:
+    """Choose the engine for the calls inside a ``with`` block, in this thread or task alone.
+
+    What is None stays as it is outside the block.
+
+    Parameters
+    ----------
+    name : {"auto", "cuda", "cpu", "numpy"}, optional
+        As for `set_engine`, which it overrides. Threads started inside the block don't inherit it.
+    devices : "all" or list of int, optional
+        The GPUs that share the work of each call on the CUDA engine, by their index in `devices`; at
+        first, GPU 0 alone.
+    progress : bool or callable, optional
+        True shows on stderr, if that is a terminal or a notebook, how far a call has come that takes longer
+        than a second: as a bar of tqdm if that is installed. A callable is called as
+        ``progress(done, total)``, in elements, about ten times a second and, when such a call has ended
+        well, with ``done == total``.
+        What it raises stops the call, and leaves it.
+    wait : bool, optional
+        Whether calls of arrays that lie on a GPU return when they are done, rather than when they are queued.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> with pk.engine("cpu"):
+    ...     total = pk.add([1.0, 2.0], 0.5)
+    >>> total, pk.last_call().engine
+    (array([1.5, 2.5]), 'cpu')
+    """
+    changes: dict[str, Any] = {}
+    if name is not None:
+        changes["engine"] = _checked(name, "name")
+    if devices is not None:
+        changes["devices"] = _checked_devices(devices, name or current())
+    if progress is not None:
+        changes["progress"] = checked_progress(progress)
+    if wait is not None:
+        changes["wait"] = bool(wait)
+    return asking(**changes)
+
+
+# ---- GPUs ------------------------------------------------------------------------------------------
+
+
+def devices_asked() -> tuple[int, ...]:
+    """Return the GPUs that a call on the CUDA engine is to use here."""
+    devices = here.get().devices
+    return tuple(range(engine_status.device_count())) if devices == "all" else devices or (0,)
+
+
+def _checked_devices(devices: Any, name: str) -> Devices:
+    if isinstance(devices, str) and devices == "all":
+        return "all"
+    indices: tuple[int, ...] = ()
+    if isinstance(devices, (list, tuple)):
+        try:
+            indices = tuple(engine_status.index_of_device(device) for device in devices)
+        except TypeError:
+            indices = ()
+    count = (
+        engine_status.device_count() if name in ("auto", "cuda") and engine_status.status("cuda") else None
+    )
+    below = 2**31 if count is None else count  # an int of CUDA's
+    if not indices or len(set(indices)) < len(indices) or not all(0 <= i < below for i in indices):
+        there = "" if count is None else f" to {count - 1}"
+        raise errors.InvalidArgument(
+            f"devices is {devices!r}; choose 'all', or a list of different indices of GPUs, from 0{there}"
+        )
+    return indices

@@ -1,0 +1,67 @@
+"""Floating-point exceptions that calls met, told as `np.errstate` asks for them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+
+from pycudakit._native import abi
+
+_KINDS = (
+    (abi.DIVIDE, "divide", "divide by zero", 1),
+    (abi.OVERFLOW, "over", "overflow", 2),
+    (abi.INVALID, "invalid", "invalid value", 8),
+)
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def level_of_caller() -> int:
+    """Return the stack level, as `warnings.warn` counts it here, of the first frame outside the package."""
+    level, frame = 1, sys._getframe(1)  # noqa: SLF001
+    while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def report_met(by_function: dict[str, int]) -> None:
+    """Raise, warn, print or stay silent for what functions, by their names in NumPy's words, met."""
+    for name, flags in by_function.items():
+        for flag, kind, _, _ in _KINDS:
+            if flags & flag:
+                report(kind, name)
+
+
+def tell(kind: str, message: str) -> None:
+    """Raise, warn or print a message, if `np.errstate` asks for that."""
+    mode = np.geterr()[kind]  # type: ignore[literal-required]
+    if mode == "warn":
+        warnings.warn(message, RuntimeWarning, stacklevel=level_of_caller())
+    elif mode == "raise":
+        raise FloatingPointError(message)
+    elif mode == "print":
+        sys.stderr.write(f"Warning: {message}\n")
+
+
+def report(kind: str, name: str) -> None:
+    """Raise, warn, print or stay silent, as `np.errstate` asks, for what a function met."""
+    mode = np.geterr()[kind]  # type: ignore[literal-required]
+    if mode == "ignore":
+        return
+    text, numpy_flag = next((text, flag) for _, known, text, flag in _KINDS if known == kind)
+    message = f"{text} encountered in {name}"
+    if mode == "call":
+        handler: Any = np.geterrcall()
+        if handler is None:
+            raise NameError(f"python callback specified for {text} (in {name}) but no function found.")
+        handler(text, numpy_flag)
+    elif mode == "log":
+        log: Any = np.geterrcall()
+        if log is None:
+            raise NameError(f"log specified for {text} (in {name}) but no object with write method found.")
+        log.write(f"Warning: {message}\n")
+    else:
+        tell(kind, message)

@@ -1,0 +1,102 @@
+"""Arrays as operands of a library: rows of its table, strides, and new ones for results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit._native import abi, allocator
+from pycudakit._native.dtypes import CODES, Array, DType, code_of
+from pycudakit._runtime.ufunc_arguments import as_argument
+
+
+def as_array(value: Any) -> Array | None:
+    """Return an ordinary array that the engines can compute with, or None for what is NumPy's alone."""
+    if type(value) is np.ndarray and value.dtype in CODES:
+        return value
+    array = as_argument(value)
+    if array is None or isinstance(array, np.ndarray):
+        return array
+    number = np.asarray(array)
+    return number if number.dtype in CODES else None  # of objects, beyond 64 bits
+
+
+def describe(row: Any, array: Array, strides: Sequence[int]) -> None:
+    """Fill a row of an operand table."""
+    row["address"] = abi.address_of(array)
+    code = CODES.get(array.dtype)
+    row["type"] = code_for(array.dtype) if code is None else code
+    row["flags"] = 0 if array.dtype.isnative else abi.BYTE_SWAPPED
+    row["strides"][: len(strides)] = strides
+
+
+def code_for(dtype: DType) -> int:
+    """Return the pk_type of a dtype, or what the libraries refuse."""
+    code = code_of(dtype)
+    return -1 if code is None else code
+
+
+def allocate(dtype: np.dtype[Any], shape: tuple[int, ...], arrays: Sequence[Array]) -> Array:
+    """Return a new array laid out as NumPy lays out a ufunc's output for these inputs."""
+    if all(a.flags.c_contiguous for a in arrays):
+        return allocator.empty(shape, dtype)
+    nditer: Any = np.nditer
+    layout = allocator.made(
+        math.prod(shape) * dtype.itemsize,
+        lambda: nditer(
+            [*arrays, None],
+            flags=["zerosize_ok", "multi_index"],
+            op_flags=[["readonly"]] * len(arrays) + [["writeonly", "allocate"]],
+            op_dtypes=[None] * len(arrays) + [dtype],
+            order="K",
+            itershape=shape,
+        ),
+    )
+    out: Array = layout.operands[-1]
+    return out
+
+
+# An array's address; and its shape, strides and type, which are its form.
+Layout = tuple[int, tuple[tuple[int, ...], tuple[int, ...], DType]]
+
+
+def layout_of(array: Array) -> Layout:
+    """Return how an array lies in memory."""
+    return abi.address_of(array), (array.shape, array.strides, array.dtype)
+
+
+def strides_of(array: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the array's strides when broadcast to a shape."""
+    return broadcast_strides(array.shape, array.strides, shape)
+
+
+def broadcast_strides(
+    own: tuple[int, ...], strides: tuple[int, ...], shape: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return the strides, when broadcast to a shape, of an array of its own shape and strides."""
+    kept = [0 if size == 1 else stride for size, stride in zip(own, strides, strict=True)]
+    return (*(0,) * (len(shape) - len(own)), *kept)
+
+
+def outline_of(array: Array) -> Array:
+    """Return what has an array's form, but not its memory, and is not to be read."""
+    outline: Array = np.lib.stride_tricks.as_strided(np.empty((), array.dtype), array.shape, array.strides)
+    return outline
+
+
+def place_of(operand: Array, arguments: tuple[Any, ...], position: int) -> tuple[int, int] | None:
+    """Return which argument has an operand's memory, and where from its first element the operand begins.
+
+    Of several that have it, that is the one at the operand's own position.
+    """
+    begin = abi.address_of(operand)
+    for place in sorted(range(len(arguments)), key=lambda place: place != position):
+        argument = arguments[place]
+        if type(argument) is np.ndarray:
+            low, high = np.lib.array_utils.byte_bounds(argument)
+            if low <= begin < high:
+                return place, begin - abi.address_of(argument)
+    return None

@@ -1,0 +1,149 @@
+"""Public functions of those that are written for NumPy: fused, and called as NumPy's own are."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pycudakit._interop.foreign_arrays import (
+    check_nulls,
+    decided,
+    decider,
+    has_dask,
+    is_ordinary,
+    lies_on_device,
+    read_all,
+)
+from pycudakit._native.dtypes import Array
+from pycudakit._runtime import context, late_bound, native_call, operands
+from pycudakit._runtime.cost_model import QUICKER, SMALL
+from pycudakit._runtime.dispatch_cache import short_way
+from pycudakit._runtime.lazy_array import Deferred
+from pycudakit.fusing import replay
+from pycudakit.fusing.api import SMALL_ARRAYS, fuse
+from pycudakit.fusing.trace.current_trace import recording_now
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def whole(
+    *arrays: str, of_many: bool = False, is_numpys: Callable[[list[Array]], bool] | None = None
+) -> Callable[[F], F]:
+    """Make a public function of a body, which has the name, the arguments and the errors of NumPy's function.
+
+    Parameters
+    ----------
+    arrays
+        The arguments that the body wants as arrays; None is left as it is.
+    of_many
+        Whether the first of them is a sequence of arrays.
+    is_numpys
+        Whether NumPy's own answers first, which need not take the steps of the body, though they are large.
+    """
+
+    def decorate(body: F) -> F:
+        name = body.__name__
+        numpys = getattr(np, name)
+        fused = fuse(body)
+        parameters = inspect.signature(body).parameters
+        places = {key: place for place, key in enumerate(parameters) if key in arrays}
+        needed = [
+            (key, place)
+            for key, place in places.items()
+            if parameters[key].default is inspect.Parameter.empty
+        ]
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            recording = recording_now()
+            if recording is not None:
+                given, named = _replaced(args, kwargs, places, of_many, as_array)
+                try:
+                    return body(*given, **named)
+                except NumPysAlone:
+                    return recording.by_numpy(numpys, args, kwargs)
+            compute = functools.partial(numpys, *args, **kwargs)
+            engine = context.checked_current()
+            values = (*args, *kwargs.values())
+            are_ordinary = all(map(is_ordinary, values))
+            if not are_ordinary and any(map(has_dask, values)):
+                given, named = _replaced(args, kwargs, places, of_many, as_array)
+                return late_bound.call_on_dask(name, given, named)
+            if context.is_numpys(engine):
+                return native_call.by_numpy_alone(name, compute)
+            if not are_ordinary:
+                if (answer := replay.played(body, args, kwargs)) is not NotImplemented:
+                    return answer
+                if any(map(lies_on_device, values)):
+                    return replay.call(body, fused, args, kwargs)
+                deciding = decider(values)
+                if deciding is not None:
+                    check_nulls(name, body, args, kwargs)
+                    return decided(name, deciding, compute)
+                args, kwargs = read_all(name, body, args, kwargs)
+                compute = functools.partial(numpys, *args, **kwargs)
+                if not all(map(is_ordinary, (*args, *kwargs.values()))):  # a masked array, under "auto"
+                    return native_call.by_numpy(name, "auto: an array's class has NumPy decide", compute)
+            known: list[Array] = []
+
+            def read(value: Any) -> Any:
+                array = operands.as_array(value)
+                if array is None:
+                    raise NumPysAlone
+                known.append(array)
+                return array
+
+            if any((args[at] if at < len(args) else kwargs.get(key, ...)) is None for key, at in needed):
+                return native_call.by_numpy_alone(name, compute)
+            try:
+                given, named = _replaced(args, kwargs, places, of_many, read)
+                if engine == "auto" and sum(array.size for array in known) <= SMALL_ARRAYS:
+                    return native_call.by_numpy(name, SMALL, compute)
+                if engine == "auto" and is_numpys is not None and is_numpys(known):
+                    return native_call.by_numpy(name, QUICKER, compute)
+                return fused(*given, **named)
+            except NumPysAlone as error:
+                return native_call.by_numpy_alone(name, compute, *error.args)
+
+        return functools.wraps(body)(short_way(numpys, call))  # type: ignore[return-value]
+
+    return decorate
+
+
+class NumPysAlone(Exception):
+    """NumPy alone takes such arguments, for the reason given, or because of an array's type."""
+
+
+def as_array(value: Any) -> Any:
+    """Return an array, or what takes its place, as it is, and one of anything else."""
+    is_one = issubclass(type(value), Deferred) or isinstance(value, np.ndarray) or has_dask(value)
+    return value if is_one else np.asarray(value)
+
+
+def _replaced(
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    places: dict[str, int],
+    of_many: bool,
+    read: Callable[[Any], Any],
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments with what `read` makes of those that are arrays."""
+    given, named = list(args), dict(kwargs)
+    for key, place in places.items():
+        where: Any = given if place < len(given) else named
+        at: Any = place if where is given else key
+        if where is named and key not in named:
+            continue
+        value = where[at]
+        if value is not None:
+            where[at] = _read_many(value, read) if of_many and place == 0 else read(value)
+    return given, named
+
+
+def _read_many(parts: Any, read: Callable[[Any], Any]) -> list[Any]:
+    """Return arrays; and Python numbers, whose type is that of their company, as they are."""
+    both = [(part, read(part)) for part in parts]
+    return [part if type(part) in (int, float) else array for part, array in both]

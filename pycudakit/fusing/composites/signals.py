@@ -1,0 +1,160 @@
+"""NumPy's convolution and correlation of sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pycudakit._native import engine_status
+from pycudakit._native.dtypes import Array
+from pycudakit._runtime.cost_model import CALL, threads
+from pycudakit.fusing.composites.decorator import whole
+from pycudakit.fusing.memory.tracer import StandIn
+
+MODES = {"valid": 0, "same": 1, "full": 2, 0: 0, 1: 1, 2: 2}
+
+# Nanoseconds of floats, for an element and each number that slides over it: NumPy's, whose loops for up to 11
+# numbers are others; and the CPU engine's on one thread, for the element too.
+_NUMPY_FEW, _NUMPY_MANY = 0.2, 0.4
+_OURS, _OURS_EACH = 2.0, 0.5
+_STEP = 10e-6  # seconds of Python for each number that slides
+_FEW = 11
+
+
+def _is_numpys(arrays: list[Array]) -> bool:
+    """Tell whether NumPy, on its one thread, answers before the CPU engine, where there is no other."""
+    few, many = sorted(array.size for array in arrays)
+    plain = all(array.dtype.kind == "f" and array.itemsize > 2 for array in arrays)
+    if not plain or engine_status.status("cuda") or not engine_status.status("cpu"):
+        return False
+    ours = CALL + _STEP * few + 1e-9 * many * (_OURS + _OURS_EACH * few) / threads()
+    return 1e-9 * many * few * (_NUMPY_FEW if few <= _FEW else _NUMPY_MANY) < ours
+
+
+@whole("a", "v", is_numpys=_is_numpys)
+def convolve(a: Any, v: Any, mode: str = "full") -> Any:
+    """Return the convolution of two sequences.
+
+    Parameters
+    ----------
+    a, v : array_like
+        The sequences.
+    mode : {"full", "same", "valid"}
+        How far one slides over the other: wherever they overlap, to as many elements as the longer has, or
+        where they overlap wholly.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.convolve([1, 2, 3], [0, 1, 0.5])
+    array([0. , 1. , 2.5, 4. , 1.5])
+    """
+    a, v = _sequence(a, "a"), _sequence(v, "v")
+    if v.size > a.size:
+        a, v = v, a
+    return _slid(a, v[::-1], mode)
+
+
+@whole("a", "v", is_numpys=_is_numpys)
+def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
+    """Return the correlation of two sequences: the sum of ``a[n + k] * v[n]`` for each k.
+
+    Parameters
+    ----------
+    a, v : array_like
+        The sequences.
+    mode : {"valid", "same", "full"}
+        As for `convolve`.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> pk.correlate([1, 2, 3], [0, 1, 0.5], "same")
+    array([2. , 3.5, 3. ])
+    """
+    if np.ndim(a) == 0 or np.ndim(v) == 0:
+        raise ValueError("object of too small depth for desired array")
+    a, v = _sequence(a, "first"), _sequence(v, "second")
+    if v.size > a.size:
+        return np.flip(_slid(v, a, mode))
+    return _slid(a, v, mode)
+
+
+def _sequence(array: Any, name: str) -> Any:
+    array = np.atleast_1d(array)
+    if array.ndim > 1:
+        raise ValueError("object too deep for desired array")
+    if array.size == 0:
+        text = f"{name} array argument cannot be empty" if len(name) > 1 else f"{name} cannot be empty"
+        raise ValueError(text)
+    return array
+
+
+def _slid(a: Any, v: Any, mode: str) -> Any:
+    """Return the sums of products where `v`, which is not longer, slides over `a`."""
+    if mode not in MODES:
+        np.correlate([0.0], [0.0], mode)  # type: ignore[call-overload]  # raises
+    middle = a.size - v.size + 1
+    length = (middle, a.size, a.size + v.size - 1)[MODES[mode]]
+    left = (0, v.size // 2, v.size - 1)[MODES[mode]]
+    dtype = np.result_type(a, v)
+    work = np.dtype(np.float32) if dtype == np.float16 else dtype
+    is_finite = _is_known_to_be_finite(v)
+    a, v = (each if each.dtype == work else each.astype(work) for each in (a, v))
+    sides = left, length - left - middle
+    with np.errstate(all="ignore"):
+        if not any(sides):
+            total = _sums(a, v, middle)
+        elif is_finite:
+            total = _sums_of_padded(a, v, middle, sides)
+        else:
+            total = _sums_but_beyond(a, v, middle, sides)
+        return total.astype(dtype)
+
+
+def _is_known_to_be_finite(v: Any) -> bool:
+    """Tell whether elements are finite, as far as that needs no values that are not on the host yet."""
+    if v.dtype.kind != "f" or type(v) is not StandIn:
+        return v.dtype.kind != "f" or bool(np.isfinite(v).all())
+    values = v.recording.at_hand(v)
+    return values is not None and bool(np.isfinite(values).all())
+
+
+def _sums_of_padded(a: Any, v: Any, middle: int, sides: tuple[int, int]) -> Any:
+    """Return the sums where all products with zeros, beyond the ends, are zeros."""
+    left, right = (np.zeros(1, a.dtype).repeat(length) for length in sides)
+    total = _sums(np.concatenate((left, a, right)), v, sides[0] + middle + sides[1])
+    if a.dtype.kind == "f":  # at the ends a zero is positive, as after products that are left out
+        total[: sides[0]] += 0.0
+        total[sides[0] + middle :] += 0.0
+    return total
+
+
+def _sums_but_beyond(a: Any, v: Any, middle: int, sides: tuple[int, int]) -> Any:
+    """Return the sums without what lies beyond the ends: it would be NaN where `v` is not finite."""
+    m = v.size - 1
+    zero = np.zeros(1, a.dtype)
+    ends = np.concatenate((zero.repeat(sides[0]), a[:m], a[a.size - m :], zero.repeat(sides[1])))
+    is_inside = np.repeat([False, True, False], (sides[0], 2 * m, sides[1]))
+    around = _sums(ends, v, sides[0] + m + sides[1], is_inside)
+    return np.concatenate((around[: sides[0]], _sums(a, v, middle), around[sides[0] + m :]))
+
+
+def _sums(a: Any, v: Any, length: int, counts: Array | None = None) -> Any:
+    """Return the sums at the first places, of those products that count."""
+    total = None
+    for k in range(v.size):
+        products = a[k : k + length] * v[k]
+        if counts is not None:
+            products = np.where(counts[k : k + length], products, products.dtype.type(0))
+        total = products if total is None else total + products
+    return total

@@ -1,0 +1,319 @@
+"""`einsum` where arrays stay on the device: views for diagonals, and products of two at a time.
+
+It returns NotImplemented for what the host does.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import string
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pycudakit._native.dtypes import CODES
+from pycudakit.fusing.device_impls.matmul import as_matrix, dots, family, product, stood
+from pycudakit.fusing.memory.tracer import StandIn
+from pycudakit.fusing.trace.trace import Recording
+from pycudakit.fusing.trace.views_and_creation import Handler, captures
+
+EINSUM: dict[Any, Handler] = {}
+_captures = functools.partial(captures, EINSUM)
+
+_NONE: Any = np._NoValue  # noqa: SLF001
+_ORDERED = string.ascii_uppercase + string.ascii_lowercase  # as characters are
+_PATHS = ("greedy", "optimal")
+_CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+# Before, NumPy took some products along a path in another type than it was asked for.
+_PATHS_HEED_TYPES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
+
+
+class _Part(NamedTuple):
+    """An array, and a letter for each of its axes."""
+
+    labels: str
+    array: Any
+
+
+@_captures(np.einsum)
+def _einsum(
+    recording: Recording,
+    *operands: Any,
+    out: Any = None,
+    optimize: Any = False,
+    dtype: Any = None,
+    order: Any = "K",
+    casting: Any = _NONE,
+    **keywords: Any,
+) -> Any:
+    if not operands or keywords or type(operands[0]) is not str:
+        return NotImplemented
+    subscripts, *rest = operands
+    arrays = stood(recording, *rest)
+    terms = None if arrays is None else family("tensor_products").terms(subscripts, arrays)
+    path = _path(optimize, len(rest))
+    if arrays is None or terms is None or path is None or order not in ("A", "C", "F", "K"):
+        return NotImplemented
+    if order == "A":
+        order = "F" if all(recording.store(array).flags.f_contiguous for array in arrays) else "C"
+    paired: set[int] = set()
+    if dtype is not None and optimize is not False:
+        if not _PATHS_HEED_TYPES:
+            return NotImplemented
+        path = _numpys_path(subscripts, arrays, optimize)
+        paired = _in_pairs(path, len(arrays))
+    *labels, result = terms
+    sizes = _sizes(labels, arrays)
+    kind = np.dtype(np.result_type(*(array.dtype for array in arrays)) if dtype is None else dtype)
+    if kind not in CODES or not (casting is _NONE or casting in _CASTINGS):
+        return NotImplemented
+    dtype = kind.newbyteorder("=")
+    for number, array in enumerate(arrays):
+        usual: Any = "same_kind" if number in paired else "safe"
+        if not np.can_cast(array.dtype, dtype, usual if casting is _NONE else casting):
+            return NotImplemented
+    if sizes is None or out is not None:
+        return NotImplemented
+    distinct = [_distinct(recording, own, a, sizes) for own, a in zip(labels, arrays, strict=True)]
+    parts = []
+    for number, part in enumerate(distinct):
+        others = {*result}.union(*(p.labels for p in distinct if p is not part))
+        own = part.array.dtype.newbyteorder("=") if number in paired else dtype
+        parts.append(_typed(_without(recording, part, others, own), dtype))
+    found = _of_all(recording, parts, result, sizes, path)
+    is_as_asked = order == "K" or not result or recording.store(found).flags[order]
+    return found if is_as_asked else recording.call(np.copy, (found, order), {})
+
+
+def _in_letters(operands: Sequence[Any]) -> Sequence[Any]:
+    """Return subscripts for lists of axes, or None for what NumPy refuses, and the arrays."""
+    arrays, lists = list(operands[::2]), list(operands[1::2])
+    result = _letters(arrays.pop()) if len(operands) % 2 else None
+    labels = [_letters(each) for each in lists]
+    if not arrays or None in labels or (len(operands) % 2 and result is None):
+        return (None, *arrays)
+    before = ",".join(map(str, labels))
+    if result is not None:
+        return (f"{before}->{result}", *arrays)
+    # NumPy has two orders for more axes than there are capital letters.
+    return (None if any(c.islower() for c in before) else before, *arrays)
+
+
+def _letters(axes: Any) -> str | None:
+    """Return letters, in the order of the numbers of axes."""
+    if type(axes) not in (list, tuple):
+        return None
+    are_known = all(each is ... or (_is_number(each) and 0 <= each < len(_ORDERED)) for each in axes)
+    return "".join("..." if each is ... else _ORDERED[each] for each in axes) if are_known else None
+
+
+def _is_number(each: Any) -> bool:
+    return issubclass(type(each), (int, np.integer)) and type(each) is not bool
+
+
+def _path(optimize: Any, count: int) -> list[Sequence[int]] | None:
+    """Return which of the arrays are multiplied first, and which then, as far as that is asked for.
+
+    It is None for what NumPy refuses. How others are paired is for their sizes to say.
+    """
+    if type(optimize) is bool or (type(optimize) is str and optimize in _PATHS):
+        return []
+    if type(optimize) not in (list, tuple) or not optimize:
+        return None
+    name, *steps = optimize
+    if type(name) is not str:
+        return None
+    if name in _PATHS:  # and what an intermediate result may take
+        return [] if len(steps) == 1 and type(steps[0]) in (int, float) else None
+    if name != "einsum_path":
+        return None
+    for step in steps:
+        is_known = type(step) in (list, tuple) and len(step) > 0 and len({*step}) == len(step)
+        if not is_known or not all(type(n) is int and 0 <= n < count for n in step):
+            return None
+        count -= len(step) - 1
+    return steps if count == 1 else None
+
+
+def _keeps_views(optimize: Any = False, order: Any = "K", **others: Any) -> bool:
+    """Tell whether NumPy gives what is no sum as a view: so it does in whatever order."""
+    return not others and _path(optimize, 1) is not None and order in ("A", "C", "F", "K")
+
+
+def _numpys_path(subscripts: str, arrays: Sequence[StandIn], optimize: Any) -> list[Sequence[int]]:
+    """Return which arrays NumPy multiplies first, and which then, as `_path` does."""
+    shapes = [np.broadcast_to(np.zeros((), array.dtype), array.shape) for array in arrays]
+    _, *steps = np.einsum_path(subscripts, *shapes, optimize=optimize)[0]
+    return steps
+
+
+def _in_pairs(path: Sequence[Sequence[int]], count: int) -> set[int]:
+    """Return which arrays NumPy multiplies two at a time, as ufuncs do.
+
+    Of those it sums what they alone have in their own type, whatever it is asked for.
+    """
+    waiting = [*range(count)]
+    found: set[int] = set()
+    for step in path:
+        group = [waiting.pop(n) for n in sorted(step, reverse=True)]
+        found.update(group if len(group) == 2 else ())
+        waiting.append(-1)
+    return found
+
+
+def view_or(elsewhere: Handler) -> Handler:
+    """Take lists of axes as letters, and `einsum` of one array that keeps all its axes as the view it is."""
+
+    def handle(recording: Recording, *operands: Any, **keywords: Any) -> Any:
+        if operands and type(operands[0]) is not str:
+            subscripts, *arrays = _in_letters(operands)
+            operands = operands if subscripts is None else (subscripts, *arrays)
+        if operands and type(operands[0]) is str and _keeps_views(**keywords):
+            subscripts, *arrays = operands
+            if len(arrays) == 1 and type(arrays[0]) is StandIn and arrays[0].ndim:
+                terms = family("tensor_products").terms(subscripts, arrays)
+                if terms is not None and {*terms[0]} == {*terms[1]}:
+                    return recording.view(arrays[0], lambda array: np.einsum("->".join(terms), array))
+        return elsewhere(recording, *operands, **keywords)
+
+    return handle
+
+
+def _sizes(labels: Sequence[str], arrays: Sequence[StandIn]) -> dict[str, int] | None:
+    """Return how long each label's axes are, of which some of length 1 may be repeated; None of others."""
+    sizes: dict[str, int] = {}
+    for own, array in zip(labels, arrays, strict=True):
+        inside: dict[str, int] = {}
+        for label, size in zip(own, array.shape, strict=True):
+            known = sizes.get(label, 1)
+            if inside.setdefault(label, size) != size or (size != known and 1 not in (size, known)):
+                return None
+            sizes[label] = max(size, known)
+    return sizes
+
+
+def _distinct(recording: Recording, labels: str, a: StandIn, sizes: dict[str, int]) -> _Part:
+    """Return a view that has each label once, and none that is repeated from a length of 1."""
+    distinct = "".join(dict.fromkeys(labels))
+    if distinct != labels:
+        a = recording.view(a, lambda array: np.einsum(f"{labels}->{distinct}", array))
+    repeated = tuple(d for d, label in enumerate(distinct) if a.shape[d] != sizes[label])
+    if repeated:
+        a = recording.view(a, lambda array: np.squeeze(array, repeated))
+    return _Part("".join(label for d, label in enumerate(distinct) if d not in repeated), a)
+
+
+def _without(recording: Recording, part: _Part, others: set[str], dtype: Any) -> _Part:
+    """Return a part in a type, summed along what it alone has."""
+    labels, a = _typed(part, dtype)
+    alone = tuple(d for d, label in enumerate(labels) if label not in others)
+    if alone:
+        a = recording.call(np.any if dtype.kind == "b" else np.sum, (a,), {"axis": alone})
+        a = a if a.dtype == dtype else a.astype(dtype)
+        labels = "".join(label for label in labels if label in others)
+    return _Part(labels, a)
+
+
+def _typed(part: _Part, dtype: Any) -> _Part:
+    return part if part.array.dtype == dtype else _Part(part.labels, part.array.astype(dtype))
+
+
+def _of_all(
+    recording: Recording,
+    parts: list[_Part],
+    result: str,
+    sizes: dict[str, int],
+    path: Sequence[Sequence[int]],
+) -> Any:
+    if len(parts) == 1:
+        return _in_order(recording, parts[0].array, parts[0].labels, result)
+    for step in path:
+        group = [parts.pop(n) for n in sorted(step, reverse=True)]
+        while len(group) > 1:
+            first, second = group.pop(), group.pop()
+            group.append(_joined(recording, first, second, [*group, *parts], result, sizes))
+        parts += group
+    while len(parts) > 1:  # those first whose product is the smallest
+        pairs = itertools.combinations(range(len(parts)), 2)
+        i, k = min(pairs, key=lambda pair: _product_size(parts, pair, result, sizes))
+        second, first = parts.pop(k), parts.pop(i)
+        parts.append(_joined(recording, first, second, parts, result, sizes))
+    return parts[0].array
+
+
+def _product_size(parts: list[_Part], pair: tuple[int, int], result: str, sizes: dict[str, int]) -> int:
+    first, second = (parts[n] for n in pair)
+    others = [part for n, part in enumerate(parts) if n not in pair]
+    return math.prod(sizes[label] for label in _made(first, second, others, result))
+
+
+def _joined(
+    recording: Recording,
+    first: _Part,
+    second: _Part,
+    others: Sequence[_Part],
+    result: str,
+    sizes: dict[str, int],
+) -> _Part:
+    """Return the product of two parts, with what others need of them."""
+    made = _made(first, second, others, result) if others else result
+    return _Part(made, _of_two(recording, first, second, made, sizes))
+
+
+def _made(first: _Part, second: _Part, others: Sequence[_Part], result: str) -> str:
+    """Return the labels that the product of two parts has, as `_of_two` makes it."""
+    left, right = first.labels, second.labels
+    needed = {*result}.union(*(part.labels for part in others))
+    stack = [c for c in left if c in right]
+    rows, columns = [c for c in left if c not in right], [c for c in right if c not in left]
+    return "".join(c for c in (*stack, *rows, *columns) if c in needed)
+
+
+def _in_order(recording: Recording, a: Any, labels: Sequence[str], result: str) -> Any:
+    """Return a new array whose axes, that have labels, are in another order."""
+    if not labels:
+        return a
+    return recording.call(np.copy, (a.transpose(tuple(labels.index(c) for c in result)), "C"), {})
+
+
+def _of_two(
+    recording: Recording,
+    first: _Part,
+    second: _Part,
+    result: str,
+    sizes: dict[str, int],
+) -> Any:
+    (left, x), (right, y) = first, second
+    both = [c for c in left if c in right]
+    depth, stack = [c for c in both if c not in result], [c for c in result if c in both]
+    rows, columns = [c for c in result if c not in right], [c for c in result if c not in left]
+
+    def arranged(labels: str, array: StandIn, *groups: list[str]) -> Any:
+        order = [labels.index(c) for group in groups for c in group]
+        return as_matrix(recording, array, order, *(math.prod(sizes[c] for c in group) for group in groups))
+
+    def of_elements(labels: str, array: StandIn) -> Any:
+        if not labels:
+            return array
+        order = [labels.index(c) for c in result if c in labels]
+        return array.transpose(tuple(order))[tuple(slice(None) if c in labels else None for c in result)]
+
+    if not depth:
+        with np.errstate(all="ignore"):
+            return of_elements(left, x) * of_elements(right, y)
+    if not rows and not columns:
+        a, b = arranged(left, x, stack, depth), arranged(right, y, stack, depth)
+        found = dots(recording, "einsum", a, b, warns=False)
+    else:
+        a, b = arranged(left, x, stack, rows, depth), arranged(right, y, stack, depth, columns)
+        if not stack:
+            a, b = a[0], b[0]
+        found = product(recording, a, b, "einsum", None)
+    made = (*stack, *rows, *columns)
+    found = found.reshape([sizes[c] for c in made]) if made else found.reshape(())
+    if not made:
+        found.is_scalar = True
+    return found if "".join(made) == result else _in_order(recording, found, made, result)

@@ -1,0 +1,163 @@
+"""Order statistics where arrays stay on the device: of rows that are sorted there, at which nobody looks."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import Any
+
+import numpy as np
+
+from pycudakit._native.dtypes import BOOL, CODES, FLOAT32, FLOAT64, Array, DType
+from pycudakit.fusing.device_impls.take import taken_along
+from pycudakit.fusing.memory import residency
+from pycudakit.fusing.memory.tracer import StandIn
+from pycudakit.fusing.trace.trace import Recording
+
+_MOST = 32  # shares, each of which is some steps
+_MOST_ELEMENTS = 1 << 30  # that are sorted at once
+_TIMES = 4  # as much memory as the rows have
+
+
+def of_rows(recording: Recording, name: str, rows: StandIn, q: Any, method: str) -> Any:
+    """Return a function's order statistics along the last axis, those of several shares along the first.
+
+    It is NotImplemented where the rows do not lie on the device, or sorting them is not what is wanted.
+    """
+    recording.store(rows)
+    storage = rows.node.storage
+    fits = rows.size <= _MOST_ELEMENTS and _TIMES * rows.nbytes <= (residency.budget() or math.inf)
+    if storage is None or not (storage.is_kept and fits and rows.dtype.isnative):
+        return NotImplemented
+    if name.endswith("median"):
+        return _Rows(recording, name, rows).median()
+    shares = np.asarray(q)
+    if shares.dtype not in CODES or not 0 < shares.size <= _MOST:
+        return NotImplemented
+    if name.startswith("nan") and shares.ndim and not recording.memory.scope.queues:
+        return NotImplemented  # NumPy has a row's quantiles side by side
+    if name.endswith("percentile"):
+        shares = np.asarray(np.true_divide(shares, 100))
+    points: Any = importlib.import_module("pycudakit._families.select.quantile_interpolation")
+    are_plain = shares.ndim <= 2 and method in points.METHODS and points.are_valid(shares)
+    # Of one row NumPy has NaN in the row's type, whatever that of the share is.
+    has_two_types = shares.ndim == 0 and rows.ndim == 1 and rows.dtype != shares.dtype
+    is_weak = type(q) in (int, float)
+    if not are_plain or (has_two_types and not is_weak):
+        return NotImplemented
+    if rows.dtype == BOOL and points.Points(rows.shape[-1], shares, method, False).gamma is not None:
+        return NotImplemented  # there is no difference of bools
+    found = _Rows(recording, name, rows)
+    if found.skips_nan and shares.dtype != FLOAT64:
+        return NotImplemented
+    return found.quantiles(points, shares, method, is_weak)
+
+
+class _Rows:
+    """Rows in order, NaN last."""
+
+    def __init__(self, recording: Recording, name: str, rows: StandIn) -> None:
+        self._recording = recording
+        self._dtype: DType = rows.dtype
+        self._floating = rows.dtype.kind == "f"
+        self._count = rows.shape[-1]
+        self._is_one = rows.ndim == 1
+        rows = rows.reshape(1, -1) if self._is_one else rows  # an element alone would come down
+        self._ordered: Any = recording.call(np.sort, (rows,), {})
+        self.skips_nan = name.startswith("nan") and self._floating
+        if self.skips_nan:
+            valid = np.count_nonzero(~np.isnan(rows), axis=-1)
+            self._valid: Any = valid.astype(np.int64)
+            self._warn_of_only_nan()
+
+    def _warn_of_only_nan(self) -> None:
+        if not self._recording.memory.scope.queues and self._recording.resolved(np.any(self._valid == 0)):
+            importlib.import_module("pycudakit._families.select.order_statistics").warn_of_only_nan()
+
+    def _at(self, rank: int) -> Any:
+        return self._ordered[..., rank]
+
+    def _at_own(self, ranks: Any) -> Any:
+        """Return elements by ranks that each row has of its own; those of rows of nothing but NaN are NaN."""
+        inside = np.minimum(np.maximum(ranks, 0), self._count - 1)
+        return taken_along(self._recording, self._ordered, inside[..., np.newaxis])[..., 0]
+
+    def _or_nan(self, result: Any, is_nan: Any) -> Any:
+        return np.where(is_nan, result.dtype.type(np.nan), result)
+
+    def _shaped(self, result: Any, ahead: tuple[int, ...]) -> Any:
+        rest = () if self._is_one else self._ordered.shape[:-1]
+        return result.reshape((*ahead, *rest))
+
+    def median(self) -> Any:
+        found = self._median_of_numbers() if self.skips_nan else self._median_of_all()
+        return self._shaped(found, ())
+
+    def _median_of_all(self) -> Any:
+        n = self._count
+        low, high = self._at((n - 1) // 2), self._at(n // 2)
+        result = self._mean([low] if n % 2 else [low, high])
+        return self._or_nan(result, np.isnan(self._at(n - 1))) if self._floating else result
+
+    def _mean(self, elements: list[Any]) -> Any:
+        """Return what `np.mean` does of one element or two."""
+        dtype = self._dtype if self._floating else FLOAT64
+        wide = FLOAT32 if dtype.itemsize == 2 else dtype
+        total = sum((each.astype(wide) for each in elements[1:]), elements[0].astype(wide))
+        return (total / len(elements)).astype(dtype)
+
+    def _median_of_numbers(self) -> Any:
+        valid = self._valid
+        last = np.maximum(valid - 1, 0)
+        low, high = self._at_own(last // 2), self._at_own(np.minimum(valid // 2, last))
+        family: Any = importlib.import_module("pycudakit._families.select.quantiles")
+        if not self._is_one and self._count < family.MASKED_BELOW:
+            result = (low + high) / self._dtype.type(2)
+        else:
+            result = np.where(valid % 2 == 0, self._mean([low, high]), low)
+        return self._or_nan(result, valid == 0)
+
+    def quantiles(self, points: Any, shares: Array, method: str, is_weak: bool) -> Any:
+        if self.skips_nan:
+            found = [self._share_of_numbers(points, share, method, is_weak) for share in shares.ravel()]
+            if found[0].dtype != self._dtype and self._is_first_empty():
+                found = [each.astype(self._dtype) for each in found]
+        else:
+            found = self._shares(points.Points(self._count, shares, method, self._floating), is_weak)
+        together = self._recording.call(np.stack, (found, 0), {}) if shares.ndim else found[0]
+        return self._shaped(together, shares.shape)
+
+    def _is_first_empty(self) -> bool:
+        """Tell whether the first row has nothing but NaN: its type is that of all, as NumPy has it."""
+        return not self._recording.resolved(self._valid.ravel()[0])
+
+    def _shares(self, points: Any, is_weak: bool) -> list[Any]:
+        places = [each.ravel() for each in points.places]
+        found = []
+        for i, low in enumerate(places[0]):
+            result = self._at(int(low))
+            if points.gamma is not None:
+                gamma = points.gamma.ravel()[i]
+                high = self._at(int(places[1][i]))
+                result = _between(result, high, float(gamma) if is_weak else gamma)
+            if self._floating:
+                result = self._or_nan(result, np.isnan(self._at(self._count - 1)))
+            found.append(result)
+        return found
+
+    def _share_of_numbers(self, points: Any, share: Any, method: str, is_weak: bool) -> Any:
+        places, gamma = points.lie_at(self._valid, share, method, self._floating)
+        low, *high = (self._at_own(np.where(place < 0, place + self._valid, place)) for place in places)
+        if gamma is None:
+            return self._or_nan(low, self._valid == 0)
+        to, rest = gamma, 1 - gamma
+        if is_weak:
+            to, rest = to.astype(self._dtype), rest.astype(self._dtype)
+        difference = high[0] - low
+        result = np.where(gamma >= 0.5, high[0] - difference * rest, low + difference * to)
+        return self._or_nan(result, self._valid == 0)
+
+
+def _between(low: Any, high: Any, gamma: Any) -> Any:
+    difference = high - low
+    return high - difference * (1 - gamma) if gamma >= 0.5 else low + difference * gamma

@@ -1,0 +1,163 @@
+"""What a fused function finds, and leaves, in objects that outlive its call.
+
+A method keeps what it computed in an attribute, a closure appends it to a list. Both are looked through after
+the call, and arrays take the place of the stand-ins left there; but only where some are left, and not without
+end: one that is not found goes on as an array.
+"""
+
+from __future__ import annotations
+
+import dis
+import gc
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, MappingView
+from functools import lru_cache, partial
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from pycudakit._native.dtypes import Array
+from pycudakit.fusing.memory.tracer import StandIn
+
+_MOST_LOOKED_AT = 10_000  # objects
+_MOST_LOOKED_AT_BEFORE = 1000
+_OUTSIDE = ("numpy", __name__.partition(".")[0])  # whose functions keep nothing of a caller's
+_NUMBERS = (bool, int, float, complex, np.generic)
+_WITHOUT_PARTS = (*_NUMBERS, type, ModuleType, StandIn, np.ndarray, str, bytes, type(None))
+
+
+def replace_left(roots: Iterable[Any], array_of: Callable[[StandIn], Any]) -> None:
+    """Put arrays in the place of stand-ins, in these objects and in what is found through them."""
+    seen: set[int] = set()
+    pending = deque(roots)
+    while pending and len(seen) < _MOST_LOOKED_AT:
+        holder = pending.popleft()
+        if id(holder) in seen:
+            continue
+        seen.add(id(holder))
+        for value, put in _parts(holder):
+            new = value if put is None else _replaced(value, array_of)
+            if new is not value and put is not None:
+                put(new)
+            if not issubclass(type(new), _WITHOUT_PARTS):
+                pending.append(new)
+
+
+def arrays_elsewhere(function: Any, is_lent: bool, arguments: Iterable[Any]) -> Iterator[Array]:
+    """Return arrays that a function has another way to than by its arguments, and reads as they are.
+
+    Of those that its own names are of, a stand-in is lent to it, or not.
+    """
+    own = [value for value in _own(function) if not (is_lent and type(value) is np.ndarray)]
+    return (each for each in _reached([*_leaves(arguments, {}), *own]) if type(each) is np.ndarray)
+
+
+def reached_elsewhere(function: Any, arguments: Iterable[Any]) -> list[Any]:
+    """Return the lists and dicts among arguments to which a function has another way, too."""
+    nested: dict[int, Any] = {}
+    leaves = _leaves(arguments, nested)
+    if not nested:
+        return []
+    seen = {id(each) for each in _reached([*leaves, *_own(function)])}
+    return [value for key, value in nested.items() if key in seen]
+
+
+def _reached(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield arrays, and each object once, of values and of what is found through them; not without end."""
+    pending, seen = deque(values), set[int]()
+    while pending and len(seen) < _MOST_LOOKED_AT_BEFORE:
+        holder = pending.popleft()
+        if type(holder) is np.ndarray:
+            yield holder
+        elif id(holder) not in seen and not issubclass(type(holder), _WITHOUT_PARTS):
+            seen.add(id(holder))
+            yield holder
+            pending.extend(value for value, _ in _parts(holder))
+
+
+def _leaves(values: Iterable[Any], nested: dict[int, Any]) -> list[Any]:
+    """Return what is in tuples, lists and dicts, and has parts itself; lists and dicts go to `nested`."""
+    found = []
+    for value in values:
+        kind = type(value)
+        if kind in (list, dict):
+            nested[id(value)] = value
+        if kind in (list, dict) or isinstance(value, tuple):
+            found += _leaves(value.values() if kind is dict else value, nested)
+        elif not issubclass(kind, _WITHOUT_PARTS):
+            found.append(value)
+    return found
+
+
+def _own(function: Any) -> list[Any]:
+    """Return what a function's own names are of."""
+    return [value for value, _ in _names_of(function)] if type(function) is FunctionType else [function]
+
+
+def _replaced(value: Any, array_of: Callable[[StandIn], Any]) -> Any:
+    """Return an array for a stand-in, and a tuple with arrays for those that it has; else the value."""
+    if type(value) is StandIn:
+        return array_of(value)
+    if not isinstance(value, tuple):
+        return value
+    parts = [_replaced(part, array_of) for part in value]
+    if all(new is part for new, part in zip(parts, value, strict=True)):
+        return value
+    return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+
+
+def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
+    """Yield what an object refers to, and what puts something else there."""
+    if isinstance(holder, dict):
+        for key, value in list(holder.items()):
+            yield value, partial(dict.__setitem__, holder, key)
+    elif isinstance(holder, (list, deque)):
+        for place, value in enumerate(list(holder)):
+            yield value, partial(holder.__setitem__, place)
+    elif isinstance(holder, tuple):
+        for value in holder:
+            yield value, None
+    elif isinstance(holder, CellType):
+        try:
+            yield holder.cell_contents, partial(setattr, holder, "cell_contents")
+        except ValueError:  # nothing yet
+            return
+    elif isinstance(holder, FunctionType):
+        yield from ((part, None) for part in (holder.__defaults__, holder.__kwdefaults__))
+        yield from _names_of(holder)
+    elif isinstance(holder, MethodType):
+        yield from ((holder.__self__, None), (holder.__func__, None))
+    elif isinstance(holder, partial):
+        yield from ((part, None) for part in (holder.func, holder.args, holder.keywords))
+    else:
+        if isinstance(holder, BaseException):
+            yield holder.args, partial(setattr, holder, "args")
+        elif isinstance(holder, (Iterator, MappingView)):  # which tell of nothing themselves
+            yield from ((part, None) for part in gc.get_referents(holder))
+        yield getattr(holder, "__dict__", None), None
+        for kind in type(holder).__mro__:
+            names = kind.__dict__.get("__slots__", ())
+            for name in (names,) if isinstance(names, str) else names:
+                if name not in ("__dict__", "__weakref__") and hasattr(holder, name):
+                    yield getattr(holder, name), partial(object.__setattr__, holder, name)
+
+
+def _names_of(function: FunctionType) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
+    """Yield what the names of a function mean that are not its own, and what puts something else there."""
+    if (function.__module__ or "").partition(".")[0] in _OUTSIDE:
+        return
+    for cell in function.__closure__ or ():
+        yield from _parts(cell)
+    known = function.__globals__
+    for name in _globals_in(function.__code__):
+        if name in known:
+            yield known[name], partial(dict.__setitem__, known, name)
+
+
+@lru_cache(1024)
+def _globals_in(code: CodeType) -> tuple[str, ...]:
+    """Return the names of globals that a function's code has."""
+    names = [step.argval for step in dis.get_instructions(code) if step.opname.endswith("_GLOBAL")]
+    inner = [name for part in code.co_consts if isinstance(part, CodeType) for name in _globals_in(part)]
+    return tuple(dict.fromkeys([*names, *inner]))

@@ -1,0 +1,467 @@
+"""What stands for an array in a fused function: it writes down what is asked of it."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._native.dtypes import CODES, Array, DType
+from pycudakit._runtime.lazy_array import Deferred
+
+if TYPE_CHECKING:
+    from pycudakit.fusing.memory.nodes import Node
+
+
+class StandIn(Deferred):
+    """An array of a fused function: what NumPy's array does, when it is needed."""
+
+    __slots__ = ("__weakref__", "is_scalar", "node", "recording")
+    __array_priority__ = 1000.0
+
+    def __init__(self, recording: Any, node: Node, is_scalar: bool = False) -> None:
+        self.recording = recording
+        self.node = node
+        self.is_scalar = is_scalar  # what NumPy would have returned as a number
+        if node.storage is not None:
+            node.storage.see(self)
+
+    def apply(self, function: Any, inputs: Sequence[Any]) -> Any:
+        """Write a function down."""
+        return self.recording.apply(function, inputs)
+
+    # ---- What is known without a look ----------------------------------------------------------------
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """NumPy's array, or the type of a number, for those who ask with `isinstance`."""
+        return self.dtype.type if self.is_scalar else np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As of an array."""
+        return self.node.shape
+
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        self.recording.see_as(self, "shape", shape)
+
+    @property
+    def dtype(self) -> DType:
+        """As of an array."""
+        array = self.node.array
+        return self.node.dtype if array is None else array.dtype
+
+    @dtype.setter
+    def dtype(self, dtype: Any) -> None:
+        self.recording.see_as(self, "dtype", dtype)
+
+    @property
+    def ndim(self) -> int:
+        """As of an array."""
+        return len(self.node.shape)
+
+    @property
+    def size(self) -> int:
+        """As of an array."""
+        size = 1
+        for length in self.node.shape:
+            size *= length
+        return size
+
+    @property
+    def itemsize(self) -> int:
+        """As of an array."""
+        return self.node.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """As of an array."""
+        return self.size * self.itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """As of an array."""
+        return self.recording.store(self).strides  # type: ignore[no-any-return]
+
+    @strides.setter
+    def strides(self, strides: Any) -> None:
+        self.recording.see_as(self, "strides", strides)
+
+    @property
+    def flags(self) -> Any:
+        """As of an array."""
+        return self.recording.store(self).flags
+
+    @property
+    def T(self) -> Any:  # noqa: N802
+        """As of an array."""
+        return self.recording.view(self, np.transpose)
+
+    @property
+    def mT(self) -> Any:  # noqa: N802
+        """As of an array."""
+        return self.recording.view(self, lambda array: array.mT)
+
+    @property
+    def real(self) -> Any:
+        """As of an array: itself, since none is complex."""
+        return self
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.recording.write_by_numpy(_set_real, self, (value,))
+
+    @property
+    def imag(self) -> Any:
+        """As of an array."""
+        return self.recording.attribute(self, "imag")
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        self.recording.write_by_numpy(_set_imag, self, (value,))
+
+    @property
+    def flat(self) -> Any:
+        """As of an array."""
+        return self.recording.attribute(self, "flat")
+
+    @flat.setter
+    def flat(self, values: Any) -> None:
+        self.recording.write_by_numpy(_set_flat, self, (values,))
+
+    def __len__(self) -> int:
+        """Return the length of the first axis."""
+        if self.is_scalar:
+            raise TypeError(f"object of type 'numpy.{self.dtype.type.__name__}' has no len()")
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield what lies along the first axis."""
+        if self.is_scalar:
+            raise TypeError(f"'numpy.{self.dtype.type.__name__}' object is not iterable")
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[index] for index in range(self.shape[0]))
+
+    # ---- Looks ---------------------------------------------------------------------------------------
+
+    def resolved(self) -> Array:
+        """Return it as an array that functions can read."""
+        return self.recording.read(self)  # type: ignore[no-any-return]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Return it as an array of NumPy's."""
+        array = self.recording.look(self, "numpy.asarray()")
+        self.recording.share(self)  # whoever has the array may write to it
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError("Unable to avoid copy while creating an array as requested.")
+            return array.astype(dtype)  # type: ignore[no-any-return]
+        return array.copy() if copy else array  # type: ignore[no-any-return]
+
+    def _number(self, what: str) -> Any:
+        array = self.recording.look(self, what)
+        return array[()] if array.ndim == 0 else array
+
+    def __bool__(self) -> bool:
+        """Look at its truth."""
+        return bool(self._number("the truth of an array, as `if` and `while` ask for it,"))
+
+    def __float__(self) -> float:
+        """Look at its value."""
+        return float(self._number("float()"))
+
+    def __int__(self) -> int:
+        """Look at its value."""
+        return int(self._number("int()"))
+
+    def __trunc__(self) -> Any:
+        """Look at its value."""
+        return math.trunc(self._number("int()"))
+
+    def __complex__(self) -> complex:
+        """Look at its value."""
+        return complex(self._number("complex()"))
+
+    def __index__(self) -> int:
+        """Look at its value."""
+        return operator.index(self._number("an index"))
+
+    def __round__(self, digits: int | None = None) -> Any:
+        """Look at its value."""
+        return round(self._number("round()"), *([] if digits is None else [digits]))
+
+    def __repr__(self) -> str:
+        """Look at its elements."""
+        return repr(self._number("repr()"))
+
+    def __str__(self) -> str:
+        """Look at its elements."""
+        return str(self._number("str(), as print() asks for it,"))
+
+    def __format__(self, spec: str) -> str:
+        """Look at its elements."""
+        return format(self._number("format()"), spec)
+
+    def __bytes__(self) -> bytes:
+        """Look at the bytes of its elements."""
+        return bytes(self._number("bytes()"))
+
+    def __hash__(self) -> int:
+        """Look at its value, if it is a number."""
+        if self.is_scalar:
+            return hash(self._number("hash()"))
+        raise TypeError("unhashable type: 'numpy.ndarray'")
+
+    def __contains__(self, value: Any) -> bool:
+        """Look for a value."""
+        return value in self.recording.look(self, "`in`")
+
+    def __reduce__(self) -> Any:
+        """Pickle what it stands for."""
+        value = self._number("pickling")
+        return value.__reduce__()
+
+    def __copy__(self) -> Any:
+        """Return a copy."""
+        return self.copy()
+
+    def __deepcopy__(self, _: Any) -> Any:
+        """Return a copy."""
+        return self.copy()
+
+    def __getattr__(self, name: str) -> Any:
+        """Look, for what an array has beside what is here."""
+        kind = self.__class__
+        if name.startswith("__") or not hasattr(kind, name):
+            raise AttributeError(f"'numpy.{kind.__name__}' object has no attribute '{name}'")
+        return self.recording.attribute(self, name)
+
+    # ---- NumPy's functions ---------------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
+        """Write a ufunc down (NEP 13)."""
+        return self.recording.ufunc(ufunc, method, inputs, keywords)
+
+    def __array_function__(self, function: Any, _: Any, arguments: Any, keywords: Any) -> Any:
+        """Write another function of NumPy's down (NEP 18)."""
+        return self.recording.call(function, arguments, keywords)
+
+    # ---- Indexing ------------------------------------------------------------------------------------
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return a view, or the elements at some places."""
+        return self.recording.get(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Write to a view."""
+        if self.is_scalar:
+            raise TypeError(f"'numpy.{self.dtype.type.__name__}' object does not support item assignment")
+        self.recording.set(self, index, value)
+
+
+def _setter_of(name: str) -> Callable[[Any, Any], None]:
+    def put(array: Any, value: Any) -> None:
+        setattr(array, name, value)
+
+    put.__name__ = name
+    return put
+
+
+_set_real, _set_imag, _set_flat = map(_setter_of, ("real", "imag", "flat"))
+
+
+_REPEATED = (list, tuple, str, bytes, bytearray)
+
+
+def _binary(name: str, swapped: bool = False) -> Callable[[StandIn, Any], Any]:
+    ufunc = getattr(np, name)
+
+    def operate(self: StandIn, other: Any) -> Any:
+        if getattr(type(other), "__array_ufunc__", False) is None:
+            return NotImplemented
+        return self.recording.operate(ufunc, (other, self) if swapped else (self, other))
+
+    return operate
+
+
+def _times(swapped: bool = False) -> Callable[[StandIn, Any], Any]:
+    multiply = _binary("multiply", swapped)
+
+    def operate(self: StandIn, other: Any) -> Any:
+        if self.is_scalar and isinstance(other, _REPEATED):  # as often as a number says
+            return other * self._number("how often to repeat a sequence")
+        return multiply(self, other)
+
+    return operate
+
+
+def _equality(name: str, numpys: Callable[[Any, Any], Any]) -> Callable[[StandIn, Any], Any]:
+    compare = _binary(name)
+
+    def operate(self: StandIn, other: Any) -> Any:
+        try:
+            return compare(self, other)
+        except errors.Unsupported:
+            raise
+        except TypeError:  # of NumPy's ufunc; its operator finds numbers and texts unequal
+            return self.recording.on_host(numpys, (self, other), {})
+
+    return operate
+
+
+def _in_place(name: str) -> Callable[[StandIn, Any], Any]:
+    ufunc = getattr(np, name)
+
+    def operate(self: StandIn, other: Any) -> Any:
+        if self.is_scalar:  # a number does not change: the name gets another one
+            return self.recording.operate(ufunc, (self, other))
+        return self.recording.operate_in_place(ufunc, self, other)
+
+    return operate
+
+
+def _unary(name: str) -> Callable[[StandIn], Any]:
+    ufunc = getattr(np, name)
+    return lambda self: self.recording.operate(ufunc, (self,))
+
+
+_OPERATORS = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "pow": "power",
+    "matmul": "matmul",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+    "divmod": "divmod",
+}
+for _name, _ufunc in _OPERATORS.items():
+    setattr(StandIn, f"__{_name}__", _binary(_ufunc))
+    setattr(StandIn, f"__r{_name}__", _binary(_ufunc, swapped=True))
+    if _name != "divmod":
+        setattr(StandIn, f"__i{_name}__", _in_place(_ufunc))
+for _name, _ufunc in {
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}.items():
+    setattr(StandIn, f"__{_name}__", _binary(_ufunc))
+setattr(StandIn, "__eq__", _equality("equal", operator.eq))  # noqa: B010
+setattr(StandIn, "__ne__", _equality("not_equal", operator.ne))  # noqa: B010
+setattr(StandIn, "__mul__", _times())  # noqa: B010
+setattr(StandIn, "__rmul__", _times(swapped=True))  # noqa: B010
+for _name, _ufunc in {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}.items():
+    setattr(StandIn, f"__{_name}__", _unary(_ufunc))
+
+
+def _method(name: str) -> Callable[..., Any]:
+    function = getattr(np, name)
+
+    def method(self: StandIn, *arguments: Any, **keywords: Any) -> Any:
+        return self.recording.call(function, (self, *arguments), keywords)
+
+    method.__name__ = name
+    return method
+
+
+# Methods that are NumPy's functions of an array, with the same arguments.
+_METHODS = """all any argmax argmin argpartition argsort astype choose clip cumprod cumsum diagonal dot max
+mean min nonzero prod ravel repeat round searchsorted squeeze std sum swapaxes take trace var"""
+for _name in _METHODS.split():
+    setattr(StandIn, _name, _method(_name))
+
+
+def _flatten(self: StandIn, order: Any = "C") -> Any:
+    return self.recording.call(np.copy, (self.recording.call(np.ravel, (self,), {"order": order}),), {})
+
+
+def _copy(self: StandIn, order: Any = "C") -> Any:
+    return self if self.is_scalar else self.recording.call(np.copy, (self,), {"order": order})
+
+
+def _conj(self: StandIn) -> StandIn:
+    return self
+
+
+def _view(self: StandIn, *arguments: Any, **keywords: Any) -> Any:
+    if self.is_scalar or keywords or not all(_is_type(given) for given in arguments):
+        return self.__getattr__("view")(*arguments, **keywords)
+    return self.recording.seen_as(self, *arguments)
+
+
+def _is_type(given: Any) -> bool:
+    """Tell whether it names one of the types that stand-ins have."""
+    try:
+        return np.dtype(given) in CODES
+    except TypeError:  # it is a class of arrays
+        return False
+
+
+def _compress(self: StandIn, condition: Any, axis: Any = None, out: Any = None) -> Any:
+    return self.recording.call(np.compress, (condition, self, axis), {} if out is None else {"out": out})
+
+
+def _reshape(self: StandIn, *shape: Any, **keywords: Any) -> Any:
+    shape = shape[0] if len(shape) == 1 else shape
+    return self.recording.call(np.reshape, (self, shape), keywords)
+
+
+def _transpose(self: StandIn, *axes: Any) -> Any:
+    axes = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else (axes or None)  # type: ignore[assignment]
+    return self.recording.call(np.transpose, (self, axes), {})
+
+
+def _in_place_by(name: str) -> Callable[..., None]:
+    function = getattr(np, name)
+
+    def method(self: StandIn, *arguments: Any, **keywords: Any) -> None:
+        has_axis = None not in (*arguments, keywords.get("axis", -1))
+        if not self.is_scalar and has_axis and self.flags.writeable:
+            self.recording.set(self, ..., self.recording.call(function, (self, *arguments), keywords))
+        else:
+            self.__getattr__(name)(*arguments, **keywords)  # raises
+
+    method.__name__ = f"_{name}"
+    return method
+
+
+def _fill(self: StandIn, value: Any) -> None:
+    if self.is_scalar:
+        self.__getattr__("fill")(value)
+    elif type(value) in (list, tuple) or np.ndim(value) or not self.flags.writeable:
+        self.recording.write_by_numpy(np.ndarray.fill, self, (value,))  # which takes few of them
+    else:
+        self.recording.set(self, ..., value)
+
+
+def _put(self: StandIn, indices: Any, values: Any, mode: Any = "raise") -> None:
+    self.recording.call(np.put, (self, indices, values, mode), {})
+
+
+def _item(self: StandIn, *arguments: Any) -> Any:
+    return self.recording.look(self, ".item()").item(*arguments)
+
+
+def _tolist(self: StandIn) -> Any:
+    return self.recording.look(self, ".tolist()").tolist()
+
+
+_OF_ITS_OWN = (_compress, _conj, _copy, _flatten, _reshape, _transpose, _view, _fill, _put, _item, _tolist)
+setattr(StandIn, "conjugate", _conj)  # noqa: B010
+for _method_of_its_own in (*_OF_ITS_OWN, _in_place_by("sort"), _in_place_by("partition")):
+    setattr(StandIn, _method_of_its_own.__name__[1:], _method_of_its_own)

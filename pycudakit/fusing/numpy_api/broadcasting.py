@@ -1,0 +1,136 @@
+"""Arrays broadcast together, and what counts their elements, in a fused function."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit.fusing.memory.tracer import StandIn
+from pycudakit.fusing.numpy_api.joining import arrays_of
+from pycudakit.fusing.trace.trace import Recording
+from pycudakit.fusing.trace.views_and_creation import Handler, captures, spread
+
+GRIDS: dict[Any, Handler] = {}
+_captures = functools.partial(captures, GRIDS)
+
+
+def _as_arrays(recording: Recording, values: Any) -> list[Any]:
+    arrays = arrays_of(recording, values)
+    if any(type(each) is not StandIn for each in arrays):
+        raise errors.Unsupported("arrays of other types")
+    return [_as_array(recording, each) for each in arrays]
+
+
+def _as_array(recording: Recording, a: StandIn) -> Any:
+    return recording.call(np.copy, (a,), {}) if a.is_scalar else a
+
+
+@_captures(np.broadcast_arrays)
+def _broadcast_arrays(recording: Recording, *args: Any, subok: Any = False) -> Any:
+    del subok
+    arrays = _as_arrays(recording, args)
+    shape = np.broadcast_shapes(*(each.shape for each in arrays))
+    beside = np.broadcast_to(np.int8(0), shape)
+    return tuple(
+        each if each.shape == shape else recording.view(each, lambda a: np.broadcast_arrays(a, beside)[0])
+        for each in arrays
+    )
+
+
+_VIEWS: Any = type(np.meshgrid(0, sparse=True, copy=False))  # a list, before NumPy 2.5
+
+
+@_captures(np.meshgrid)
+def _meshgrid(
+    recording: Recording, *xi: Any, copy: Any = True, sparse: Any = False, indexing: Any = "xy"
+) -> Any:
+    if indexing not in ("xy", "ij"):
+        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
+    axes = list(range(len(xi)))
+    if indexing == "xy":
+        axes[:2] = axes[:2][::-1]
+    lines: Any = [
+        each.reshape(tuple([-1 if axis == along else 1 for axis in range(len(xi))]))
+        for each, along in zip(_as_arrays(recording, xi), axes, strict=True)
+    ]
+    if copy:
+        shape = np.broadcast_shapes(*(each.shape for each in lines))
+        return tuple([spread(recording, each, each.shape if sparse else shape) for each in lines])
+    return _VIEWS(lines) if sparse else _broadcast_arrays(recording, *lines)
+
+
+@_captures(np.ix_)
+def _ix(_: Recording, *args: Any) -> Any:
+    made = []
+    for axis, given in enumerate(args):
+        each = given if type(given) is StandIn else np.asarray(given)
+        if not each.size and type(given) is not StandIn and not isinstance(given, np.ndarray):
+            each = each.astype(np.intp)
+        if each.ndim != 1:
+            raise ValueError("Cross index must be 1 dimensional")
+        if each.dtype == np.bool_:
+            (each,) = np.nonzero(each)
+        made.append(each.reshape((1,) * axis + (each.size,) + (1,) * (len(args) - axis - 1)))
+    return tuple(made)
+
+
+# ---- Elements by their number ---------------------------------------------------------------------------
+
+
+def _lengths(recording: Recording, shape: Any) -> tuple[int, ...]:
+    shape = recording.resolved(shape)
+    return tuple(map(operator.index, shape if np.iterable(shape) else (shape,)))
+
+
+def _steps(lengths: tuple[int, ...], order: Any) -> list[int]:
+    """Return by how many each axis counts."""
+    if order not in ("C", "F"):
+        raise errors.Unsupported("another order")
+    within = [lengths[k + 1 :] if order == "C" else lengths[:k] for k in range(len(lengths))]
+    return [math.prod(each) for each in within]
+
+
+def _as_numbers(a: Any) -> Any:
+    if type(a) is not StandIn or not np.can_cast(a.dtype, np.intp) or a.dtype == np.bool_ or not a.size:
+        raise errors.Unsupported("no indices")
+    return a if a.dtype == np.intp else a.astype(np.intp)
+
+
+def _are_within(recording: Recording, a: Any, length: int) -> bool:
+    return not recording.resolved(np.any((a < 0) | (a >= length)))
+
+
+@_captures(np.unravel_index)
+def _unravel_index(recording: Recording, indices: Any, shape: Any, order: Any = "C") -> Any:
+    lengths = _lengths(recording, shape)
+    steps, numbers = _steps(lengths, order), _as_numbers(indices)
+    if not lengths or not _are_within(recording, numbers, math.prod(lengths)):
+        raise errors.Unsupported("an index that is out of bounds")
+    return tuple(numbers // step % length for step, length in zip(steps, lengths, strict=True))
+
+
+@_captures(np.ravel_multi_index)
+def _ravel_multi_index(
+    recording: Recording, multi_index: Any, dims: Any, mode: Any = "raise", order: Any = "C"
+) -> Any:
+    lengths = _lengths(recording, dims)
+    given = arrays_of(recording, multi_index)
+    modes = (mode,) * len(lengths) if isinstance(mode, str) else tuple(mode)
+    if not lengths or len(given) != len(lengths) or len(modes) != len(lengths) or 0 in lengths:
+        raise errors.Unsupported("indices that do not match")
+    found: Any = 0
+    for each, length, step, rule in zip(given, lengths, _steps(lengths, order), modes, strict=True):
+        numbers = _as_numbers(each)
+        if rule == "wrap":
+            numbers = numbers % length
+        elif rule == "clip":
+            numbers = np.clip(numbers, 0, length - 1)
+        elif rule != "raise" or not _are_within(recording, numbers, length):
+            raise errors.Unsupported("an index that is out of bounds")
+        found = numbers * step + found
+    return found

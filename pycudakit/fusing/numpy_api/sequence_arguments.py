@@ -1,0 +1,204 @@
+"""Functions of one array, given a list of arrays: NumPy would ask each stand-in in it for its values."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from pycudakit._native.dtypes import CODES
+from pycudakit.fusing.memory.tracer import StandIn
+from pycudakit.fusing.trace.current_trace import capturing
+from pycudakit.fusing.trace.trace import Recording
+from pycudakit.fusing.trace.views_and_creation import empty, in_order
+
+# Functions of one array, which may be given as a list of arrays.
+OF_ARRAYS = """all amax amin any argmax argmin argsort average count_nonzero cumprod cumsum max mean median
+min nanmax nanmean nanmin nanstd nansum nanvar percentile prod ptp quantile sort std sum var"""
+
+# Ufuncs whose bits are the same whichever way they reduce, and those of NumPy's functions that reduce by one.
+_EXACT = """bitwise_and bitwise_or bitwise_xor fmax fmin gcd lcm logical_and logical_or logical_xor maximum
+minimum"""
+_EXACT_UFUNCS = frozenset(getattr(np, name) for name in _EXACT.split())
+_BY: dict[Any, Any] = {
+    np.all: np.logical_and,
+    np.any: np.logical_or,
+    **dict.fromkeys((np.max, np.amax), np.maximum),
+    **dict.fromkeys((np.min, np.amin), np.minimum),
+}
+
+
+def has_stand_in(value: Any) -> bool:
+    """Tell whether stand-ins are in nested tuples, lists and dicts."""
+    kind = type(value)
+    if kind is StandIn:
+        return True
+    if kind in (tuple, list):
+        return any(has_stand_in(part) for part in value)
+    return kind is dict and any(has_stand_in(part) for part in value.values())
+
+
+def _one_array(recording: Recording, value: Any, dtype: Any = None) -> Any:
+    """Return one array of a list of arrays, as NumPy makes it; None, if they have not one shape."""
+    parts = _parts(recording, value, dtype)
+    if parts is None:
+        return None
+    shape, dtype = (len(parts), *parts[0].shape), np.result_type(*(part.dtype for part in parts))
+    known = {place: part for place, part in enumerate(parts) if type(part) is not StandIn}
+    if not known:
+        made = empty(recording, shape, dtype)
+    else:
+        array = np.empty(shape, dtype)
+        for place, part in known.items():
+            array[place] = part
+        made = recording.stand_in(array)
+    for place, part in enumerate(parts):
+        if place not in known:
+            recording.set(made, place, part)
+    return made
+
+
+def _parts(recording: Recording, values: Any, dtype: Any = None) -> list[Any] | None:
+    """Return a list's arrays; None, if they have not one shape, or types that nobody captures."""
+    parts: list[Any] = []
+    for value in values:
+        if type(value) is StandIn:
+            part = value if dtype is None else value.astype(dtype)
+        elif type(value) in (list, tuple) and has_stand_in(value):
+            part = _one_array(recording, value, dtype)
+        else:
+            part = np.asarray(value, dtype)
+        if part is None or part.dtype not in CODES or (parts and part.shape != parts[0].shape):
+            return None
+        parts.append(part)
+    return parts
+
+
+def array_of(function: Any) -> Callable[..., Any]:
+    """Return what makes an array as NumPy does, of a list of arrays, or of an array, too.
+
+    (`asarray` of an array returns NumPy's: it is the way to one.)
+    """
+    copies = function is np.array
+
+    @functools.wraps(function)
+    def make(*arguments: Any, **keywords: Any) -> Any:
+        recording = _for_list(arguments)
+        dtype = keywords.get("dtype", arguments[1] if len(arguments) == 2 else None)
+        is_plain = len(arguments) <= 2 and keywords.keys() <= {"dtype"} and _is_taken(dtype)
+        if copies and is_plain and arguments and type(arguments[0]) is StandIn and capturing() is not None:
+            given = arguments[0]
+            return np.copy(given if dtype is None else given.astype(dtype, copy=False))
+        if recording is not None and is_plain:
+            made = recording.handled(_one_array, recording, arguments[0], dtype)
+            if made is not None:
+                return made
+        return function(*arguments, **keywords)
+
+    return make
+
+
+def _is_taken(dtype: Any) -> bool:
+    return dtype is None or np.dtype(dtype) in CODES
+
+
+def _for_list(arguments: tuple[Any, ...]) -> Recording | None:
+    """Return who captures a call whose first argument is a list of arrays, if that is so."""
+    recording = capturing() if arguments and type(arguments[0]) in (list, tuple) else None
+    return recording if recording is not None and has_stand_in(arguments[0]) else None
+
+
+def of_arrays(function: Any) -> Callable[..., Any]:
+    """Return a function that takes stand-ins in lists, too."""
+    by = _BY.get(function)
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        recording = _for_list(arguments)
+        if recording is None:
+            return function(*arguments, **keywords)
+        is_along_list = (arguments[1:], keywords) in (((0,), {}), ((), {"axis": 0}))
+        result = _reduced_along(recording, by, arguments[0]) if by is not None and is_along_list else None
+        return _called(recording, function, arguments, keywords) if result is None else result
+
+    return call
+
+
+def _called(recording: Recording, function: Any, arguments: tuple[Any, ...], keywords: Any) -> Any:
+    """Call a function of one array with a list of arrays."""
+    made = recording.handled(_one_array, recording, arguments[0])
+    return function(*arguments, **keywords) if made is None else function(made, *arguments[1:], **keywords)
+
+
+def _reduced_along(recording: Recording, ufunc: Any, arrays: Any) -> Any:
+    """Return what a ufunc makes of a list's arrays, which nobody puts together; None where it needs that."""
+    parts = _parts(recording, arrays)
+    if parts is None or len(parts) < 2:
+        return None
+    dtype = np.result_type(*(part.dtype for part in parts))
+    if not ufunc.__name__.startswith("logical"):
+        parts = [part if part.dtype == dtype else part.astype(dtype) for part in parts]
+    return in_order(recording.handled(functools.reduce, ufunc, parts))
+
+
+# ---- Methods of ufuncs ----------------------------------------------------------------------------------
+
+
+@functools.cache
+def reducing(ufunc: Any) -> Any:
+    """Return a ufunc whose `reduce` takes a list of arrays."""
+    return _Reducing(ufunc)
+
+
+class _Reducing:
+    """A ufunc, but for how it reduces."""
+
+    def __init__(self, ufunc: Any) -> None:
+        self._ufunc = ufunc
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """A ufunc, for those who ask with `isinstance`."""
+        return np.ufunc
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._ufunc(*arguments, **keywords)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the ufunc has."""
+        return getattr(self._ufunc, name)
+
+    def __eq__(self, other: object) -> bool:
+        return self._ufunc is (other._ufunc if type(other) is _Reducing else other)
+
+    def __hash__(self) -> int:
+        return hash(self._ufunc)
+
+    def __repr__(self) -> str:
+        return repr(self._ufunc)
+
+    def __reduce__(self) -> Any:
+        return _numpys, (self._ufunc.__name__,)
+
+    def reduce(self, *arguments: Any, **keywords: Any) -> Any:
+        """Reduce an array, or a list of arrays."""
+        reduce, recording = self._ufunc.reduce, _for_list(arguments)
+        if recording is None:
+            return reduce(*arguments, **keywords)
+        is_along_list = (arguments[1:], keywords) in (((), {}), ((0,), {}), ((), {"axis": 0}))
+        is_exact = self._ufunc in _EXACT_UFUNCS
+        result = _reduced_along(recording, self._ufunc, arguments[0]) if is_exact and is_along_list else None
+        return _called(recording, reduce, arguments, keywords) if result is None else result
+
+
+def _numpys(name: str) -> Any:
+    return getattr(np, name)
+
+
+def names(code: CodeType, name: str) -> bool:
+    """Tell whether code, or what is defined in it, asks something for an attribute of a name."""
+    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    return name in code.co_names or any(names(each, name) for each in inner)

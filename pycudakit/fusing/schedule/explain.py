@@ -1,0 +1,172 @@
+"""What a fused function did, pass by pass: in words, and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html import escape
+
+from pycudakit.fusing.graph_breaks import Break
+
+
+@dataclass(frozen=True)
+class PlanPass:
+    """A pass over memory, or another function's call.
+
+    Attributes
+    ----------
+    function
+        What is computed: NumPy's names, in their order.
+    engine
+        Where.
+    shape
+        Of what it goes over.
+    reads, writes
+        Arrays: arguments by their names, others by ``t1``, ``t2`` and so on.
+    seconds
+        How long it took; None of NumPy's.
+    bytes_up, bytes_down
+        What went to the GPU and came back.
+    blocks
+        Of rows, over each of which several passes went before the next.
+    """
+
+    function: str
+    engine: str
+    shape: tuple[int, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    seconds: float | None = None
+    bytes_up: int = 0
+    bytes_down: int = 0
+    blocks: int = 1
+
+    def __str__(self) -> str:
+        """Tell it in a line."""
+        size = " x ".join(map(str, self.shape)) or "a number"
+        time = "" if self.seconds is None else f", {self.seconds * 1e3:.3g} ms"
+        moved = "".join(
+            f", {count / 1e6:,.1f} MB {way}"
+            for count, way in ((self.bytes_up, "up"), (self.bytes_down, "down"))
+            if count
+        )
+        wrote, read = ", ".join(self.writes) or "a value", ", ".join(self.reads) or "nothing"
+        cut = f", in {self.blocks:,} blocks of rows" if self.blocks > 1 else ""
+        return f"{wrote} <- {self.function} of {read} ({size}, {self.engine}{time}{moved}{cut})"
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What a fused function does with such arguments: what `explain` returns.
+
+    Attributes
+    ----------
+    name, engine
+        The function, and the engine that it ran on; of several, where it took longest.
+    passes : tuple of PlanPass
+        What was computed, in order. Printed, a line each.
+    breaks : tuple of Break
+        Where Python looked at a value, so that what it needed was computed first.
+    bytes_up, bytes_down
+        What went to the GPU and came back.
+    device_bytes
+        What was kept on the GPU at once, at most.
+    """
+
+    name: str
+    engine: str
+    passes: tuple[PlanPass, ...]
+    breaks: tuple[Break, ...]
+    bytes_up: int = 0
+    bytes_down: int = 0
+    device_bytes: int = 0
+
+    def __str__(self) -> str:
+        """Tell it, a line a pass."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        count = len(self.passes)
+        moved = f"{self.bytes_up / 1e6:,.1f} MB up, {self.bytes_down / 1e6:,.1f} MB down"
+        kept = f"{self.device_bytes / 1e6:,.1f} MB kept on the device"
+        yield f"{self.name}: {count} pass{'es' * (count != 1)} on {self.engine}, {moved}, {kept}"
+        for number, one in enumerate(self.passes, 1):
+            yield f"{number:3}. {one}"
+        for one_break in self.breaks:
+            yield f"  break: {one_break}"
+
+    def svg(self) -> str:
+        """Draw it: passes from top to bottom, and what goes from one to the next."""
+        return _Picture(self).drawn()
+
+    def _repr_html_(self) -> str:
+        """Return both, as Jupyter shows it."""
+        return f"{self.svg()}<pre>{escape(str(self))}</pre>"
+
+
+_WIDTH, _HEIGHT, _GAP, _LEFT, _TOP = 420, 44, 30, 190, 20
+
+
+@dataclass
+class _Picture:
+    """A drawing of passes, in the order in which they run, with the arguments at their left."""
+
+    explained: Explained
+    made_by: dict[str, int] = field(default_factory=dict)  # of each array, the pass that wrote it last
+
+    def drawn(self) -> str:
+        """Return the drawing."""
+        passes = self.explained.passes
+        parts = [part for number, one in enumerate(passes) for part in self._pass(number, one)]
+        height = _TOP + max(1, len(passes)) * (_HEIGHT + _GAP)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LEFT + _WIDTH + 80}" height="{height}" '
+            'style="background: white" font-family="sans-serif" font-size="12">'
+            f"<title>{escape(self.explained.name)}</title>" + "".join(parts) + "</svg>"
+        )
+
+    def _pass(self, number: int, one: PlanPass) -> Iterator[str]:
+        top = _TOP + number * (_HEIGHT + _GAP)
+        yield (
+            f'<rect x="{_LEFT}" y="{top}" width="{_WIDTH}" height="{_HEIGHT}" rx="6" fill="#eef4fb" '
+            f'stroke="#3b6ea5"><title>{escape(str(one))}</title></rect>'
+            f'<text x="{_LEFT + 10}" y="{top + 18}">{escape(_short(one.function))}</text>'
+            f'<text x="{_LEFT + 10}" y="{top + 35}" fill="#667">{escape(_short(self._below(one)))}</text>'
+        )
+        given = [name for name in one.reads if name not in self.made_by]
+        if given:
+            shown = escape(_short(", ".join(given), 24))
+            yield (
+                f'<text x="{_LEFT - 30}" y="{top + 26}" text-anchor="end">{shown}</text>'
+                f'<path d="M{_LEFT - 24},{top + 22} h20" stroke="#667" fill="none"/>'
+            )
+        from_pass: dict[int, list[str]] = {}
+        for name in one.reads:
+            if name in self.made_by:
+                from_pass.setdefault(self.made_by[name], []).append(name)
+        for made, names in from_pass.items():
+            yield self._arrow(", ".join(names), made, number)
+        self.made_by.update(dict.fromkeys(one.writes, number))
+
+    def _below(self, one: PlanPass) -> str:
+        return f"{', '.join(one.writes) or 'a value'} ({' x '.join(map(str, one.shape)) or 'a number'})"
+
+    def _arrow(self, names: str, first: int, last: int) -> str:
+        from_y = _TOP + first * (_HEIGHT + _GAP) + _HEIGHT
+        to_y = _TOP + last * (_HEIGHT + _GAP)
+        if last == first + 1:
+            x = _LEFT + _WIDTH // 2
+            return (
+                f'<path d="M{x},{from_y} V{to_y}" stroke="#3b6ea5" fill="none"/>'
+                f'<text x="{x + 6}" y="{from_y + 19}" fill="#3b6ea5">{escape(_short(names))}</text>'
+            )
+        x = _LEFT + _WIDTH
+        bend = x + 20 + 8 * min(last - first, 6)
+        return (
+            f'<path d="M{x},{from_y - 12} C{bend},{from_y} {bend},{to_y} {x},{to_y + 12}" stroke="#3b6ea5" '
+            f'fill="none"><title>{escape(names)}</title></path>'
+        )
+
+
+def _short(text: str, most: int = 62) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."

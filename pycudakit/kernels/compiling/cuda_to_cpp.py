@@ -1,0 +1,224 @@
+"""What of CUDA's dialect no C++ header can supply: it is read in a source, or rewritten in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pycudakit.kernels.compiling.extern_c import blanked
+from pycudakit.kernels.compiling.source import Source
+
+_SHARED = re.compile(r"\b__shared__\b")
+_BETWEEN = re.compile(r"[;{}]")
+# Specifiers that a rewritten declaration is better without.
+_DROPPED = re.compile(
+    r"\b(?:extern|static|__shared__)\b|\b(?:__align__|alignas|__builtin_align__)\s*\([^()]*\)"
+    r"|\b__attribute__\s*\(\([^()]*(?:\([^()]*\))?[^()]*\)\)"
+)
+_DECLARATOR = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*(?P<sizes>(?:\[[^\[\]]*\]\s*)*)", re.DOTALL)
+_FIRST = re.compile(r"(?P<type>.*[\w>*\s])\b(?P<rest>[A-Za-z_]\w*\s*(?:\[[^\[\]]*\]\s*)*)", re.DOTALL)
+_TRANSPARENT = re.compile(r'(?:\bnamespace\b[\s\w:]*|\bextern\s*(?:""|"C"|\s{3}))\s*$')
+
+
+def translated(text: str, *, checked: bool) -> str:
+    """Return a source with its shared memory declared as C++ can: lines stay where they are.
+
+    An ``extern __shared__`` array becomes a pointer, and where accesses are checked, static shared memory
+    becomes references to memory of the engine's, which knows where it ends.
+    """
+    plain = blanked(text)
+    parts: list[str] = []
+    done = 0
+    for found in _SHARED.finditer(plain):
+        if found.start() < done:
+            continue
+        begin = max((m.end() for m in _BETWEEN.finditer(plain, done, found.start())), default=done)
+        begin = max(begin, _after_directive(plain, begin, found.start()))
+        end = plain.find(";", found.end())
+        if end < 0:
+            break
+        declared = plain[begin:end]
+        made = _declaration(declared, is_local=_depth(plain, begin) > 0, checked=checked)
+        if made is not None:
+            lead = declared[: len(declared) - len(declared.lstrip())]
+            parts += [text[done:begin], lead, made]
+            parts.append("\n" * (declared.count("\n") - lead.count("\n") - made.count("\n")))
+            done = end
+    return "".join([*parts, text[done:]])
+
+
+def _after_directive(plain: str, begin: int, end: int) -> int:
+    """Return where the line after the last directive begins."""
+    lines = re.finditer(r"^[ \t]*#(?:[^\n\\]|\\.)*\n", plain[begin:end], re.MULTILINE | re.DOTALL)
+    return begin + max((line.end() for line in lines), default=0)
+
+
+def _depth(plain: str, end: int) -> int:
+    """Return how many braces are open that are not a namespace's."""
+    open_braces: list[bool] = []
+    for found in re.finditer(r"[{}]", plain[:end]):
+        if found.group() == "{":
+            open_braces.append(_TRANSPARENT.search(plain[: found.start()][-200:]) is None)
+        elif open_braces:
+            open_braces.pop()
+    return sum(open_braces)
+
+
+def _declaration(declared: str, *, is_local: bool, checked: bool) -> str | None:
+    """Return what takes the place of a declaration, or None if that is as it should be."""
+    if "{" in declared or "(" in _DROPPED.sub(
+        " ", declared
+    ):  # of a type of its own, or in a template's words
+        return None
+    is_dynamic = re.search(r"\bextern\b", declared) is not None
+    is_static = re.search(r"\bstatic\b", declared) is not None
+    stripped = _DROPPED.sub(" ", declared).strip()
+    if is_dynamic:
+        return _dynamic(stripped, is_local=is_local)
+    if checked and is_local:
+        made = _checked(stripped)
+        if made is not None:
+            return made
+    return re.sub(r"\bstatic\b", "", declared).strip() if is_static else None
+
+
+def _dynamic(declared: str, *, is_local: bool) -> str | None:
+    match = re.fullmatch(r"(.*?)([A-Za-z_]\w*)\s*\[\s*\]\s*((?:\[[^\[\]]*\]\s*)*)", declared, re.DOTALL)
+    if match is None:
+        return None
+    kind, name, sizes = (part.strip() for part in match.groups())
+    if is_local:
+        return f"{kind} (*{name}){sizes} = ({kind} (*){sizes}) pk_dynamic()"
+    return f"static const pk_dynamic_array<{kind}> {name} = {{}}"
+
+
+def _checked(declared: str) -> str | None:
+    declarators = list(_split(declared))
+    match = _FIRST.fullmatch(declarators[0])
+    if match is None:
+        return None
+    kind = match["type"].strip()
+    made = []
+    for declarator in (match["rest"], *declarators[1:]):
+        one = _DECLARATOR.fullmatch(declarator)
+        if one is None:
+            return None
+        name, sizes = one["name"], one["sizes"].strip()
+        made.append(f'{kind} (&{name}){sizes} = pk_shared_variable<{kind}{sizes}>(__COUNTER__, "{name}")')
+    return "; ".join(made)
+
+
+def _split(declared: str) -> Iterator[str]:
+    depth, begin = 0, 0
+    for at, sign in enumerate(declared):
+        depth += (sign in "([{<") - (sign in ")]}>")
+        if sign == "," and depth == 0:
+            yield declared[begin:at]
+            begin = at + 1
+    yield declared[begin:]
+
+
+# ---- Which kernels wait ----
+
+_WAITS = re.compile(
+    r"__syncthreads\w*|__syncwarp|__shfl\w*|__(?:any|all|ballot|uni)_sync|__match_\w+|__reduce_\w+_sync"
+    r"|__activemask|__nanosleep"
+)
+_KNOWN = re.compile(
+    r"(?:c?(?:stdio|math|stdint|stdlib|string|limits|float|stddef|stdbool|assert|inttypes))(?:\.h)?"
+    r"|cuda\w*\.h|curand\w*\.h|math_constants\.h|device_\w+\.h|vector_types\.h|cooperative_groups.*"
+    r"|type_traits|utility|limits|algorithm|array|tuple|complex|numeric|initializer_list|cfloat|climits"
+)
+_NOT_FUNCTIONS = frozenset(
+    {"if", "for", "while", "switch", "catch", "sizeof", "return", "alignas", "decltype"}
+)
+
+
+def waiting(source: Source) -> set[str]:
+    """Return the names of kernels whose threads may wait for each other, as far as words tell that.
+
+    A kernel's words are those of its body, and of every function, struct and macro whose name is among them.
+    """
+    names = {kernel.name for kernel in source.kernels}
+    plain = blanked(source.text)
+    includes = re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', source.text, re.MULTILINE)
+    hidden = not all(_KNOWN.fullmatch(name) for name in includes)
+    if hidden or "cooperative_groups" in plain or any(_WAITS.search(option) for option in source.options):
+        return names
+    if _WAITS.search(plain) is None:
+        return set()
+    words = _words_by_name(plain)
+    return {name for name in names if _reaches(name, words)}
+
+
+def _words_by_name(plain: str) -> dict[str, set[str]]:
+    words: dict[str, set[str]] = {}
+    for match in re.finditer(
+        r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.)*)", plain, re.MULTILINE | re.DOTALL
+    ):
+        words.setdefault(match[1], set()).update(re.findall(r"\w+", match[2]))
+    for match in re.finditer(r"\b(?:struct|class|union)\s+(\w+)[^;{}()]*\{", plain):
+        _add(words, match[1], plain, match.end() - 1)
+    for match in re.finditer(r"\b(\w+)\s*\(", plain):
+        if match[1] in _NOT_FUNCTIONS:
+            continue
+        end = _closing(plain, match.end() - 1)
+        body = re.compile(r"[^;{}()=]*\{").match(plain, end + 1)
+        if body is not None:
+            _add(words, match[1], plain, body.end() - 1)
+    return words
+
+
+def _add(words: dict[str, set[str]], name: str, plain: str, brace: int) -> None:
+    words.setdefault(name, set()).update(re.findall(r"\w+", plain[brace : _closing(plain, brace)]))
+
+
+def _closing(plain: str, at: int) -> int:
+    opening = plain[at]
+    ending = {"(": ")", "{": "}"}[opening]
+    depth = 0
+    for match in re.compile(f"[{re.escape(opening + ending)}]").finditer(plain, at):
+        depth += 1 if match.group() == opening else -1
+        if depth == 0:
+            return match.start()
+    return len(plain)
+
+
+def _reaches(name: str, words: dict[str, set[str]]) -> bool:
+    todo, seen = set(re.findall(r"\w+", name)), set()
+    while todo:
+        word = todo.pop()
+        seen.add(word)
+        if _WAITS.fullmatch(word):
+            return True
+        todo |= words.get(word, set()) - seen
+    return False
+
+
+# ---- Variables ----
+
+_VARIABLE = re.compile(r"\b(?:__constant__|__device__|__managed__)\b")
+_DECLARED = re.compile(r"[^;{}()=]*?\b([A-Za-z_]\w*)\s*((?:\[[^\[\]]*\]\s*)*)\s*(?:;|=|\{|,)", re.DOTALL)
+
+
+def variables(text: str) -> list[str]:
+    """Return the names of variables of a device that stand outside everything, and under no condition."""
+    plain = blanked(text)
+    names: list[str] = []
+    for match in _VARIABLE.finditer(plain):
+        before = plain[: match.start()]
+        if _depth(plain, match.start()) > 0 or "#" in before[before.rfind("\n") + 1 :]:
+            continue
+        opened = len(re.findall(r"^[ \t]*#[ \t]*if", before, re.MULTILINE))
+        if opened > len(re.findall(r"^[ \t]*#[ \t]*endif", before, re.MULTILINE)):
+            continue
+        if re.search(r"\bnamespace\b[^;{}=]*\{", before):  # its names have others before them
+            continue
+        declared = _DECLARED.match(plain, match.end())
+        if declared is not None and "template" not in declared.group() and "extern" not in _line(before):
+            names.append(declared[1])
+    return list(dict.fromkeys(names))
+
+
+def _line(before: str) -> str:
+    return before[max(before.rfind(";"), before.rfind("}"), before.rfind("\n")) + 1 :]

@@ -1,0 +1,333 @@
+"""PyCUDA's ready-made kernels: for each element, for a reduction, for a scan, written as expressions of C.
+
+Reductions and scans are cut by the number of elements alone, so that their bits are the same on each engine;
+they take their operands in order, so that an operation need not be commutative.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._interop import foreign_arrays
+from pycudakit._native.dtypes import DType
+from pycudakit.kernels.compiling.source import Parameter
+from pycudakit.kernels.function import Function
+from pycudakit.kernels.module import SourceModule
+from pycudakit.kernels.program import Program
+from pycudakit.kernels.running.device_arguments import may_stay, there
+from pycudakit.kernels.running.transfers import In, Wrapper
+
+_INDEX, _OF_A_RANGE = "PK_INDEX", "pk_first + pk_thread * pk_step"
+CHUNK = 64  # elements that a thread of a reduction or a scan takes, in their order
+
+_TYPES = {
+    "?": "bool", "b": "signed char", "B": "unsigned char", "h": "short", "H": "unsigned short",
+    "i": "int", "I": "unsigned int", "e": "__half", "f": "float", "d": "double",
+}  # fmt: skip
+
+
+def c_type(dtype: DType, argument: str) -> str:
+    """Return the name that C has for a type."""
+    if dtype.kind in "iu" and dtype.itemsize == 8:
+        return "long long" if dtype.kind == "i" else "unsigned long long"
+    name = _TYPES.get(dtype.char)
+    if name is None:
+        raise errors.Unsupported(f"{argument} is {dtype}; kernels compute bools, integers and floats of C")
+    return name
+
+
+def literal(value: Any) -> str:
+    """Return a number as C writes it; a string is an expression already."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float | np.floating) and not np.isfinite(value):
+        return "NAN" if np.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
+    return str(int(value)) if isinstance(value, bool | np.bool_) else str(value)
+
+
+def head(preamble: str, *dtypes: DType) -> str:
+    """Return what a source begins with."""
+    half = "#include <cuda_fp16.h>\n" if any(dtype.char == "e" for dtype in dtypes) else ""
+    return f"{half}{preamble}\n"
+
+
+# A kernel.
+FUNCTION = r"""__global__ void {name}({arguments})
+{{
+    const long long pk_thread = threadIdx.x + (long long)blockIdx.x * blockDim.x;
+{body}
+}}
+"""
+
+
+class ElementwiseKernel:
+    """A kernel that does the same to each element, as PyCUDA's.
+
+    Parameters
+    ----------
+    arguments : str
+        The parameters, as C declares them: ``"float *z, const float *x, float a"``.
+    operation : str
+        What is done, for the element of index `i` of `n`: ``"z[i] = a * x[i]"``.
+    name : str
+        The kernel's name, for messages.
+    keep : bool
+        PyCUDA's, which changes nothing.
+    options : sequence of str
+        For the compiler.
+    preamble : str
+        Goes before the kernel: functions, constants, ``#include``.
+    loop_prep, after_loop : str
+        What each thread does before and after its elements.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> scaled = pk.ElementwiseKernel("float *z, const float *x, float a", "z[i] = a * x[i]")
+    >>> x = np.arange(4, dtype=np.float32)
+    >>> z = np.empty_like(x)
+    >>> scaled(z, x, 2)
+    >>> z
+    array([0., 2., 4., 6.], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        arguments: str,
+        operation: str,
+        name: str = "kernel",
+        keep: bool = False,
+        options: Sequence[str] | None = (),
+        preamble: str = "",
+        *,
+        loop_prep: str = "",
+        after_loop: str = "",
+        **keywords: Any,
+    ) -> None:
+        self.arguments = arguments
+        self.operation = operation
+        self.name = name
+        body = f"""    {loop_prep};
+    if (pk_thread < pk_count) do {{
+        const long long i = {_INDEX};
+        {operation};
+    }} while (0);
+    {after_loop};"""
+        declared = f"{arguments}, long long n, long long pk_count, long long pk_first, long long pk_step"
+        self._text = head(preamble) + FUNCTION.format(name=name, arguments=declared, body=body)
+        self._making: dict[str, Any] = {
+            "options": tuple(options or ()),
+            "name": name,
+            "keep": keep,
+            **keywords,
+        }
+        self._functions: dict[str, Function] = {}
+        self._module = self._function("pk_thread").module
+        self._parameters = self._function("pk_thread").parameters[:-4]
+
+    def _function(self, index: str) -> Function:
+        """Return the kernel whose `i` is that; the one for a range is compiled when it is asked for."""
+        known = self._functions.get(index)
+        if known is None:
+            module = SourceModule(self._text.replace(_INDEX, index), **self._making)
+            known = self._functions[index] = module.get_function(self.name)
+        return known
+
+    @property
+    def source(self) -> str:
+        """The kernel, in CUDA C."""
+        return self._module.source
+
+    def __repr__(self) -> str:
+        """Return how it was made."""
+        return f"ElementwiseKernel({self.arguments!r}, {self.operation!r}, name={self.name!r})"
+
+    def __call__(self, *args: Any, range: Any = None, slice: Any = None, **keywords: Any) -> Any:
+        """Run it over arrays, whose elements are taken in C order.
+
+        Parameters
+        ----------
+        *args
+            An array for each pointer, all of one size, and a number for each other parameter. Arrays of
+            parameters that are not ``const`` are written.
+        range : slice, optional
+            Which `i` there are, instead of those from 0 to the arrays' size, which then may differ.
+        slice : slice, optional
+            As `range`, where negative and absent limits are those of NumPy's indexing.
+        **keywords
+            As for a `SourceModule`'s function: `symbols`, `isolate`, `timeout`, `time_kernel`, `out_args`.
+        """
+        sizes = sizes_of(self.name, self._parameters, args, range is None)
+        size = sizes[0]
+        chosen = builtins.range(size)
+        if range is not None and slice is not None:
+            raise TypeError(f"{self.name}: give range or slice, not both")
+        if range is not None:
+            if range.stop is None:
+                raise ValueError(f"{self.name}: range={range}: it needs a stop")
+            first = 0 if range.start is None else operator.index(range.start)
+            step = 1 if range.step is None else operator.index(range.step)
+            chosen = builtins.range(first, operator.index(range.stop), step)
+            if chosen and not (min(chosen[0], chosen[-1]) >= 0 and max(chosen[0], chosen[-1]) < max(sizes)):
+                raise ValueError(f"{self.name}: {range} is not inside arrays of up to {max(sizes)} elements")
+        elif slice is not None:
+            chosen = builtins.range(*slice.indices(size))
+        count = len(chosen)
+        function = self._function("pk_thread" if chosen == builtins.range(count) else _OF_A_RANGE)
+        return function.launch(count, *args, size, count, chosen.start, chosen.step, **keywords)
+
+
+def sizes_of(name: str, parameters: Sequence[Parameter], args: Sequence[Any], all_equal: bool) -> list[int]:
+    """Return the sizes of the arrays, of which there must be one."""
+    if len(args) != len(parameters):
+        names = ", ".join(parameter.name for parameter in parameters)
+        raise TypeError(f"{name} takes {len(parameters)} arguments ({names}), and got {len(args)}")
+    sizes = {}
+    for parameter, value in zip(parameters, args, strict=True):
+        if parameter.pointer and value is not None:
+            array = value.array if isinstance(value, Wrapper) else value
+            if may_stay(array):
+                sizes[parameter.name] = math.prod(there(array, name).shape)
+            else:
+                sizes[parameter.name] = np.size(foreign_arrays.read(array, name, by_numpy=False))
+    if not sizes:
+        raise TypeError(f"{name}: no argument is an array, so that nothing tells how many elements there are")
+    if all_equal and len(set(sizes.values())) > 1:
+        told = ", ".join(f"{parameter} has {size}" for parameter, size in sizes.items())
+        raise ValueError(f"{name}: the arrays differ in size: {told}; give range= if they are to")
+    return list(sizes.values())
+
+
+class ReductionKernel:
+    """A kernel that makes one number of arrays, as PyCUDA's.
+
+    Parameters
+    ----------
+    dtype_out : dtype
+        The result's type, in which it is computed.
+    neutral : str or number
+        What an empty array gives; combined with anything it must leave that: ``"0"`` of a sum.
+    reduce_expr : str
+        How `a` and `b`, which lie in this order, are combined: ``"a+b"``. It must be associative.
+    map_expr : str, optional
+        What is combined, for the element of index `i`: ``"x[i]*y[i]"``; else ``"in[i]"``.
+    arguments : str, optional
+        The parameters, as C declares them; else ``in`` alone.
+    name : str
+        The kernel's name, for messages.
+    keep : bool
+        PyCUDA's, which changes nothing.
+    options : sequence of str
+        For the compiler.
+    preamble : str
+        Goes before the kernel.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pycudakit as pk
+    >>> dot = pk.ReductionKernel(np.float32, "0", "a+b", "x[i]*y[i]", "const float *x, const float *y")
+    >>> x = np.arange(4, dtype=np.float32)
+    >>> dot(x, x)
+    np.float32(14.0)
+    """
+
+    def __init__(
+        self,
+        dtype_out: Any,
+        neutral: Any,
+        reduce_expr: str,
+        map_expr: str | None = None,
+        arguments: str | None = None,
+        name: str = "reduce_kernel",
+        keep: bool = False,
+        options: Sequence[str] | None = (),
+        preamble: str = "",
+        **keywords: Any,
+    ) -> None:
+        self.dtype_out: DType = np.dtype(dtype_out)
+        t = c_type(self.dtype_out, "dtype_out")
+        self.arguments = f"const {t} *in" if arguments is None else arguments
+        self.name = name
+        self._told = (self.dtype_out.name, neutral, reduce_expr, map_expr, arguments)
+        source = head(preamble, self.dtype_out)
+        source += f"__device__ {t} {name}_combined({t} a, {t} b) {{ return {reduce_expr}; }}\n"
+        for stage, value, declared in (
+            (name, map_expr or "in[i]", self.arguments),
+            (f"{name}_rest", "pk_in[i]", f"const {t} *pk_in"),
+        ):
+            body = f"""    const long long pk_first = pk_thread * {CHUNK};
+    const long long pk_end = pk_first + {CHUNK} < n ? pk_first + {CHUNK} : n;
+    if (pk_thread != 0 && pk_first >= n) return;
+    {t} pk_all = {literal(neutral)};
+    for (long long i = pk_first; i < pk_end; ++i) pk_all = {name}_combined(pk_all, {value});
+    pk_out[pk_thread] = pk_all;"""
+            source += FUNCTION.format(
+                name=stage, arguments=f"{declared}, long long n, {t} *pk_out", body=body
+            )
+        self._module = SourceModule(source, options, name=name, keep=keep, **keywords)
+        self._first: Function = self._module.get_function(name)
+        self._rest: Function = self._module.get_function(f"{name}_rest")
+        self._parameters = self._first.parameters[:-2]
+
+    @property
+    def source(self) -> str:
+        """The kernels, in CUDA C."""
+        return self._module.source
+
+    def __repr__(self) -> str:
+        """Return how it was made."""
+        return f"ReductionKernel({', '.join(map(repr, self._told))}, name={self.name!r})"
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """Return the result, a NumPy scalar.
+
+        Parameters
+        ----------
+        *args
+            An array for each pointer, all of one size, and a number for each other parameter. No array is
+            written.
+        **keywords
+            As for a `Program`: `symbols`, `isolate`, `timeout`.
+        """
+        size = sizes_of(self.name, self._parameters, args, True)[0]
+        p = Program(self.name)
+        inputs, given = _inputs(p, self._parameters, args)
+        function, count = self._first, size
+        while True:
+            chunks = max(1, -(-count // CHUNK))
+            last = chunks == 1
+            made = (
+                p.output("pk_out", (1,), self.dtype_out)
+                if last
+                else p.temp(f"pk_{chunks}", (chunks,), self.dtype_out)
+            )
+            p.launch(function, *given, count, made, threads=chunks)
+            if last:
+                return p(inputs, out={"pk_out": np.empty(1, self.dtype_out)}, **keywords)["pk_out"][0]
+            function, given, count = self._rest, [made], chunks
+
+
+def _inputs(
+    p: Program, parameters: Sequence[Parameter], args: Sequence[Any]
+) -> tuple[dict[str, Any], list[Any]]:
+    """Declare what is given for pointers as a program's inputs; return them, and what a launch is given."""
+    arrays: dict[str, Any] = {}
+    given: list[Any] = []
+    for parameter, value in zip(parameters, args, strict=True):
+        if parameter.pointer and value is not None:
+            array = value.array if isinstance(value, Wrapper) else In(value).array
+            arrays[parameter.name] = array
+            known = there(array, parameter.name) if may_stay(array) else array
+            given.append(p.input(parameter.name, known.shape, known.dtype))
+        else:
+            given.append(value)
+    return arrays, given

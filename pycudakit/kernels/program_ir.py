@@ -1,0 +1,230 @@
+"""What programs are made of: buffers, launches, loops."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pycudakit._native.dtypes import Array, DType
+from pycudakit._runtime.engine_choice import Plan
+from pycudakit._runtime.native_call import Pool
+from pycudakit.kernels.compiling.source import Binary
+from pycudakit.kernels.function import Function, Module
+from pycudakit.kernels.running.argument_binding import symbol
+from pycudakit.kernels.running.execute import block_limit, run_request
+from pycudakit.kernels.running.request_encoding import Tables, memory
+from pycudakit.kernels.running.run_request import Buffer, Kernel, Launch, Outcome, Place, Repeat, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A buffer of a program, or a part of it, to launch kernels on.
+
+    Indexed like an array, by an integer or by a slice without a step, it is what begins there: ``u[5:]``.
+    """
+
+    program: object = field(repr=False)
+    index: int
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    offset: int = 0
+
+    @property
+    def told(self) -> str:
+        """What a program's repr calls it."""
+        return f"{self.name} + {self.offset} bytes" if self.offset else self.name
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it has."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __getitem__(self, at: Any) -> Handle:
+        """Return a part of it, along its first dimension."""
+        if not self.shape:
+            raise IndexError(f"the buffer {self.name!r} has no dimensions to index")
+        row = math.prod(self.shape[1:]) * self.dtype.itemsize
+        if isinstance(at, slice):
+            first, end, step = at.indices(self.shape[0])
+            if step != 1:
+                raise IndexError(f"the buffer {self.name!r} can be sliced without a step alone, not by {at}")
+            shape = (max(end - first, 0), *self.shape[1:])
+        else:
+            first = operator.index(at)
+            first += self.shape[0] if first < 0 else 0
+            if not 0 <= first < self.shape[0]:
+                raise IndexError(f"index {at} is outside the buffer {self.name!r}, of shape {self.shape}")
+            shape = self.shape[1:]
+        return Handle(self.program, self.index, self.name, shape, self.dtype, self.offset + first * row)
+
+    def __len__(self) -> int:
+        """Return the size of its first dimension."""
+        if not self.shape:
+            raise TypeError(f"the buffer {self.name!r} has no dimensions")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Handle]:
+        """Return its parts, one after the other."""
+        return (self[at] for at in range(len(self)))
+
+
+@dataclass(slots=True)
+class Memory:
+    """A buffer, as a program declares it."""
+
+    kind: str
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    poison: bool = False
+    written: bool = False  # whether a kernel may write it
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes it has."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A launch, for any engine."""
+
+    function: Function
+    arguments: tuple[Place | bytes | None, ...]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int
+    threads: int
+    told: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Steps that are repeated, for any engine."""
+
+    count: int
+    steps: list[Step | Loop]
+
+
+class Lowered:
+    """A program's steps, for an engine."""
+
+    def __init__(
+        self,
+        steps: Sequence[Step | Loop],
+        engine: str,
+        device: int,
+        *,
+        isolate: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        self._engine = engine
+        self._device = device
+        self._ready = functools.partial(
+            Function.ready, engine=engine, device=device, isolate=isolate, timeout=timeout
+        )
+        self._binaries: dict[Module, dict[Binary, dict[str, str]]] = {}
+        self._kernels: dict[Function, Kernel] = {}
+        self._is_checked = False
+        self._tables = Pool(Tables)
+        self.fits = True  # whether each launch is inside its kernel's limits
+        self._steps = self._lower(steps)
+
+    def _lower(self, steps: Sequence[Step | Loop]) -> tuple[Launch | Repeat, ...]:
+        lowered: list[Launch | Repeat] = []
+        for step in steps:
+            if isinstance(step, Loop):
+                lowered.append(Repeat(step.count, self._lower(step.steps)))
+            else:
+                kernel = self._kernel(step.function)
+                lowered.append(
+                    Launch(kernel, step.arguments, step.grid, step.block, step.shared, step.threads)
+                )
+                self.fits &= self._fits(step)
+        return tuple(lowered)
+
+    def _kernel(self, function: Function) -> Kernel:
+        known = self._kernels.get(function)
+        if known is None:
+            module = function.module
+            ready = self._ready(function)
+            known, names = ready.kernel, ready.names
+            if ready.is_gone():
+                loaded = module.binary(function.signature, self._engine, self._device)
+                known, names = (
+                    Kernel(loaded.binary, loaded.symbols[function.name], function.name),
+                    loaded.symbols,
+                )
+            self._kernels[function] = known
+            self._binaries.setdefault(module, {})[known.binary] = names
+            self._is_checked |= module.debug and self._engine == "cpu"
+        return known
+
+    def _fits(self, step: Step) -> bool:
+        limits = self._ready(step.function).limits
+        if step.shared > limits["shared"]:
+            return False
+        return bool(step.threads) or (
+            math.prod(step.block) <= limits["threads"]
+            and bool(np.all(step.block <= limits["block"]) and np.all(step.grid <= limits["grid"]))
+        )
+
+    def is_gone(self) -> bool:
+        """Tell whether somebody removed the file that a binary is in."""
+        kernels = self._kernels.values() if self._engine == "cpu" else ()
+        return any(not os.path.exists(kernel.binary.data) for kernel in kernels)
+
+    def request(self, name: str, buffers: list[Buffer], symbols: Mapping[Any, Any] | None) -> Request:
+        """Return a run of it."""
+        limit = block_limit() if self._is_checked else 0
+        return Request(name, buffers, self._steps, self._symbols(name, symbols or {}), limit)
+
+    def run(self, request: Request, plan: Plan) -> Outcome:
+        """Run a request of it in this process, by tables that are kept for the next."""
+        if request.symbols or self._is_checked:
+            return run_request(request, plan)
+        tables = self._tables.take(request, self._engine)
+        for index, buffer in enumerate(request.buffers):
+            tables.aim(index, *memory(buffer))
+        tables.set_waits(request.waits)
+        text = tables.run_and_say(plan)
+        outcome = Outcome(tables.seconds, text)  # before another call has the tables
+        self._tables.give_back(tables)
+        return outcome
+
+    def _symbols(self, name: str, given: Mapping[Any, Any]) -> dict[Binary, dict[str, Array]]:
+        if any(isinstance(key, str) for key in given):
+            if len(self._binaries) != 1:
+                raise ValueError(
+                    f"{name}: its kernels are of {len(self._binaries)} modules: give symbols={{module: ...}}"
+                )
+            given = {next(iter(self._binaries)): given}
+        values: dict[Binary, dict[str, Array]] = {}
+        for module, its in given.items():
+            if module not in self._binaries:
+                raise ValueError(f"{name}: symbols are given for {module!r}, of which it has no kernel")
+            for binary, names in self._binaries[module].items():
+                values[binary] = {
+                    names.get(key, key): symbol(name, module.variables.get(key), key, value)
+                    for key, value in its.items()
+                }
+        return values
+
+
+def told(steps: Sequence[Step | Loop], depth: int) -> Iterator[str]:
+    """Yield the lines of a program's repr."""
+    margin = "    " * depth
+    for step in steps:
+        if isinstance(step, Loop):
+            yield f"{margin}repeat {step.count}:"
+            yield from told(step.steps, depth + 1)
+        else:
+            yield margin + step.told

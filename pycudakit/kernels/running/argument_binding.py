@@ -1,0 +1,473 @@
+"""What kernels are given, checked against their parameters: arrays become buffers, all else bytes."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pycudakit._interop import foreign_arrays
+from pycudakit._native import allocator
+from pycudakit._native.abi import (
+    BUFFER_CONSTANT,
+    BUFFER_DOWN,
+    BUFFER_POISON,
+    BUFFER_THERE,
+    BUFFER_UP,
+    address_of,
+)
+from pycudakit._native.dtypes import Array, DType
+from pycudakit.kernels.compiling.source import Parameter, Signature
+from pycudakit.kernels.reading.declarators import VECTORS
+from pycudakit.kernels.running.device_arguments import There, may_stay, there
+from pycudakit.kernels.running.run_request import Buffer, Place
+from pycudakit.kernels.running.transfers import In, InOut, Out, Wrapper, as_array
+
+_MOST = 1 << 31  # blocks and threads along an axis, whatever the device
+_CHARS = frozenset(np.dtype(name) for name in ("int8", "uint8", "S1"))  # what a char may be
+_COMPLEX: dict[str, DType] = {"float2": np.dtype("complex64"), "double2": np.dtype("complex128")}
+
+
+# ---- Shapes ----------------------------------------------------------------------------------------
+
+
+def dimensions(name: str, value: Any) -> tuple[int, int, int]:
+    """Return a block or a grid as three integers, or raise."""
+    if type(value) is tuple and len(value) == 3:
+        x, y, z = value
+        if type(x) is type(y) is type(z) is int and 0 < x < _MOST and 0 < y < _MOST and 0 < z < _MOST:
+            return value
+    sizes: Sequence[Any] | None = value if type(value) is tuple else None
+    if sizes is None:
+        try:
+            sizes = (operator.index(value),)
+        except TypeError:
+            sizes = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
+    if not 1 <= len(sizes) <= 3:
+        raise ValueError(f"{name} is {value!r}; give up to three integers, such as (256, 1, 1)")
+    try:
+        x, y, z = (*map(operator.index, sizes), 1, 1)[:3]
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}; give integers: use // where there is /") from None
+    if not (0 < x < _MOST and 0 < y < _MOST and 0 < z < _MOST):
+        raise ValueError(f"{name} is {value!r}; each size is from 1 to what the device allows")
+    return x, y, z
+
+
+# ---- A call's arguments ----------------------------------------------------------------------------
+
+
+class Bound:
+    """A call's arguments, as they go to a library.
+
+    Attributes
+    ----------
+    buffers
+        Of each its address, stream, bytes, flags, bytes of an element, label and array.
+    arguments
+        A buffer's index, the bytes of a value, or None.
+    outputs
+        The arrays that are written.
+    lies_there
+        Whether an array lies on a GPU.
+    """
+
+    __slots__ = (
+        "_inouts",
+        "_unpacked",
+        "arguments",
+        "buffers",
+        "is_plain",
+        "lies_there",
+        "outputs",
+        "values",
+    )
+
+    def __init__(self) -> None:
+        self.buffers: list[tuple[int, int, int, int, int, str, Array | There]] = []
+        self.arguments: list[int | bytes | None] = []
+        self.values: list[bytes] = []
+        self.outputs: list[Any] = []
+        self.is_plain = True  # each pointer has a buffer of its own
+        self.lies_there = False
+        self._unpacked: list[tuple[Array, Array]] = []
+        self._inouts: list[tuple[int, Array]] = []  # that come home, and where they are in `buffers`
+
+    @property
+    def has_inouts(self) -> bool:
+        """Whether an array goes both ways."""
+        return bool(self._inouts)
+
+    def unpack(self) -> None:
+        """After the run: bring home what was packed, in the parameters' order."""
+        for target, dense in self._unpacked:
+            np.copyto(target, dense, casting="unsafe")
+
+    def request_buffers(self) -> list[Buffer]:
+        """Return the buffers as a request has them."""
+        return [
+            Buffer(
+                label,
+                size,
+                item,
+                array,
+                up=bool(flags & BUFFER_UP),
+                down=bool(flags & BUFFER_DOWN),
+                poison=bool(flags & BUFFER_POISON),
+                constant=bool(flags & BUFFER_CONSTANT),
+            )
+            for _, _, size, flags, item, label, array in self.buffers
+        ]
+
+    def request_arguments(self) -> tuple[Place | bytes | None, ...]:
+        """Return the arguments as a launch has them."""
+        return tuple(Place(a) if isinstance(a, int) else a for a in self.arguments)
+
+    def add(self, slot: Slot, array: Array, flags: int) -> None:
+        """Add an array that a pointer points to."""
+        layout = array.flags
+        is_written = flags & BUFFER_DOWN
+        if is_written:
+            if not layout.writeable:
+                raise _readonly(slot)
+            self.outputs.append(array)
+            if flags & BUFFER_UP:
+                if self._inouts and self._is_given_already(array):
+                    return
+                self._inouts.append((len(self.buffers), array))
+        self.arguments.append(len(self.buffers))
+        source = array
+        if not (layout.c_contiguous and layout.aligned and array.dtype.isnative):
+            native = array.dtype.newbyteorder("=")
+            goes_up = flags & BUFFER_UP
+            source = np.array(array, native, order="C") if goes_up else allocator.empty(array.shape, native)
+            if is_written:
+                self._unpacked.append((array, source))
+        address = address_of(source)
+        self.buffers.append((address, 0, source.nbytes, flags, source.itemsize, slot.name, source))
+
+    def add_there(self, slot: Slot, array: There, flags: int) -> None:
+        """Add an array on a GPU that a pointer points to."""
+        if flags & BUFFER_DOWN:
+            if array.is_readonly:
+                raise _readonly(slot)
+            self.outputs.append(array.owner)
+        self.lies_there = True
+        self.arguments.append(len(self.buffers))
+        flags |= BUFFER_THERE
+        self.buffers.append(
+            (array.address, array.stream, array.nbytes, flags, array.dtype.itemsize, slot.name, array)
+        )
+
+    def keep_apart(self) -> None:
+        """Have kernels read a copy of what they write as another parameter, as of arrays on the host."""
+        written = [
+            (address, address + size)
+            for address, _, size, flags, *_ in self.buffers
+            if flags & BUFFER_THERE and flags & BUFFER_DOWN
+        ]
+        for index, (address, stream, size, flags, *rest) in enumerate(self.buffers):
+            is_read = flags & BUFFER_THERE and flags & BUFFER_CONSTANT
+            if is_read and any(address < end and low < address + size for low, end in written):
+                self.buffers[index] = (address, stream, size, flags & ~BUFFER_CONSTANT, *rest)  # type: ignore[assignment]
+
+    def _is_given_already(self, array: Array) -> bool:
+        """Add an array that is another parameter's, too, as the buffer of that."""
+        for index, other in self._inouts:
+            if _is_same(array, other):
+                self.arguments.append(index)
+                self.is_plain = False
+                return True
+        return False
+
+
+def _readonly(slot: Slot) -> ValueError:
+    return ValueError(
+        f"{slot.title} is written by the kernel, and the array given is read-only: give a copy, or "
+        "In(array) if it is not written"
+    )
+
+
+def _is_same(a: Array, b: Array) -> bool:
+    is_alike = a.shape == b.shape and a.strides == b.strides and a.dtype.str == b.dtype.str
+    return is_alike and a.ctypes.data == b.ctypes.data
+
+
+class Slot:
+    """A kernel's parameter, and how it takes what it is given.
+
+    Parameters
+    ----------
+    kernel
+        The kernel's name, for messages.
+    index
+        From 0.
+    size
+        The bytes of the parameter, if that is known; else 0.
+    """
+
+    def __init__(self, kernel: str, index: int, parameter: Parameter, size: int = 0) -> None:
+        self.parameter = parameter
+        self.name = parameter.name
+        self.size = size
+        dtype = None if parameter.pointer else parameter.dtype
+        self._dtype = dtype
+        self._scalar = None if dtype is None else dtype.type
+        self._is_pointer = parameter.pointer
+        self._element = parameter.dtype if parameter.element != "char" else None
+        self._up = BUFFER_UP | (BUFFER_CONSTANT if parameter.const else 0)
+        self._bare = self._up if parameter.const else BUFFER_UP | BUFFER_DOWN
+        name = repr(parameter.name) if parameter.name else f"number {index + 1}"
+        self.title = f"{kernel}: parameter {name} ({parameter.type})"
+
+    def add(self, bound: Bound, given: Any) -> None:
+        """Add what is given for it to a call's arguments, or raise."""
+        kind = type(given)
+        if not self._is_pointer:
+            value = given.tobytes() if kind is self._scalar else self.value(given)
+            bound.arguments.append(value)
+            bound.values.append(value)
+            return
+        if kind is In:
+            array, flags = given.array, self._up
+        elif kind is Out:
+            array, flags = given.array, BUFFER_DOWN | (BUFFER_POISON if given.poison else 0)
+            if self.parameter.const:
+                raise TypeError(f"{self.title} cannot be written by the kernel, so it takes no Out(array)")
+        elif kind is InOut:
+            array, flags = given.array, BUFFER_UP | BUFFER_DOWN
+        elif kind is np.ndarray:
+            array, flags = given, self._bare
+        elif given is None:
+            bound.arguments.append(None)
+            bound.is_plain = False
+            return
+        elif isinstance(given, Wrapper):
+            self.add(bound, given.settled())
+            return
+        else:
+            array, flags = self._foreign(given), self._bare
+        if type(array) is not np.ndarray:
+            found = there(array, self.title)
+            self.check(found.dtype, found.shape)
+            bound.add_there(self, found, flags)
+            return
+        if array.dtype is not self._element:
+            self.check(array.dtype, array.shape)
+        bound.add(self, array, flags)
+
+    def _foreign(self, given: Any) -> Any:
+        if isinstance(given, np.ndarray):
+            return as_array(given)
+        if may_stay(given):
+            return given
+        if not isinstance(given, np.generic):
+            array = foreign_arrays.read(given, self.title, by_numpy=False)
+            if self.parameter.const and (
+                hasattr(array, "__array__") or hasattr(array, "__array_interface__")
+            ):
+                return np.asarray(array)
+        raise TypeError(
+            f"{self.title} is a pointer, and takes a NumPy array, In, Out or InOut of one, or None, "
+            f"not {_named(given)}"
+        )
+
+    def check(self, dtype: DType, shape: tuple[int, ...] = (0,)) -> None:
+        """Raise unless it is a pointer to elements of this type."""
+        if not self._is_pointer:
+            raise TypeError(f"{self.title} is a value, and takes no array")
+        own, element = self.parameter.dtype, self.parameter.element
+        native = dtype.newbyteorder("=")
+        if native == own:
+            return
+        if native.hasobject or not native.itemsize:
+            raise TypeError(f"{self.title} takes no array of {dtype}")
+        if element.endswith("*"):
+            raise TypeError(
+                f"{self.title} points to pointers of the device, which Python has none of: give None"
+            )
+        if element == "char" and native in _CHARS:
+            return
+        if own is not None:
+            # A copy would keep what the kernel writes from the caller.
+            are_integers = own.kind in "iu" and native.kind in "iu" and own.itemsize == native.itemsize
+            how = f"convert it, as with .astype(np.{own})"
+            if not self.parameter.const:
+                how = (
+                    f"look at it, as with .view(np.{own})" if are_integers else f"{how}, and keep the new one"
+                )
+            raise TypeError(f"{self.title} takes {own} arrays, and the one given is of {dtype}: {how}")
+        vector = VECTORS.get(element)
+        if vector is not None and not _is_vector(native, shape, *vector, _COMPLEX.get(element)):
+            base, count = vector
+            raise TypeError(
+                f"{self.title} takes {base} arrays whose last dimension is {count}, or of a dtype of "
+                f"{count * base.itemsize} bytes, and the one given is of {dtype} and shape {shape}"
+            )
+
+    def value(self, given: Any) -> bytes:
+        """Return the bytes of a value, or raise."""
+        if self._is_pointer:
+            raise TypeError(f"{self.title} is a pointer, and takes no value")
+        dtype = self._dtype
+        if isinstance(given, (np.generic, np.ndarray)):
+            return self._numpys(np.asarray(given))
+        if dtype is None:
+            return self._struct(given)
+        if isinstance(given, (bool, int)):
+            return self._integer(int(given), dtype)
+        if isinstance(given, float) and dtype.kind in "fc":
+            return self._float(given, dtype)
+        if isinstance(given, complex) and dtype.kind == "c":
+            self._float(given.real, dtype)
+            self._float(given.imag, dtype)
+            raw: bytes = dtype.type(given).tobytes()
+            return raw
+        raise TypeError(f"{self.title} takes a number, {dtype}, not {_named(given)}")
+
+    def _integer(self, number: int, dtype: DType) -> bytes:
+        if dtype.kind in "fc":
+            try:
+                return self._float(float(number), dtype)
+            except OverflowError:
+                raise self._misfit(number) from None
+        if dtype.kind == "b" and number not in (0, 1):
+            raise self._misfit(number)
+        try:
+            return number.to_bytes(dtype.itemsize, sys.byteorder, signed=dtype.kind == "i")
+        except OverflowError:
+            raise self._misfit(number) from None
+
+    def _float(self, number: float, dtype: DType) -> bytes:
+        with np.errstate(all="ignore"):
+            value = dtype.type(number)
+        if np.isinf(value) and abs(number) != np.inf:
+            raise self._misfit(number)
+        raw: bytes = value.tobytes()
+        return raw
+
+    def _misfit(self, number: Any) -> OverflowError:
+        return OverflowError(f"{self.title}: {_shown(number)} does not fit in {self._dtype}")
+
+    def _numpys(self, array: Array) -> bytes:
+        """Return the bytes of a NumPy scalar, or an array that stands for one."""
+        native = array.dtype.newbyteorder("=")
+        dtype, element = self._dtype, self.parameter.element
+        if dtype is None and element in VECTORS and native.names is None:
+            return self._vector(array)
+        if array.size != 1 or (array.ndim and dtype is not None):
+            raise TypeError(f"{self.title} is a value, and takes no array of shape {array.shape}")
+        if native.hasobject:
+            raise TypeError(f"{self.title} takes no {array.dtype}")
+        if dtype is not None and native != dtype and not (element == "char" and native in _CHARS):
+            raise TypeError(
+                f"{self.title} takes {dtype}, and is given {array.dtype}: convert it, as with np.{dtype}(...)"
+            )
+        return self._sized(array.astype(native).tobytes(), native)
+
+    def _struct(self, given: Any) -> bytes:
+        if self.parameter.element in VECTORS and isinstance(given, (tuple, list)):
+            return self._vector(given)
+        raise TypeError(
+            f"{self.title} takes a NumPy scalar, or a structured one of the struct's layout, not "
+            f"{_named(given)}"
+        )
+
+    def _vector(self, given: Any) -> bytes:
+        base, count = VECTORS[self.parameter.element]
+        if isinstance(given, np.ndarray):
+            native = given.dtype.newbyteorder("=")
+            if native == _COMPLEX.get(self.parameter.element) and given.size == 1:
+                raw: bytes = given.astype(native).tobytes()
+                return raw
+            if native != base:
+                raise TypeError(f"{self.title} takes {count} of {base}, and is given {given.dtype}")
+        values = list(given) if np.ndim(given) == 1 else []
+        if len(values) != count:
+            raise ValueError(f"{self.title} takes {count} numbers, not {given!r}")
+        part = Slot("", 0, Parameter("", base.name, base.name, pointer=False, const=False, dtype=base))
+        part.title = self.title
+        return b"".join(map(part.value, values))
+
+    def _sized(self, raw: bytes, dtype: DType) -> bytes:
+        if self.size and len(raw) != self.size:
+            hint = ": np.dtype(..., align=True) lays fields out as C does" if dtype.names is not None else ""
+            raise TypeError(f"{self.title} has {self.size} bytes, and what is given has {len(raw)}{hint}")
+        return raw
+
+
+def _is_vector(native: DType, shape: tuple[int, ...], base: DType, count: int, other: DType | None) -> bool:
+    if native == base:
+        return count == 1 or (len(shape) > 0 and shape[-1] == count) or shape == (0,)
+    return native == other or (native.names is not None and native.itemsize == count * base.itemsize)
+
+
+def _named(given: object) -> str:
+    kind = type(given).__name__
+    return f"{_shown(given)}, of type {kind}" if isinstance(given, (int, float, str)) else f"a {kind}"
+
+
+def _shown(given: Any) -> str:
+    if isinstance(given, int) and abs(given) > 10**50:
+        return "a number of more than 50 digits"  # Python refuses to write some
+    text = repr(given)
+    return text if len(text) < 60 else f"{text[:50]}..."
+
+
+def slots_of(signature: Signature, sizes: Sequence[int] = ()) -> tuple[Slot, ...]:
+    """Return a kernel's parameters; `sizes` are the bytes of each, if they are known."""
+    known = sizes if len(sizes) == len(signature.parameters) else [0] * len(signature.parameters)
+    return tuple(
+        Slot(signature.name, index, parameter, size)
+        for index, (parameter, size) in enumerate(zip(signature.parameters, known, strict=True))
+    )
+
+
+def bind(signature: Signature, slots: Sequence[Slot], args: Sequence[Any]) -> Bound:
+    """Check a call's arguments, and return them as they go to a library."""
+    if len(args) != len(slots):
+        raise TypeError(wrong_count(signature, len(args)))
+    bound = Bound()
+    for slot, given in zip(slots, args):  # noqa: B905  (their lengths are equal)
+        slot.add(bound, given)
+    if bound.lies_there:
+        bound.keep_apart()
+    return bound
+
+
+def wrong_count(signature: Signature, given: int) -> str:
+    """Return what a call with so many arguments raises."""
+    listed = ", ".join(f"{p.type} {p.name}".strip() for p in signature.parameters)
+    return f"{signature.name} takes {len(signature.parameters)} arguments ({listed}), and {given} were given"
+
+
+def symbol(kernel: str, parameter: Parameter | None, name: str, given: Any) -> Array:
+    """Return the value of a ``__constant__`` or ``__device__`` variable, dense."""
+    if isinstance(given, Wrapper):
+        given = given.array
+    if parameter is None or parameter.dtype is None or isinstance(given, (np.ndarray, np.generic)):
+        array = as_array(given)
+    else:
+        array = np.asarray(given)
+        if array.dtype.kind not in "biufc":
+            raise TypeError(f"{kernel}: symbols[{name!r}] takes numbers, not {_named(given)}")
+        slot = Slot(kernel, 0, replace(parameter, pointer=False))
+        slot.title = f"{kernel}: symbols[{name!r}] ({parameter.element})"
+        numbers = np.array(given, object).reshape(-1).tolist()
+        raw = b"".join(map(slot.value, numbers))
+        array = np.frombuffer(raw, parameter.dtype).reshape(array.shape)
+    native = array.dtype.newbyteorder("=")
+    if parameter is not None and parameter.dtype is not None and native != parameter.dtype:
+        is_char = parameter.element == "char" and native in _CHARS
+        if not is_char:
+            raise TypeError(
+                f"{kernel}: symbols[{name!r}] is a {parameter.element} variable, and the value is "
+                f"{array.dtype}: convert it, as with .astype(np.{parameter.dtype})"
+            )
+    if native.hasobject or not array.size:
+        raise TypeError(f"{kernel}: symbols[{name!r}] takes no {array.dtype} of {array.size} elements")
+    return np.array(array, native, order="C", ndmin=1)

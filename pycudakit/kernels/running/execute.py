@@ -1,0 +1,138 @@
+"""Have a library run a request."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._native import abi, engine_status, loader
+from pycudakit._runtime import context
+from pycudakit._runtime.engine_choice import Plan
+from pycudakit._runtime.native_call import failed_over, warn_of_takeover
+from pycudakit.kernels.running.request_encoding import Tables, say
+from pycudakit.kernels.running.run_request import Kernel, Outcome, Request
+
+_BLOCK_LIMIT = 10.0  # seconds that a block of a checked kernel may take on the CPU
+_LONGEST = 10_000_000  # seconds of a timeout
+
+Say = Callable[[str], object]
+
+
+def choose(function: str, why_not_cuda: Callable[[], str | None]) -> Plan:
+    """Return where kernels run, or raise why they cannot.
+
+    Parameters
+    ----------
+    function
+        What `last_call` names.
+    why_not_cuda
+        Returns what there is beside a GPU that is missing.
+    """
+    engine = context.checked_current()
+    if engine == "numpy":
+        raise errors.Unsupported(
+            f"{function}: the engine 'numpy' runs no kernels; use the engine 'auto', 'cuda' or 'cpu'"
+        )
+    if engine != "auto":
+        loader.library(engine)  # or NoDevice
+        return Plan(function, engine, context.ASKED_FOR)
+    status = engine_status.status("cuda")
+    missing = why_not_cuda() if status else status.reason
+    if missing is None:
+        return Plan(function, "cuda", "auto: kernels run on a GPU where there is one", automatic=True)
+    loader.library("cpu")
+    return Plan(function, "cpu", f"auto: no kernels on a GPU: {missing}")
+
+
+def taken_over(error: errors.Error, plan: Plan, has_inouts: bool) -> Plan:
+    """Return where kernels run that the CUDA engine could not, with a warning, or raise why it could not."""
+    # Memory may run out on the way home, when what goes both ways is not what it was.
+    is_intact = isinstance(error, errors.NoDevice) or not has_inouts
+    if not (plan.automatic and is_intact):
+        raise error
+    warn_of_takeover(error)
+    return failed_over(plan)
+
+
+def block_limit() -> int:
+    """Return the milliseconds that a block may take where kernels are checked."""
+    given = os.environ.get("PYCUDAKIT_BLOCK_LIMIT")
+    try:
+        seconds = _BLOCK_LIMIT if given is None else float(given)
+        return round(seconds * 1000)
+    except (ValueError, OverflowError):
+        raise errors.InvalidArgument(
+            f"PYCUDAKIT_BLOCK_LIMIT is {given!r}; give seconds, such as 10, or 0 for no limit"
+        ) from None
+
+
+def isolates(isolate: bool | None, timeout: float | None) -> bool:
+    """Tell whether a run is to be in a helper process: what is asked for, or else PYCUDAKIT_ISOLATE."""
+    if timeout is not None:
+        if not isinstance(timeout, (int, float, np.number)):
+            raise TypeError(f"timeout is {timeout!r}; give seconds, or None")
+        if not 0 < timeout <= _LONGEST:
+            raise errors.InvalidArgument(
+                f"timeout is {timeout!r}; give seconds, more than 0 and at most {_LONGEST:,}, or None"
+            )
+        if isolate is False:
+            raise errors.InvalidArgument(
+                "timeout is given with isolate=False: what runs in this process cannot be stopped"
+            )
+        return True
+    if isolate is None:
+        return os.environ.get("PYCUDAKIT_ISOLATE", "0") not in ("", "0")
+    return bool(isolate)
+
+
+def limits_of(
+    kernel: Kernel, engine: str, device: int, *, isolate: bool = False, timeout: float | None = None
+) -> Any:
+    """Return a kernel's limits, for which it is loaded: that runs what its source has of static objects.
+
+    Parameters
+    ----------
+    isolate, timeout
+        As for a run: whether that is done in a helper process alone, and for how many seconds at most.
+    """
+    if isolate:
+        request = Request(kernel.label, [], (), inquiry=kernel)
+        plan = Plan(kernel.label, engine, context.ASKED_FOR)
+        return run_request(request, plan, isolate=True, timeout=timeout).limits
+    binary = np.zeros(1, abi.IMAGE)
+    data, key = np.frombuffer(kernel.binary.data, np.uint8), np.frombuffer(kernel.binary.key, np.uint64)
+    binary["address"], binary["bytes"], binary["key"] = data.ctypes.data, len(data), key
+    symbol = np.frombuffer(kernel.symbol.encode(), np.uint8)
+    limits = np.zeros(1, abi.LIMITS)
+    loader.library(engine).pk_kernel_info(binary, symbol, len(symbol), device, limits)
+    return limits[0]
+
+
+def run_request(
+    request: Request, plan: Plan, *, isolate: bool | None = False, timeout: float | None = None
+) -> Outcome:
+    """Run, record the call, and print what kernels print.
+
+    Parameters
+    ----------
+    isolate
+        Whether to run in a helper process; None: as PYCUDAKIT_ISOLATE says.
+    timeout
+        Seconds, after which a helper process is stopped.
+    """
+    if isolates(isolate, timeout):
+        from pycudakit.kernels.running import worker_pool  # noqa: PLC0415  (few need it)
+
+        outcome = worker_pool.run_in_helper(request, plan, timeout)
+        say(outcome.text)
+        return outcome
+    if request.inquiry is not None:
+        device = context.devices_asked()[0] if plan.engine == "cuda" else 0
+        return Outcome(0.0, "", limits_of(request.inquiry, plan.engine, device))
+    tables = Tables(request, plan.engine)
+    text = tables.run_and_say(plan)
+    return Outcome(tables.seconds, text)

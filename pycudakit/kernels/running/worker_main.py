@@ -1,0 +1,112 @@
+"""The helper process that `helpers` starts: it runs one request after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import select
+import signal
+import threading
+from multiprocessing.connection import Connection
+from typing import Any
+
+from pycudakit import errors
+from pycudakit._native import hardware
+from pycudakit._runtime import context, native_call
+from pycudakit.kernels.compiling.source import Binary
+from pycudakit.kernels.running import execute, shared_memory, worker_pool
+from pycudakit.kernels.running.run_request import Outcome, Request
+
+
+def main(socket: int, lifeline: int, memory: int, parent: int) -> None:
+    """Answer until the other side is gone."""
+    threading.Thread(target=_end_with_parent, args=(lifeline, parent), daemon=True).start()
+    _dump_no_core()
+    connection: Connection[bytes, bytes] = Connection(socket)
+    shared = shared_memory.Shared(memory)
+    binaries: dict[bytes, Binary] = {}
+    connection.send_bytes(worker_pool.STARTED)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            fresh, new, body = pickle.loads(connection.recv_bytes())  # noqa: S301  (from our parent)
+            if fresh:
+                binaries.clear()
+            binaries.update(new)
+            request, where = shared_memory.Unpacker(io.BytesIO(body), binaries).load()
+            result = _answer(connection, shared, request, where)
+            connection.send_bytes(_packed(result))
+            if where.plan.engine == "cuda" and isinstance(result.error, worker_pool.LOST):
+                break  # CUDA is lost here
+            del request
+    _end()
+
+
+def _answer(
+    connection: Connection[bytes, bytes],
+    shared: shared_memory.Shared,
+    request: Request,
+    where: worker_pool.Where,
+) -> worker_pool.Result:
+    printed = io.StringIO()
+    outcome: Outcome | None = None
+    error: BaseException | None = None
+    calls: list[native_call.Record] = []
+    with contextlib.redirect_stdout(printed), _as_there(where):
+        try:
+            for device in where.devices[:1]:
+                hardware.link_speed(device)  # so that what comes first does not count against a timeout
+        except errors.Error as met:
+            error = met
+        connection.send_bytes(worker_pool.BEGUN)
+        try:
+            if error is None:
+                _lay_out(shared, request)
+                with native_call.apart() as calls:
+                    outcome = execute.run_request(request, where.plan)
+        except Exception as met:  # noqa: BLE001
+            error = met
+    return worker_pool.Result(outcome, error, printed.getvalue(), calls)
+
+
+def _lay_out(shared: shared_memory.Shared, request: Request) -> None:
+    offsets, size = shared_memory.places(request.buffers)
+    shared.grow(size)
+    for buffer, offset in zip(request.buffers, offsets, strict=True):
+        if buffer.up or buffer.down:
+            buffer.array = shared.array(offset, buffer.bytes)
+    shared.forget(size)
+
+
+def _as_there(where: worker_pool.Where) -> contextlib.AbstractContextManager[None]:
+    profiles: tuple[list[Any], ...] = ([],) if where.profiled else ()
+    return context.asking(engine=where.plan.engine, devices=where.devices or None, profiles=profiles)
+
+
+def _packed(result: worker_pool.Result) -> bytes:
+    try:
+        return pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
+    except Exception:  # noqa: BLE001  (an exception that does not pickle)
+        error: Any = errors.DeviceError(f"{type(result.error).__name__}: {result.error}")
+        return pickle.dumps(worker_pool.Result(None, error, result.text, []))
+
+
+def _end_with_parent(lifeline: int, parent: int) -> None:
+    with contextlib.suppress(OSError):
+        while os.getppid() == parent:
+            if select.select([lifeline], [], [], 0.5)[0]:
+                break
+    _end()
+
+
+def _end() -> None:
+    """End at once: a kernel may run that does not end."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _dump_no_core() -> None:
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource  # noqa: PLC0415  (POSIX has it)
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

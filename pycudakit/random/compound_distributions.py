@@ -1,0 +1,233 @@
+"""Distributions that are made of several draws for each number, or for each vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pycudakit._families.reduce.sums_and_means import sum
+from pycudakit._families.scan.cumulative import cumprod, cumsum
+from pycudakit._interop.foreign_arrays import open_to_others
+from pycudakit._native.dtypes import FLOAT64, INT64
+from pycudakit._runtime.lazy_array import Deferred
+from pycudakit._runtime.native_call import one_call
+from pycudakit.random.generator_base import NUMPYS, shape_of
+from pycudakit.random.philox import Stream
+from pycudakit.random.transform_distributions import Transformed, on_an_engine
+
+# Where all of alpha are below, gamma numbers may all be 0: sticks are broken instead, as NumPy does it.
+FLAT = 0.1
+_MOST_COUNTED = 9e18  # the mean of Poisson numbers that are integers, nearly as much as NumPy takes
+_LARGEST = float(np.finfo(FLOAT64).max)
+
+
+def _check(draw: Callable[[Any], Any], shape: tuple[int, ...], size: Any) -> None:
+    """Raise what NumPy raises, by drawing nothing of a shape."""
+    try:
+        draw((0, *shape))
+    except (TypeError, ValueError, OverflowError):
+        draw(size)  # whose error is of the size that was given
+        raise
+
+
+class Further(Transformed):
+    """A generator's methods for distributions that are made of several draws."""
+
+    __slots__ = ()
+
+    def _taken(self, shape: tuple[int, ...]) -> Stream:
+        """Take a word for each element, and return the stream of these."""
+        place = self._stream.take_words(math.prod(shape))
+        return Stream(place.key, place.word)
+
+    @open_to_others
+    @one_call("noncentral_chisquare")
+    def noncentral_chisquare(self, df: Any, nonc: Any, size: Any = None) -> Any:
+        """Return floats of a noncentral χ² distribution: of a Poisson and a gamma number each.
+
+        Parameters
+        ----------
+        df, nonc : float or array_like of float
+            Degrees of freedom, and how far from the centre; arrays are broadcast.
+        size : int or tuple of int, optional
+            The shape; without it, that of the parameters.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).noncentral_chisquare(3, 2, 10000)
+        >>> abs(float(x.mean()) - 5) < 0.2
+        True
+        """
+        given = self._given("noncentral_chisquare", size, df, nonc)
+        if self._is_numpys():
+            return self._by_numpy("noncentral_chisquare", given.by_numpy)
+        x = self._halves(self._taken(given.shape), given.shape, *given.floats())
+        return self._computed("2 * x", given, x, {})
+
+    @open_to_others
+    @one_call("noncentral_f")
+    def noncentral_f(self, dfnum: Any, dfden: Any, nonc: Any, size: Any = None) -> Any:
+        """Return floats of a noncentral F distribution: ratios of a noncentral χ² number to one of χ².
+
+        Parameters
+        ----------
+        dfnum, dfden : float or array_like of float
+            Degrees of freedom of both.
+        nonc : float or array_like of float
+            How far the first is from the centre; arrays are broadcast.
+        size : int or tuple of int, optional
+            The shape; without it, that of the parameters.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).noncentral_f(5, 20, 2, 10000)
+        >>> abs(float(x.mean()) - 20 * 7 / (5 * 18)) < 0.05
+        True
+        """
+        given = self._given("noncentral_f", size, dfnum, dfden, nonc)
+        if self._is_numpys():
+            return self._by_numpy("noncentral_f", given.by_numpy)
+        a, b, nonc = given.floats()
+        words = self._taken(given.shape)
+        x = self._halves(words, given.shape, a, nonc)
+        y = self._at(words.beside(2)).standard_gamma(b / 2, given.shape)
+        return self._computed("(x * b) / (y * a)", given, x, {"a": a, "b": b, "y": y})
+
+    def _halves(self, words: Stream, shape: tuple[int, ...], df: Any, nonc: Any) -> Any:
+        """Draw halves of noncentral χ² numbers."""
+        is_nan = np.isnan(nonc)
+        means = np.where(is_nan, 0.0, nonc) / 2
+        most = np.minimum(means, _MOST_COUNTED)
+        counts = self._at(words).poisson(most, shape)
+        is_beyond = means > most
+        if isinstance(is_beyond, Deferred) or is_beyond.any():
+            # A Poisson number is a normal one there, as far as floats go: so far from its mean, scaled.
+            scale = np.sqrt(np.minimum(means, _LARGEST) / _MOST_COUNTED)
+            counts = np.where(is_beyond, means + (counts - most) * scale, counts)
+        return self._at(words.beside(1)).standard_gamma(counts + np.where(is_nan, nonc, df / 2), shape)
+
+    @open_to_others
+    @one_call("logseries")
+    def logseries(self, p: Any, size: Any = None) -> Any:
+        """Return integers of a logarithmic series distribution, by Kemp's way.
+
+        Parameters
+        ----------
+        p : float or array_like of float
+            The ratio of the series.
+        size : int or tuple of int, optional
+            The shape; without it, that of `p`.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).logseries(0.5, 10000)
+        >>> int(x.min()), abs(float(x.mean()) - 1.4427) < 0.05
+        (1, True)
+        """
+        given = self._given("logseries", size, p)
+        if self._is_numpys():
+            return self._by_numpy("logseries", given.by_numpy)
+        words = self._taken(given.shape)
+        (ratio,) = given.floats()
+        other = self._at(words.beside(1)).uniform(size=given.shape)
+        q = self._computed("-expm1(log1p(-p) * (1 - x))", given, other, {"p": ratio})
+        x = self._at(words).uniform(size=given.shape)
+        # Where q is 0, as it is of a ratio of 0, all are 1.
+        expression = "1 + floor(log(1 - x) / log(q)) if 1 - x <= q * q else (1.0 if 1 - x >= q else 2.0)"
+        x = self._computed(expression, given, x, {"q": q})
+        return int(x) if given.is_scalar else x.astype(INT64)
+
+    # ---- Vectors ------------------------------------------------------------------------------------
+
+    @open_to_others
+    @one_call("dirichlet")
+    def dirichlet(self, alpha: Any, size: Any = None) -> Any:
+        """Return vectors of shares that add up to 1: gamma numbers, over their sum.
+
+        Parameters
+        ----------
+        alpha : array_like of float
+            The shape of each gamma number, a vector.
+        size : int or tuple of int, optional
+            How many vectors; without it, one.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).dirichlet([1, 2, 5], 10000)
+        >>> abs(x.mean(axis=0) - [1 / 8, 2 / 8, 5 / 8]) < 0.01
+        array([ True,  True,  True])
+        """
+        if self._is_numpys():
+            return self._by_numpy("dirichlet", lambda g: g.dirichlet(alpha, size))
+        shape = () if size is None else shape_of(size)
+        _check(lambda wanted: NUMPYS.dirichlet(alpha, wanted), shape, size)
+        shapes = np.asarray(alpha, FLOAT64) + 0.0  # which are not -0.0: a gamma number's may not be
+        if len(shapes) > 1 and shapes.max() < FLAT:
+            with on_an_engine():
+                return self._broken(shapes, np.empty((*shape, len(shapes))), cumsum, cumprod)
+        drawn = self.standard_gamma(shapes, (*shape, len(shapes)))
+        with on_an_engine():
+            drawn /= sum(drawn, axis=-1, keepdims=True)
+        return drawn
+
+    def _broken(self, shapes: Any, drawn: Any, sums: Callable[..., Any], products: Callable[..., Any]) -> Any:
+        """Break sticks, each time a share of what is left, to an array of vectors."""
+        shapes = np.maximum(shapes, np.finfo(FLOAT64).tiny)  # of a beta number, neither may be 0
+        rests = sums(shapes[:0:-1])[::-1]
+        shares = self.beta(shapes[:-1], rests, (*drawn.shape[:-1], len(rests)))
+        left = products(1 - shares, axis=-1)
+        drawn[..., 0] = shares[..., 0]
+        drawn[..., 1:-1] = left[..., :-1] * shares[..., 1:]
+        drawn[..., -1] = left[..., -1]
+        return drawn
+
+    @open_to_others
+    @one_call("multinomial")
+    def multinomial(self, n: Any, pvals: Any, size: Any = None) -> Any:
+        """Return how often each of several outcomes comes in `n` trials: a binomial number of what is left.
+
+        Parameters
+        ----------
+        n : int or array_like of int
+            Trials.
+        pvals : array_like of float
+            The probability of each outcome, along the last axis; of the last, it is what is left of 1.
+        size : int or tuple of int, optional
+            How many vectors; without it, as many as `n` and the other axes of `pvals` are broadcast to.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).multinomial(100, [0.2, 0.3, 0.5], 10000)
+        >>> set(x.sum(axis=1).tolist()), abs(x.mean(axis=0) - [20, 30, 50]) < 0.5
+        ({100}, array([ True,  True,  True]))
+        """
+        if self._is_numpys():
+            return self._by_numpy("multinomial", lambda g: g.multinomial(n, pvals, size))
+        likely = np.asarray(pvals, FLOAT64)
+        own = np.broadcast_shapes(np.shape(n), likely.shape[:-1])
+        shape = own if size is None else shape_of(size)
+        _check(lambda wanted: NUMPYS.multinomial(n, pvals, wanted), shape, size)
+        words = self._taken(shape)
+        drawn = np.empty((*shape, likely.shape[-1]), INT64)
+        return self._outcomes(words, np.asarray(n).astype(INT64), likely, drawn)
+
+    def _outcomes(self, words: Stream, trials: Any, likely: Any, drawn: Any) -> Any:
+        """Draw how often each outcome comes, to an array of vectors."""
+        left, rest = trials, np.ones(())
+        for outcome in range(likely.shape[-1] - 1):
+            share = likely[..., outcome]
+            with np.errstate(invalid="ignore", divide="ignore"):
+                now = np.where(rest > 0, np.clip(share / rest, 0, 1), 0)
+            counts = self._at(words.beside(outcome)).binomial(left, now, drawn.shape[:-1])
+            drawn[..., outcome] = counts
+            left, rest = left - counts, rest - share
+        drawn[..., -1] = left
+        return drawn

@@ -1,0 +1,104 @@
+"""Random numbers as Dask arrays: each element from its own place in the sequence, whatever the blocks."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import math
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit.random.generator import Generator
+from pycudakit.random.generator_base import shape_of
+from pycudakit.random.philox import Stream
+
+_TRIED = 1024  # elements, which are of whole words for every distribution
+
+
+def on_dask(
+    generator: Generator, name: str, *parameters: Any, size: Any, chunks: Any = "auto", **options: Any
+) -> Any:
+    """Return what a method of a generator draws, as a Dask array: blocks are drawn where they are needed.
+
+    The numbers are those that the method would return, however they are cut, and the generator goes on after
+    them.
+
+    Parameters
+    ----------
+    generator : Generator
+        Which one.
+    name : str
+        The method: ``"random"``, ``"standard_normal"``, ``"integers"``, ...
+    *parameters
+        The method's own, which are numbers.
+    size : int or tuple of int
+        The shape.
+    chunks : int, tuple of int or "auto"
+        The blocks along the first axis, as Dask has them, or an array's `chunks`. Other axes are not cut.
+    **options
+        The method's other arguments, as ``dtype="float32"``.
+
+    Examples
+    --------
+    >>> import pycudakit as pk
+    >>> rng = pk.random.default_rng(5)
+    >>> whole = pk.random.on_dask(rng, "random", size=1000, chunks=300)  # doctest: +SKIP
+    >>> (whole.compute() == pk.random.default_rng(5).random(1000)).all()  # doctest: +SKIP
+    True
+    """
+    da: Any = importlib.import_module("dask.array")
+    if any(np.ndim(value) for key, value in (*enumerate(parameters), *options.items()) if key != "dtype"):
+        raise errors.Unsupported(f"{name} on Dask: parameters are numbers")
+    if not isinstance(generator, Generator):
+        raise TypeError(f"{name} on Dask: the generator is one of pk.random.default_rng, not {generator!r}")
+    shape = shape_of(size)
+    if not shape:
+        raise errors.Unsupported(f"{name} on Dask: size is that of an array, of one dimension at least")
+    key, begin, half = generator.__getstate__()
+    trial = copy.copy(generator)
+    sample = getattr(trial, name)(*parameters, size=_TRIED, **options)
+    words = trial.__getstate__()[1] - begin
+    # Elements follow each other row by row, so blocks are of whole rows.
+    cut = tuple(chunks) if isinstance(chunks, (tuple, list)) else chunks
+    if cut and isinstance(cut, tuple) and isinstance(cut[0], tuple):  # an array's own chunks
+        cut, *others = cut
+        if any(len(each) > 1 for each in others):
+            raise errors.Unsupported(f"{name} on Dask: blocks are of whole rows, but chunks are {chunks}")
+    blocks = da.core.normalize_chunks((cut, *[-1] * (len(shape) - 1)), shape, dtype=sample.dtype)
+    row = math.prod(shape[1:])
+    places = [int(start) * row * words for start in np.cumsum([0, *blocks[0]])]
+    if any(place % _TRIED for place in places[:-1]) or (half is not None and words < _TRIED):
+        raise errors.Unsupported(
+            f"{name} on Dask: elements of {sample.dtype} come two to a word, so blocks begin after an even "
+            f"number of them: choose other chunks than {blocks[0]}, after drawing an even number"
+        )
+    at = [Stream(key, begin + place // _TRIED) for place in places[:-1]]
+    made = da.map_blocks(
+        _Block([stream.told() for stream in at], name, parameters, options),
+        chunks=blocks,
+        dtype=sample.dtype,
+        meta=np.empty((0,) * len(shape), sample.dtype),
+    )
+    last = Stream(key, begin + places[-1] // _TRIED)
+    if places[-1] % _TRIED:  # half of a word is left
+        last.take_halves(1)
+    generator.__setstate__(last.told() if words < _TRIED else (key, last.word, half))
+    return made
+
+
+class _Block:
+    """Draws a block."""
+
+    def __init__(self, places: list[Any], name: str, parameters: Any, options: Any) -> None:
+        self._given = places, name, parameters, options
+        self.__name__ = name
+
+    def __call__(self, block_info: Any = None) -> Any:
+        """Draw."""
+        places, name, parameters, options = self._given
+        told = block_info[None]
+        generator = Generator(0)
+        generator.__setstate__(places[told["chunk-location"][0]])
+        return getattr(generator, name)(*parameters, size=told["chunk-shape"], **options)

@@ -1,0 +1,258 @@
+"""What a generator holds, how it runs a call, and what a call is given; generator.py has what it draws."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pycudakit._families.sort import sorting
+from pycudakit._native.dtypes import FLOAT64, Array, DType
+from pycudakit._runtime import context, dispatch_cache, native_call
+from pycudakit._runtime.lazy_array import Deferred
+from pycudakit.random.draw_requests import BITS, Kind, Request, draw, plan_draws
+from pycudakit.random.philox import Stream, word_at
+from pycudakit.random.prefetch import drawn_ahead
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_FLOAT32, _UINT64 = np.dtype(np.float32), np.dtype(np.uint64)
+
+# Draws nothing that counts: its calls raise what NumPy raises for the same arguments.
+NUMPYS: Any = np.random.Generator(np.random.Philox(0))
+
+
+def shape_of(size: Any) -> tuple[int, ...]:
+    """Return a size as a shape, with NumPy's errors; None is one number."""
+    if size is None:
+        return ()
+    if isinstance(size, (bool, np.bool_)):
+        raise TypeError(f"expected a sequence of integers or a single integer, got '{size!r}'")
+    try:
+        shape: tuple[int, ...] = (operator.index(size),)
+    except TypeError:
+        try:
+            shape = tuple(operator.index(n) for n in size)
+        except TypeError:
+            if not isinstance(size, (float, np.floating)):
+                raise
+            raise TypeError(f"expected a sequence of integers or a single integer, got '{size}'") from None
+    if any(n < 0 for n in shape):
+        raise ValueError("negative dimensions are not allowed")
+    return shape
+
+
+def fitting(own: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape, refusing one that parameters of their own shape are not broadcast to."""
+    if np.broadcast_shapes(own, shape) != shape:
+        raise ValueError(f"Output size {shape} is not compatible with broadcast dimensions of inputs {own}.")
+    return shape
+
+
+def float_type(dtype: Any, name: str) -> DType:
+    """Return the type of floats to draw, refusing what NumPy refuses."""
+    kind: DType = np.dtype(dtype)
+    if kind not in (FLOAT64, _FLOAT32) or not kind.isnative:
+        raise TypeError(f"Unsupported dtype {kind!r} for {name}")
+    return kind
+
+
+def checked_out(out: Any, size: Any, dtype: DType, must_be_c: bool = False) -> tuple[int, ...]:
+    """Return the shape of an array to draw to, refusing what NumPy refuses."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError(
+            f"Argument 'out' has incorrect type (expected numpy.ndarray, got {type(out).__name__})"
+        )
+    flags = out.flags
+    is_contiguous = flags.c_contiguous or (flags.f_contiguous and not must_be_c)
+    if not (is_contiguous and flags.writeable and flags.aligned and out.dtype.isnative):
+        order = "C-contiguous" if must_be_c else "contiguous"
+        raise ValueError(
+            f"Supplied output array must be {order}, writable, aligned, and in machine byte-order."
+        )
+    if out.dtype != dtype:
+        raise TypeError(f"Supplied output array has the wrong type. Expected {dtype}, got {out.dtype}")
+    if size is not None and shape_of(size) != out.shape:
+        raise ValueError("size must match out.shape when used together")
+    shape: tuple[int, ...] = out.shape
+    return shape
+
+
+def as_operand(parameter: Any, dtype: DType) -> Any:
+    """Return a parameter as the engines take it: an array of a type, or what stands for one."""
+    if isinstance(parameter, Deferred):
+        return parameter if parameter.dtype == dtype else parameter.astype(dtype)  # type: ignore[attr-defined]
+    return np.asarray(parameter, dtype)
+
+
+class Given:
+    """The parameters of a distribution and the shape of what is drawn, with NumPy's errors.
+
+    `others` are the arguments after `size`, which only NumPy is given. It is given `seen` in place of
+    parameters that are not on the host: of their shapes, with values that it takes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        size: Any,
+        *parameters: Any,
+        out: Array | None = None,
+        others: tuple[Any, ...] = (),
+        seen: Sequence[Any] | None = None,
+    ) -> None:
+        self.name, self.out = name, out
+        self._parameters, self._rest = parameters, (size, *others)
+        seen = parameters if seen is None else seen
+        try:
+            own = np.broadcast_shapes(*map(np.shape, parameters))
+            wanted = own if size is None else shape_of(size)
+            self.shape = fitting(own, wanted if out is None else out.shape)
+            getattr(NUMPYS, name)(*seen, (0, *self.shape))
+        except (TypeError, ValueError, OverflowError):
+            getattr(NUMPYS, name)(*seen, *self._rest)  # whose error is of the shapes that were given
+            raise
+        self.is_scalar = size is None and out is None and not any(map(np.ndim, parameters))
+
+    def floats(self) -> list[Any]:
+        """Return the parameters as the engines take them."""
+        return [as_operand(parameter, FLOAT64) for parameter in self._parameters]
+
+    def by_numpy(self, generator: Any) -> Any:
+        """Draw by one of NumPy's generators."""
+        return getattr(generator, self.name)(*self._parameters, *self._rest)
+
+
+def _stream_of(seed: Any) -> Stream:
+    if isinstance(seed, np.random.Generator):
+        seed = seed.bit_generator
+    if not isinstance(seed, (np.random.BitGenerator, np.random.RandomState)):
+        return Stream.of(np.random.Philox(seed))
+    if not isinstance(seed, np.random.Philox):
+        raise TypeError(f"a generator goes on from NumPy's Philox, not from {type(seed).__name__}")
+    return Stream.of(seed)
+
+
+class Base:
+    """A generator, but for what it draws."""
+
+    __slots__ = ("_ahead", "_stream")
+    __hash__ = None  # type: ignore[assignment]
+    _stream: Stream
+    _ahead: dict[Any, Any]  # of calls, the numbers that were drawn ahead
+
+    def __init__(self, seed: Any = None) -> None:
+        self._stream, self._ahead = _stream_of(seed), {}
+
+    def __repr__(self) -> str:
+        """Tell the key, and where the generator stands."""
+        key, word, half = self._stream.told()
+        rest = "" if half is None else f", half=0x{half:08x}"
+        return f"{type(self).__name__}(key=(0x{key[0]:016x}, 0x{key[1]:016x}), word={word}{rest})"
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether both would draw the same."""
+        return self._stream.told() == other._stream.told() if isinstance(other, Base) else NotImplemented
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """Return a key, a word's index, and half a word or None."""
+        return self._stream.told()
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        """Take what `__getstate__` returned."""
+        self._stream, self._ahead = Stream(*state), {}
+
+    def _at(self, stream: Stream) -> Self:
+        made = type(self).__new__(type(self))
+        made.__setstate__(stream.told())
+        return made
+
+    def jumped(self, jumps: int = 1) -> Self:
+        """Return a generator that stands `jumps` times 2**128 blocks of four words further.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pycudakit as pk
+        >>> numpys = np.random.Generator(np.random.Philox(5).jumped(2))
+        >>> pk.random.default_rng(5).jumped(2).random() == numpys.random()
+        True
+        """
+        return self._at(self._stream.jumped(operator.index(jumps)))
+
+    def spawn(self, n_children: int) -> list[Self]:
+        """Return generators with keys of their own, each of two words that are drawn from this one.
+
+        (For NumPy's, spawn the `numpy.random.SeedSequence` and take a child as a seed.)
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> a, b = pk.random.default_rng(5).spawn(2)
+        >>> a.random() == b.random()
+        False
+        """
+        count = operator.index(n_children)
+        if count < 0:
+            raise ValueError("n_children must not be negative")
+        place = self._stream.take_words(2 * count)
+        words = [word_at(place.key, place.word + i) for i in range(2 * count)]
+        return [self._at(Stream(key)) for key in zip(words[::2], words[1::2], strict=True)]
+
+    def _given(self, name: str, size: Any, *parameters: Any, **rest: Any) -> Given:
+        return Given(name, size, *parameters, **rest)
+
+    def _floats(
+        self, name: str, kind: Kind, size: Any, dtype: Any, out: Any, arguments: tuple[Any, ...]
+    ) -> Any:
+        wanted = float_type(dtype, name)
+        shape = shape_of(size) if out is None else checked_out(out, size, wanted)
+        result = self._run(name, kind, shape, wanted, lambda g: getattr(g, name)(*arguments), out)
+        return float(result) if size is None and out is None else result
+
+    def _draw(self, given: Given, kind: Kind, dtype: DType, *parameters: Any) -> Any:
+        result = self._run(given.name, kind, given.shape, dtype, given.by_numpy, given.out, *parameters)
+        return result.item() if given.is_scalar and isinstance(result, np.ndarray) else result
+
+    def _run(
+        self,
+        name: str,
+        kind: Kind,
+        shape: tuple[int, ...],
+        dtype: DType,
+        numpy: Callable[[Any], Any],
+        out: Array | None,
+        *parameters: Any,
+    ) -> Any:
+        planned = plan_draws(name, kind, math.prod(shape), dtype, parameters)
+        if planned.engine == "numpy":
+            return native_call.by_numpy(name, planned.reason, lambda: self._stream.by_numpy(numpy))
+        result = draw(planned, kind, self._stream, out, shape, dtype, *parameters)
+        if out is None and dispatch_cache.is_learning():
+            request = Request(planned, kind, dtype, parameters)
+            if request.may_be_ahead(result.size):
+                dispatch_cache.offer(result, request)
+        return result
+
+    def _is_numpys(self) -> bool:
+        return context.checked_current() == "numpy"
+
+    def _by_numpy(self, name: str, numpy: Callable[[Any], Any]) -> Any:
+        return native_call.by_numpy(name, context.ASKED_FOR, lambda: self._stream.by_numpy(numpy))
+
+    def _order(self, *shape: int, axis: int = -1) -> Array:
+        """Return the order along an axis of as many words, each of an element."""
+        order: Array = sorting.argsort(self._words(*shape), axis, kind="stable")
+        return order
+
+    @drawn_ahead
+    def _words(self, *shape: int) -> Array:
+        def by_numpy(generator: Any) -> Any:
+            return generator.bit_generator.random_raw(math.prod(shape)).reshape(shape)
+
+        words: Array = self._run("bytes", BITS, shape, _UINT64, by_numpy, None)
+        return words

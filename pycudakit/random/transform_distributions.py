@@ -1,0 +1,389 @@
+"""Distributions whose numbers are expressions of other numbers."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pycudakit._families.expression.evaluate import evaluate
+from pycudakit._interop.foreign_arrays import open_to_others
+from pycudakit._native import engine_status
+from pycudakit._native.dtypes import FLOAT64
+from pycudakit._runtime import context
+from pycudakit._runtime.native_call import one_call
+from pycudakit.random.distributions import Distributions
+from pycudakit.random.draw_requests import EXPONENTIAL, UNIFORM, Kind
+from pycudakit.random.generator_base import Given
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_LN2 = np.array(math.log(2))
+
+
+def on_an_engine() -> AbstractContextManager[None]:
+    """Compute on a named engine: `auto` leaves few numbers to NumPy, whose last bits are others."""
+    engine = context.checked_current()
+    if engine == "auto":
+        engine = "cpu" if engine_status.status("cpu") else "cuda"
+    return context.asking(engine=engine)
+
+
+class Transformed(Distributions):
+    """A generator's methods for distributions that are expressions of others."""
+
+    __slots__ = ()
+
+    def _transform(self, kind: Kind, expression: str, given: Given, *names: str) -> Any:
+        """Draw numbers x, and compute an expression of them and of parameters of these names."""
+        if self._is_numpys():
+            return self._by_numpy(given.name, given.by_numpy)
+        drawn = self._run(kind.name, kind, given.shape, FLOAT64, lambda g: g.random(given.shape), None)
+        operands = dict(zip(names, given.floats(), strict=True))
+        if "ln2" in expression:
+            operands["ln2"] = _LN2
+        return self._computed(expression, given, drawn, operands)
+
+    def _computed(self, expression: str, given: Given, x: Any, operands: dict[str, Any]) -> Any:
+        """Compute an expression of numbers x and of others, in the place of x."""
+        x = np.asarray(x)
+        with on_an_engine(), np.errstate(all="ignore"):
+            evaluate(expression, {"x": x, **operands}, out=x)
+        return x.item() if given.is_scalar else x
+
+    def _sides(self, given: Given) -> tuple[Self, Self]:
+        """Take a word for each element, and return generators of these, and of further ones of the same."""
+        own, beside = self._stream.take_sides(math.prod(given.shape))
+        return self._at(own), self._at(beside)
+
+    @open_to_others
+    @one_call("laplace")
+    def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        """Return floats whose distances from `loc` are exponentially distributed, on either side.
+
+        Parameters
+        ----------
+        loc, scale : float or array_like of float
+            The mean, and the mean distance from it; arrays are broadcast.
+        size : int or tuple of int, optional
+            The shape; without it, that of the parameters.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).laplace(5, 2, 10000)
+        >>> abs(float(np.median(x)) - 5) < 0.1
+        True
+        """
+        given = self._given("laplace", size, loc, scale)
+        expression = "loc + scale * (ln2 - x if x > ln2 else -log(-2 * expm1(-x)))"
+        return self._transform(EXPONENTIAL, expression, given, "loc", "scale")
+
+    @open_to_others
+    @one_call("logistic")
+    def logistic(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        """Return floats of a logistic distribution.
+
+        Parameters
+        ----------
+        loc, scale : float or array_like of float
+            The mean, and the scale; arrays are broadcast.
+        size : int or tuple of int, optional
+            The shape; without it, that of the parameters.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).logistic(5, 2, 10000)
+        >>> abs(float(x.mean()) - 5) < 0.1
+        True
+        """
+        given = self._given("logistic", size, loc, scale)
+        expression = "loc + scale * log(expm1(x))"
+        return self._transform(EXPONENTIAL, expression, given, "loc", "scale")
+
+    @open_to_others
+    @one_call("gumbel")
+    def gumbel(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        """Return floats of a Gumbel distribution: that of the largest of many.
+
+        Parameters
+        ----------
+        loc, scale : float or array_like of float
+            The mode, and the scale; arrays are broadcast.
+        size : int or tuple of int, optional
+            The shape; without it, that of the parameters.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).gumbel(0, 1, 10000)
+        >>> abs(float(x.mean()) - 0.577) < 0.05
+        True
+        """
+        given = self._given("gumbel", size, loc, scale)
+        expression = "loc - scale * log(x)"
+        return self._transform(EXPONENTIAL, expression, given, "loc", "scale")
+
+    @open_to_others
+    @one_call("rayleigh")
+    def rayleigh(self, scale: Any = 1.0, size: Any = None) -> Any:
+        """Return floats of a Rayleigh distribution: lengths of vectors of two normal numbers.
+
+        Parameters
+        ----------
+        scale : float or array_like of float
+            The mode.
+        size : int or tuple of int, optional
+            The shape; without it, that of `scale`.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).rayleigh(2, 10000)
+        >>> abs(float((x**2).mean()) - 8) < 0.5
+        True
+        """
+        given = self._given("rayleigh", size, scale)
+        expression = "scale * sqrt(2 * x)"
+        return self._transform(EXPONENTIAL, expression, given, "scale")
+
+    @open_to_others
+    @one_call("weibull")
+    def weibull(self, a: Any, size: Any = None) -> Any:
+        """Return floats of a Weibull distribution of scale 1: powers of exponential numbers.
+
+        Parameters
+        ----------
+        a : float or array_like of float
+            The shape: the power is ``1 / a``.
+        size : int or tuple of int, optional
+            The shape; without it, that of `a`.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).weibull(2, 10000)
+        >>> abs(float((x**2).mean()) - 1) < 0.05
+        True
+        """
+        given = self._given("weibull", size, a)
+        expression = "x ** (1 / a) if a > 0 else 0.0"
+        return self._transform(EXPONENTIAL, expression, given, "a")
+
+    @open_to_others
+    @one_call("pareto")
+    def pareto(self, a: Any, size: Any = None) -> Any:
+        """Return floats of a Lomax distribution, which is Pareto's, from 0 on.
+
+        Parameters
+        ----------
+        a : float or array_like of float
+            The shape.
+        size : int or tuple of int, optional
+            The shape; without it, that of `a`.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).pareto(3, 10000)
+        >>> abs(float(x.mean()) - 0.5) < 0.05
+        True
+        """
+        given = self._given("pareto", size, a)
+        expression = "expm1(x / a)"
+        return self._transform(EXPONENTIAL, expression, given, "a")
+
+    @open_to_others
+    @one_call("power")
+    def power(self, a: Any, size: Any = None) -> Any:
+        """Return floats of [0, 1] whose density is a power: powers of uniform numbers.
+
+        Parameters
+        ----------
+        a : float or array_like of float
+            The shape: the power of the density, and 1.
+        size : int or tuple of int, optional
+            The shape; without it, that of `a`.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).power(3, 10000)
+        >>> abs(float(x.mean()) - 0.75) < 0.02
+        True
+        """
+        given = self._given("power", size, a)
+        expression = "(-expm1(-x)) ** (1 / a)"
+        return self._transform(EXPONENTIAL, expression, given, "a")
+
+    @open_to_others
+    @one_call("standard_cauchy")
+    def standard_cauchy(self, size: Any = None) -> Any:
+        """Return floats of a Cauchy distribution: tangents of uniform angles.
+
+        Parameters
+        ----------
+        size : int or tuple of int, optional
+            The shape; without it, one number.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).standard_cauchy(10000)
+        >>> abs(float((abs(x) < 1).mean()) - 0.5) < 0.03
+        True
+        """
+        given = self._given("standard_cauchy", size)
+        expression = "1 / tan(pi * exp(-x)) if x > ln2 else 1 / tan(pi * expm1(-x))"
+        return self._transform(EXPONENTIAL, expression, given)
+
+    @open_to_others
+    @one_call("triangular")
+    def triangular(self, left: Any, mode: Any, right: Any, size: Any = None) -> Any:
+        """Return floats whose density rises from `left` to `mode`, and falls to `right`.
+
+        Parameters
+        ----------
+        left, mode, right : float or array_like of float
+            The corners; arrays are broadcast.
+        size : int or tuple of int, optional
+            The shape; without it, that of the parameters.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).triangular(0, 1, 5, 10000)
+        >>> abs(float(x.mean()) - 2) < 0.1
+        True
+        """
+        given = self._given("triangular", size, left, mode, right)
+        expression = (
+            "left + sqrt(x * (right - left) * (mode - left)) if x * (right - left) <= mode - left "
+            "else right - sqrt((1 - x) * (right - left) * (right - mode))"
+        )
+        return self._transform(UNIFORM, expression, given, "left", "mode", "right")
+
+    # ---- Of two numbers each ------------------------------------------------------------------------
+
+    @open_to_others
+    @one_call("standard_t")
+    def standard_t(self, df: Any, size: Any = None) -> Any:
+        """Return floats of Student's t distribution: of a normal and a gamma number each.
+
+        Parameters
+        ----------
+        df : float or array_like of float
+            Degrees of freedom.
+        size : int or tuple of int, optional
+            The shape; without it, that of `df`.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).standard_t(10, 10000)
+        >>> abs(float(x.var()) - 10 / 8) < 0.1
+        True
+        """
+        given = self._given("standard_t", size, df)
+        if self._is_numpys():
+            return self._by_numpy("standard_t", given.by_numpy)
+        own, beside = self._sides(given)
+        half = given.floats()[0] / 2
+        y = beside.standard_gamma(half, given.shape)
+        x = own.standard_normal(given.shape)
+        return self._computed("x * sqrt(half / y)", given, x, {"half": half, "y": y})
+
+    @open_to_others
+    @one_call("f")
+    def f(self, dfnum: Any, dfden: Any, size: Any = None) -> Any:
+        """Return floats of Fisher's F distribution: ratios of two gamma numbers.
+
+        Parameters
+        ----------
+        dfnum, dfden : float or array_like of float
+            Degrees of freedom of both; arrays are broadcast.
+        size : int or tuple of int, optional
+            The shape; without it, that of the parameters.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).f(5, 20, 10000)
+        >>> abs(float(x.mean()) - 20 / 18) < 0.05
+        True
+        """
+        given = self._given("f", size, dfnum, dfden)
+        if self._is_numpys():
+            return self._by_numpy("f", given.by_numpy)
+        own, beside = self._sides(given)
+        a, b = given.floats()
+        y = beside.standard_gamma(b / 2, given.shape)
+        x = own.standard_gamma(a / 2, given.shape)
+        return self._computed("(x * b) / (y * a)", given, x, {"a": a, "b": b, "y": y})
+
+    @open_to_others
+    @one_call("wald")
+    def wald(self, mean: Any, scale: Any, size: Any = None) -> Any:
+        """Return floats of Wald's distribution, the inverse Gaussian, by Michael, Schucany and Haas's way.
+
+        Parameters
+        ----------
+        mean, scale : float or array_like of float
+            The mean, and the scale; arrays are broadcast.
+        size : int or tuple of int, optional
+            The shape; without it, that of the parameters.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).wald(3, 2, 10000)
+        >>> abs(float(x.mean()) - 3) < 0.2
+        True
+        """
+        given = self._given("wald", size, mean, scale)
+        if self._is_numpys():
+            return self._by_numpy("wald", given.by_numpy)
+        own, beside = self._sides(given)
+        mean, scale = given.floats()
+        u = beside.uniform(size=given.shape)
+        x = own.standard_normal(given.shape)
+        # The smaller root over the mean, without cancellation; the larger one is its inverse.
+        x = self._computed("mean * x * x", given, x, {"mean": mean})
+        root = "(4 * scale * x / (x + sqrt(x * (x + 4 * scale))) ** 2 if x > 0 else 1.0)"
+        x = self._computed(root, given, x, {"scale": scale})
+        return self._computed("mean * x if u * (1 + x) <= 1 else mean / x", given, x, {"mean": mean, "u": u})
+
+    @open_to_others
+    @one_call("negative_binomial")
+    def negative_binomial(self, n: Any, p: Any, size: Any = None) -> Any:
+        """Return how many trials fail before `n` succeed: Poisson numbers whose means are gamma numbers.
+
+        Parameters
+        ----------
+        n : float or array_like of float
+            Successes.
+        p : float or array_like of float
+            The probability that one trial succeeds; arrays are broadcast.
+        size : int or tuple of int, optional
+            The shape; without it, that of the parameters.
+
+        Examples
+        --------
+        >>> import pycudakit as pk
+        >>> x = pk.random.default_rng(1).negative_binomial(5, 0.5, 10000)
+        >>> abs(float(x.mean()) - 5) < 0.2
+        True
+        """
+        given = self._given("negative_binomial", size, n, p)
+        if self._is_numpys():
+            return self._by_numpy("negative_binomial", given.by_numpy)
+        own, beside = self._sides(given)
+        successes, likelihood = given.floats()
+        means = own.gamma(successes, (1 - likelihood) / likelihood, given.shape)
+        drawn = beside.poisson(means, given.shape)
+        return drawn.item() if given.is_scalar else drawn

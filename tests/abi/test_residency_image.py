@@ -1,0 +1,254 @@
+"""Images and interpolation in plans: operands at home, on their way there, and not.
+
+What a call computes is the same, to the bit, with and without homes.
+"""
+
+import numpy as np
+import pytest
+from helpers.residency import KINDS, NOTES, fail_each_call, in_plan, numbers, table
+
+from pycudakit._native import abi
+
+
+def call(plan, entry, *arguments):
+    report = np.zeros(1, abi.REPORT)
+    getattr(plan.library, entry)(*arguments, np.zeros(1, abi.OPTIONS), report)
+    return report[0]
+
+
+def shape_of(array):
+    return np.array(array.shape, np.int64)
+
+
+def make_gray(plan, a, out):
+    weights = np.array([299, 587, 114], np.int64)
+    return call(plan, "pk_gray", table(a, out), shape_of(a), a.ndim, weights, 1000, 0)
+
+
+TABLE = np.arange(256, dtype=np.uint16)[::-1].copy()
+
+
+def look_up(plan, a, out, values=TABLE):
+    return call(plan, "pk_lookup", table(a, out), shape_of(a), a.ndim, values, len(values))
+
+
+def resized_by(method):
+    def resize(plan, a, out):
+        return call(
+            plan, "pk_resize", table(a, out), shape_of(a), a.ndim, out.shape[-3], out.shape[-2], method
+        )
+
+    return resize
+
+
+def filtered_by(kind, border, height=3, width=5):
+    count = {abi.CORRELATE: height * width, abi.SEPARABLE: height + width}.get(kind, 0)
+    weights = np.linspace(-0.5, 1, count)
+
+    def filter_images(plan, a, out):
+        window = np.zeros(1, abi.WINDOW)
+        window["kind"], window["border"], window["height"], window["width"] = kind, border, height, width
+        window["above"], window["left"], window["outside"] = height // 2, width // 3, 9
+        return call(plan, "pk_filter", window, weights, weights.size, table(a, out), shape_of(a))
+
+    return filter_images
+
+
+POINTS = np.linspace(-40, 40, 50), np.cos(np.linspace(0, 9, 50))
+
+
+def interpolate(plan, a, out, xp=POINTS[0], fp=POINTS[1]):
+    return call(plan, "pk_interp", xp, fp, xp.size, -1.0, 1.0, a, out, a.size)
+
+
+WHOLE, BANDS = (5, 30, 40, 3), (2, 420, 410, 1)
+# A function; what it takes, what it makes.
+CALLS = {
+    "gray": (make_gray, ((70, 90, 3), "u1"), ((70, 90), "u1")),
+    "gray floats": (make_gray, ((300, 290, 4), "f4"), ((300, 290), "f4")),
+    "table": (look_up, ((700, 300), "u1"), ((700, 300), "u1")),
+    "smaller": (resized_by(abi.RESIZE_AREA), ((2, 90, 80, 3), "u1"), ((2, 31, 17, 3), "u1")),
+    "larger": (resized_by(abi.RESIZE_BILINEAR), ((60, 50, 1), "f4"), ((97, 101, 1), "f4")),
+    "means": (filtered_by(abi.BOX, abi.SHRINK), (WHOLE, "u1"), (WHOLE, "f4")),
+    "median": (filtered_by(abi.MEDIAN, abi.WRAP), (WHOLE, "u2"), (WHOLE, "u2")),
+    "sums in bands": (filtered_by(abi.SEPARABLE, abi.REFLECT, 7, 4), (BANDS, "f4"), (BANDS, "f4")),
+    "sums in doubles": (filtered_by(abi.CORRELATE, abi.CONSTANT, 4, 3), (BANDS, "u2"), (BANDS, "u2")),
+    "maxima in bands": (filtered_by(abi.MAXIMUM, abi.MIRROR), (BANDS, "f4"), (BANDS, "f4")),
+    "interp": (interpolate, ((300_001,), "f8"), ((300_001,), "f8")),
+    "interp few": (interpolate, ((900,), "f8"), ((900,), "f8")),
+}
+
+
+def given(name):
+    """Return a function, its input, a result to write to, and what is to be there."""
+    function, (shape, dtype), made = CALLS[name]
+    return function, np.abs(numbers(*shape, dtype=np.int16)).astype(dtype), np.full(*made[:1], 77, made[1])
+
+
+def truth(plan, function, a, out):
+    wanted = np.zeros_like(out)
+    function(plan, a.copy(), wanted)
+    return wanted
+
+
+def nearly_up(plan, report, wanted):
+    """Look at what went up, but for weights, tables and points."""
+    if plan.is_cuda:
+        assert wanted <= report["bytes_up"] <= wanted + 4 * NOTES
+
+
+def same_bits(x, y):
+    return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", CALLS)
+@in_plan
+def test_homes(plan, name, kind):
+    function, a, out = given(name)
+    wanted = truth(plan, function, a, out)
+    plan.keep(a)
+    plan.keep(out, KINDS[kind])
+    for goes_up in (a.nbytes, 0):
+        report = function(plan, a, out)
+        nearly_up(plan, report, goes_up)
+        assert report["bytes_down"] == (out.nbytes if plan.is_cuda and kind == "result" else 0)
+    if plan.is_cuda and kind != "result":
+        assert (out == 77).all()
+        assert plan.fetch(out)[1] == out.nbytes
+    assert same_bits(out, wanted)
+
+
+@pytest.mark.parametrize("kept", ["the input", "the result"])
+@pytest.mark.parametrize("name", CALLS)
+@in_plan
+def test_one_of_both_at_home(plan, name, kept):
+    function, a, out = given(name)
+    wanted = truth(plan, function, a, out)
+    if kept == "the input":
+        plan.keep(a)
+    else:
+        plan.keep(out, abi.KEEP_TEMPORARY)
+    for _ in range(2):
+        report = function(plan, a, out)
+        assert report["bytes_down"] == (out.nbytes if plan.is_cuda and kept == "the input" else 0)
+    if kept == "the input":
+        nearly_up(plan, report, 0)
+    plan.fetch(out)
+    assert same_bits(out, wanted)
+
+
+@in_plan
+def test_one_reads_what_another_left(plan):
+    blur, edges = filtered_by(abi.BOX, abi.REFLECT), filtered_by(abi.SEPARABLE, abi.NEAREST)
+    colours, gray, half = (300, 420, 3), (1, 300, 420, 1), (1, 150, 210, 1)
+    a = plan.keep(np.abs(numbers(*colours, dtype=np.int16)).astype(np.uint8))
+    shapes = {"gray": gray, "blurred": gray, "edges": gray, "half": half, "inverse": half}
+
+    def run(a, made):
+        yield make_gray(plan, a, made["gray"].reshape(colours[:2]))
+        yield blur(plan, made["gray"], made["blurred"])
+        yield edges(plan, made["blurred"], made["edges"])
+        yield resized_by(abi.RESIZE_AREA)(plan, made["edges"], made["half"])
+        yield look_up(plan, made["half"], made["inverse"])
+
+    wanted = {name: np.zeros(shape, np.uint8) for name, shape in shapes.items()}
+    list(run(a.copy(), wanted))
+    kept = {name: plan.temporary(shape, np.uint8) for name, shape in shapes.items()}
+    for i, report in enumerate(run(a, kept)):
+        nearly_up(plan, report, a.nbytes if i == 0 else 0)
+        plan.down(report, 0)
+    for name, array in kept.items():
+        plan.fetch(array)
+        assert same_bits(array, wanted[name])
+
+
+@pytest.mark.parametrize("shape", [WHOLE, BANDS])
+@in_plan
+def test_some_of_the_images(plan, shape):
+    function = filtered_by(abi.SEPARABLE, abi.REFLECT)
+    a, out = numbers(*shape), np.full((shape[0] + 1, *shape[1:]), 77, np.float32)
+    wanted = truth(plan, function, a[1:], out[2:])
+    plan.keep(a)
+    plan.keep(out)
+    nearly_up(plan, function(plan, a[1:], out[2:]), a.nbytes + out.nbytes)
+    nearly_up(plan, function(plan, a[1:], out[2:]), 0)
+    plan.fetch(out)
+    assert same_bits(out[2:], wanted)
+    assert (out[:2] == 77).all()
+
+
+WAYS = {
+    "channels backwards": (lambda a: a[..., ::-1], 0),
+    "rows backwards": (lambda a: a[::-1], None),
+    "strided": (lambda a: a[:, ::2], None),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@in_plan
+def test_views(plan, way):
+    view, goes_up = WAYS[way]
+    a = numbers(200, 300, 3)
+    t, out = plan.temporary(a.shape), plan.temporary(view(a).shape[:2])
+    wanted = np.zeros(out.shape, np.float32)
+    make_gray(plan, view(a + a), wanted)
+    plan.evaluate("add", t, a, a)
+    report = make_gray(plan, view(t), out)
+    if goes_up is not None:
+        nearly_up(plan, report, goes_up)
+    plan.fetch(out)
+    assert same_bits(out, wanted)
+
+
+@in_plan
+def test_what_is_read_on_the_host(plan):
+    xp, fp, values = (plan.keep(array.copy(), abi.KEEP_TEMPORARY) for array in (*POINTS, TABLE))
+    for kept, array in ((xp, POINTS[0]), (fp, POINTS[1]), (values, TABLE)):
+        plan.evaluate("add", kept, array, array)
+    x, levels = numbers(900, dtype=np.float64), numbers(900, dtype=np.uint8)
+    wanted, out = np.zeros(900), np.zeros(900)
+    interpolate(plan, x, wanted, 2 * POINTS[0], 2 * POINTS[1])
+    interpolate(plan, x, out, xp, fp)
+    assert same_bits(out, wanted)
+    wanted, out = np.zeros(900, np.uint8), np.zeros(900, np.uint8)
+    look_up(plan, levels, wanted, 2 * TABLE)
+    look_up(plan, levels, out, values)
+    assert same_bits(out, wanted)
+
+
+FAULTS = """
+import os
+from helpers.plans import Plan
+from abi.test_plan_images import given, truth
+from pycudakit import errors
+from pycudakit._native import abi
+plan = Plan("cuda")
+trials = [given(name) for name in ("gray", "table", "larger", "means", "sums in bands", "interp few")]
+wanted = [truth(plan, *trial) for trial in trials]
+failed = 0
+def trial(call, kind):
+    global failed
+    for (function, a, out), values in zip(trials, wanted, strict=True):
+        a, out = plan.keep(a.copy()), plan.keep(out.copy(), kind)
+        os.environ["PYCUDAKIT_FAIL_CUDA_CALL"] = str(call)
+        try:
+            function(plan, a, out)
+        except errors.Error:
+            failed += 1
+        del os.environ["PYCUDAKIT_FAIL_CUDA_CALL"]
+        function(plan, a, out)
+        plan.fetch(out)
+        assert out.tobytes() == values.tobytes()
+        plan.drop(a)
+        plan.drop(out)
+def body():
+    for call in range(1, 25):
+        trial(call, (abi.KEEP_TEMPORARY, abi.KEEP_RESULT)[call % 2])
+plan.run(body)
+print(failed > 20)
+"""
+
+
+def test_calls_that_fail(plan):
+    fail_each_call(plan, FAULTS)

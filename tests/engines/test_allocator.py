@@ -1,0 +1,251 @@
+"""The memory of large results: NumPy's arrays to everybody, and kept for the next when they are no more."""
+
+import gc
+import os
+import tracemalloc
+
+import numpy as np
+import pytest
+from helpers.processes import ENDS, ends_well, failure, python
+from helpers.threads import run_in_threads
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pycudakit as pk
+from pycudakit import errors
+from pycudakit._native import allocator
+
+get_handler_name = np._core.multiarray.get_handler_name  # NumPy tells of its handlers nowhere else
+
+N = 1 << 19
+X = np.random.default_rng(0).random(N)
+PICTURE = np.arange(2048 * 1024, dtype=np.uint8).reshape(1024, 2048)
+
+CALLS = {
+    "add": lambda: pk.add(X, 1),
+    "a dtype": lambda: pk.add(X, X, dtype=np.float32, casting="same_kind"),
+    "in the operands' order": lambda: pk.add(X.reshape(512, -1).T, 1),
+    "evaluate": lambda: pk.evaluate("a * b + 1", {"a": X, "b": X}),
+    "astype": lambda: pk.astype(X, ">f8"),
+    "sum of rows": lambda: pk.sum(X.reshape(-1, 2), axis=1),
+    "cumsum": lambda: pk.cumsum(X),
+    "sort": lambda: pk.sort(X),
+    "argsort": lambda: pk.argsort(X),
+    "digitize": lambda: pk.digitize(X, [0.2, 0.5]),
+    "matmul": lambda: pk.matmul(X[:1024].reshape(512, 2), X[:1024].reshape(2, 512)),
+    "transpose": lambda: pk.transpose(X.reshape(512, -1)),
+    "roll": lambda: pk.roll(X, 1),
+    "tril": lambda: pk.tril(X.reshape(512, -1)),
+    "interp": lambda: pk.interp(X, [0, 1], [1, 2]),
+    "random": lambda: pk.random.default_rng(0).random(N),
+    "gray_to_rgb": lambda: pk.image.gray_to_rgb(PICTURE),
+    "box_blur": lambda: pk.image.box_blur(PICTURE, 3),
+    "resize": lambda: pk.image.resize(PICTURE, (2048, 1024)),
+    "threshold": lambda: pk.image.threshold(PICTURE, 9),
+}
+
+
+@pytest.fixture(autouse=True)
+def _from_small_ones_on(monkeypatch):
+    monkeypatch.setattr(allocator, "LEAST", 1 << 20)
+    gc.collect()  # an earlier test's result would come back when it is not expected
+    pk.release()
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_is_an_ordinary_array(engine, call):
+    first = CALLS[call]()
+    owner = first if first.base is None else first.base
+    assert get_handler_name(owner) == "pycudakit"
+    assert type(first) is type(owner) is np.ndarray
+    assert owner.flags.owndata
+    assert first.flags.writeable
+    assert first.flags.aligned
+    address, want = first.ctypes.data, first.copy()
+    first[...] = 77  # what a later result must not show
+    del first, owner
+    again = CALLS[call]()
+    assert again.ctypes.data == address
+    np.testing.assert_array_equal(again, want)
+
+
+def test_as_the_output_of_a_program(engine):
+    program = pk.Program()
+    out = program.output("y", N, np.float64)
+    fill = pk.SourceModule(
+        "__global__ void fill(double *x, int n) { x[blockIdx.x * 256 + threadIdx.x] = n; }"
+    )
+    program.launch(fill.get_function("fill"), out, np.int32(5), block=256, grid=N // 256)
+    assert get_handler_name(program()["y"]) == "pycudakit"
+
+
+def test_small_results_are_numpys(engine):
+    small = pk.add(X[:100], 1)
+    assert get_handler_name(small) == get_handler_name(np.empty(3))
+    del small
+    assert pk.memory_info().results_kept == 0
+
+
+def test_what_is_kept(engine):
+    results = [pk.add(X[:n], 1) for n in (N, N, N - 5000)]
+    addresses = [r.ctypes.data for r in results]
+    assert len(set(addresses)) == 3
+    assert pk.memory_info().results_kept == 0
+    del results
+    kept = pk.memory_info().results_kept
+    assert 3 * 8 * N - 48_000 <= kept <= 3 * 8 * N
+    smallest = pk.add(X[: N - 5000], 1)
+    assert smallest.ctypes.data == addresses[2]  # which fits best
+    assert pk.memory_info().results_kept == kept - room_of(N - 5000)
+    much_smaller = pk.add(X[: N // 2], 1)
+    assert much_smaller.ctypes.data not in addresses  # which would waste half of it
+    pk.release()
+    assert pk.memory_info().results_kept == 0
+    np.testing.assert_array_equal(smallest, X[: N - 5000] + 1)
+
+
+def room_of(elements):
+    page = os.sysconf("SC_PAGESIZE")
+    return -(-elements * 8 // page) * page
+
+
+@pytest.mark.parametrize("size", [1, N // 2, N - 100, N, 2 * N, 40 * N])
+def test_resized_in_place(engine, size):
+    array = pk.add(X, 1)
+    array.resize(size, refcheck=False)
+    kept = min(size, N)
+    np.testing.assert_array_equal(array[:kept], X[:kept] + 1)
+    assert not array[kept:].any()
+    assert array.flags.owndata
+    array[...] = 3  # all of it can be written
+    del array
+    rooms = [8 * N] if size in (N - 100, N) else [8 * N, 8 * size]
+    assert pk.memory_info().results_kept == sum(room for room in rooms if room >= 1 << 20)
+
+
+@given(data=st.data())
+def test_any_sizes_in_any_order(engine, data):
+    """Blocks go to and fro, and no two that live share a byte."""
+    alive = {}
+    for step in range(20):
+        if alive and data.draw(st.booleans()):
+            key = data.draw(st.sampled_from(sorted(alive)))
+            array = alive.pop(key)
+            assert (array == key).all()
+            del array
+        size = data.draw(st.sampled_from([1 << 20, (1 << 20) + 1, 3 << 20, (4 << 20) - 1, 4 << 20, 9 << 20]))
+        alive[step] = allocator.empty(size, np.uint8)
+        alive[step][...] = step
+    for key, array in alive.items():
+        assert (array == key).all()
+
+
+def test_numpys_own_handler_comes_back(engine):
+    handlers = allocator._handlers()
+    CALLS["add"]()
+    assert handlers.get() is handlers.usual
+    with pytest.raises(MemoryError):
+        allocator.empty(1 << 55, np.uint8)
+    assert handlers.get() is handlers.usual
+    assert get_handler_name(np.empty(N)) != "pycudakit"
+
+
+def test_a_handler_of_the_users_is_left_alone(engine):
+    handlers = allocator._handlers()
+    theirs = handlers.ours
+    handlers.set(theirs)
+    try:
+        CALLS["add"]()
+        assert handlers.get() is theirs
+    finally:
+        handlers.set(handlers.usual)
+
+
+def test_no_memory_is_numpys_error(engine):
+    big = np.broadcast_to(np.float64(1), 1 << 50)
+    with pytest.raises(MemoryError, match="Unable to allocate"):
+        pk.add(big, 1)
+
+
+def test_tracemalloc_sees_it(engine):
+    CALLS["add"]()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        array = CALLS["add"]()
+        assert tracemalloc.get_traced_memory()[0] - before >= array.nbytes
+    finally:
+        tracemalloc.stop()
+
+
+def test_from_many_threads(engine):
+    wrong = []
+
+    def work(seed):
+        x = np.random.default_rng(seed).random(N // 2 + seed * 1000)
+        for turn in range(8):
+            first, second = pk.add(x, turn), pk.multiply(x, turn)
+            if not ((first == x + turn).all() and (second == x * turn).all()):
+                wrong.append((seed, turn))
+
+    run_in_threads(work, range(6))
+    assert wrong == []
+
+
+BUDGETED = """
+import pycudakit as pk
+pk.set_engine("cpu")
+for n in (1 << 22, 1 << 23, 1 << 24, 1 << 22):
+    pk.add(np.ones(n), 1)  # 32, 64, 128 and 32 MiB
+info = pk.memory_info()
+print(info.results_kept >> 20, info.results_budget)
+"""
+
+
+@pytest.mark.parametrize(
+    ("budget", "printed"),
+    [("0", "0 0"), ("48M", f"32 {48 << 20}"), ("112M", f"96 {112 << 20}"), ("1G", f"224 {1 << 30}")],
+)
+def test_budget(budget, printed):
+    """What does not fit is given back at once; the oldest goes first."""
+    assert python(BUDGETED, env={"PYCUDAKIT_RESULT_MEMORY": budget}) == printed
+
+
+@pytest.mark.parametrize("value", ["much", "12Q", "-1G", "nan"])
+def test_budgets_that_cannot_be(value):
+    kind, message = failure(
+        "pk.set_engine('cpu'); pk.add(np.ones(1 << 22), 1)", env={"PYCUDAKIT_RESULT_MEMORY": value}
+    )
+    assert kind is errors.InvalidArgument
+    assert f"PYCUDAKIT_RESULT_MEMORY is '{value}'; set it to bytes, as 512M or 2G" in message
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_in_a_forked_child():
+    code = """
+import pycudakit as pk
+pk.set_engine("cpu")
+a, b = pk.add(np.ones(1 << 22), 1), pk.add(np.ones(1 << 22), 2)
+del b
+child = os.fork()
+if child == 0:
+    c = pk.add(np.ones(1 << 22), 3)
+    right = (a == 2).all() and (c == 4).all()
+    del a, c
+    pk.release()
+    os._exit(0 if right else 1)
+status = os.waitpid(child, 0)[1]
+c = pk.add(np.ones(1 << 22), 4)
+print(os.waitstatus_to_exitcode(status), (a == 2).all(), (c == 5).all())
+"""
+    assert python(code) == "0 True True"
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_at_the_end_of_the_process(end):
+    ends_well("pk.add(np.ones(1 << 22), 1)", end)
+
+
+def test_without_any_library(tmp_path):
+    code = "import pycudakit as pk\nprint(pk.add(np.ones(1 << 22), 1)[0], pk.memory_info().results_budget)"
+    assert python(code, env={"PYCUDAKIT_LIBRARY_DIR": str(tmp_path)}) == "2.0 0"

@@ -1,0 +1,89 @@
+"""How far a call travels in Python: the way of plain ones is short, and stays so."""
+
+import gc
+import os
+import sys
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+
+ROOT = os.path.dirname(pk.__file__)
+X = np.ones(3000, np.float32)
+
+
+def trip(call):
+    """Return the Python calls that a warm call makes, and the package's files that they are in."""
+    for _ in range(3):
+        call()
+    calls = []
+
+    def watch(frame, event, _argument):
+        if event == "call":
+            calls.append(frame.f_code.co_filename)
+
+    gc.disable()  # a collection calls what Hypothesis asked it to call
+    sys.setprofile(watch)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    calls = calls[1:]  # without `call` itself
+    return len(calls), len({name for name in calls if name.startswith(ROOT)})
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "most_calls", "most_files"),
+    [
+        ("add", lambda: pk.add(X, X), 12, 4),
+        ("add of a number", lambda: pk.add(X, 2.0), 12, 4),
+        ("add of what is strided", lambda: pk.add(X[::2], X[::2]), 40, 7),
+        ("sum", lambda: pk.sum(X), 15, 8),
+        ("cumsum", lambda: pk.cumsum(X), 30, 8),
+    ],
+)
+def test_trip(engine, name, call, most_calls, most_files):
+    calls, files = trip(call)
+    assert 2 <= calls <= most_calls
+    assert 2 <= files <= most_files
+
+
+SMALL = X[:10].astype(np.float64)
+WHOLE = np.arange(9)
+TABLE = np.ones((4, 5))
+OUT = np.empty(10)
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "most_calls"),
+    [
+        ("add", lambda: pk.add(SMALL, SMALL), 1),
+        ("add of a number of NumPy's", lambda: pk.add(SMALL, SMALL[0]), 3),
+        ("add to what is given", lambda: pk.add(SMALL, SMALL, OUT), 3),
+        ("add of what broadcasts", lambda: pk.add(TABLE, TABLE[0]), 3),
+        ("exp of a number", lambda: pk.exp(1.0), 3),
+        ("exp of a list", lambda: pk.exp([1.0, 2.0]), 4),
+        ("cumsum of integers", lambda: pk.cumsum(WHOLE), 5),
+        ("max along an axis", lambda: pk.max(TABLE, axis=0), 8),
+        ("sort", lambda: pk.sort(SMALL), 5),
+        ("sum", lambda: pk.sum(SMALL), 12),
+        ("sum along an axis", lambda: pk.sum(TABLE, axis=0), 18),
+        ("dot", lambda: pk.dot(SMALL, SMALL), 18),
+        ("norm", lambda: pk.linalg.norm(SMALL), 18),
+        ("cumsum", lambda: pk.cumsum(SMALL), 18),
+    ],
+)
+def test_trip_of_a_small_call(name, call, most_calls):
+    with pk.engine("auto"):
+        calls, _ = trip(call)
+    assert 1 <= calls <= most_calls
+
+
+def test_a_strided_call_does_not_start_over(engine, monkeypatch):
+    from pycudakit._families.elementwise import general_path
+
+    pk.add(X[::2], X[::2])
+    monkeypatch.setattr(general_path, "call", lambda *_: pytest.fail("the full way"))
+    assert (pk.add(X[::2], X[::2]) == 2).all()

@@ -1,0 +1,224 @@
+"""Which engine `auto` takes, by the cost model, on machines of so many threads, with and without a GPU."""
+
+import numpy as np
+import pytest
+
+from pycudakit._element_programs import program_cost
+from pycudakit._element_programs.element_function import ElementFunction, compile_function
+from pycudakit._element_programs.ufunc_lowering import write_ufunc
+from pycudakit._families.reduce import lowering
+from pycudakit._families.reduce.reduce_kernel import cost_of, recipe_for
+from pycudakit._families.scan import cumulative
+from pycudakit._families.select import order_statistics
+from pycudakit._families.sort import sort_keys
+from pycudakit._native import engine_status, hardware
+from pycudakit._native.dtypes import CODES
+from pycudakit._native.hardware import Link
+from pycudakit._runtime import cost_model
+from pycudakit._runtime.engine_choice import Cost, plan_call
+
+M = 10**6
+LINK = Link(50e9, 50e9)
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    """Give a function that makes this a machine of so many threads, whose link may have been measured."""
+
+    def make(threads, gpu=False, measured=False, link=LINK, cpu=True):
+        monkeypatch.setattr(cost_model, "threads", lambda: threads)
+        monkeypatch.setattr(program_cost, "threads", lambda: threads)
+        program_cost.estimate.cache_clear()
+        monkeypatch.setattr(
+            engine_status,
+            "status",
+            lambda name: engine_status.EngineStatus(cpu if name == "cpu" else gpu, ""),
+        )
+        monkeypatch.setattr(hardware, "link_is_known", lambda: measured)
+        monkeypatch.setattr(cost_model, "_missed", 0.0)
+        monkeypatch.setattr(hardware, "link_speed", lambda _: link)
+
+    yield make
+    program_cost.estimate.cache_clear()
+
+
+def program(name, dtype, functions=1):
+    """Return the program of a function, or of one after the other."""
+
+    def write(builder, first, *others, **keywords):
+        for _ in range(functions):
+            (first,) = write_ufunc(builder, name, first, *others, **keywords)
+        return (first,)
+
+    numpy = getattr(np, name)
+    types = (np.dtype(dtype),) * numpy.nin
+    return compile_function(ElementFunction(name, numpy, write), types, (None,), False, None, "same_kind")
+
+
+def chosen(name, dtype, size, functions=1):
+    made = program(name, dtype, functions)
+    return program_cost.choose(name, made, size, size * made.in_bytes).engine
+
+
+@pytest.mark.parametrize(
+    ("threads", "name", "dtype", "size", "engine"),
+    [
+        # What memory bounds gains by threads alone: little by two, from the first caches on by many.
+        (1, "add", "f4", 100 * M, "numpy"),
+        (2, "add", "f4", 1 * M, "numpy"),
+        (2, "add", "f4", 3 * M, "cpu"),
+        (16, "add", "f4", 100_000, "numpy"),
+        (16, "add", "f4", 300_000, "cpu"),
+        (16, "add", "f8", 60_000, "numpy"),
+        (16, "add", "f8", 150_000, "cpu"),
+        (16, "add", "u1", 300_000, "numpy"),
+        (16, "add", "u1", 1 * M, "cpu"),
+        # What NumPy computes slower is ours as soon as that makes up for the call.
+        (1, "sin", "f8", 100, "numpy"),
+        (1, "sin", "f8", 3000, "cpu"),
+        (2, "sqrt", "f4", 10_000, "numpy"),
+        (2, "sqrt", "f4", 100_000, "cpu"),
+        # What it computes faster is ours once threads share it.
+        (1, "tanh", "f4", 100 * M, "numpy"),
+        (2, "tanh", "f4", 300_000, "numpy"),
+        (2, "tanh", "f4", 1 * M, "cpu"),
+        (16, "tanh", "f4", 300_000, "cpu"),
+    ],
+)
+def test_without_a_gpu(pretend, threads, name, dtype, size, engine):
+    pretend(threads)
+    assert chosen(name, dtype, size) == engine
+
+
+@pytest.mark.parametrize("threads", [1, 2, 16])
+def test_a_long_expression_is_ours_from_the_first_element_on(pretend, threads):
+    pretend(threads)
+    assert chosen("add", "f4", 1, functions=9) == "cpu"
+    assert chosen("add", "f4", 1, functions=2) == "numpy"
+
+
+@pytest.mark.parametrize("measured", [False, True])
+@pytest.mark.parametrize(("threads", "dtype"), [(1, "i1"), (2, "f8")])
+def test_a_gpu_has_what_takes_longer_to_compute_than_to_move(pretend, threads, dtype, measured):
+    """Also where NumPy is ahead of the CPU engine at any size, as for the first."""
+    pretend(threads)
+    assert chosen("power", dtype, 100 * M) == ("numpy" if threads == 1 else "cpu")
+    pretend(threads, gpu=True, measured=measured)
+    assert chosen("power", dtype, 100 * M) == "cuda"
+    assert chosen("power", dtype, 1000) == "numpy"
+    assert chosen("add", dtype, 100 * M) != "cuda"
+
+
+def test_an_unused_gpu_is_not_woken_for_less_than_milliseconds(pretend):
+    pretend(2, gpu=True)
+    assert chosen("power", "f8", 1 * M) == "cpu"
+    pretend(2, gpu=True, measured=True)
+    assert chosen("power", "f8", 1 * M) == "cuda"
+
+
+def test_many_short_calls_wake_it(pretend):
+    """Once it could have saved what waking takes, and not for calls that it could not answer first."""
+    saves, cannot = Cost(None, 4e-3, 4 * M, 4 * M, 1e-3), Cost(None, 4e-3, 400 * M, 0)
+    pretend(2, gpu=True)
+    assert {plan_call("sort", [], cannot).engine for _ in range(10_000)} == {"cpu"}
+    engines = [plan_call("sort", [], saves).engine for _ in range(400)]
+    first = engines.index("cuda")
+    assert 0.2 < first * (4e-3 - 1e-3) < 0.4
+    assert set(engines[first:]) == {"cuda"}
+    pretend(2, gpu=False)
+    assert {plan_call("sort", [], saves).engine for _ in range(1000)} == {"cpu"}
+
+
+def test_many_short_expressions_wake_it(pretend):
+    pretend(2, gpu=True)
+    engines = [chosen("power", "f8", 1 * M) for _ in range(1000)]
+    assert engines[:2] == ["cpu", "cpu"]
+    assert engines[-1] == "cuda"
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4, 16, 64])
+@pytest.mark.parametrize("functions", [1, 9])
+@pytest.mark.parametrize(("name", "dtype"), [("add", "f4"), ("sin", "f8"), ("sqrt", "u1"), ("power", "f4")])
+def test_the_gpu_is_not_asked_about_where_it_cannot_be_first(pretend, name, dtype, functions, threads):
+    pretend(threads, gpu=True, measured=True, link=Link(1e15, 1e15))
+    made = program(name, dtype, functions)
+    known = program_cost.estimate(made)
+    up, down = getattr(np, name).nin * np.dtype(dtype).itemsize, made.out_bytes
+    assert made.in_bytes == up
+
+    def is_first(size):
+        on_cpu = program_cost.cpu_seconds(made, size, size * (up + down))
+        return cost_model.cuda_seconds(size * up, size * down) < program_cost.CLEARLY * on_cpu
+
+    sizes = {int(1.1**i) for i in range(250)}
+    assert not any(is_first(size) for size in sizes if size < known.cuda_from)
+    assert known.cuda_from > 1000
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", ["add", "less", "divide", "tanh", "power"])
+def test_more_threads_never_leave_more_to_numpy(pretend, name, dtype):
+    made, below = program(name, dtype), []
+    for threads in (1, 2, 3, 4, 8, 16, 64):
+        pretend(threads)
+        made.estimate = None
+        below.append(program_cost.estimate(made).numpy_below)
+    assert below == sorted(below, reverse=True)
+
+
+def test_a_function_of_several_instructions_counts_once(pretend):
+    pretend(2)
+
+    def of_two(name):
+        function = ElementFunction(name, getattr(np, name), outputs=2)
+        types = (np.dtype("f8"),) * function.numpy.nin
+        return compile_function(function, types, (None, None), False, None, "same_kind")
+
+    for name in ("modf", "divmod"):
+        made = of_two(name)
+        assert len(made.work) > 1
+        numpy, ours = program_cost.measured(name, CODES[np.dtype("f8")])
+        assert program_cost.estimate(made).numpy == pytest.approx(1e-9 * numpy)
+        assert program_cost.estimate(made).ours == pytest.approx(1e-9 * ours)
+    # Several calls of one function are several.
+    once, twice = (program_cost.estimate(program("exp", "f8", functions)).numpy for functions in (1, 2))
+    assert twice == pytest.approx(2 * once)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "wanted"),
+    [
+        # Of float32, on 16 threads beside a GPU on a link of 50 GB/s: what docs/measured.md found quicker.
+        *(("sum", size, "cpu") for size in (1 * M, 64 * M)),
+        *(("max", size, "cpu") for size in (1 * M, 64 * M)),
+        *(("median", size, "cpu") for size in (1 * M, 64 * M)),
+        *(("sort", size, "cuda") for size in (1 * M, 64 * M)),
+        *(("argsort", size, "cuda") for size in (1 * M, 64 * M)),
+        ("cumsum", 1 * M, "cpu"),
+    ],
+)
+def test_other_families_on_16_threads(pretend, monkeypatch, name, size, wanted):
+    pretend(16, gpu=True, measured=True, link=Link(50e9, 50e9))
+    monkeypatch.setattr(engine_status, "status", lambda _: engine_status.EngineStatus(True, ""))
+    for module in (sort_keys, order_statistics):
+        monkeypatch.setattr(module, "threads", lambda: 16)
+    array = np.broadcast_to(np.float32(0), size)
+    if name in ("sum", "max"):
+        recipe = recipe_for(name, getattr(lowering, name.upper()), (array.dtype,), False, None)
+        plan = plan_call(name, (), cost_of(recipe, size, array.nbytes, 0, rows=1))
+    elif name == "cumsum":
+        plan = plan_call(name, (), cumulative._cost_of(cumulative._CUMSUM, array, array.dtype))
+    elif name == "median":
+        plan, _ = order_statistics.planned(name, array, 0.5, (None, None, False))
+    else:
+        plan = (sort_keys.plan_sort if name == "sort" else sort_keys.plan_order)(array, 0)
+    assert plan.engine == wanted, plan.reason
+
+
+@pytest.mark.parametrize("size", [10, 1000, M, 30 * M])
+def test_without_the_cpu_engine(pretend, size):
+    """Its library may not open: NumPy and the GPU share the calls."""
+    pretend(1, gpu=True, cpu=False)
+    assert chosen("sin", "f4", size, 9) in ("numpy", "cuda")
+    assert chosen("sqrt", "f8", size) in ("numpy", "cuda")
+    assert plan_call("cummax", (), Cost(None, 1e-9 * size, size, size)).engine == "cuda"

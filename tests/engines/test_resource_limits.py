@@ -1,0 +1,256 @@
+"""A process that may have little: memory, threads, files, space on the disk, stacks."""
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import system_call_failures
+from helpers.processes import WITHOUT, python
+
+import pycudakit as pk
+
+pytestmark = [
+    pytest.mark.cpu,
+    pytest.mark.skipif(sys.platform != "linux", reason="Linux keeps these limits"),
+    pytest.mark.skipif(bool(pk.build_info()["cpu"]["sanitizers"]), reason="sanitizers need more"),
+]
+
+START = f"""
+import contextlib, ctypes, io, resource
+sys.path.insert(0, {str(Path(system_call_failures.__file__).parents[1])!r})
+from helpers import failing
+import numpy.testing
+import pycudakit as pk
+pk.set_engine("cpu")
+known = {{}}
+
+def all_are_right():
+    with contextlib.redirect_stdout(io.StringIO()):
+        for name, call in failing.OPERATIONS.items():
+            got = call()
+            np.testing.assert_array_equal(got, known.setdefault(name, got), name, strict=True)
+
+def new_kernel():
+    name, x = f"more_{{time.time_ns()}}", np.ones(4, np.int32)
+    source = f"__global__ void {{name}}(int *x) {{{{ x[threadIdx.x] += 1; }}}}"
+    pk.SourceModule(source).get_function(name)(pk.InOut(x), block=4)
+    return x.tolist() == [2] * 4
+
+def in_helper():
+    return bool((failing.scaled(isolate=True) == failing.scaled()).all())
+
+def told(call):
+    try:
+        return call()
+    except pk.errors.Error as error:
+        return f"{{type(error).__name__}}: {{error}}"
+
+def limit(name, value):
+    kind = getattr(resource, name)
+    before = resource.getrlimit(kind)
+    resource.setrlimit(kind, (value, before[1]))
+    return lambda: resource.setrlimit(kind, before)
+"""
+
+# Each process of a user counts, and root's do not.
+SYS_ADMIN, SYS_RESOURCE = 1 << 21, 1 << 24
+AS_NOBODY = (
+    WITHOUT.format(bits=SYS_ADMIN | SYS_RESOURCE)
+    + """
+if os.getuid() == 0:
+    os.setresuid(65534, 0, 0)
+"""
+)
+
+LIMITS = {
+    "threads": (AS_NOBODY, '"RLIMIT_NPROC", 1', "++ does not run", "no helper process starts"),
+    "20 files": ("", '"RLIMIT_NOFILE", 20', None, None),
+    "no more files": (
+        "from pycudakit.kernels.running import helpers\nall_are_right()",  # imports are files
+        '"RLIMIT_NOFILE", os.dup(2)',
+        "no folder for the compiler's files",
+        "no helper process starts",
+    ),
+    "size of files": ("", '"RLIMIT_FSIZE", 0', "no folder for the compiler's files", "bytes to share"),
+    "locked memory": ("", '"RLIMIT_MEMLOCK", 0', None, None),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled():
+    """Have the kernels on the disk, whatever is limited then."""
+    python(f"{START}\nall_are_right()")
+
+
+@pytest.mark.parametrize("what", LIMITS)
+@pytest.mark.parametrize("when", ["before the first call", "later"])
+def test_all_but_new_processes(what, when):
+    """What needs files or processes says so in a line, all else is right; and all is, without the limit."""
+    before, asked, no_kernel, no_helper = LIMITS[what]
+    code = f"""
+{START}
+if {when == "later"}:
+    all_are_right()
+{before}
+unlimited = limit({asked})
+all_are_right()
+meanwhile = told(new_kernel), told(in_helper)
+unlimited()
+os.setuid(os.geteuid())  # a shell, and a compiler that is one, would be nobody
+all_are_right()
+print("\\n" + json.dumps([meanwhile, told(new_kernel), told(in_helper)]))
+"""
+    # A driver of a GPU opens more files than that, for pinned memory.
+    told = python(code, env={"CUDA_VISIBLE_DEVICES": ""})
+    (kernel, helper), *after = json.loads(told.splitlines()[-1])
+    for got, words in ((kernel, no_kernel), (helper, no_helper)):
+        assert got is True if words is None else (words in str(got) and "\n" not in got), got
+    assert after == [True, True]
+
+
+def test_address_space():
+    """As much as there is, and little more: MemoryError, or right; and right, when the limit is gone."""
+    code = f"""
+{START}
+all_are_right()
+pk.release()
+raised = 0
+for more in (2, 8, 32, 128):
+    pages = int(open("/proc/self/statm").read().split()[0])
+    unlimited = limit("RLIMIT_AS", pages * resource.getpagesize() + (more << 20))
+    for name, call in failing.OPERATIONS.items():
+        try:
+            np.testing.assert_array_equal(call(), known[name], name)
+        except MemoryError:
+            raised += 1
+    for call in (new_kernel, in_helper):
+        try:
+            assert call()
+        except (pk.errors.Error, MemoryError):
+            pass
+    try:
+        pk.add(np.broadcast_to(1.0, 200 << 20), 1.0)
+    except MemoryError:
+        raised += 1
+    unlimited()
+    all_are_right()
+    pk.release()
+print("\\n" + json.dumps([raised, new_kernel(), in_helper()]))
+"""
+    raised, *after = json.loads(python(code).splitlines()[-1])
+    assert raised > 4
+    assert after == [True, True]
+
+
+LARGE = f"""
+{START}
+def large():
+    x = np.zeros(1, np.int32)
+    source = "__device__ int room[16 << 20]; __global__ void large(int *x) {{ x[0] = 1 + room[0]; }}"
+    pk.SourceModule(source).get_function("large")(pk.InOut(x), block=1)
+    return x.tolist()
+"""
+
+
+def test_kernels_for_which_there_is_no_room():
+    code = f"""
+{LARGE}
+scaled = failing.scaled()
+pages = int(open("/proc/self/statm").read().split()[0])
+unlimited = limit("RLIMIT_AS", pages * resource.getpagesize() + (32 << 20))
+without = told(large)
+unlimited()
+print(json.dumps([without, large(), bool((failing.scaled() == scaled).all())]))
+"""
+    python(f"{LARGE}\nlarge()")  # compiles
+    without, *after = json.loads(python(code))
+    assert without.startswith("OutOfMemory: what the kernels were compiled to does not load")
+    assert after == [[1], True]
+
+
+def test_kernels_that_may_not_be_run(mounted):
+    """Which the system tells in the same words."""
+    code = f"""
+{LARGE}
+from pycudakit.kernels.compiling import trust
+trust.runs_code = lambda folder: True
+print(json.dumps(told(large)))
+"""
+    told = json.loads(python(code, env={"PYCUDAKIT_CACHE_DIR": str(mounted("noexec"))}))
+    assert told.startswith("DeviceError: what the kernels were compiled to does not load")
+
+
+@pytest.fixture
+def mounted(tmp_path):
+    """A folder with a file system of its own, mounted with an option."""
+    mounts = []
+
+    def mount(option):
+        command = [shutil.which("mount") or "false", "-t", "tmpfs", "-o", option, "tmpfs", str(tmp_path)]
+        if subprocess.run(command, check=False, capture_output=True).returncode:
+            pytest.skip("needs to be allowed to mount")
+        mounts.append(tmp_path)
+        return tmp_path
+
+    yield mount
+    for folder in mounts:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def full(mounted):
+    """A folder in which there is no space."""
+    folder = mounted("size=64k")
+    with contextlib.suppress(OSError), open(folder / "rest", "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    return folder
+
+
+KERNELS = f"{START}\nprint(new_kernel(), new_kernel(), in_helper())"
+
+
+@pytest.mark.parametrize("names", [["TMPDIR"], ["XDG_CACHE_HOME"], ["TMPDIR", "XDG_CACHE_HOME"]])
+def test_a_full_disk(full, names):
+    assert python(KERNELS, env=dict.fromkeys(names, str(full))) == "True True True"
+
+
+def test_a_home_that_cannot_be_written(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir(0o500)
+    for folder in (home, Path("/proc")):  # root can write to the first
+        env = {"HOME": str(folder), "XDG_CACHE_HOME": None, "PYCUDAKIT_CACHE_DIR": None}
+        assert python(KERNELS, env=env) == "True True True"
+
+
+def test_small_stacks(tmp_path):
+    """Those of callers' threads as small as NumPy takes them for the same, and those of the library's own."""
+    file = tmp_path / "works.py"
+    file.write_text(
+        f"""
+import json, os, sys, threading, time
+import numpy as np
+{START}
+threading.stack_size(48 << 10)
+def work():
+    all_are_right()
+    done.append(new_kernel())
+done = []
+for _ in range(2):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+all_are_right()
+print("\\n" + json.dumps(done))
+"""
+    )
+    code = f"""
+import resource
+resource.setrlimit(resource.RLIMIT_STACK, (256 << 10, resource.RLIM_INFINITY))
+os.execv(sys.executable, [sys.executable, {str(file)!r}])
+"""
+    assert json.loads(python(code, env={"PYCUDAKIT_THREADS": "4"}).splitlines()[-1]) == [True, True]

@@ -1,0 +1,98 @@
+"""Where `auto` has a fused function run: by what calls are guessed to take, and by what they took."""
+
+import time
+
+import numpy as np
+import pytest
+from fusing.bodies import SIZES, check, near, split
+from fusing.test_bodies import CLOSE, FUNCTIONS, INDEXING, OPERATORS, SHAPES
+from fusing.test_in_place_writes import WRITES
+
+import pycudakit as pk
+from pycudakit.fusing.schedule import cost
+
+SLOW = 0.2  # seconds: far more than the bodies here take on any engine, on a busy machine, too
+CALLS = 6  # after which `auto` has settled
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Have every guess that is not in NumPy's favour looked at, without a GPU's."""
+    monkeypatch.setattr(cost, "_CLEAR", 1e9)
+    monkeypatch.setattr(cost, "_RECORDED", 0)
+    monkeypatch.setattr(cost, "_PASS", 0)
+    monkeypatch.setattr(cost.present, "status", lambda name: cost.present.EngineStatus(name == "cpu", ""))
+
+
+def engines_of(function, *arguments):
+    found = []
+    with pk.engine("auto"):
+        for _ in range(CALLS):
+            function(*arguments)
+            found.append(pk.last_call().engine)
+    return found
+
+
+@pytest.mark.parametrize("slow", ["numpy", "cpu"])
+def test_the_quicker_one_is_taken(measured, slow):
+    @pk.fuse
+    def body(x):
+        if (type(x) is np.ndarray) == (slow == "numpy"):
+            time.sleep(SLOW)
+        return np.exp(x) * np.sin(x) + np.sqrt(np.abs(np.cos(x)))
+
+    engines = engines_of(body, np.linspace(0, 1, 100_000))
+    assert engines[:3] == ["cpu"] * 3
+    assert engines[3:5] == ["numpy"] * 2
+    assert engines[5] == ("cpu" if slow == "numpy" else "numpy")
+
+
+def test_other_numbers_are_not_compared(measured):
+    @pk.fuse
+    def body(x, steps):
+        for _ in range(steps):
+            x = np.exp(-x) * np.sin(x)
+        return x
+
+    x = np.linspace(0, 1, 50_000)
+    with pk.engine("auto"):
+        for steps in (1, 2, 3, 2, 3, 2):
+            body(x, steps)
+            assert pk.last_call().engine == "cpu"
+    assert engines_of(body, x, 1)[2:4] == ["numpy"] * 2
+
+
+@pytest.fixture
+def given_up(monkeypatch):
+    """Have NumPy do the rest of a call after its first operation, under `auto`."""
+    monkeypatch.setattr(cost, "_LONG", -1)
+    monkeypatch.setattr(cost, "_FAR", -1)
+
+
+@pytest.mark.parametrize("body", split(OPERATORS + FUNCTIONS + SHAPES + INDEXING + CLOSE + WRITES))
+def test_what_numpy_goes_on_with(given_up, body):
+    with pk.engine("auto"):
+        check(body, SIZES[1], near)
+
+
+def test_passes_are_given_up(engine):
+    """What writes element by element costs far more in passes than in NumPy, from its first call on."""
+
+    def body(A, b):
+        y = A[0] + b
+        for i in range(1, A.shape[0]):
+            for j in range(i):
+                A[i, j] -= np.dot(A[i, :j], A[j, :j])
+            A[i, i] = y[i] + A[i, i]
+            y[1:] += 0.5 * y[:-1]
+        with np.errstate(divide="ignore"):
+            return y / 0.0, A[1:, 0], A
+
+    n = 90
+    A, b = np.random.default_rng(1).random((n, n)) / n, np.ones(n)
+    ours, numpys = A.copy(), A.copy()
+    got, want = pk.fuse(body)(ours, b), body(numpys, b)
+    assert got[2] is ours
+    assert np.shares_memory(got[1], ours)
+    for mine, theirs in zip((*got, ours), (*want, numpys), strict=True):
+        near(mine, theirs)

@@ -1,0 +1,100 @@
+"""Reductions along short rows in a plan on a GPU: what comes of them stays there for later passes."""
+
+import numpy as np
+import pytest
+from helpers import fake_gpu, row_tiles
+
+import pycudakit as pk
+
+ROWS, LENGTH = 100_000 if pk.engines()["cuda"] else 12_000, 7  # on a GPU, masks of rows have a home, too
+NOTES = 20_000  # bytes at most that passes take on their way, beside arrays
+EXACT = ["any", "all", "count_nonzero", "argmin", "argmax"]
+OTHERS = ["sum", "prod", "min", "max", "mean", "var", "std", "ptp", "nansum", "nanmax", "nanmean"]
+CASES = [(name, dtype) for name in [*EXACT, *OTHERS, "nanargmin"] for dtype in ("float32", "int64")]
+
+
+def values(dtype, axis, is_odd):
+    x = np.random.default_rng(5).integers(-9, 9, (ROWS, LENGTH)).astype(dtype)
+    x[7] = 0
+    if is_odd and dtype == "float32":
+        x[3, 4], x[11, 0] = np.nan, np.inf
+    return np.ascontiguousarray(x if axis == 1 else x.T)
+
+
+def body(name, axis, x, is_computed):
+    """Reduce, and go on with what came of it twice."""
+    found = getattr(np, name)(x * 2 - 1 if is_computed else x, axis=axis)
+    return np.where(np.isnan(found), 1, found) * 3, np.cumsum(np.not_equal(found, 2))
+
+
+def compare(name, dtype, axis, is_computed, is_odd):
+    x = values(dtype, axis, is_odd)
+    fused = pk.fuse(lambda x: body(name, axis, x, is_computed))
+    with np.errstate(all="ignore"):
+        wants, gots = body(name, axis, x, is_computed), fused(x)
+    for got, want in zip(gots, wants, strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+    # Where there is something to warn of, results and counts are looked at, and those of `mean` once more;
+    # where NaN is left out, places always are.
+    looks = 4 * (is_odd and dtype == "float32" and name in OTHERS) or 2 * (name == "nanargmin")
+    return x.nbytes, sum(got.nbytes for got in gots), looks * 8 * ROWS
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("is_computed", [False, True], ids=["plain", "computed"])
+@pytest.mark.parametrize("is_odd", [False, True], ids=["finite", "odd"])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_what_comes_of_rows(engine, name, dtype, axis, is_computed, is_odd):
+    up, down, looks = compare(name, dtype, axis, is_computed, is_odd)
+    call = pk.last_call()
+    if engine == "cuda":
+        assert up <= call.bytes_up <= up + NOTES
+        assert call.bytes_down <= down + looks + NOTES
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("is_computed", [False, True], ids=["plain", "computed"])
+@pytest.mark.parametrize("is_odd", [False, True], ids=["finite", "odd"])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_nobody_looks_at_what_is_there_alone(name, dtype, axis, is_computed, is_odd, monkeypatch):
+    """On a GPU that is none, where that would be found wrong."""
+    if pk.engines()["cuda"]:
+        pytest.skip("there is a GPU")
+    gpu = fake_gpu.put(monkeypatch)
+    with pk.engine("cuda"):
+        _, down, looks = compare(name, dtype, axis, is_computed, is_odd)
+    assert gpu.bytes_down <= down + looks
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_warnings_of_what_is_there(engine, axis):
+    x = values("float32", axis, True)
+
+    @pk.fuse
+    def spread(x):
+        total = np.sum(np.exp(x * 100), axis=axis)
+        return total, total > 1
+
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        total, _ = spread(x)
+    assert np.isinf(total).any()
+
+
+@pytest.mark.parametrize("budget", [0, 10_000, 25_000, 45_000, 60_000, 10**6])
+@pytest.mark.parametrize("layout", ["C", "F"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_an_average_where_some_sums_have_no_place(axis, layout, budget, monkeypatch):
+    """The sums of the weights may lie on a GPU, and those of the products on the host."""
+    if pk.engines()["cuda"]:
+        pytest.skip("there is a GPU")
+    x = np.random.default_rng(3).normal(size=(40, 64)).astype(np.float64, order=layout)[:, None]
+
+    def average(x):
+        return np.average(x, axis=axis, weights=np.abs(x) + 1)
+
+    row_tiles.put_gpus(monkeypatch, budget=budget)
+    with pk.engine("cuda"):
+        np.testing.assert_allclose(pk.fuse(average)(x), average(x), rtol=1e-12)

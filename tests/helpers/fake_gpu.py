@@ -1,0 +1,334 @@
+"""A GPU that is none: the CPU library in the CUDA one's place, and what is "there" hidden from the host.
+
+Memory that only the device has is overwritten on the host while no entry of the library runs, so that whoever
+looks at it without bringing it home has wrong values, as on a GPU. What goes over the link is counted.
+"""
+
+import ctypes
+import sys
+import threading
+import types
+
+import numpy as np
+
+from helpers.fake_library import forget_entries, number_of
+from pycudakit._native import abi, driver_jit, loader
+
+_HIDDEN = 0xA5
+# The entries that find what has a home there.
+_NAMES = """digitize evaluate filter gray histogram histogram_of_extent interp
+lookup argsort matmul put random reduce reduce_several resize scan searchsorted select sort take unique
+weighted_histogram"""
+_AT_HOME = frozenset(_NAMES.split())
+_OPERANDS = {"pk_evaluate": (2, 3), "pk_reduce": (3, 4), "pk_scan": (2, None)}
+_OPTIONS = {"pk_evaluate": -3}
+
+
+def _bytes_at(address, size):
+    return np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8)
+
+
+class _Range:
+    """The host's memory that has a home on the device."""
+
+    def __init__(self, address, size, home, on_host, on_device):
+        self.host, self.home = _bytes_at(address, size), home
+        self.on_host, self.on_device = on_host, on_device
+
+    def show(self):
+        """Let an entry find the values."""
+        if self.on_device:
+            self.host[:] = self.home
+        else:
+            self.home[:] = self.host
+        self.before = self.host.copy()
+
+    def come_home(self):
+        """Let the host have the values, and write others."""
+        if not self.on_host:
+            self.host[:] = self.home
+        self.on_host, self.on_device = True, False
+
+    def hide(self):
+        """Let nobody else."""
+        if not np.array_equal(self.before, self.host):
+            self.home[:] = self.host
+            self.on_host, self.on_device = False, True
+        elif self.on_device is False:
+            self.on_device = True
+        if not self.on_host:
+            self.host[:] = _HIDDEN
+
+
+class _Entry:
+    def __init__(self, gpu, name, function):
+        self.__dict__.update(gpu=gpu, name=name, function=function)
+
+    def __setattr__(self, name, value):
+        setattr(self.function, name, value)
+
+    def __call__(self, *arguments):
+        return self.gpu.run(self.name, self.function, arguments)
+
+
+def _plain(value):
+    return value.value if isinstance(value, ctypes._SimpleCData) else value
+
+
+class _Local(threading.local):
+    """What a thread has: plans are a thread's own."""
+
+    def __init__(self):
+        self.ranges, self.device, self.stream = {}, 0, 0
+
+
+class StandInGpu:
+    """The library, with one GPU or several."""
+
+    def __init__(self, count=1):
+        self._cpu = loader.library("cpu")
+        self._local, self._count = _Local(), count
+        self.devices = []  # of each call of `_OPERANDS`
+        self.bytes_up = self.bytes_down = self.queued = self.lent = 0
+        self.waits = False  # whether the last call that was queued was to wait
+
+    @property
+    def _ranges(self):
+        return self._local.ranges
+
+    def __getitem__(self, name):
+        own = getattr(type(self), name, None)
+        if own is None:
+            return _Entry(self, name, self._cpu[name])
+        return lambda *given: own(self, *map(_plain, given)) or 0
+
+    def __getattr__(self, name):
+        function = getattr(self._cpu, name)
+        if name in ("pk_last_error", "pk_plan_wanted") or not name.startswith("pk_"):
+            return function
+        return _Entry(self, name, function)
+
+    def run(self, name, function, arguments):
+        if name == "pk_run_plan":
+            before, outer = set(self._ranges), (self._local.device, self._local.stream)
+            self._local.device = 0
+            try:
+                return function(*arguments)
+            finally:  # a plan keeps nothing for longer
+                self._local.ranges = {first: one for first, one in self._ranges.items() if first in before}
+                self._local.device, self._local.stream = outer
+        entry = name.removeprefix("pk_")
+        is_at_home = not _AT_HOME.isdisjoint((entry, entry.rpartition("_")[0]))
+        devices = self._devices(name, arguments) if is_at_home else []
+        for one in self._ranges.values() if is_at_home and devices != [self._local.device] else ():
+            one.come_home()
+        shown = list(self._ranges.values()) if is_at_home and devices == [self._local.device] else []
+        for one in shown:
+            one.show()
+        try:
+            done = self._queued(name, function, arguments)
+            if is_at_home and self._local.stream:
+                report = _bytes_at(number_of(arguments[-1]), abi.REPORT.itemsize).view(abi.REPORT)
+                report["chunks"] = 0  # of what is queued nobody counts any
+            return done
+        finally:
+            for one in shown:
+                one.hide()
+
+    def _queued(self, name, function, arguments):
+        """Run an entry with arrays "on the device", which lie on the host as well."""
+        if name.startswith(("pk_sort", "pk_argsort")):
+            return self._sorted(function, arguments)
+        if name not in _OPERANDS:
+            return function(*arguments)
+        at, count = _OPERANDS[name]
+        operands = arguments[at]
+        size = 2 if count is None else number_of(arguments[count])
+        address = number_of(operands)
+        table = _bytes_at(address, size * abi.OPERAND.itemsize).view(abi.OPERAND)
+        there = table["flags"] & abi.ON_DEVICE
+        self.queued += bool(there.any())
+        self.waits = bool(self._options(name, arguments)["waits"])
+        table["flags"] &= ~abi.ON_DEVICE
+        try:
+            return function(*arguments)
+        finally:
+            table["flags"] |= there
+
+    def _options(self, name, arguments):
+        address = number_of(arguments[_OPTIONS.get(name, -2)])
+        return _bytes_at(address, abi.OPTIONS.itemsize).view(abi.OPTIONS)
+
+    def _devices(self, name, arguments):
+        """Return the GPUs that a call is to use."""
+        if name not in _OPERANDS:  # of which options are found
+            return [self._local.device]
+        options = self._options(name, arguments)
+        address, count = int(options["devices"][0]), int(options["device_count"][0])
+        devices = _bytes_at(address, 8 * count).view(np.int64).tolist() if count else [0]
+        self.devices.append(devices)
+        return devices
+
+    def _sorted(self, function, arguments):
+        """Run an entry that has no table: `options` say in which stream the arrays are."""
+        options = self._options("", arguments)
+        self.waits = bool(options["waits"])
+        stream = options["stream"].copy()
+        self.queued += bool(stream)
+        options["stream"] = 0
+        try:
+            return function(*arguments)
+        finally:
+            options["stream"] = stream
+
+    # ---- Plans -----------------------------------------------------------------------------------------
+
+    def pk_device_count(self, count):
+        count._obj.value = self._count
+
+    def pk_plan_device(self, device):
+        assert 0 <= device < self._count
+        self._local.device = device
+
+    def pk_plan_keep(self, address, size, what, kept):
+        self._ranges[address] = _Range(address, size, np.empty(size, np.uint8), what == abi.KEEP_INPUT, False)
+        kept._obj.value = 1
+
+    def pk_plan_lend(self, address, size, home, _, valid, device):
+        self.lent += 1
+        on_host = valid == abi.LENT_HOST
+        self._ranges[address] = one = _Range(address, size, _bytes_at(home, size), on_host, not on_host)
+        if not on_host:
+            one.host[:] = _HIDDEN
+        device._obj.value = 0
+
+    def _of(self, address):
+        for first, one in self._ranges.items():
+            if first <= address < first + one.host.size:
+                return one
+        return None
+
+    def pk_plan_queue(self, stream):
+        self._local.stream = stream
+
+    def pk_plan_send(self, address, _, report):
+        one = self._of(address)
+        if one is not None and one.on_host and not one.on_device:
+            one.home[:] = one.host
+            one.on_device = True
+            self.bytes_up += one.host.size
+            report["bytes_up"] = one.host.size
+
+    def pk_plan_fetch(self, address, _, report):
+        one = self._of(address)
+        if one is not None and one.on_device and not one.on_host:
+            one.host[:] = one.home
+            one.on_host = True
+            self.bytes_down += one.host.size
+            report["bytes_down"] = one.host.size
+
+    def pk_plan_changed(self, address):
+        one = self._of(address)
+        if one is not None:
+            one.on_host, one.on_device = True, False
+
+    def pk_plan_drop(self, address):
+        self._ranges.pop(address, None)
+
+
+# ---- What keeps arrays there ---------------------------------------------------------------------------
+
+
+def _aligned(shape, dtype):
+    """Return an array that lies as one on a GPU would."""
+    dtype = np.dtype(dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    room = np.empty(size + 256, np.uint8)
+    start = -room.ctypes.data % 256
+    made = room[start : start + size].view(dtype).reshape(shape)
+    made[...] = np.full(shape, 77).astype(dtype)
+    return made
+
+
+class ndarray:
+    """An array of a library that is known to keep its arrays on a GPU."""
+
+    def __init__(self, shape, dtype=np.float64, values=None):
+        self.values = values = _aligned(shape, dtype) if values is None else values
+        self.data = types.SimpleNamespace(ptr=values.ctypes.data)
+        self.device = types.SimpleNamespace(id=0)
+
+    @property
+    def shape(self):
+        return self.values.shape
+
+    @property
+    def ndim(self):
+        return self.values.ndim
+
+    @property
+    def dtype(self):
+        return self.values.dtype
+
+    @property
+    def __cuda_array_interface__(self):
+        x = self.values
+        return {
+            "shape": x.shape,
+            "typestr": x.dtype.str,
+            "data": (x.ctypes.data, not x.flags.writeable),
+            "strides": None if x.flags.c_contiguous else x.strides,
+            "version": 3,
+            "stream": 1,
+        }
+
+    @property
+    def flags(self):
+        return self.values.flags
+
+    @property
+    def T(self):
+        return _holding(self.values.T)
+
+    @property
+    def strides(self):
+        return self.values.strides
+
+    def __getitem__(self, index):
+        return _holding(self.values[index])
+
+
+ndarray.__module__ = "cupy"
+
+
+def _holding(values):
+    return ndarray(values.shape, values.dtype, values)
+
+
+def _as_array(x):
+    x = np.asarray(x)
+    made = ndarray(x.shape, x.dtype)
+    made.values[...] = x
+    return made
+
+
+def module():
+    """Return what stands for CuPy."""
+    made = types.ModuleType("cupy")
+    made.ndarray = ndarray
+    made.asarray = _as_array
+    made.asnumpy = lambda x: x.values
+    runtime = types.SimpleNamespace(getDevice=lambda: 0)
+    stream = types.SimpleNamespace(ptr=0)
+    made.cuda = types.SimpleNamespace(runtime=runtime, get_current_stream=lambda: stream)
+    return made
+
+
+def put(monkeypatch, count=1):
+    """Put both in their places; return the GPU, or several."""
+    forget_entries()
+    gpu, real = StandInGpu(count), loader.library
+    monkeypatch.setattr(loader, "library", lambda name: gpu if name == "cuda" else real(name))
+    monkeypatch.setattr(driver_jit, "has_code", lambda _device: True)
+    monkeypatch.setitem(sys.modules, "cupy", module())
+    return gpu

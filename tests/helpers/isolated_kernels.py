@@ -1,0 +1,75 @@
+"""Kernels for helper processes, and what tells of those."""
+
+import functools
+import os
+import time
+from pathlib import Path
+
+from pycudakit import InOut, SourceModule
+from pycudakit.kernels.running import worker_pool
+
+SOURCE = r"""
+#include <stdio.h>
+
+__constant__ int scale = 1;
+
+__global__ void twice(int *a, long long n) {
+    long long i = threadIdx.x + (long long)blockIdx.x * blockDim.x;
+    if (i < n) a[i] *= 2 * scale;
+}
+__global__ void copy(const double *from, double *to) { to[threadIdx.x] = from[threadIdx.x]; }
+__global__ void crash(int *a) { a[0] = 1; *(volatile int *)8 = 1; }
+__global__ void endless(volatile int *a) { while (a[1] == 0) a[0] += 1; }
+__global__ void speak(int n) { printf("thread %d of %d\n", threadIdx.x, n); }
+"""
+
+
+@functools.cache
+def module():
+    return SourceModule(SOURCE)
+
+
+def function(name):
+    return module().get_function(name)
+
+
+def doubled(x, **keywords):
+    out = x.copy()
+    shape = {"block": (128, 1, 1), "grid": ((x.size + 127) // 128 or 1, 1)}
+    function("twice")(InOut(out), x.size, **shape, **keywords)
+    return out
+
+
+def processes():
+    """Return the processes of this one's helpers."""
+    return [helper._process.pid for helper in worker_pool._helpers._all]
+
+
+END = f"""
+import pycudakit as pk
+from pycudakit.kernels.running import helpers
+source = {SOURCE!r}
+module = pk.SourceModule(source)
+a = np.arange(5, dtype=np.int32)
+def twice():
+    module.get_function("twice")(pk.InOut(a), 5, block=(5, 1, 1), isolate=True)
+    return [helper._process.pid for helper in helpers._helpers._all]
+"""
+
+
+def runs(process):
+    try:
+        os.kill(process, 0)
+        return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
+    except (OSError, IndexError):
+        return False
+
+
+def end(*pids):
+    """Tell whether all these processes end, of themselves and soon; a busy machine lets them wait."""
+    deadline = time.monotonic() + 60
+    while any(map(runs, pids)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

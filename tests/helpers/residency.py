@@ -1,0 +1,173 @@
+"""What tests of plans share: a plan's calls through the C ABI, and what they moved."""
+
+import ctypes
+import functools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.processes import python
+from pycudakit import errors
+from pycudakit._element_programs.values import operations
+from pycudakit._native import abi, loader
+
+SMALL, LARGE = 1000, 700_001
+NOTES = 1 << 12  # bytes at most that a call's notes and partials take on their way down
+KINDS = {"temporary": abi.KEEP_TEMPORARY, "input": abi.KEEP_INPUT, "result": abi.KEEP_RESULT}
+
+
+class Plan:
+    """What a plan's body does, and what the calls in it moved."""
+
+    def __init__(self, engine):
+        self.library = loader.library(engine)
+        self.is_cuda = engine == "cuda"
+
+    def run(self, body):
+        raised = []
+
+        def call(_context):
+            try:
+                body()
+            except BaseException as error:  # noqa: BLE001 - to be raised outside of ctypes
+                raised.append(error)
+            return len(raised)
+
+        try:
+            self.library.pk_run_plan(abi.PLAN_BODY(call), None)
+        except errors.Interrupted:
+            if not raised:
+                raise
+        if raised:
+            raise raised[0]
+
+    def keep(self, array, what=abi.KEEP_INPUT):
+        kept = ctypes.c_int32(-1)
+        self.library.pk_plan_keep(array.ctypes.data, array.nbytes, what, ctypes.byref(kept))
+        assert kept.value == self.is_cuda
+        return array
+
+    def temporary(self, shape, dtype=np.float32):
+        return self.keep(np.full(shape, 77, dtype), abi.KEEP_TEMPORARY)
+
+    def lend(self, array, home, valid=abi.LENT_DEVICE):
+        device = ctypes.c_int32(-1)
+        at = home.__cuda_array_interface__["data"][0]
+        self.library.pk_plan_lend(array.ctypes.data, array.nbytes, at, 1, valid, ctypes.byref(device))
+        assert device.value == 0
+        return array
+
+    def fetch(self, array, entry="pk_plan_fetch"):
+        report = np.zeros(1, abi.REPORT)
+        getattr(self.library, entry)(array.ctypes.data, np.zeros(1, abi.OPTIONS), report)
+        return report["bytes_up"][0], report["bytes_down"][0]
+
+    def send(self, array):
+        return self.fetch(array, "pk_plan_send")
+
+    def changed(self, array):
+        self.library.pk_plan_changed(array.ctypes.data)
+
+    def drop(self, array):
+        self.library.pk_plan_drop(array.ctypes.data)
+
+    def evaluate(self, name, out, *arrays, options=None):
+        """Compute `out[...] = name(name(arrays[0], arrays[1]), ...)`, and return the report."""
+        code = abi.TYPES.index(out.dtype.newbyteorder("="))
+        opcode, count = operations()[name], len(arrays)
+        program = [(abi.LOAD, code, code, i, 0, 0) for i in range(count)]
+        value = 0
+        for i in range(1, count):
+            program.append((opcode, code, code, value, i, 0))
+            value = len(program) - 1
+        program.append((abi.STORE, code, code, value, count, 0))
+        operands = np.zeros(count + 1, abi.OPERAND)
+        views = [np.broadcast_to(a, out.shape) for a in arrays]
+        for row, view in zip(operands, [*views, out], strict=True):
+            row["address"], row["type"] = view.__array_interface__["data"][0], code
+            row["flags"] = 0 if view.dtype.isnative else abi.BYTE_SWAPPED
+            row["strides"][: out.ndim] = view.strides
+        report = np.zeros(1, abi.REPORT)
+        shape = np.array(out.shape, np.int64)
+        self.library.pk_evaluate(
+            *(np.array(program, abi.INSTRUCTION), len(program), operands, count + 1),
+            *(shape, out.ndim, np.zeros(1, abi.OPTIONS) if options is None else options),
+            *(np.zeros(len(program), np.uint8), report),
+        )
+        return report[0]
+
+    def sum(self, view, *others, kind=abi.SUM):
+        """Return the sum of all elements, or of products, and the report."""
+        out = np.zeros((), np.float64)
+        return out, self.reduce(out, view, *others, kind=kind, outer=0)
+
+    def reduce(self, out, *views, kind=abi.SUM, outer=0):
+        """Reduce the dimensions behind the `outer` first ones."""
+        count, dims = len(views), views[0].ndim
+        code = abi.TYPES.index(views[0].dtype)
+        program = [(abi.LOAD, code, code, i, 0, 0) for i in range(count)]
+        program += [(abi.STORE, code, code, i, count + i, 0) for i in range(count)]
+        operands = np.zeros(2 * count + 1, abi.OPERAND)
+        operands["type"] = code
+        for row, view in zip(operands, views, strict=False):
+            row["address"], row["strides"][:dims] = view.__array_interface__["data"][0], view.strides
+        operands["address"][-1] = out.__array_interface__["data"][0]
+        operands["type"][-1] = abi.TYPES.index(out.dtype)
+        operands["strides"][-1, :outer] = out.strides
+        asked = np.zeros(1, abi.REDUCTION)
+        asked["kind"], asked["values"], asked["outer"], asked["reduced"] = kind, count, outer, dims - outer
+        report = np.zeros(1, abi.REPORT)
+        self.library.pk_reduce(
+            *(asked, np.array(program, abi.INSTRUCTION), len(program), operands, len(operands)),
+            *(np.array(views[0].shape, np.int64), dims, np.zeros(len(program), np.uint8)),
+            *(np.zeros(1, abi.OPTIONS), report),
+        )
+        return report[0]
+
+    def up(self, report, wanted):
+        assert report["bytes_up"] == (wanted if self.is_cuda else 0)
+
+    def down(self, report, wanted):
+        least = wanted if self.is_cuda else 0
+        assert least <= report["bytes_down"] <= least + (NOTES if self.is_cuda else 0)
+
+
+def numbers(*shape, dtype=np.float32):
+    return np.random.default_rng(7).integers(-50, 50, shape).astype(dtype)
+
+
+def in_plan(test):
+    """Run a test as the body of a plan."""
+
+    @functools.wraps(test)
+    def run(plan, **given):
+        plan.run(lambda: test(plan, **given))
+
+    return run
+
+
+def fail_each_call(plan, code):
+    """Run code that has each CUDA call of a plan fail in turn, in a process of its own."""
+    if not plan.is_cuda:
+        pytest.skip("it keeps nothing")
+    found = f"import sys\nsys.path[:0] = {[str(Path(__file__).parents[1])]}\n"
+    assert python(found + code) == "True"
+
+
+def same_bits(x, y):
+    return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+
+
+def fetched(plan, array):
+    """Bring an array to the host, and return how many bytes that took."""
+    return plan.fetch(array)[1]
+
+
+def table(*views):
+    """Return operands that are these views."""
+    operands = np.zeros(len(views), abi.OPERAND)
+    for row, view in zip(operands, views, strict=True):
+        row["address"] = view.__array_interface__["data"][0]
+        row["type"], row["strides"][: view.ndim] = abi.TYPES.index(view.dtype), view.strides
+    return operands

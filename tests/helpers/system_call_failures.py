@@ -1,0 +1,288 @@
+"""Operations whose calls to the system fail, by system_call_failures.cpp; in a process that has that preloaded."""
+
+import contextlib
+import ctypes
+import functools
+import gc
+import io
+import json
+import os
+import pickle
+import random
+import sys
+import traceback
+import warnings
+
+import numpy as np
+import numpy.testing
+
+import pycudakit as pk
+from pycudakit._native import loader
+
+ROWS, COLUMNS = 300, 500
+RNG = np.random.default_rng(22)
+X, Y = RNG.standard_normal((2, ROWS * COLUMNS))
+GRID = X.reshape(ROWS, COLUMNS)
+HALVES = X.astype(np.float16)
+NUMBERS = RNG.integers(0, 1000, X.size)
+BYTES = RNG.integers(0, 256, (ROWS, COLUMNS, 3), np.uint8)
+EDGES = np.linspace(-3, 3, 2000)
+WITH_NAN = np.where(X > 2, np.nan, X)
+
+SOURCE = r"""
+#include <stdio.h>
+__constant__ int factor = 3;
+__global__ void scaled(int *x, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= factor;
+}
+__global__ void turned(int *x) {
+    __shared__ int kept[128];
+    int *const mine = x + blockIdx.x * 128;
+    kept[threadIdx.x] = mine[threadIdx.x];
+    __syncthreads();
+    mine[threadIdx.x] = kept[127 - threadIdx.x];
+}
+__global__ void told(int *x) { printf("%d", x[0]); }
+"""
+
+
+@functools.cache
+def kernel(name, debug=False):
+    return pk.SourceModule(SOURCE, debug=debug).get_function(name)
+
+
+def scaled(debug=False, **keywords):
+    x = NUMBERS[:12_800].astype(np.int32)
+    kernel("scaled", debug)(pk.InOut(x), x.size, block=128, grid=100, **keywords)
+    return x
+
+
+def turned():
+    x = NUMBERS[:12_800].astype(np.int32)
+    kernel("turned")(pk.InOut(x), block=128, grid=100)
+    return x
+
+
+def told():
+    x = np.ones(1, np.int32)
+    kernel("told")(pk.In(x), block=4)
+    return x
+
+
+def program():
+    p = pk.Program("scaled twice")
+    x = p.inout("x", 12_800, np.int32)
+    with p.repeat(2):
+        p.launch(kernel("scaled"), x, 12_800, threads=12_800)
+    return p(x=NUMBERS[:12_800].astype(np.int32))["x"]
+
+
+@functools.cache
+def summed():
+    return pk.ReductionKernel(np.int64, "0", "a + b", "x[i]", "const long long *x")
+
+
+@functools.cache
+def fused():
+    return pk.fuse(lambda x, y: np.sqrt(x * x + y * y).sum() + np.cumsum(x)[-1])
+
+
+def drawn(name, *arguments):
+    return getattr(pk.random.default_rng(3), name)(*arguments, size=100_000)
+
+
+# What is called on the engine `cpu`.
+OPERATIONS = {
+    "add": lambda: pk.add(X, Y),
+    "add a row": lambda: pk.add(GRID, GRID[0]),
+    "add strided": lambda: pk.add(X[::-2], Y[::2]),
+    "add halves": lambda: pk.add(HALVES, HALVES),
+    "exp": lambda: pk.exp(X),
+    "power": lambda: pk.power(NUMBERS, 3),
+    "where": lambda: pk.where(X > 0, X, Y),
+    "astype": lambda: pk.astype(X, np.float32),
+    "divmod": lambda: np.stack(pk.divmod(NUMBERS, 7)),
+    "evaluate": lambda: pk.evaluate("sqrt(x * x + y) if x > y else y * 3", {"x": abs(X), "y": abs(Y)}),
+    "evaluate a sum": lambda: pk.evaluate("sum(x * y)", {"x": X, "y": Y}),
+    "sum": lambda: pk.sum(X),
+    "sum of columns": lambda: pk.sum(GRID, axis=0),
+    "var": lambda: pk.var(GRID, axis=1),
+    "nanmax": lambda: pk.nanmax(WITH_NAN),
+    "argmax": lambda: pk.argmax(GRID, axis=1),
+    "norm": lambda: pk.linalg.norm(X),
+    "cumsum": lambda: pk.cumsum(NUMBERS),
+    "cumsum of columns": lambda: pk.cumsum(GRID, axis=0),
+    "cummax": lambda: pk.cummax(X),
+    "sort": lambda: pk.sort(X),
+    "sort of rows": lambda: pk.sort(GRID, axis=1),
+    "argsort": lambda: pk.argsort(NUMBERS, kind="stable"),
+    "unique": lambda: np.stack(pk.unique(NUMBERS, return_counts=True)),
+    "lexsort": lambda: pk.lexsort([X, NUMBERS]),
+    "partition": lambda: pk.partition(X, 1000)[1000],
+    "topk": lambda: pk.topk(X, 5)[0],
+    "searchsorted": lambda: pk.searchsorted(EDGES, X),
+    "median": lambda: pk.median(X),
+    "quantile of rows": lambda: pk.quantile(GRID, [0.1, 0.5], axis=1),
+    "histogram": lambda: pk.histogram(X, 50)[0],
+    "histogram of weights": lambda: pk.histogram(X, 50, (-3, 3), weights=Y)[0],
+    "bincount": lambda: pk.bincount(NUMBERS),
+    "digitize": lambda: pk.digitize(X, EDGES),
+    "matmul": lambda: pk.matmul(NUMBERS[:40_000].reshape(200, 200), NUMBERS[:40_000].reshape(200, 200)),
+    "einsum": lambda: pk.einsum("ij,kj->i", GRID[:50], GRID[50:90]),
+    "interp": lambda: pk.interp(X, EDGES, EDGES**2),
+    "take": lambda: pk.take(X, NUMBERS),
+    "compress": lambda: pk.compress(X > 0, X),
+    "nonzero": lambda: pk.nonzero(NUMBERS % 7)[0],
+    "resize": lambda: pk.image.resize(BYTES, (200, 240), "area"),
+    "blur": lambda: pk.image.gaussian_blur(BYTES, 2.0),
+    "equalise": lambda: pk.image.equalize_histogram(BYTES[..., 0]),
+    "normal": lambda: drawn("normal"),
+    "binomial": lambda: drawn("binomial", 100, 0.4),
+    "permutation": lambda: pk.random.default_rng(4).permutation(50_000),
+    "fused": lambda: fused()(X, Y),
+    "pinned": lambda: pk.add(pk.pinned_copy(X), 1.0),
+    "kernel": scaled,
+    "kernel with barriers": turned,
+    "kernel with symbols": lambda: scaled(symbols={"factor": np.int32(5)}),
+    "kernel with checks": lambda: scaled(debug=True),
+    "kernel that prints": told,
+    "program": program,
+    "reduction kernel": lambda: summed()(NUMBERS),
+}
+
+# ---- Failing ----------------------------------------------------------------------------------------
+
+_shim = ctypes.CDLL(None)
+_NEVER = 1 << 62
+_known = {}  # what each operation gives when it is let alone
+_lost = []  # exceptions that nobody got
+
+
+def _begin():
+    """Say whose calls fail; before the first of its calls."""
+    _shim.failing_library.argtypes = [ctypes.c_char_p]
+    _shim.failing_calls.argtypes = [ctypes.c_int64] * 2
+    _shim.failing_last.restype = ctypes.c_char_p
+    _shim.failing_none.restype = _shim.failing_live.restype = ctypes.c_int64
+    loader.library("cpu")
+    for public in pk.__all__:  # has modules imported once, and not by each child
+        getattr(pk, public)
+    assert _shim.failing_library(os.fsencode(loader.find("cpu").name))
+    warnings.simplefilter("error")
+    sys.unraisablehook = lambda unraisable: _lost.append(repr(unraisable.exc_value))
+
+
+def _let_alone(name):
+    """Return how many calls an operation makes."""
+    with pk.engine("cpu"):
+        _shim.failing_calls(_NEVER, _NEVER)
+        got = OPERATIONS[name]()
+        count = _shim.failing_none()
+    _known.setdefault(name, got)
+    _check(name, got)
+    return count
+
+
+def _fail(name, number, later):
+    """Have a call of an operation fail, or that and all later ones; return whether the operation raised."""
+    raised = False
+    with pk.engine("cpu"):
+        _shim.failing_calls(number, _NEVER if later else number)
+        try:
+            got = OPERATIONS[name]()
+        except MemoryError:
+            raised = True
+        finally:
+            _shim.failing_none()
+        if not raised:
+            _check(name, got)
+        _check(name, OPERATIONS[name]())
+    assert not _lost, _lost
+    return raised
+
+
+def _check(name, got):
+    np.testing.assert_array_equal(got, _known[name], strict=True)
+
+
+def _left():
+    """Return the pieces of memory that the library has, and the descriptors, when all is released."""
+    gc.collect()
+    pk.release()
+    return _shim.failing_live(), len(os.listdir("/proc/self/fd"))
+
+
+def _failures(count, most):
+    """Return which calls fail, each alone and with all later ones; not all, if that were too many.
+
+    The first is among them, so that one of the failures is sure to raise: threads that don't start, say, may
+    be done without, and how many calls there are is different each time.
+    """
+    numbers = range(1, count + 3)  # and past the last
+    if len(numbers) > most:
+        numbers = [1, *sorted(random.Random(count).sample(numbers[1:], most - 1))]
+    return [(number, later) for number in numbers for later in (False, True)]
+
+
+def _warm(name, most):
+    """Fail calls of an operation that ran before; return how many, and how many times it raised."""
+    for _ in range(2):
+        pk.release()  # so that what is kept is asked for again
+        count = _let_alone(name)
+    before = _left()
+    raised = []
+    for number, later in _failures(count, most):
+        pk.release()
+        try:
+            raised.append(_fail(name, number, later))
+        except BaseException:
+            what = os.fsdecode(_shim.failing_last())
+            sys.stderr.write(f"{name}: {what}, call {number} of {count}{' and later ones' * later}\n")
+            raise
+    after = _left()
+    assert after <= before, f"{name}: there was left {before}, and is {after}"
+    return len(raised), sum(raised)
+
+
+def _cold(name, most):
+    """Fail calls of an operation that is the first of its process; return the same."""
+    count, _known[name] = _in_child(lambda: (_let_alone(name), _known[name]))
+    raised = [
+        _in_child(lambda number=number, later=later: _fail(name, number, later))
+        for number, later in _failures(count, most)
+    ]
+    return len(raised), sum(raised)
+
+
+def _in_child(work):
+    """Return what a function returns in the child of a fork, where the library did nothing yet."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with os.fdopen(write, "wb") as file:
+                pickle.dump(work(), file)
+        except BaseException:  # noqa: BLE001  (the parent tells)
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as file:
+        answer = file.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status == 0, f"a child ended with {status}"
+    return pickle.loads(answer)
+
+
+def main():
+    """Fail calls; of a way, at most how many, and operations. What was tried is written to stdout."""
+    way, most, *names = sys.argv[1:]
+    _begin()
+    attack = {"warm": _warm, "cold": _cold}[way]
+    with open(os.dup(1), "w", encoding="utf-8") as told, contextlib.redirect_stdout(io.StringIO()):
+        json.dump({name: attack(name, int(most)) for name in names}, told)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Keywords of calls with arrays on a GPU: `where`, `dtype`, `initial`, and `out` in any form."""
+
+import warnings
+
+import numpy as np
+import pytest
+from helpers.calls_on_device import arrays_of, parts_of
+from helpers.keywords_on_device import EXACT, FORMS, INTO, KEYWORDS, OTHER_TYPES
+from numpy.testing import assert_array_equal
+
+import pycudakit as pk
+
+FEW = 20_000  # bytes: the arrays have 50 times as many
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_keywords(there, name):
+    call = KEYWORDS[name]
+    at_home = arrays_of(call)
+    with pk.engine("cpu"):
+        want = call(**at_home)
+    on_device = {key: there.up(x) for key, x in at_home.items()}
+    got = call(**on_device)
+    assert there.moved() < FEW
+    for one, other in zip(parts_of(got), parts_of(want), strict=True):
+        assert_array_equal(there.down(one), other)
+        assert there.down(one).dtype == other.dtype
+
+
+def both_with_out(there, name, form, dtype):
+    """Return what a call leaves in `out`, and in what that was taken from, at home and there."""
+    call, shape, _ = INTO[name]
+    at_home = arrays_of(call)
+    longer, part = FORMS[form]
+    wide = np.full((*shape[:-1], longer * shape[-1]) if shape else (), 7, dtype)
+    wide_there = there.up(wide)
+    at_home["out"], out_there = (x[..., part] if shape else x for x in (wide, wide_there))
+    with pk.engine("cpu"):
+        assert call(**at_home) is at_home["out"]
+    on_device = {key: there.up(x) for key, x in at_home.items() if key != "out"}
+    assert call(**on_device, out=out_there) is out_there
+    assert there.moved() < FEW
+    return wide, there.down(wide_there)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", INTO)
+def test_out(there, name, form):
+    _, shape, dtype = INTO[name]
+    if not shape and form != "dense":
+        pytest.skip("it has one element")
+    wide, wide_there = both_with_out(there, name, form, dtype)
+    assert_array_equal(wide_there, wide)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, _, dtype) in INTO.items() if dtype in OTHER_TYPES])
+def test_out_of_another_type(there, name):
+    other = OTHER_TYPES[INTO[name][2]]
+    if name in EXACT:
+        pytest.skip("it has no other type, or goes by the host")
+    wide, wide_there = both_with_out(there, name, "every third" if INTO[name][1] else "dense", other)
+    assert_array_equal(wide_there, wide)
+
+
+@pytest.mark.parametrize(
+    ("call", "shape", "dtype"),
+    [
+        (lambda w, out: pk.sum(w, 1, out=out), (299,), np.float64),
+        (lambda w, out: pk.ptp(pk.less(w, 0.5), 1, out=out), (300,), np.bool_),
+        (lambda w, out: pk.cumsum(w, 1, out=out), (300, 399), np.float64),
+        (lambda w, out: pk.argmax(w, 1, out=out), (300,), np.float32),
+        (lambda w, out: pk.dot(w, w[:, :300], out=out), (300, 300), np.float64),
+        (lambda w, out: pk.matmul(w[:, :300], w[:300, :300], out=out), (300, 300), np.int64),
+    ],
+)
+def test_what_out_is_refused(there, call, shape, dtype):
+    at_home = arrays_of(call)
+    with pytest.raises(Exception) as at_home_error, pk.engine("cpu"):  # noqa: PT011
+        call(**at_home, out=np.full(shape, 7, dtype))
+    on_device = {key: there.up(x) for key, x in at_home.items()}
+    out = there.up(np.full(shape, 7, dtype))
+    with pytest.raises(at_home_error.type) as error:
+        call(**on_device, out=out)
+    assert str(error.value) == str(at_home_error.value)
+    assert (there.down(out) == dtype(7)).all()
+
+
+def test_out_that_is_an_argument(there):
+    w = np.random.default_rng(0).random((300, 400))
+    a = there.up(w)
+    assert pk.cumsum(a, 0, out=a) is a
+    with pk.engine("cpu"):
+        assert_array_equal(there.down(a), pk.cumsum(w, 0))
+    assert pk.sum(a, 1, out=a[:, 0]) is not None
+    with pk.engine("cpu"):
+        assert_array_equal(there.down(a)[:, 0], pk.sum(pk.cumsum(w, 0), 1))
+
+
+@pytest.mark.parametrize("name", ["nanmin", "nanmax", "nanmean", "nanargmax"])
+def test_rows_of_nan(there, name):
+    """What the host puts into a result is in the one that lies there, too."""
+    x = np.random.default_rng(0).random((20_000, 9))
+    x[5] = np.nan
+    if name == "nanargmax":
+        with pytest.raises(ValueError, match="All-NaN slice"):
+            pk.nanargmax(there.up(x), axis=1)
+        return
+    got = getattr(pk, name)(there.up(x), axis=1)
+    with pk.engine("cpu"):
+        assert_array_equal(there.down(got), getattr(pk, name)(x, axis=1))
+    assert np.isnan(there.down(got)).sum() == 1
+
+
+@pytest.mark.parametrize("name", ["min", "sum", "argmax"])
+def test_the_axis_0_of_a_number(there, name):
+    x = np.array(7.5)
+    assert there.down(getattr(pk, name)(there.up(x), axis=0)) == getattr(np, name)(x, axis=0)
+
+
+OUT_BY_ITS_PLACE = {
+    "sum": lambda x, out: pk.sum(x, 1, None, out),
+    "cumsum": lambda x, out: pk.cumsum(x, 1, None, out),
+    "cummax": lambda x, out: pk.cummax(x, 1, None, out),
+    "median": lambda x, out: pk.median(x, 1, out),
+    "argmax": lambda x, out: pk.argmax(x, 1, out),
+    "take": lambda x, out: pk.take(x, np.arange(300), 1, out),
+    "percentile": lambda x, out: pk.percentile(x, 30, 1, out),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        (name, dtype)
+        for name in OUT_BY_ITS_PLACE
+        for dtype in (np.int32, np.int64, np.float32)
+        if (name, dtype is np.float32) not in (("argmax", True), ("percentile", False))  # which NumPy refuses
+    ],
+)
+def test_out_by_its_place(there, name, dtype):
+    """Where it has another type than those on the device copy to, too."""
+    call = OUT_BY_ITS_PLACE[name]
+    x = np.random.default_rng(0).random((300, 300)) * 99
+    out = np.full(x.shape if name in ("cumsum", "cummax", "take") else 300, 7, dtype)
+    out_there = there.up(out)
+    with pk.engine("cpu"):
+        assert call(x, out) is out
+    assert call(there.up(x), out_there) is out_there
+    assert_array_equal(there.down(out_there), out)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float32])
+def test_trace_into_another_type(there, dtype):
+    x, out = np.random.default_rng(0).random((30, 40, 50)) * 99, np.full(50, 7, dtype)
+    out_there = there.up(out)
+    with pk.engine("cpu"):
+        pk.trace(x, out=out)
+    assert pk.trace(there.up(x), out=out_there) is out_there
+    assert_array_equal(there.down(out_there), out)

@@ -1,0 +1,76 @@
+"""Calls of arrays on a GPU that is not the first one, whichever is the current one."""
+
+import warnings
+
+import numpy as np
+import pytest
+from helpers.calls_on_device import CALLS, arrays_of, parts_of
+from helpers.device_arrays import on_a_gpu
+from numpy.testing import assert_array_equal
+
+import pycudakit as pk
+from pycudakit.fusing.replay import Tape
+
+pytestmark = on_a_gpu
+
+
+@pytest.fixture
+def cupy():
+    cupy = pytest.importorskip("cupy")
+    if len(pk.devices()) < 2 or not hasattr(cupy, "cuda"):
+        pytest.skip("needs two GPUs")
+    with pk.engine("cuda"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield cupy
+
+
+def lying_on(cupy, device, call):
+    """Return the arrays that a call names, on a GPU."""
+    with cupy.cuda.Device(device):
+        return {key: cupy.asarray(x) for key, x in arrays_of(call).items()}
+
+
+@pytest.mark.parametrize("current", [0, 1])
+@pytest.mark.parametrize("name", CALLS)
+def test_results_lie_with_their_arguments(cupy, name, current):
+    call = CALLS[name]
+    wanted = call(**lying_on(cupy, 0, call))
+    for _ in range(2):
+        there = lying_on(cupy, 1, call)
+        with cupy.cuda.Device(current):
+            got = call(**there)
+        for one, other in zip(parts_of(got), parts_of(wanted), strict=True):
+            if isinstance(other, cupy.ndarray):
+                assert one.device.id == 1
+            assert_array_equal(cupy.asnumpy(one), cupy.asnumpy(other), strict=True)
+
+
+@pytest.fixture
+def played(monkeypatch):
+    """Return the GPUs of calls that were to be played, and whether they were."""
+    played = []
+
+    def play(self, kind, real=Tape.play):
+        result = real(self, kind)
+        played.append((kind.device, result is not NotImplemented))
+        return result
+
+    monkeypatch.setattr(Tape, "play", play)
+    return played
+
+
+@pytest.mark.parametrize("name", ["matmul", "median", "histogram", "gradient", "fuse"])
+def test_calls_are_played_on_each(cupy, played, name):
+    """What was written down on one GPU is not played on the other."""
+    fused = pk.fuse(lambda a, b: (np.sqrt(a) * b, np.cumsum(a - b)[::-1]))
+    call = fused if name == "fuse" else CALLS[name]
+    wanted = call(**arrays_of(call))
+    for turn in range(12):
+        device = turn % 2
+        got = call(**lying_on(cupy, device, call))
+        for one, other in zip(parts_of(got), parts_of(wanted), strict=True):
+            assert one.device.id == device
+            assert_array_equal(cupy.asnumpy(one), other, strict=True)
+    assert played.count((0, True)) >= 3
+    assert played.count((1, True)) >= 3
+    assert all(was_played for _, was_played in played)

@@ -1,0 +1,107 @@
+"""The host's memory that stands for arrays on a GPU, by a stand-in for one: large parts of it serve again."""
+
+import sys
+import threading
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import pycudakit as pk
+from pycudakit.fusing import replay
+from pycudakit.fusing.memory import imported_arrays
+
+LARGE = 1 << 19  # float64
+
+
+@pytest.fixture(autouse=True)
+def rooms(monkeypatch):
+    monkeypatch.setattr(replay, "_kind_of", lambda *_: None)  # which keep their own
+    imported_arrays._rooms.clear()
+    yield imported_arrays._rooms
+    imported_arrays._rooms.clear()
+
+
+def there(size, first=0.0):
+    return sys.modules["cupy"].asarray(np.arange(first, first + size))
+
+
+@pk.fuse
+def both(x, y):
+    return x * 2 + y
+
+
+def test_they_serve_again(gpu, rooms):
+    a, b = there(LARGE), there(LARGE, 5)
+    both(a, b)
+    known = {id(room) for room in rooms}
+    assert len(known) == 3  # two arguments' and the result's
+    for _ in range(3):
+        assert_array_equal(both(a, b).values, a.values * 2 + b.values)
+        assert {id(room) for room in rooms} == known
+
+
+def test_others_sizes_are_let_go(gpu, rooms):
+    for extra in range(1, 12):
+        both(there(LARGE + extra), there(LARGE + extra))
+    assert len(rooms) == rooms.maxlen
+
+
+def test_small_ones_are_the_allocators(gpu, rooms):
+    both(there(1000), there(1000))
+    assert not rooms
+
+
+def test_what_was_touched_is_not_kept(gpu, rooms):
+    @pk.fuse
+    def looks(x):
+        return x + np.asarray(x)[0]
+
+    a = there(LARGE, 3)
+    assert_array_equal(looks(a).values, a.values + 3)
+    assert not rooms
+
+
+def test_what_somebody_holds_is_left_to_him(gpu, rooms):
+    a = there(LARGE)
+    both(a, a)
+    held = rooms[0]
+    held[:8] = 7
+    for _ in range(3):
+        both(a, a)
+    assert_array_equal(held[:8], 7)
+    assert any(room is held for room in rooms)
+
+
+def test_a_call_that_fails_leaves_them(gpu, rooms):
+    @pk.fuse
+    def fails(x):
+        raise KeyError(x[0] > 0)
+
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            fails(there(LARGE))
+    assert_array_equal(both(there(LARGE), there(LARGE)).values, np.arange(LARGE) * 3.0)
+
+
+def test_threads_have_their_own(gpu):
+    found = {}
+
+    def work(first):
+        a = there(LARGE, first)
+        for _ in range(5):
+            found[first] = both(a, a).values
+            assert_array_equal(found[first], a.values * 3)
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    for first, values in found.items():
+        assert_array_equal(values, np.arange(first, first + LARGE) * 3.0)
+
+
+def test_release_lets_them_go(gpu, rooms):
+    both(there(LARGE), there(LARGE))
+    assert rooms
+    pk.release()
+    assert not rooms

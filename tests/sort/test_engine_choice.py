@@ -1,0 +1,118 @@
+"""Where `auto` sorts, and looks for what is in a set: by what NumPy takes on the machine."""
+
+import types
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+from pycudakit._families.sort import sort_keys
+from pycudakit._runtime import cost_model
+
+M = 10**6
+
+
+@pytest.fixture(autouse=True)
+def _in_auto(monkeypatch):
+    """On a machine of four threads of which nothing was learned."""
+    monkeypatch.setattr(sort_keys, "threads", lambda: 4)
+    learned = [
+        small.most for small in (sort_keys.SMALL_SORT, sort_keys.SMALL_ARGSORT, sort_keys.SMALL_UNIQUE)
+    ]
+    before = [most.copy() for most in learned]
+    for most in learned:
+        most.clear()
+    with pk.engine("auto"):
+        yield
+    for most, was in zip(learned, before, strict=True):
+        most.clear()
+        most.update(was)
+
+
+@pytest.fixture
+def numpys(monkeypatch):
+    """Give a function that says, by the order, NumPy's nanoseconds for an element and each doubling."""
+
+    def say(**orders):
+        monkeypatch.setattr(sort_keys, "numpy_sorts", lambda _, order=None: orders[order or "sort"])
+
+    return say
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize(("nanoseconds", "engine"), [(0.05, "numpy"), (5, "cpu")])
+@pytest.mark.parametrize("name", ["sort", "argsort", "unique"])
+def test_numpy_where_it_is_quicker(numpys, name, nanoseconds, engine):
+    if pk.engines()["cuda"]:
+        pytest.skip("the GPU may be quicker than either")
+    numpys(**dict.fromkeys(["sort", "stable", "quicksort"], nanoseconds))
+    # What is learned of a size, others of about that have, too.
+    x = np.random.default_rng(1).random(M if engine == "cpu" else M // 4, np.float32)
+    for _ in range(2):  # what it learned at the first call is as good
+        result = getattr(pk, name)(x)
+        assert pk.last_call().engine == engine
+    keywords = {"kind": "stable"} if name == "argsort" else {}
+    np.testing.assert_array_equal(result, getattr(np, name)(x, **keywords))
+
+
+@pytest.mark.cpu
+def test_a_stable_sort_is_another_one(numpys):
+    if pk.engines()["cuda"]:
+        pytest.skip("the GPU may be quicker than either")
+    numpys(sort=0.05, stable=5)
+    x = np.arange(M // 4, dtype=np.int32)[::-1]
+    for keywords in ({"kind": "stable"}, {"stable": True}, {"kind": "mergesort"}):
+        pk.sort(x)
+        assert pk.last_call().engine == "numpy"
+        pk.sort(x, **keywords)
+        assert pk.last_call().engine == "cpu"
+
+
+@pytest.mark.parametrize("order", [None, "stable", "quicksort"])
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i4", "f4", "f8", ">f8"])
+def test_numpy_is_measured_once(monkeypatch, dtype, order):
+    sort_keys.numpy_sorts.cache_clear()
+    clock = iter(range(100))
+    monkeypatch.delenv("PYCUDAKIT_TUNED")
+
+    def perf_counter():
+        return next(clock) * 4096 * 12e-9
+
+    monkeypatch.setattr(cost_model, "time", types.SimpleNamespace(perf_counter=perf_counter))
+    try:
+        assert [sort_keys.numpy_sorts(np.dtype(dtype), order) for _ in range(2)] == pytest.approx([1, 1])
+        assert next(clock) == 6  # three tries, at their begins and ends
+        monkeypatch.setenv("PYCUDAKIT_TUNED", "0")
+        sort_keys.numpy_sorts.cache_clear()
+        assert sort_keys.numpy_sorts(np.dtype(dtype), order) > 0
+        assert next(clock) == 7
+    finally:
+        sort_keys.numpy_sorts.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("known", "engine"),
+    [
+        (np.arange(1000), "numpy"),  # by a table
+        (np.arange(1000) * M, None),  # by sorting
+        (np.arange(5) * M, "numpy"),  # by comparing with each
+        (np.arange(1000.0), None),
+        (np.arange(3.0), "numpy"),
+        (np.array([], int), "numpy"),
+        (np.arange(1000).astype(np.uint64), None),  # together with int64 they are floats
+    ],
+)
+def test_is_in(known, engine):
+    x = (
+        np.random.default_rng(2)
+        .integers(-2000, 2000, 200_000)
+        .astype("f8" if known.dtype.kind == "f" else "i8")
+    )
+    for keywords in ({}, {"invert": True}, {"assume_unique": False, "kind": "sort"}):
+        got = pk.isin(x, known, **keywords)
+        np.testing.assert_array_equal(got, np.isin(x, known, **keywords), strict=True)
+    pk.isin(x, known)
+    if engine:
+        assert pk.last_call().engine == engine
+    elif not pk.engines()["cuda"]:
+        assert pk.last_call().engine == "cpu"
